@@ -1,0 +1,104 @@
+"""What every spec shares: frozen, unknown keys refused, tunable fields declared beside their default."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+
+def fingerprint_of(plain: Mapping[str, Any]) -> str:
+    """SHA-256 (first 16 hex digits) of JSON-able data, whatever the order of its keys."""
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Spec(BaseModel):
+    """A frozen piece of configuration. Unknown keys are errors; numbers must be finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    def to_plain(self) -> dict[str, Any]:
+        """The spec as plain JSON-able data, defaults written out."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def fingerprint(self) -> str:
+        """Hash of the resolved spec; equal specs give equal fingerprints."""
+        return fingerprint_of(self.to_plain())
+
+
+class Range(Spec):
+    """Numbers to search: from low to high, uniform or log-uniform."""
+
+    low: float
+    high: float
+    log: bool = False
+    integer: bool = False
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Range:
+        if self.low > self.high:
+            raise ValueError(f"low {self.low:g} is above high {self.high:g}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"low {self.low:g} cannot be searched on a log scale, need > 0")
+        return self
+
+
+class Choices(Spec):
+    """Values to search, one of a list."""
+
+    choices: list[bool | int | float | str] = Field(min_length=1)
+
+
+Domain = Range | Choices
+
+
+def _shape(value: Any) -> str:
+    """Which branch of SearchDomain a value is meant to be; the tags start in upper case, so error paths skip them."""
+    if isinstance(value, str):
+        return "Default"
+    is_choices = isinstance(value, Choices) or (isinstance(value, dict) and "choices" in value)
+    return "Choices" if is_choices else "Range"
+
+
+SearchDomain = Annotated[
+    Annotated[Literal["default"], Tag("Default")] | Annotated[Range, Tag("Range")] | Annotated[Choices, Tag("Choices")],
+    Discriminator(_shape),
+]
+"""What a file may say of one hyperparameter: `default` (its declared range), `{low, high}` or `{choices}`."""
+
+
+def tunable(
+    default: Any, domain: Domain, *, description: str, paper: str = "", **constraints: Any
+) -> Any:
+    """A field that the search may vary: its default, its range and what it means, in one place.
+
+    domain: what `search: default` draws from. description: meaning and unit. paper: where the default stands.
+    constraints: pydantic's own (`ge`, `gt`, `le`, `lt`).
+    """
+    extra: dict[str, Any] = {"tunable": domain.to_plain(), "paper": paper}
+    return Field(default, description=description, json_schema_extra=extra, **constraints)
+
+
+def tunables(spec: type[Spec]) -> Iterator[tuple[str, Domain]]:
+    """The (field name, default domain) pairs a spec declares with `tunable`, in order of declaration."""
+    for name, field in spec.model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and "tunable" in extra:
+            plain = extra["tunable"]
+            shape = Choices if isinstance(plain, dict) and "choices" in plain else Range
+            yield name, shape.model_validate(plain)
+
+
+def known_name(name: str, known: Iterable[str], kind: str) -> str:
+    """`name` if it is known; otherwise a ValueError that names the closest and lists them all."""
+    names = sorted(known)
+    if name in names:
+        return name
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise ValueError(f"no {kind} is called {name}; {hint}need one of {', '.join(names)}")

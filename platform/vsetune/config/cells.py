@@ -1,0 +1,170 @@
+"""A study resolved into its cells (data set x network x loss) and a cell into trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from vsetune.config.base import Choices, Domain, Range, Spec, tunables
+from vsetune.config.loading import describe_problems
+from vsetune.config.losses import LOSSES
+from vsetune.config.networks import NETWORKS
+from vsetune.config.study import ComponentEntry, LossEntry, NetworkEntry, StudySpec
+from vsetune.config.training import DataSpec, TrainingSpec, TrialSpec
+from vsetune.errors import ConfigError
+
+Configuration = Mapping[str, bool | int | float | str]
+"""Values drawn from a cell's domains by dotted name, such as `loss.margin` or `training.learning_rate`."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network with one loss: what is fixed, and the domain of everything searched.
+
+    network, loss, training: plain data with `name`; a value drawn for a domain replaces the one here.
+    domains: dotted name to Range or Choices, in a stable order.
+    """
+
+    name: str
+    network_name: str
+    loss_name: str
+    network: Mapping[str, Any]
+    loss: Mapping[str, Any]
+    training: Mapping[str, Any]
+    domains: Mapping[str, Domain]
+
+    def defaults(self) -> dict[str, bool | int | float | str]:
+        """The value of every searched parameter before the search: the paper's, clipped to its range."""
+        parts: dict[str, Spec] = {
+            "network": NETWORKS[self.network["name"]].model_validate(self.network),
+            "loss": LOSSES[self.loss["name"]].model_validate(self.loss),
+            "training": TrainingSpec.model_validate(self.training),
+        }
+        values = {}
+        for name, domain in self.domains.items():
+            part, field = name.split(".", 1)
+            values[name] = _clip(getattr(parts[part], field), domain)
+        return values
+
+
+def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
+    """Every cell of a study, networks outermost. ConfigError lists all problems, each once.
+
+    Every cell is checked at the default and at both ends of each range, so a study that validates cannot fail
+    later on a value that its own search drew.
+    """
+    cells: list[Cell] = []
+    problems: list[str] = []
+    for n, network in enumerate(study.networks):
+        for m, loss in enumerate(study.losses):
+            try:
+                cell = _resolve(study, network, loss, keys=(f"networks[{n}]", f"losses[{m}]"), where=where)
+                _check(study, cell, where=where)
+            except ConfigError as error:
+                problems += error.problems
+            else:
+                cells.append(cell)
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    return cells
+
+
+def build_trial(study: StudySpec, cell: Cell, configuration: Configuration, *, trial: str, seed: int) -> TrialSpec:
+    """The trial that runs one configuration of a cell with one seed."""
+    parts = {"network": dict(cell.network), "loss": dict(cell.loss), "training": dict(cell.training)}
+    for name, value in configuration.items():
+        part, field = name.split(".", 1)
+        parts[part][field] = value
+    data = {key: value for key, value in study.data.to_plain().items() if key in DataSpec.model_fields}
+    return TrialSpec.model_validate(
+        {"study": study.study, "trial": trial, "cell": cell.name, "data": data, "seed": seed, **parts}
+    )
+
+
+def _resolve(
+    study: StudySpec, network: NetworkEntry, loss: LossEntry, *, keys: tuple[str, str], where: str
+) -> Cell:
+    network_name, loss_name = network.cell_name, loss.cell_name
+    fixed_loss, training = dict(loss.fixed), study.training.to_plain() | network.training | loss.training
+    for override in study.overrides:
+        if (override.network, override.loss) == (network_name, loss_name):
+            fixed_loss |= override.fixed
+            training |= override.training
+    domains = _entry_domains("network", NETWORKS[network.name], network, set(network.fixed), f"{where}: {keys[0]}")
+    domains |= _entry_domains("loss", LOSSES[loss.name], loss, set(fixed_loss), f"{where}: {keys[1]}")
+    held = set(network.training) | set(loss.training)
+    wanted = {name: domain for name, domain in study.search.training.items() if name not in held}
+    domains |= _domains("training", TrainingSpec, wanted, f"{where}: search.training")
+    return Cell(
+        name=f"{network_name}.{loss_name}", network_name=network_name, loss_name=loss_name,
+        network={"name": network.name} | network.fixed, loss={"name": loss.name} | fixed_loss,
+        training=training, domains=domains,
+    )
+
+
+def _entry_domains(
+    part: str, spec: type[Spec], entry: ComponentEntry, fixed: set[str], where: str
+) -> dict[str, Domain]:
+    if entry.search == "none":
+        return {}
+    if entry.search == "default":
+        return {f"{part}.{name}": domain for name, domain in tunables(spec) if name not in fixed}
+    both = sorted(set(entry.search) & fixed)
+    if both:
+        raise ConfigError(f"{where}.search.{both[0]}: is also in `fixed`; keep one of them")
+    return _domains(part, spec, entry.search, f"{where}.search")
+
+
+def _domains(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: str) -> dict[str, Domain]:
+    declared = dict(tunables(spec))
+    domains: dict[str, Domain] = {}
+    for name, domain in wanted.items():
+        if name not in spec.model_fields or name == "name":
+            raise ConfigError(f"{where}.{name}: no such hyperparameter; tunable are {', '.join(declared)}")
+        if domain == "default":
+            if name not in declared:
+                raise ConfigError(f"{where}.{name}: has no default range; give low and high, or choices")
+            domain = declared[name]
+        elif isinstance(domain, Range) and _is_integer(spec, name):
+            domain = domain.model_copy(update={"integer": True})
+        domains[f"{part}.{name}"] = domain
+    return domains
+
+
+def _is_integer(spec: type[Spec], name: str) -> bool:
+    annotation = spec.model_fields[name].annotation
+    return annotation is int or int in getattr(annotation, "__args__", ())
+
+
+def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
+    """Refuses a cell that some configuration of its own space would make invalid."""
+    candidates: list[Configuration] = [{}]
+    for name, domain in cell.domains.items():
+        ends = domain.choices if isinstance(domain, Choices) else _ends(domain)
+        candidates += [{name: value} for value in ends]
+    known = {*TrainingSpec.model_fields, *LOSSES[cell.loss["name"]].model_fields}
+    known |= {*NETWORKS[cell.network["name"]].model_fields}
+    unions = frozenset({cell.loss["name"], cell.network["name"]})
+    for candidate in candidates:
+        try:
+            build_trial(study, cell, candidate, trial="check", seed=study.seeds[0])
+        except ValidationError as error:
+            problems = describe_problems(error, where=f"{where}: cell {cell.name}", known=known, unions=unions)
+            suffix = "; this is an end of its search range" if candidate else ""
+            raise ConfigError([line + suffix for line in problems]) from error
+
+
+def _ends(domain: Range) -> list[int | float]:
+    return [int(domain.low), int(domain.high)] if domain.integer else [domain.low, domain.high]
+
+
+def _clip(value: Any, domain: Domain) -> Any:
+    if isinstance(domain, Choices):
+        return value if value in domain.choices else domain.choices[0]
+    if value is None:
+        value = domain.low
+    clipped = min(max(value, domain.low), domain.high)
+    return int(clipped) if domain.integer else float(clipped)

@@ -1,0 +1,139 @@
+"""YAML files to specs and back. Every problem of a file is reported at once, one line each."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from vsetune.config.base import Spec
+from vsetune.errors import ConfigError
+
+SpecT = TypeVar("SpecT", bound=Spec)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file. ConfigError if it is missing, not YAML or not a mapping."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; need a YAML file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}); need a UTF-8 YAML file") from error
+    try:
+        content = yaml.load(text, Loader=_StrictLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {_one_line(str(error))}") from error
+    if not isinstance(content, dict):
+        got = "nothing" if content is None else f"a {type(content).__name__}"
+        raise ConfigError(f"{path}: got {got} at the top level, need a mapping of keys to values")
+    return content
+
+
+def load_spec(path: Path, spec: type[SpecT]) -> SpecT:
+    """A spec from a YAML file. ConfigError lists every problem with its key."""
+    return parse_spec(read_yaml(path), spec, where=str(path))
+
+
+def parse_spec(content: dict[str, Any], spec: type[SpecT], *, where: str) -> SpecT:
+    """A spec from plain data; `where` opens every line of the ConfigError."""
+    try:
+        return spec.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(describe_problems(error, where=where, known=_all_keys(spec))) from error
+
+
+def dump_yaml(plain: dict[str, Any]) -> str:
+    """Plain data as YAML, keys in the order given."""
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+
+
+def describe_problems(
+    error: ValidationError, *, where: str, known: set[str], unions: frozenset[str] = frozenset()
+) -> list[str]:
+    """One line per problem: file, key, what was found, what is needed.
+
+    known: keys to choose a "did you mean" from. unions: names that pydantic puts into paths for the branch it took.
+    """
+    lines = []
+    for item in error.errors():
+        key = _key_path(tuple(part for part in item["loc"] if part not in unions))
+        prefix = f"{where}: {key}: " if key else f"{where}: "
+        if item["type"] == "extra_forbidden":
+            close = difflib.get_close_matches(str(item["loc"][-1]), sorted(known), n=1)
+            hint = f"did you mean {close[0]}?" if close else "remove it"
+            lines.append(f"{prefix}unknown key; {hint}")
+        elif item["type"] == "missing":
+            lines.append(f"{prefix}missing, need a value")
+        elif item["type"] == "value_error":
+            lines.append(prefix + _one_line(item["msg"].removeprefix("Value error, ")))
+        else:
+            need = item["msg"].replace("Input should be", "need")
+            need = need[0].lower() + need[1:]
+            lines.append(f"{prefix}got {_short(item['input'])}, {need}")
+    return list(dict.fromkeys(lines))
+
+
+def _key_path(location: tuple[int | str, ...]) -> str:
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif (part and part[0].isupper()) or part.startswith(("dict[", "literal[", "function-")):
+            continue  # pydantic names the branch of a union here; a reader of the file never wrote that
+        else:
+            path += f".{part}" if path else part
+    return path
+
+
+def _short(value: Any) -> str:
+    text = _one_line(repr(value))
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _all_keys(spec: type[Spec]) -> set[str]:
+    keys: set[str] = set()
+    pending, seen = [spec], set()
+    while pending:
+        current = pending.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        for name, field in current.model_fields.items():
+            keys.add(name)
+            pending.extend(_specs_in(field.annotation))
+    return keys
+
+
+def _specs_in(annotation: Any) -> list[type[Spec]]:
+    if isinstance(annotation, type) and issubclass(annotation, Spec):
+        return [annotation]
+    return [spec for part in getattr(annotation, "__args__", ()) for spec in _specs_in(part)]
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Safe YAML that refuses a key written twice and reads 1e-4 as a number."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key} is written twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+_StrictLoader.add_implicit_resolver(  # YAML 1.1 takes 1e-4 (no dot) for a string
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)

@@ -1,0 +1,162 @@
+"""A study: which cells are compared, what is searched, at what budget. One YAML file, one StudySpec."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+
+from vsetune.config.base import SearchDomain, Spec, known_name
+from vsetune.config.losses import LOSSES
+from vsetune.config.networks import NETWORKS
+from vsetune.config.training import DataSpec, TrainingSpec
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
+SearchOf = Annotated[
+    Annotated[Literal["default", "none"], Tag("Word")] | Annotated[dict[str, SearchDomain], Tag("Mapping")],
+    Discriminator(lambda value: "Mapping" if isinstance(value, dict) else "Word"),
+]
+
+
+class ScenesSpec(Spec):
+    """Sizes of the embedded data set, made on first use when a study names it."""
+
+    train: int = Field(2000, ge=1, description="images; five captions each")
+    validation: int = Field(400, ge=1)
+    test: int = Field(400, ge=1)
+    seed: int = Field(0, ge=0)
+
+
+class StudyDataSpec(DataSpec):
+    """The data set of a study. Relative paths are under VSETUNE_HOME (default ~/vsetune)."""
+
+    scenes: ScenesSpec | None = Field(None, description="make the embedded data set at `path` when it is missing")
+
+
+class ComponentEntry(Spec):
+    """One network or loss of the comparison."""
+
+    name: str
+    label: str | None = Field(None, pattern=NAME_PATTERN, description="name in cells; default: name")
+    fixed: dict[str, Any] = Field(default_factory=dict, description="hyperparameters held at a value")
+    search: SearchOf = Field("none", description="`default`: every tunable at its declared range; `none`; or a mapping")
+    training: dict[str, Any] = Field(default_factory=dict, description="changes to `training` for this entry")
+
+    @property
+    def cell_name(self) -> str:
+        return self.label or self.name
+
+
+class NetworkEntry(ComponentEntry):
+    """A network of the comparison."""
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return known_name(name, NETWORKS, "network")
+
+
+class LossEntry(ComponentEntry):
+    """A loss of the comparison; searches its declared ranges unless told otherwise."""
+
+    search: SearchOf = Field("default", description=ComponentEntry.model_fields["search"].description)
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return known_name(name, LOSSES, "loss")
+
+
+class Override(Spec):
+    """Settings for one network x loss pair; wins over the entries of either."""
+
+    network: str = Field(description="cell name of a network entry")
+    loss: str = Field(description="cell name of a loss entry")
+    fixed: dict[str, Any] = Field(default_factory=dict, description="hyperparameters of the loss")
+    training: dict[str, Any] = Field(default_factory=dict)
+
+
+class SearchSpec(Spec):
+    """How configurations are chosen, the same for every cell."""
+
+    configurations: int = Field(8, ge=1, description="configurations tried per cell (1 if nothing is searched)")
+    sampler: Literal["tpe", "random"] = "tpe"
+    seed: int = Field(0, ge=0)
+    include_defaults: bool = Field(True, description="the first configuration of a cell is the papers' defaults")
+    training: dict[str, SearchDomain] = Field(
+        default_factory=dict, description="training hyperparameters to search, e.g. learning_rate: default",
+    )
+    storage: str | None = Field(None, description="Optuna storage URL; default: SQLite in the study's folder")
+
+
+class SchedulerSpec(Spec):
+    """Early stopping by asynchronous successive halving, separately in every cell, in epochs."""
+
+    kind: Literal["asha", "none"] = "asha"
+    grace_epochs: float = Field(1.0, gt=0, description="no trial stops before this")
+    reduction_factor: float = Field(3.0, gt=1, description="one in this many goes on at each rung")
+
+
+class BudgetSpec(Spec):
+    """Limits per cell; a cell that reaches one starts no further configuration. Failed and pruned attempts count."""
+
+    epochs_per_cell: float | None = Field(None, gt=0)
+    device_seconds_per_cell: float | None = Field(None, gt=0)
+
+
+class ResourceSpec(Spec):
+    """What one trial occupies."""
+
+    cpus: int = Field(1, ge=1, description="cores, and threads of the trial")
+    gpus: float = Field(0.0, ge=0, description="GPUs or a fraction of one")
+    concurrent_trials: int | None = Field(None, ge=1, description="null: as many as fit")
+    retries: int = Field(2, ge=0, description="new attempts after the process of a trial died")
+
+
+class TrackingSpec(Spec):
+    """Where results go. Relative paths are under VSETUNE_HOME (default ~/vsetune)."""
+
+    uri: str | None = Field(None, description="MLflow tracking URI; default: SQLite file mlflow.db under VSETUNE_HOME")
+    folder: str = Field("runs", description="checkpoints, search state and logs of studies")
+
+
+class StudySpec(Spec):
+    """A comparison of networks x losses on one data set under equal budgets."""
+
+    study: str = Field(pattern=NAME_PATTERN, description="unique name")
+    description: str = ""
+    data: StudyDataSpec
+    networks: list[NetworkEntry] = Field(min_length=1)
+    losses: list[LossEntry] = Field(min_length=1)
+    overrides: list[Override] = Field(default_factory=list)
+    baseline: str = Field("lmh", description="cell name of the loss that the others are compared with")
+    training: TrainingSpec = TrainingSpec()
+    search: SearchSpec = SearchSpec()
+    scheduler: SchedulerSpec = SchedulerSpec()
+    budget: BudgetSpec = BudgetSpec()
+    seeds: list[int] = Field([0], min_length=1, description="the first searches; the others confirm each cell's winner")
+    resources: ResourceSpec = ResourceSpec()
+    tracking: TrackingSpec = TrackingSpec()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> StudySpec:
+        networks = [entry.cell_name for entry in self.networks]
+        losses = [entry.cell_name for entry in self.losses]
+        for kind, names in (("networks", networks), ("losses", losses)):
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            if repeated:
+                raise ValueError(f"{kind}: {', '.join(repeated)} is listed twice; give one of them a `label`")
+        if self.baseline not in losses:
+            raise ValueError(f"baseline: {self.baseline} is not among the losses {', '.join(losses)}")
+        for override in self.overrides:
+            if override.network not in networks or override.loss not in losses:
+                raise ValueError(f"overrides: no cell {override.network}.{override.loss} in this study")
+        if len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            raise ValueError(f"seeds: got {self.seeds}, need different numbers >= 0")
+        if self.scheduler.kind == "asha" and self.scheduler.grace_epochs > self.training.epochs:
+            raise ValueError(
+                f"scheduler.grace_epochs: got {self.scheduler.grace_epochs:g}, need at most training.epochs "
+                f"({self.training.epochs:g})"
+            )
+        return self
+

@@ -1,0 +1,66 @@
+"""Every exception vsetune raises on purpose.
+
+VsetuneError
+├── UsageError            the person can fix it; the command line prints one line and exits 2
+│   ├── ConfigError       a study, recipe or trial file: unknown key, value out of range, contradiction
+│   ├── DataError         a data folder, shard, image, caption or manifest
+│   ├── StudyConflict     a study name that already stands for another configuration
+│   └── StorageError      no space left, a folder that cannot be written, a store that cannot be opened
+├── IncompatibleCurves    two curves that must not be compared (other cadence, protocol or data)
+└── AttemptError          one attempt failed; the study goes on
+    └── NumericError      a loss, gradient or similarity that is not a finite number
+
+Messages are one line: where, what we got, what we need, how to fix.
+"""
+
+from __future__ import annotations
+
+
+class VsetuneError(Exception):
+    """Root of the tree; catch this to catch everything vsetune raises on purpose."""
+
+
+class UsageError(VsetuneError):
+    """Input that the person who started the command can mend. Exit code 2."""
+
+
+class ConfigError(UsageError):
+    """A study, recipe or trial that does not describe something we can run.
+
+    problems: every problem of the file, one line each; the message joins them with newlines.
+    """
+
+    def __init__(self, problems: str | list[str]) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class DataError(UsageError):
+    """Data on disk that is missing, damaged or does not fit."""
+
+
+class StudyConflict(UsageError):
+    """A study name is already used with another configuration."""
+
+
+class StorageError(UsageError):
+    """A place we must write to cannot take it (no space, no permission, unreachable)."""
+
+
+class IncompatibleCurves(VsetuneError):
+    """Curves taken under other conditions: comparing them would say nothing."""
+
+
+class AttemptError(VsetuneError):
+    """One attempt failed. Its trial is recorded as failed; the study goes on.
+
+    kind: short machine-readable cause (`numeric`, `data`, `memory`, ...), stored with the attempt.
+    """
+
+    kind = "failed"
+
+
+class NumericError(AttemptError):
+    """A value that must be finite is not."""
+
+    kind = "numeric"
