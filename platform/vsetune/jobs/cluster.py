@@ -1,0 +1,65 @@
+"""Connects to the Ray cluster there is, or starts one on this machine for as long as the study runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import ray
+
+from vsetune.config.study import ResourceSpec
+from vsetune.errors import ConfigError, UsageError
+
+PACKAGE_FOLDER = Path(__file__).parents[1]
+
+
+@contextmanager
+def ray_cluster(address: str | None) -> Iterator[None]:
+    """A connection to Ray. address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set.
+
+    Token authentication is on unless RAY_AUTH_MODE says otherwise: anybody who reaches an open Ray port can run code.
+    A cluster that runs elsewhere gets this very package with the job, so its workers run the code of the driver.
+    """
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    target = address or os.environ.get("RAY_ADDRESS")
+    try:
+        if target:
+            ray.init(
+                address=target, log_to_driver=False, logging_level=logging.WARNING,
+                runtime_env={"py_modules": [str(PACKAGE_FOLDER)]},
+            )
+        else:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError) as error:
+        where = target or "this machine"
+        raise UsageError(
+            f"ray: cannot reach {where} ({_first_line(error)}); start it with `ray start --head`, and set "
+            "RAY_AUTH_MODE=token in both shells"
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def concurrent_trials(resources: ResourceSpec) -> int:
+    """How many trials run at once. ConfigError if not even one fits the cluster now and it cannot grow."""
+    available = ray.cluster_resources()
+    cpus, gpus = available.get("CPU", 0.0), available.get("GPU", 0.0)
+    fits = int(cpus // resources.cpus)
+    if resources.gpus > 0:
+        fits = min(fits, int(gpus / resources.gpus + 1e-9))
+    if fits == 0:
+        raise ConfigError(
+            f"resources: one trial asks for {resources.cpus} CPUs and {resources.gpus:g} GPUs, the cluster has "
+            f"{cpus:g} and {gpus:g}; lower resources.cpus or resources.gpus, or add a node"
+        )
+    return min(fits, resources.concurrent_trials or fits)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

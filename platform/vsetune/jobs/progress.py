@@ -1,0 +1,84 @@
+"""What a person sees while a study runs: a live table on a terminal, one line per finished trial in a log."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from vsetune.jobs.ledger import StudyLedger, TrialProgress
+
+_REDRAW_S = 0.5
+
+
+class StudyProgress:
+    """Shows a ledger. Use as a context manager; call `changed` after each report and `tick` as often as you like."""
+
+    def __init__(self, ledger: StudyLedger, console: Console) -> None:
+        self._ledger, self._console = ledger, console
+        self._started, self._drawn = time.monotonic(), 0.0
+        self._announced: set[str] = {name for name, trial in ledger.trials.items() if trial.is_closed}
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> StudyProgress:
+        if self._live is not None:
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, value, trace)
+
+    def changed(self) -> None:
+        """Announces trials that ended since the last call."""
+        for name, trial in self._ledger.trials.items():
+            if trial.is_closed and name not in self._announced:
+                self._announced.add(name)
+                self._console.print(self._line(name, trial), highlight=False)
+
+    def tick(self) -> None:
+        """Redraws the live table now and then."""
+        now = time.monotonic()
+        if self._live is not None and now - self._drawn > _REDRAW_S:
+            self._drawn = now
+            self._live.update(self._view(), refresh=True)
+
+    def _line(self, name: str, trial: TrialProgress) -> Text:
+        done, promised = len(self._announced), self._ledger.promised()
+        text = Text(f"{time.monotonic() - self._started:6.0f} s  [{done}/{promised}] ", style="dim")
+        style = {"finished": "green", "pruned": "yellow", "failed": "red"}[trial.status]
+        text.append(f"{trial.status:8} ", style=style).append(name, style="bold")
+        if trial.best_m_recall is not None:
+            text.append(f"  best M-Recall {trial.best_m_recall:.1f} % in {trial.epoch:.4g} epochs", style="none")
+        if trial.error:
+            text.append(f"  {trial.error[:160]}", style="red")
+        return text
+
+    def _view(self) -> Group:
+        trials = self._ledger.trials.values()
+        done, promised = sum(trial.is_closed for trial in trials), self._ledger.promised()
+        elapsed = time.monotonic() - self._started
+        left = f"about {elapsed / done * (promised - done) / 60:.0f} min left" if done else "first trials running"
+        head = Text(f"{self._ledger.study.study}: {done} of {promised} trials, {elapsed / 60:.1f} min, {left}")
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for column in ("cell", "ended", "running now", "best M-Recall"):
+            table.add_column(column, justify="left" if column in ("cell", "running now") else "right")
+        for name in self._ledger.cells:
+            of_cell = [trial for trial in trials if trial.assignment.trial.cell == name]
+            best = max((trial.best_m_recall or 0.0 for trial in of_cell), default=0.0)
+            table.add_row(
+                name, str(sum(trial.is_closed for trial in of_cell)),
+                ", ".join(
+                    f"{trial.assignment.trial.trial.removeprefix(name + '-')} at epoch {trial.epoch:.2f}"
+                    for trial in of_cell if trial.status == "running"
+                ),
+                f"{best:.1f} %" if best else "",
+            )
+        return Group(head, ProgressBar(total=max(promised, 1), completed=done, width=60), table)

@@ -1,0 +1,1 @@
+"""Search spaces and samplers: decides what to try, never trains."""

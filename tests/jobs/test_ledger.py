@@ -1,0 +1,185 @@
+"""The ledger hands out what was promised, in order, and a new process continues it without loss or double count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vsetune.config.cells import resolve_cells
+from vsetune.config.loading import parse_spec
+from vsetune.config.study import StudySpec
+from vsetune.jobs.ledger import Assignment, StudyLedger
+from vsetune.search.configurations import ConfigurationSearch
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import StudyRecord, ValidationPoint
+
+
+def make_study(**changes: Any) -> StudySpec:
+    plain = {
+        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}],
+        "losses": [{"name": "lmh"}, {"name": "lseh"}], "search": {"configurations": 2}, "seeds": [7, 8],
+    }
+    return parse_spec(plain | changes, StudySpec, where="test")
+
+
+class Driver:
+    """A process that runs a study: opened anew on the same store and search it stands for a restart."""
+
+    def __init__(self, study: StudySpec, store: MemoryStore, folder: Path, *, retry_failed: bool = False) -> None:
+        cells = resolve_cells(study, where="test")
+        store.open_study(StudyRecord("tiny", study.fingerprint(), study.to_plain()), resume=True)
+        search = ConfigurationSearch("tiny", cells, study.search, storage=f"sqlite:///{folder / 'search.db'}")
+        self.ledger = StudyLedger(study, cells, store, search)
+        self.ledger.recover(retry_failed=retry_failed)
+
+    def next(self) -> Assignment:
+        assignment = self.ledger.next()
+        assert isinstance(assignment, Assignment), assignment
+        return assignment
+
+    def run(self, assignment: Assignment, m_recall: float, *, number: int = 1, status: Any = "finished") -> str:
+        trial = assignment.trial.trial
+        self.ledger.open_attempt(trial, number=number, environment={}, protocol={}, inherited=[])
+        self.ledger.record_point(trial, point(1, m_recall))
+        self.ledger.close(trial, status, summary={"epochs": 1.0, "device_seconds": 10.0})
+        return trial
+
+    def run_all(self, m_recall: float = 10.0) -> list[str]:
+        names = []
+        while (assignment := self.ledger.next()) not in ("done", "wait"):
+            assert isinstance(assignment, Assignment)
+            names.append(self.run(assignment, m_recall + len(names)))
+        return names
+
+
+def point(step: int, m_recall: float) -> ValidationPoint:
+    return ValidationPoint(step=step, epoch=float(step), pairs_seen=step, m_recall=m_recall, train_seconds=1.0)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(None)
+
+
+PROMISED = {
+    "vsepp.lmh-c000-s7", "vsepp.lmh-c001-s7", "vsepp.lseh-c000-s7", "vsepp.lseh-c001-s7",
+    "vsepp.lmh-c001-s8", "vsepp.lseh-c001-s8",
+}
+
+
+def test_cells_take_turns_and_winners_are_confirmed_with_the_other_seeds(store: MemoryStore, tmp_path: Path) -> None:
+    driver = Driver(make_study(), store, tmp_path)
+    names = driver.run_all()
+    assert names[:4] == ["vsepp.lmh-c000-s7", "vsepp.lseh-c000-s7", "vsepp.lmh-c001-s7", "vsepp.lseh-c001-s7"]
+    assert set(names) == PROMISED
+    assert driver.ledger.promised() == len(PROMISED)
+    assert not driver.ledger.has_work()
+
+
+def test_confirmation_waits_for_the_search_of_its_cell(store: MemoryStore, tmp_path: Path) -> None:
+    driver = Driver(make_study(losses=[{"name": "lmh"}]), store, tmp_path)
+    first, second = driver.next(), driver.next()
+    assert driver.ledger.next() == "wait"
+    driver.run(first, 30.0)
+    assert driver.ledger.next() == "wait"
+    driver.run(second, 20.0)
+    confirmation = driver.next()
+    assert (confirmation.phase, confirmation.trial.seed, confirmation.number) == ("confirm", 8, 0)
+    assert confirmation.configuration == first.configuration
+    driver.run(confirmation, 25.0)
+    assert driver.ledger.next() == "done"
+
+
+def test_a_restart_hands_out_interrupted_trials_first_and_repeats_no_finished_one(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    driver = Driver(make_study(), store, tmp_path)
+    finished = driver.run(driver.next(), 10.0)
+    interrupted = driver.next()
+    driver.ledger.open_attempt(interrupted.trial.trial, number=1, environment={}, protocol={}, inherited=[])
+    driver.ledger.record_point(interrupted.trial.trial, point(1, 11.0))
+    asked_only = driver.next()
+
+    again = Driver(make_study(), store, tmp_path)
+    assert [again.next().trial for _ in range(2)] == [asked_only.trial, interrupted.trial]
+    again.ledger.open_attempt(
+        interrupted.trial.trial, number=2, environment={}, protocol={}, inherited=[point(1, 11.0)]
+    )
+    again.ledger.close(interrupted.trial.trial, "finished", summary={"epochs": 1.0})
+    again.run(asked_only, 12.0)
+    names = {finished, interrupted.trial.trial, asked_only.trial.trial, *again.run_all(20.0)}
+    assert names == PROMISED
+    attempts = [(each.start.trial, each.start.number, each.status) for each in store.attempts("tiny")]
+    assert (interrupted.trial.trial, 1, "killed") in attempts
+    assert (interrupted.trial.trial, 2, "finished") in attempts
+    assert len(attempts) == len(set(attempts)) == len(PROMISED) + 1
+
+
+def test_a_result_in_the_store_that_the_search_missed_is_told_on_restart(store: MemoryStore, tmp_path: Path) -> None:
+    driver = Driver(make_study(), store, tmp_path)
+    assignment = driver.next()
+    trial = assignment.trial.trial
+    driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
+    driver.ledger.record_point(trial, point(1, 10.0))
+    (attempt,) = store.attempts("tiny")
+    store.finish_attempt(attempt.attempt_id, "finished", {"epochs": 1.0}, [], None)  # the driver dies right here
+
+    again = Driver(make_study(), store, tmp_path)
+    assert again.ledger.trials[trial].is_closed
+    assert trial not in again.run_all()
+
+
+def test_a_worker_that_died_gets_a_second_attempt_and_the_first_is_marked_killed(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    driver = Driver(make_study(), store, tmp_path)
+    trial = driver.next().trial.trial
+    driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
+    driver.ledger.record_point(trial, point(1, 10.0))
+    driver.ledger.open_attempt(trial, number=2, environment={}, protocol={}, inherited=[point(1, 10.0)])
+    driver.ledger.record_point(trial, point(2, 12.0))
+    first, second = store.attempts("tiny")
+    assert (first.status, second.status) == ("killed", "running")
+    assert second.curve == ((1.0, 10.0), (2.0, 12.0))
+
+
+def test_a_failed_trial_stays_failed_unless_a_retry_is_asked_for(store: MemoryStore, tmp_path: Path) -> None:
+    driver = Driver(make_study(), store, tmp_path)
+    failed = driver.run(driver.next(), 10.0, status="failed")
+    driver.run_all()
+    assert not Driver(make_study(), store, tmp_path).ledger.has_work()
+    retrying = Driver(make_study(), store, tmp_path, retry_failed=True)
+    assert retrying.next().trial.trial == failed
+
+
+def test_a_cell_whose_trials_all_failed_ends_without_a_winner(store: MemoryStore, tmp_path: Path) -> None:
+    driver = Driver(make_study(losses=[{"name": "lmh"}]), store, tmp_path)
+    for _ in range(2):
+        driver.run(driver.next(), 1.0, status="failed")
+    assert driver.ledger.next() == "done"
+
+
+def test_a_cell_at_its_budget_asks_for_no_further_configuration(store: MemoryStore, tmp_path: Path) -> None:
+    study = make_study(budget={"epochs_per_cell": 1}, search={"configurations": 5}, seeds=[7])
+    assert Driver(study, store, tmp_path).run_all() == ["vsepp.lmh-c000-s7", "vsepp.lseh-c000-s7"]
+
+
+def test_a_trial_that_never_opened_can_still_be_closed_as_failed(store: MemoryStore, tmp_path: Path) -> None:
+    driver = Driver(make_study(), store, tmp_path)
+    trial = driver.next().trial.trial
+    driver.ledger.close(trial, "failed", summary={}, error="its process died")
+    (attempt,) = store.attempts("tiny")
+    assert (attempt.status, attempt.error, attempt.start.number) == ("failed", "its process died", 1)
+
+
+def test_an_interrupted_study_marks_running_attempts_as_killed_and_has_work_left(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    driver = Driver(make_study(), store, tmp_path)
+    trial = driver.next().trial.trial
+    driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
+    assert driver.ledger.interrupt() == [trial]
+    assert driver.ledger.has_work()
+    assert [each.status for each in store.attempts("tiny")] == ["killed"]
