@@ -1,0 +1,116 @@
+"""Validation curves: their best point, their cadence, replayed points, and whether two of them may be compared.
+
+A curve is a sequence of (epoch, M-Recall) in the order of training: fractional epochs (pairs seen / pairs of the train
+split), M-Recall of the validation split in per cent. Nothing is interpolated between points.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vsetune.errors import IncompatibleCurves
+
+Curve = Sequence[tuple[float, float]]
+
+_SAME_EPOCH = 1e-9  # epochs are ratios of pair counts; equal ones differ in the last bits only
+
+
+@dataclass(frozen=True)
+class BestPoint:
+    """The first point of a curve that reaches its maximum. is_last: no later validation exists."""
+
+    epoch: float
+    m_recall: float
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class BaselineFlags:
+    """Why a baseline may be no yardstick.
+
+    is_rising: its best is its last point, so more epochs would probably have raised the target.
+    is_collapsed: its best is below half of the best that any loss reached on the same network and data; leave it out of
+    averages.
+    """
+
+    is_rising: bool
+    is_collapsed: bool
+
+
+def best_of_curve(curve: Curve) -> BestPoint:
+    """The maximum of a curve; ties keep the earlier point. Raises ValueError if there is no point."""
+    if not curve:
+        raise ValueError("curve: got no points, need at least one validation")
+    best = max(range(len(curve)), key=lambda index: (curve[index][1], -index))
+    epoch, m_recall = curve[best]
+    return BestPoint(epoch, m_recall, is_last=best == len(curve) - 1)
+
+
+def resolution(curve: Curve) -> float:
+    """Largest gap between validations, in epochs, the start included. Differences below it mean nothing.
+
+    The end of an epoch adds extra points and the last batch is short, so gaps vary; the largest is the cadence.
+    """
+    epochs = [0.0, *(epoch for epoch, _ in curve)]
+    return max((later - earlier for earlier, later in itertools.pairwise(epochs)), default=0.0)
+
+
+def without_replays(points: Iterable[tuple[float, float]]) -> tuple[list[tuple[float, float]], float]:
+    """The curve of a restarted trial, each epoch once, and the epochs that were trained in vain.
+
+    points: all validations in the order they happened; points a restart inherited from its checkpoint are not repeated.
+    A restart shows as an epoch at or before one already seen: later points are dropped for the new ones, which belong
+    to the state that lives on. Waste is what was trained between the point resumed from and the last point lost.
+    Example: epochs 0.5, 1, 1.5, 1.5, 2 give the curve 0.5, 1, 1.5, 2 and a waste of 0.5.
+    """
+    curve: list[tuple[float, float]] = []
+    wasted = 0.0
+    for epoch, m_recall in points:
+        if curve and epoch <= curve[-1][0] + _SAME_EPOCH:
+            reached = curve[-1][0]
+            while curve and epoch <= curve[-1][0] + _SAME_EPOCH:
+                curve.pop()
+            wasted += reached - (curve[-1][0] if curve else 0.0)
+        curve.append((epoch, m_recall))
+    return curve, wasted
+
+
+def baseline_flags(baseline: Curve, *, best_of_any_loss: float) -> BaselineFlags:
+    """Flags of a baseline curve. best_of_any_loss: highest M-Recall any loss reached on the same network and data."""
+    best = best_of_curve(baseline)
+    return BaselineFlags(is_rising=best.is_last, is_collapsed=best.m_recall < best_of_any_loss / 2)
+
+
+def check_same_protocol(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
+    """Refuse to compare curves taken under different protocols; every key counts, missing ones too.
+
+    Raises IncompatibleCurves naming each key that differs with both values.
+    """
+    differing = [
+        f"{key} is {first.get(key, 'absent')} in one and {second.get(key, 'absent')} in the other"
+        for key in sorted(first.keys() | second.keys())
+        if key not in first or key not in second or first[key] != second[key]
+    ]
+    if differing:
+        raise IncompatibleCurves(
+            f"protocol: {'; '.join(differing)}; need curves taken under one protocol, run both in one study"
+        )
+
+
+def check_same_cadence(first: Curve, second: Curve) -> None:
+    """Refuse to compare curves validated at different gaps. Raises IncompatibleCurves with both gaps in epochs.
+
+    A curve without points (an attempt that failed before its first validation) has no cadence and passes.
+    """
+    if not first or not second:
+        return
+    gaps = resolution(first), resolution(second)
+    if not math.isclose(*gaps, rel_tol=1e-6):
+        raise IncompatibleCurves(
+            f"cadence: one curve was validated every {gaps[0]:.6g} epochs, the other every {gaps[1]:.6g}; "
+            "need equal gaps, set the same training.validate_every_steps and batch_size"
+        )

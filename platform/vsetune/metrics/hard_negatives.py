@@ -1,0 +1,66 @@
+"""Unique hard negatives of a batch (#ImEmbs and #DesEmbs of LSEH).
+
+Few different negatives for many queries mean that some hubs serve everybody; a collapsed network selects one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class UniqueHardNegatives:
+    """Counts of one batch. captions: different captions selected by image queries (#DesEmbs). images: different images
+    selected by caption queries (#ImEmbs). active_*: the same over queries with a positive hinge only, None for losses
+    without one. image_queries, caption_queries: how many queries had a positive hinge.
+    """
+
+    captions: int
+    images: int
+    active_captions: int | None
+    active_images: int | None
+    image_queries: int | None
+    caption_queries: int | None
+
+    def as_dict(self) -> dict[str, float]:
+        """The known counts by name."""
+        return {name: float(count) for name, count in asdict(self).items() if count is not None}
+
+
+@torch.no_grad()
+def unique_hard_negatives(
+    scores: Tensor, negatives: Tensor, *, active_images: Tensor | None, active_captions: Tensor | None
+) -> UniqueHardNegatives:
+    """Count the different hardest negatives of a batch, before any hinge.
+
+    scores: (N, M), the loss's own score. negatives: (N, M) bool; queries without a negative select nothing.
+    active_images: (N,) bool, image queries whose hinge is positive, or None; active_captions: (M,) likewise.
+    """
+    captions, active_caption_count = _selected(scores, negatives, active_images)
+    images, active_image_count = _selected(scores.T, negatives.T, active_captions)
+    return UniqueHardNegatives(
+        captions=captions, images=images, active_captions=active_caption_count, active_images=active_image_count,
+        image_queries=None if active_images is None else int(active_images.sum()),
+        caption_queries=None if active_captions is None else int(active_captions.sum()),
+    )
+
+
+def expected_if_random(pairs: int) -> float:
+    """Different negatives if every one of so many queries picked one of the others at random: 81.1 of 128."""
+    if pairs < 2:
+        return 0.0
+    return float(pairs * (1 - (1 - 1 / (pairs - 1)) ** (pairs - 1)))
+
+
+def _selected(scores: Tensor, negatives: Tensor, active: Tensor | None) -> tuple[int, int | None]:
+    hardest = scores.masked_fill(~negatives, float("-inf")).argmax(dim=1)
+    choosing = negatives.any(dim=1)
+    everything = _different(hardest[choosing])
+    return everything, None if active is None else _different(hardest[choosing & active])
+
+
+def _different(indices: Tensor) -> int:
+    return int((torch.bincount(indices) > 0).sum())

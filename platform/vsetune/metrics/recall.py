@@ -1,0 +1,172 @@
+"""Recalls, their sums and the averages of ranks: every retrieval number of the leaderboard.
+
+Recalls are in per cent, ranks 1-based. M-Recall = RSum / 6 (LSEH Eq. 9).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from vsetune.errors import DataError
+from vsetune.metrics.ranks import (
+    EmbeddingScores,
+    MatrixScores,
+    QueryRanks,
+    Scores,
+    Similarity,
+    check_owner,
+    image_to_text_ranks,
+    text_to_image_ranks,
+)
+
+logger = logging.getLogger(__name__)
+
+_CUTOFFS = (1, 5, 10)
+_LARGEST_TIE_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class RetrievalScores:
+    """Scores of one ranking, or means over folds.
+
+    Recalls in per cent; ranks 1-based, of the best positive; tie_share: share (0 to 1) of all queries whose rank
+    depends on a tie. images, captions: queries of each direction; with folds > 1, candidates come from the own fold.
+    """
+
+    i2t_r1: float
+    i2t_r5: float
+    i2t_r10: float
+    t2i_r1: float
+    t2i_r5: float
+    t2i_r10: float
+    i2t_median_rank: float
+    t2i_median_rank: float
+    i2t_mean_rank: float
+    t2i_mean_rank: float
+    tie_share: float
+    images: int
+    captions: int
+    folds: int
+
+    @property
+    def i2t_mean(self) -> float:
+        """Mean of the three image-to-text recalls."""
+        return (self.i2t_r1 + self.i2t_r5 + self.i2t_r10) / 3
+
+    @property
+    def t2i_mean(self) -> float:
+        """Mean of the three text-to-image recalls."""
+        return (self.t2i_r1 + self.t2i_r5 + self.t2i_r10) / 3
+
+    @property
+    def rsum(self) -> float:
+        """Sum of the six recalls, at most 600."""
+        return self.i2t_r1 + self.i2t_r5 + self.i2t_r10 + self.t2i_r1 + self.t2i_r5 + self.t2i_r10
+
+    @property
+    def m_recall(self) -> float:
+        """Mean of the six recalls, per cent: what curves, checkpoints and searches go by."""
+        return self.rsum / 6
+
+    def as_dict(self) -> dict[str, float]:
+        """All numbers by name, M-Recall, RSum and the means per direction included."""
+        numbers = {field.name: float(getattr(self, field.name)) for field in fields(self)}
+        derived = {name: getattr(self, name) for name in ("i2t_mean", "t2i_mean", "rsum", "m_recall")}
+        return numbers | derived
+
+
+def retrieval_scores(images: Tensor, captions: Tensor, owner: Tensor, *, similarity: Similarity) -> RetrievalScores:
+    """Score embeddings without ever holding the whole matrix.
+
+    images: (N, D). captions: (M, D). owner: (M,) int64, row of each caption's image. similarity: (n, D), (m, D) ->
+    (n, m), larger is closer; called on blocks with float64 embeddings.
+    Raises NumericError if a score is not finite, DataError if owner does not fit.
+    """
+    return scores_of(EmbeddingScores(images, captions, similarity), owner)
+
+
+def matrix_scores(similarity: Tensor, owner: Tensor) -> RetrievalScores:
+    """Score a whole similarity matrix (N, M). owner and errors as in retrieval_scores."""
+    return scores_of(MatrixScores(similarity), owner)
+
+
+def fold_scores(
+    images: Tensor, captions: Tensor, owner: Tensor, *, similarity: Similarity, folds: int
+) -> RetrievalScores:
+    """Means over disjoint folds of consecutive images with their captions (MS-COCO 1K: five folds of 1,000).
+
+    Candidates come from the query's fold only, so recalls are never below those of the whole set.
+    Raises DataError if the images do not divide into that many equal folds.
+    """
+    check_owner(owner, images=images.shape[0], captions=captions.shape[0])
+    size, rest = divmod(images.shape[0], folds)
+    if rest or not size:
+        raise DataError(f"retrieval: got {images.shape[0]} images for {folds} folds, need a multiple of {folds}")
+    parts = []
+    for first in range(0, images.shape[0], size):
+        inside = ((owner >= first) & (owner < first + size)).nonzero()[:, 0]
+        parts.append(
+            retrieval_scores(
+                images[first : first + size], captions[inside], owner[inside] - first, similarity=similarity
+            )
+        )
+    return _mean(parts)
+
+
+def scores_of(scores: Scores, owner: Tensor) -> RetrievalScores:
+    """Score anything that hands out bands of a score matrix."""
+    fewest = min(scores.shape)
+    if fewest < max(_CUTOFFS):
+        logger.warning("Only %d candidates: R@k is 100 for every k from there on and says nothing", fewest)
+    return scores_of_ranks(image_to_text_ranks(scores, owner), text_to_image_ranks(scores, owner))
+
+
+def scores_of_ranks(image_ranks: QueryRanks, caption_ranks: QueryRanks) -> RetrievalScores:
+    """Summarise the ranks of all image queries and of all caption queries. Every query counts once."""
+    i2t, t2i = image_ranks.ranks, caption_ranks.ranks
+    tie_share = float(torch.cat([image_ranks.tied, caption_ranks.tied]).double().mean())
+    if tie_share > _LARGEST_TIE_SHARE:
+        logger.warning(
+            "%.1f %% of the queries are ranked by a tie (counted against them): look for collapsed embeddings or "
+            "for images stored twice", 100 * tie_share,
+        )
+    return RetrievalScores(
+        i2t_r1=recall_at_k(i2t, 1), i2t_r5=recall_at_k(i2t, 5), i2t_r10=recall_at_k(i2t, 10),
+        t2i_r1=recall_at_k(t2i, 1), t2i_r5=recall_at_k(t2i, 5), t2i_r10=recall_at_k(t2i, 10),
+        i2t_median_rank=median_rank(i2t), t2i_median_rank=median_rank(t2i),
+        i2t_mean_rank=mean_rank(i2t), t2i_mean_rank=mean_rank(t2i),
+        tie_share=tie_share, images=i2t.numel(), captions=t2i.numel(), folds=1,
+    )
+
+
+def recall_at_k(ranks: Tensor, k: int) -> float:
+    """Per cent of the queries whose best positive is among the first k. ranks: (queries,), 0-based."""
+    return 100 * int((ranks < k).sum()) / ranks.numel()
+
+
+def mean_rank(ranks: Tensor) -> float:
+    """Mean 1-based rank of the best positive."""
+    return float(ranks.double().mean()) + 1
+
+
+def median_rank(ranks: Tensor) -> float:
+    """Floor of the median 0-based rank, plus 1, as all references print it: ranks 0, 0, 1, 4 give 1, not 1.5."""
+    return float(ranks.double().quantile(0.5).floor()) + 1
+
+
+def _mean(parts: Sequence[RetrievalScores]) -> RetrievalScores:
+    sums = {"images", "captions", "folds"}
+    means = {
+        field.name: sum(getattr(part, field.name) for part in parts) / len(parts)
+        for field in fields(RetrievalScores)
+        if field.name not in sums
+    }
+    return RetrievalScores(
+        **means, images=sum(part.images for part in parts), captions=sum(part.captions for part in parts),
+        folds=len(parts),
+    )

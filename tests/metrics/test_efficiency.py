@@ -1,0 +1,213 @@
+"""Curves and epochs to a target: worked curves, censoring, restarts, refusals."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vsetune.errors import IncompatibleCurves
+from vsetune.metrics import (
+    Difference,
+    Epochs,
+    baseline_flags,
+    best_of_curve,
+    check_same_cadence,
+    check_same_protocol,
+    difference_of_curves,
+    difference_over_seeds,
+    difference_percent,
+    epochs_to_best,
+    epochs_to_target,
+    mean_difference,
+    resolution,
+    without_replays,
+)
+
+
+def every_half(values: list[float]) -> list[tuple[float, float]]:
+    return [(0.5 * (index + 1), value) for index, value in enumerate(values)]
+
+
+BASELINE = every_half([30, 42, 50, 55, 58, 60.2, 60.1, 59.8])
+NEW = every_half([38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0])
+curves = st.lists(st.floats(0, 100), min_size=1, max_size=20).map(every_half)
+
+
+def test_best_point_of_the_worked_baseline() -> None:
+    best = best_of_curve(BASELINE)
+    assert (best.epoch, best.m_recall, best.is_last) == (3, 60.2, False)
+    assert epochs_to_best(BASELINE, tolerance=0) == 3
+    assert epochs_to_best(BASELINE, tolerance=2.2) == 2.5
+    assert resolution(BASELINE) == 0.5
+
+
+def test_difference_of_the_worked_curves() -> None:
+    assert epochs_to_target(NEW, 60.2) == Epochs(2, censored=False)
+    assert epochs_to_target(NEW, math.nextafter(60.2, 100)).value == 2.5
+    assert difference_of_curves(NEW, BASELINE).percent == pytest.approx(-33.333333, abs=1e-6)
+    assert difference_percent(Epochs(2.5, censored=False), 3).percent == pytest.approx(-16.666667, abs=1e-6)
+
+
+def test_difference_of_a_published_row() -> None:
+    assert difference_percent(Epochs(1.8, censored=False), 6.0).percent == pytest.approx(-70.0)
+
+
+def test_a_curve_that_stopped_early_gives_a_lower_bound() -> None:
+    stopped = NEW[:3]
+    assert epochs_to_target(stopped, 60.2) == Epochs(1.5, censored=True)
+    assert str(epochs_to_target(stopped, 60.2)) == "> 1.5"
+    assert str(Epochs(30, censored=False)) == "30.0"
+    assert difference_of_curves(stopped, BASELINE) == Difference(-50, censored=True)
+
+
+def test_an_attempt_without_any_validation_is_censored_at_zero() -> None:
+    assert difference_of_curves([], BASELINE) == Difference(-100, censored=True)
+
+
+@given(curves)
+def test_difference_of_a_curve_with_itself_is_zero(curve) -> None:
+    assert difference_of_curves(curve, curve) == Difference(0, censored=False)
+
+
+@given(curves, st.floats(0, 10))
+def test_best_is_reached_first_where_it_says_and_tolerance_only_helps(curve, tolerance) -> None:
+    best = best_of_curve(curve)
+    assert best.m_recall == max(value for _, value in curve)
+    assert all(value < best.m_recall for epoch, value in curve if epoch < best.epoch)
+    assert epochs_to_best(curve, tolerance=0) == best.epoch
+    assert epochs_to_best(curve, tolerance=tolerance) <= best.epoch
+
+
+def test_swapping_two_curves_does_not_just_flip_the_sign() -> None:
+    slow, fast = every_half([10, 30, 40, 50, 50]), every_half([20, 50, 50, 55, 50])
+    assert difference_of_curves(fast, slow) == Difference(-50, censored=False)
+    assert difference_of_curves(slow, fast) == Difference(25, censored=True)
+
+
+@pytest.mark.parametrize("epochs", [0.0, -1.0, float("nan")])
+def test_a_baseline_without_epochs_is_refused(epochs) -> None:
+    with pytest.raises(ValueError, match="need more than 0"):
+        difference_percent(Epochs(1, censored=False), epochs)
+
+
+def test_an_empty_curve_has_no_best() -> None:
+    with pytest.raises(ValueError, match="got no points"):
+        best_of_curve([])
+
+
+def test_a_baseline_still_rising_or_collapsed_is_flagged() -> None:
+    rising = baseline_flags(BASELINE[:6], best_of_any_loss=61.5)
+    assert (rising.is_rising, rising.is_collapsed) == (True, False)
+    steady = baseline_flags(BASELINE, best_of_any_loss=61.5)
+    assert (steady.is_rising, steady.is_collapsed) == (False, False)
+    assert baseline_flags(every_half([0.5, 0.53, 0.5]), best_of_any_loss=61.5).is_collapsed
+    assert not baseline_flags(every_half([30, 20]), best_of_any_loss=60).is_collapsed
+    assert baseline_flags(every_half([29.9, 20]), best_of_any_loss=60).is_collapsed
+
+
+def test_replayed_epochs_count_once_and_the_rest_as_waste() -> None:
+    points = [(0.5, 10), (1.0, 20), (1.5, 30), (1.5, 31), (2.0, 40)]
+    assert without_replays(points) == ([(0.5, 10), (1.0, 20), (1.5, 31), (2.0, 40)], 0.5)
+
+
+def test_a_restart_from_the_beginning_wastes_everything_before() -> None:
+    points = [(0.5, 10), (1.0, 20), (0.5, 11), (1.0, 21), (1.5, 31)]
+    assert without_replays(points) == ([(0.5, 11), (1.0, 21), (1.5, 31)], 1.0)
+
+
+def test_two_restarts_add_up() -> None:
+    points = [(1.0, 1), (2.0, 2), (3.0, 3), (2.0, 4), (3.0, 5), (3.0, 6), (4.0, 7)]
+    curve, wasted = without_replays(points)
+    assert curve == [(1.0, 1), (2.0, 4), (3.0, 6), (4.0, 7)]
+    assert wasted == 3.0
+
+
+@given(curves)
+def test_a_curve_without_restart_stays_as_it_is(curve) -> None:
+    assert without_replays(curve) == (curve, 0.0)
+
+
+def test_curves_of_different_cadence_are_refused_with_both_gaps() -> None:
+    whole = [(1.0, 40), (2.0, 50)]
+    with pytest.raises(IncompatibleCurves, match=r"every 1 epochs, the other every 0\.5"):
+        difference_of_curves(whole, BASELINE)
+
+
+def test_extra_points_at_epoch_ends_and_an_early_stop_do_not_change_the_cadence() -> None:
+    step = 500 / 1133
+    curve = [(step, 1), (2 * step, 2), (1.0, 3), (3 * step, 4), (4 * step, 5), (2.0, 6)]
+    assert resolution(curve) == pytest.approx(step)
+    check_same_cadence(curve, curve[:1])
+    check_same_cadence(curve, curve[:4])
+
+
+PROTOCOL = {"validate_every_steps": 500, "images": 1000, "tie_rule": "pessimistic"}
+
+
+def test_equal_protocols_pass() -> None:
+    check_same_protocol(PROTOCOL, dict(PROTOCOL))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (PROTOCOL | {"images": 1014}, "images is 1000 in one and 1014 in the other"),
+        (PROTOCOL | {"validate_every_steps": 1000}, "validate_every_steps is 500 in one and 1000 in the other"),
+        ({"images": 1000, "tie_rule": "pessimistic"}, "validate_every_steps is 500 in one and absent"),
+        (PROTOCOL | {"folds": None}, "folds is absent in one and None in the other"),
+    ],
+)
+def test_protocols_that_differ_are_refused_key_by_key(other, message) -> None:
+    with pytest.raises(IncompatibleCurves, match=message):
+        check_same_protocol(PROTOCOL, other)
+
+
+def shifted(epochs_to_sixty: int, length: int = 12) -> list[tuple[float, float]]:
+    return [(float(epoch), 60.0 if epoch >= epochs_to_sixty else 10.0) for epoch in range(1, length + 1)]
+
+
+def test_median_and_interval_over_seeds_lie_within_the_single_differences() -> None:
+    pairs = [(shifted(new), shifted(10)) for new in (4, 5, 6, 7, 9)]
+    result = difference_over_seeds(pairs, resamples=500, level=0.95, seed=1)
+    assert result.percent == pytest.approx(-40)
+    assert -60 <= result.low <= -40 <= result.high <= -10
+    assert (result.is_lower_bound, result.pairs, result.censored_share) == (False, 5, 0)
+    assert result == difference_over_seeds(pairs, resamples=500, level=0.95, seed=1)
+
+
+def test_one_seed_gives_an_interval_of_no_width() -> None:
+    result = difference_over_seeds([(NEW, BASELINE)], resamples=10, level=0.9, seed=0)
+    assert result.low == result.high == result.percent == pytest.approx(-33.333333, abs=1e-6)
+
+
+def test_few_censored_seeds_leave_the_median_and_open_the_interval() -> None:
+    pairs = [(shifted(new), shifted(10)) for new in (4, 5, 6)] + [(shifted(99), shifted(10))] * 2
+    result = difference_over_seeds(pairs, resamples=500, level=0.95, seed=1)
+    assert result.percent == pytest.approx(-40)
+    assert not result.is_lower_bound
+    assert result.censored_share == pytest.approx(0.4)
+    assert result.high == math.inf
+
+
+def test_a_median_that_censored_seeds_could_move_is_a_lower_bound() -> None:
+    pruned_early = shifted(99, length=2)
+    pairs = [(shifted(4), shifted(10)), (shifted(6), shifted(10)), (pruned_early, shifted(10))]
+    result = difference_over_seeds(pairs, resamples=200, level=0.95, seed=1)
+    assert result.is_lower_bound
+    assert result.percent == pytest.approx(-60)
+    mostly = [(shifted(4), shifted(10))] + [(shifted(99), shifted(10))] * 2
+    assert difference_over_seeds(mostly, resamples=200, level=0.95, seed=1).is_lower_bound
+
+
+def test_no_seed_pairs_are_refused() -> None:
+    with pytest.raises(ValueError, match="no seed pairs"):
+        difference_over_seeds([], resamples=10, level=0.95, seed=0)
+
+
+def test_mean_over_networks_is_the_mean_of_percentages_and_counts_what_it_leaves_out() -> None:
+    result = mean_difference([Difference(-70, False), Difference(-10, False), Difference(50, True)])
+    assert (result.percent, result.counted, result.censored) == (-40, 2, 1)
+    assert mean_difference([Difference(5, True)]).percent is None

@@ -1,0 +1,187 @@
+"""Recalls, M-Recall, averages of ranks, folds."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import Tensor
+
+from vsetune.errors import DataError, NumericError
+from vsetune.metrics import RetrievalScores, fold_scores, matrix_scores, retrieval_scores
+from vsetune.metrics.rank_averages import coverage_at_k, mean_positive_rank, mean_worst_rank, positive_ranks
+from vsetune.metrics.recall import mean_rank, median_rank, recall_at_k
+
+
+def product(rows: Tensor, columns: Tensor) -> Tensor:
+    return rows @ columns.T
+
+
+def test_scores_of_f(f, owner) -> None:
+    scores = matrix_scores(f, owner)
+    assert scores.i2t_r1 == pytest.approx(66.666667, abs=1e-6)
+    assert scores.t2i_r1 == pytest.approx(33.333333, abs=1e-6)
+    assert (scores.i2t_r5, scores.i2t_r10, scores.t2i_r5, scores.t2i_r10) == (100, 100, 100, 100)
+    assert scores.rsum == pytest.approx(500)
+    assert scores.m_recall == pytest.approx(83.333333, abs=1e-6)
+    assert scores.m_recall == scores.rsum / 6
+    assert scores.m_recall == pytest.approx((scores.i2t_mean + scores.t2i_mean) / 2)
+    assert (scores.i2t_median_rank, scores.t2i_median_rank) == (1, 2)
+    assert scores.i2t_mean_rank == pytest.approx(1.333333, abs=1e-6)
+    assert scores.t2i_mean_rank == 2
+    assert (scores.images, scores.captions, scores.folds, scores.tie_share) == (3, 6, 1, 0)
+
+
+def test_recall_at_two_of_f() -> None:
+    assert recall_at_k(torch.tensor([0, 0, 1]), 2) == 100
+    assert recall_at_k(torch.tensor([0, 2, 1, 0, 2, 1]), 2) == pytest.approx(66.666667, abs=1e-6)
+
+
+def test_m_recall_and_spread_of_a_published_row() -> None:
+    row = RetrievalScores(82.4, 96.0, 98.6, 63.7, 87.1, 92.5, 1, 1, 1.5, 2.5, 0.0, 1000, 5000, 1)
+    assert row.rsum == pytest.approx(520.3)
+    assert row.m_recall == pytest.approx(86.716667, abs=1e-6)
+    i2t = torch.tensor([82.4, 96.0, 98.6], dtype=torch.float64).std(correction=0).item()
+    assert round(i2t, 1) == 7.1
+
+
+def test_as_dict_holds_every_number_by_name(f, owner) -> None:
+    numbers = matrix_scores(f, owner).as_dict()
+    assert set(numbers) == {
+        "i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "i2t_mean", "t2i_mean", "rsum", "m_recall",
+        "i2t_median_rank", "t2i_median_rank", "i2t_mean_rank", "t2i_mean_rank", "tie_share", "images", "captions",
+        "folds",
+    }
+    assert all(isinstance(value, float) for value in numbers.values())
+    assert numbers["m_recall"] == numbers["rsum"] / 6
+
+
+@pytest.mark.parametrize(("ranks", "median"), [([0, 0, 1, 4], 1), ([0, 2, 1, 0, 2, 1], 2), ([7], 8), ([0, 1], 1)])
+def test_median_rank_is_floored_like_the_references(ranks, median) -> None:
+    assert median_rank(torch.tensor(ranks)) == median
+
+
+def test_mean_rank_is_one_based() -> None:
+    assert mean_rank(torch.tensor([0, 0, 1])) == pytest.approx(4 / 3)
+
+
+def test_ranks_of_all_positives_of_f(f, owner) -> None:
+    matches = torch.arange(3)[:, None] == owner[None, :]
+    i2t = positive_ranks(f, matches)
+    assert i2t.rank.tolist() == [1, 4, 2, 1, 6, 2]
+    assert mean_positive_rank(i2t) == pytest.approx(2.5)
+    assert mean_worst_rank(i2t) == pytest.approx(4)
+    assert [coverage_at_k(i2t, k) for k in (1, 2, 3)] == pytest.approx([0.666667, 0.833333, 0.722222], abs=1e-6)
+    t2i = positive_ranks(f.T, matches.T)
+    assert mean_positive_rank(t2i) == mean_worst_rank(t2i) == 2
+
+
+def test_tied_positives_keep_index_order_and_strangers_go_before_them() -> None:
+    matches = torch.tensor([[True, False, True, False]])
+    assert positive_ranks(torch.full((1, 4), 0.5), matches).rank.tolist() == [3, 4]
+
+
+def test_mean_positive_rank_lies_below_the_worst_and_its_bound(random_case) -> None:
+    for seed in range(5):
+        scores, owner = random_case(seed, 6, 1)
+        owner = owner.sort().values.repeat_interleave(3)
+        scores = torch.rand(6, 18, generator=torch.Generator().manual_seed(seed))
+        ranks = positive_ranks(scores, torch.arange(6)[:, None] == owner[None, :])
+        mean, worst = mean_positive_rank(ranks), mean_worst_rank(ranks)
+        assert mean <= worst <= 3 * mean - 3
+
+
+def test_positive_ranks_refuse_broken_scores_and_queries_without_positive(f, owner) -> None:
+    matches = torch.arange(3)[:, None] == owner[None, :]
+    with pytest.raises(DataError, match="got 1 queries without a positive"):
+        positive_ranks(f, matches & (torch.arange(3) != 1)[:, None])
+    f[0, 0] = float("nan")
+    with pytest.raises(NumericError, match="1 of 18 scores not finite"):
+        positive_ranks(f, matches)
+
+
+def test_a_perfect_matrix_gives_100_and_a_constant_one_gives_zero(caplog) -> None:
+    owner = torch.arange(60) // 3
+    perfect = (torch.arange(20)[:, None] == owner[None, :]).float()
+    assert matrix_scores(perfect, owner).m_recall == 100
+    with caplog.at_level(logging.WARNING):
+        collapsed = matrix_scores(torch.full((20, 60), 0.9), owner)
+    assert collapsed.rsum == 0
+    assert collapsed.tie_share == 1
+    assert "100.0 % of the queries are ranked by a tie" in caplog.text
+
+
+def test_few_ties_are_no_reason_to_warn(caplog) -> None:
+    with caplog.at_level(logging.WARNING):
+        scores = matrix_scores(torch.eye(12), torch.arange(12))
+    assert scores.tie_share == 0
+    assert caplog.text == ""
+
+
+def test_fewer_candidates_than_k_are_worth_a_warning(f, owner, caplog) -> None:
+    with caplog.at_level(logging.WARNING):
+        matrix_scores(f, owner)
+    assert "Only 3 candidates" in caplog.text
+
+
+def test_recall_grows_with_k(random_case) -> None:
+    for seed in range(4):
+        scores = matrix_scores(*random_case(seed, 20, 3))
+        assert scores.i2t_r1 <= scores.i2t_r5 <= scores.i2t_r10
+        assert scores.t2i_r1 <= scores.t2i_r5 <= scores.t2i_r10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_embeddings_equal_the_whole_matrix(seed) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    images, captions = torch.randn(30, 16, generator=generator), torch.randn(80, 16, generator=generator)
+    owner = torch.cat([torch.arange(30), torch.randint(30, (50,), generator=generator)])
+    whole = matrix_scores(product(images.double(), captions.double()).float(), owner)
+    assert retrieval_scores(images, captions, owner, similarity=product) == whole
+
+
+def test_a_diverged_network_cannot_be_scored() -> None:
+    images = torch.eye(4)
+    images[2, 2] = float("nan")
+    with pytest.raises(NumericError, match="image_to_text: got 4 of 16"):
+        retrieval_scores(images, torch.eye(4), torch.arange(4), similarity=product)
+
+
+def folds_example() -> tuple[Tensor, Tensor]:
+    """Embeddings whose products are the worked 4 x 4 matrix of the fold protocol."""
+    rows = [[0.9, 0.2, 0.95, 0.1], [0.3, 0.5, 0.1, 0.6], [0.2, 0.1, 0.8, 0.85], [0.4, 0.3, 0.2, 0.7]]
+    return torch.tensor(rows, dtype=torch.float64), torch.eye(4, dtype=torch.float64)
+
+
+def test_folds_of_the_worked_example_are_easier_than_the_whole() -> None:
+    images, captions = folds_example()
+    whole = retrieval_scores(images, captions, torch.arange(4), similarity=product)
+    assert (whole.i2t_r1, whole.t2i_r1) == (25, 50)
+    folds = fold_scores(images, captions, torch.arange(4), similarity=product, folds=2)
+    assert (folds.i2t_r1, folds.t2i_r1) == (75, 75)
+    assert folds.i2t_mean_rank == pytest.approx(1.25)
+    assert (folds.images, folds.captions, folds.folds) == (4, 4, 2)
+    assert folds.m_recall == pytest.approx(folds.rsum / 6)
+
+
+def test_five_folds_are_never_harder_than_the_whole_set() -> None:
+    generator = torch.Generator().manual_seed(3)
+    images = torch.randn(100, 8, generator=generator)
+    owner = torch.arange(100).repeat_interleave(2)
+    captions = images[owner] + 0.7 * torch.randn(owner.numel(), 8, generator=generator)
+    whole = retrieval_scores(images, captions, owner, similarity=product).as_dict()
+    folds = fold_scores(images, captions, owner, similarity=product, folds=5).as_dict()
+    for name in ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10"):
+        assert folds[name] >= whole[name]
+    assert folds["m_recall"] > whole["m_recall"]
+
+
+def test_one_fold_is_the_whole_set(f, owner) -> None:
+    eye = torch.eye(6, dtype=torch.float64)
+    assert fold_scores(f, eye, owner, similarity=product, folds=1) == matrix_scores(f, owner)
+
+
+def test_images_that_do_not_divide_into_folds_are_refused() -> None:
+    with pytest.raises(DataError, match="got 4 images for 3 folds, need a multiple of 3"):
+        fold_scores(*folds_example(), torch.arange(4), similarity=product, folds=3)
