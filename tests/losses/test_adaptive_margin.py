@@ -1,0 +1,309 @@
+"""Adaptive margins: worked distances, both readings of the ratio, windows that survive a restart."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from vsetune.config.losses import AdaptiveMarginSpec
+from vsetune.errors import ConfigError
+from vsetune.losses import build_loss
+from vsetune.losses.adaptive_margin import (
+    all_gaps,
+    distances,
+    hardest_gaps,
+    hinge_gaps,
+    random_derangement,
+    sampled_gaps,
+)
+
+OFF = ~torch.eye(3, dtype=torch.bool)
+MARGINS = torch.tensor([0.2, 0.2], dtype=torch.float64)
+NEXT = torch.tensor([1, 2, 0])
+
+
+def gradient(value: Tensor, at: Tensor) -> Tensor:
+    (result,) = torch.autograd.grad(value, at)
+    return result
+
+
+def test_distances_of_e(e) -> None:
+    expected = [[0.894427, 1.0, 1.341641], [1.183216, 1.095445, 0.948683], [1.264911, 1.048809, 0.774597]]
+    actual = distances(e, squared=False)
+    torch.testing.assert_close(actual, torch.tensor(expected, dtype=torch.float64), atol=1e-6, rtol=0)
+    torch.testing.assert_close(distances(e, squared=True), actual**2)
+
+
+def test_all_negatives_of_e(e) -> None:
+    gaps = all_gaps(e, OFF, squared=False)
+    hinges = hinge_gaps(gaps, margins=MARGINS)
+    assert hinges.images.sum().item() == pytest.approx(0.553418, abs=1e-6)
+    assert hinges.captions.sum().item() == pytest.approx(0.567995, abs=1e-6)
+    for gap in gaps:
+        assert int(((gap + 0.2 <= 0) & gap.isfinite()).sum()) == 3
+        assert int((gap + 0.2 > 0).sum()) == 3
+    squared = hinge_gaps(all_gaps(e, OFF, squared=True), margins=MARGINS)
+    assert squared.images.sum().item() == pytest.approx(0.5, abs=1e-6)
+    assert squared.captions.sum().item() == pytest.approx(0.7, abs=1e-6)
+
+
+def test_negatives_shifted_by_one(e) -> None:
+    gaps = sampled_gaps(e, OFF, image_negatives=NEXT, caption_negatives=NEXT, squared=False)
+    assert (gaps.images + 0.2).tolist() == pytest.approx([0.094427, 0.346762, -0.290314], abs=1e-6)
+    assert (gaps.captions + 0.2).tolist() == pytest.approx([-0.088789, 0.246636, -0.367044], abs=1e-6)
+    hinges = hinge_gaps(gaps, margins=MARGINS)
+    assert hinges.images.sum().item() == pytest.approx(0.441189, abs=1e-6)
+    assert hinges.captions.sum().item() == pytest.approx(0.246636, abs=1e-6)
+
+
+def test_gradient_of_a_plain_distance_is_minus_one_over_it(e) -> None:
+    gaps = sampled_gaps(e, OFF, image_negatives=NEXT, caption_negatives=NEXT, squared=False)
+    result = gradient(hinge_gaps(gaps, margins=MARGINS).images.sum(), e)
+    grid = distances(e.detach(), squared=False)
+    assert result[0, 0].item() == pytest.approx(-1 / grid[0, 0].item())
+    assert result[0, 1].item() == pytest.approx(1 / grid[0, 1].item())
+    assert result[2].tolist() == [0, 0, 0]
+
+
+def test_distance_zero_has_a_finite_gradient() -> None:
+    similarity = torch.ones(2, 2, requires_grad=True)
+    result = gradient(distances(similarity, squared=False).sum(), similarity)
+    assert result.isfinite().all()
+
+
+def test_a_derangement_moves_everybody_and_is_drawn_from_the_global_generator() -> None:
+    for size in (2, 3, 50):
+        torch.manual_seed(5)
+        first = random_derangement(size)
+        assert sorted(first.tolist()) == list(range(size))
+        assert (first != torch.arange(size)).all()
+        torch.manual_seed(5)
+        assert torch.equal(first, random_derangement(size))
+    assert random_derangement(1).tolist() == [0]
+
+
+def test_every_other_place_is_equally_likely() -> None:
+    torch.manual_seed(0)
+    drawn = torch.stack([random_derangement(4) for _ in range(3000)])
+    shares = torch.stack([(drawn == place).double().mean(dim=0) for place in range(4)])
+    assert shares.diagonal().tolist() == [0, 0, 0, 0]
+    assert (shares[~torch.eye(4, dtype=torch.bool)] - 1 / 3).abs().max() < 0.04
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_random_negatives_equal_plain_loops_on_duplicate_images(squared, random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(2, 11)
+    loss = build_loss(AdaptiveMarginSpec(squared=squared))
+    torch.manual_seed(9)
+    value = loss(make_pairs(similarity, ids)).value
+    torch.manual_seed(9)
+    captions, images = random_derangement(11).tolist(), random_derangement(11).tolist()
+    s = similarity.tolist()
+
+    def distance(row: int, column: int) -> float:
+        square = 2 - 2 * s[row][column]
+        return square if squared else math.sqrt(square)
+
+    expected, respected, triplets = 0.0, [0, 0], [0, 0]
+    for i in range(11):
+        for direction, (row, column) in enumerate([(i, captions[i]), (images[i], i)]):
+            if ids[row] == ids[column]:
+                continue
+            violation = distance(i, i) - distance(row, column) + 0.2
+            expected += max(0.0, violation)
+            respected[direction] += violation <= 0
+            triplets[direction] += 1
+    assert value.item() == pytest.approx(expected, abs=1e-9)
+    assert loss.counted.tolist() == respected
+    assert loss.triplets.tolist() == triplets
+
+
+def test_hardest_negatives_are_the_nearest_of_other_images(random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(3, 9)
+    different = ids[:, None] != ids[None, :]
+    grid = distances(similarity.detach(), squared=False)
+    value = build_loss(AdaptiveMarginSpec(negatives="hardest"))(make_pairs(similarity, ids)).value
+    expected = 0.0
+    for i in range(9):
+        expected += max(0.0, float(grid[i, i] - grid[i][different[i]].min()) + 0.2)
+        expected += max(0.0, float(grid[i, i] - grid[:, i][different[:, i]].min()) + 0.2)
+    assert value.item() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_gradients_agree_with_finite_differences(squared, random_pairs) -> None:
+    similarity, ids, _ = random_pairs(4, 6)
+    negatives = ids[:, None] != ids[None, :]
+    shift = (torch.arange(6) + 1) % 6
+
+    def sampled(s: Tensor) -> Tensor:
+        gaps = sampled_gaps(s, negatives, image_negatives=shift, caption_negatives=shift, squared=squared)
+        return hinge_gaps(gaps, margins=MARGINS).total()
+
+    def nearest(s: Tensor) -> Tensor:
+        return hinge_gaps(hardest_gaps(s, negatives, squared=squared), margins=MARGINS).total()
+
+    assert torch.autograd.gradcheck(sampled, similarity)
+    assert torch.autograd.gradcheck(nearest, similarity)
+
+
+def window(loss, respected: tuple[int, int], triplets: int = 64_000) -> None:
+    """Pretend that a window with these counts ends with the next step."""
+    loss.counted.copy_(torch.tensor(respected))
+    loss.triplets.fill_(triplets)
+    loss.step.fill_(loss.spec.interval - 1)
+    loss.after_step()
+
+
+def test_margins_grow_separately_and_only_above_the_ratio() -> None:
+    loss = build_loss(AdaptiveMarginSpec())
+    window(loss, (55_000, 9_000))
+    assert loss.margins.tolist() == pytest.approx([0.206, 0.2], abs=1e-12)
+    window(loss, (51_200, 51_201))  # exactly 0.8 is not above 0.8
+    assert loss.margins.tolist() == pytest.approx([0.206, 0.206], abs=1e-12)
+    assert loss.counted.tolist() == loss.triplets.tolist() == [0, 0]
+    assert loss.step == 0
+
+
+def test_nothing_changes_inside_a_window_or_without_triplets() -> None:
+    loss = build_loss(AdaptiveMarginSpec(interval=3, ratio=0.0))
+    loss.counted.fill_(5)
+    loss.triplets.fill_(5)
+    for _ in range(2):
+        loss.after_step()
+    assert loss.margins.tolist() == [0.2, 0.2]
+    loss.after_step()
+    assert loss.margins.tolist() == pytest.approx([0.206, 0.206])
+    for _ in range(3):
+        loss.after_step()
+    assert loss.margins.tolist() == pytest.approx([0.206, 0.206])
+
+
+def test_margins_never_exceed_the_cap() -> None:
+    loss = build_loss(AdaptiveMarginSpec(cap=0.5, margin=0.49))
+    for _ in range(3):
+        window(loss, (64_000, 64_000))
+    assert loss.margins.tolist() == [0.5, 0.5]
+    assert build_loss(AdaptiveMarginSpec(cap=0.3, margin=0.4)).margins.tolist() == [0.3, 0.3]
+
+
+def evenly_normal(mean: float) -> Tensor:
+    """4001 gaps D- - D+ at evenly spaced quantiles of a normal distribution with deviation 0.2."""
+    quantiles = (torch.arange(4001, dtype=torch.float64) + 0.5) / 4001
+    return mean + 0.2 * torch.special.ndtri(quantiles)
+
+
+@pytest.mark.parametrize(
+    ("variant", "mean", "margins"),
+    [
+        ("decided", 0.5, {18: 0.3405, 40: 0.3405}),
+        ("as_printed", 0.5, {40: 0.2}),
+        ("decided", 0.0, {40: 0.2}),
+        ("as_printed", 0.0, {54: 0.2 * 1.03**54, 55: 0.2 * 1.03**55, 78: 0.2 * 1.03**78, 120: 6.94}),
+    ],
+)
+def test_the_two_readings_on_a_frozen_network(variant, mean, margins) -> None:
+    """Respecting: negative feedback, stops by itself. As printed: never starts, or never stops."""
+    loss = build_loss(AdaptiveMarginSpec(variant=variant, cap=100.0, interval=1))
+    gaps = evenly_normal(mean)
+    for update in range(1, max(margins) + 1):
+        violated = gaps[:, None] < loss.margins[None, :]
+        loss.counted.copy_((violated if variant == "as_printed" else ~violated).sum(dim=0))
+        loss.triplets.fill_(4001)
+        loss.after_step()
+        if update in margins:
+            assert loss.margins[0].item() == pytest.approx(margins[update], abs=6e-3 if update == 120 else 5e-5)
+
+
+def test_as_printed_counts_the_violations(e, make_pairs) -> None:
+    respecting = build_loss(AdaptiveMarginSpec(negatives="hardest"))
+    printed = build_loss(AdaptiveMarginSpec(negatives="hardest", variant="as_printed"))
+    respecting(make_pairs(e))
+    printed(make_pairs(e))
+    assert respecting.triplets.tolist() == printed.triplets.tolist() == [3, 3]
+    assert (respecting.counted + printed.counted).tolist() == [3, 3]
+    assert printed.counted.tolist() == [2, 2]
+
+
+def test_evaluation_mode_counts_nothing(e, make_pairs) -> None:
+    loss = build_loss(AdaptiveMarginSpec()).eval()
+    loss(make_pairs(e))
+    assert loss.triplets.tolist() == [0, 0]
+
+
+def test_a_restart_in_the_middle_of_a_window_gives_the_same_margins(random_pairs, make_pairs) -> None:
+    spec = AdaptiveMarginSpec(interval=4, ratio=0.3, growth=1.1)
+    batches = [make_pairs(*random_pairs(seed, 8)[:2]) for seed in range(13)]
+
+    def train(loss, steps: range) -> None:
+        for step in steps:
+            torch.manual_seed(step)
+            loss(batches[step])
+            loss.after_step()
+
+    straight, before, after = (build_loss(spec) for _ in range(3))
+    train(straight, range(13))
+    train(before, range(6))
+    assert before.step == 2
+    after.load_state_dict(before.state_dict())
+    train(after, range(6, 13))
+    assert straight.margins.max() > 0.2
+    for name, value in straight.state_dict().items():
+        assert torch.equal(value, after.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("negatives", ["random", "hardest"])
+@pytest.mark.parametrize("warmup_epochs", [0, 1])
+@pytest.mark.parametrize("ids", [[1], [1, 1], [1, 1, 1]])
+def test_a_batch_without_negatives_gives_zero_with_a_zero_gradient(negatives, warmup_epochs, ids, make_pairs) -> None:
+    similarity = torch.rand(len(ids), len(ids), requires_grad=True)
+    loss = build_loss(AdaptiveMarginSpec(negatives=negatives, warmup_epochs=warmup_epochs))
+    value = loss(make_pairs(similarity, ids)).value
+    assert value.item() == 0.0
+    assert torch.equal(gradient(value, similarity), torch.zeros(len(ids), len(ids)))
+    assert loss.triplets.tolist() == [0, 0]
+
+
+def test_one_nan_in_a_used_entry_reaches_the_value(e, make_pairs) -> None:
+    loss = build_loss(AdaptiveMarginSpec(negatives="hardest"))
+    pairs = build_loss(AdaptiveMarginSpec())
+    for row in range(3):
+        for column in range(3):
+            broken = e.detach().clone()
+            broken[row, column] = float("nan")
+            assert loss(make_pairs(broken)).value.isnan()
+            if row == column:
+                assert pairs(make_pairs(broken)).value.isnan()
+    only_negatives = torch.full((2, 2), float("nan")).fill_diagonal_(0.5)
+    assert pairs(make_pairs(only_negatives)).value.isnan()
+
+
+def test_permuting_the_pairs_changes_nothing_with_hardest_negatives(random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(6, 8)
+    order = torch.tensor([3, 1, 0, 7, 6, 2, 5, 4])
+    loss = build_loss(AdaptiveMarginSpec(negatives="hardest"))
+    permuted = loss(make_pairs(similarity[order][:, order], ids[order])).value
+    assert permuted.item() == pytest.approx(loss(make_pairs(similarity, ids)).value.item(), abs=1e-12)
+
+
+def test_half_precision_is_computed_in_float32(e, make_pairs) -> None:
+    loss = build_loss(AdaptiveMarginSpec(negatives="hardest"))
+    low = e.detach().to(torch.bfloat16)
+    assert loss(make_pairs(low)).value.dtype == torch.float32
+    assert torch.equal(loss(make_pairs(low)).value, loss(make_pairs(low.float())).value)
+
+
+def test_several_captions_per_image_are_refused(several, several_owner, make_images) -> None:
+    with pytest.raises(ConfigError, match="loss adaptive_margin: got 3 images x 5 captions"):
+        build_loss(AdaptiveMarginSpec())(make_images(several, several_owner))
+
+
+def test_margins_are_reported_per_direction(e, make_pairs) -> None:
+    loss = build_loss(AdaptiveMarginSpec())
+    window(loss, (64_000, 0))
+    parts = loss(make_pairs(e)).parts
+    assert parts["margin_images"].item() == pytest.approx(0.206)
+    assert parts["margin_captions"].item() == pytest.approx(0.2)

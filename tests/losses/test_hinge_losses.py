@@ -1,0 +1,319 @@
+"""LSH, LMH and LSEH: worked numbers, plain loops, gradients, edge cases."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from vsetune.config.losses import LmhSpec, LsehSpec, LshSpec
+from vsetune.errors import ConfigError
+from vsetune.losses import build_loss
+from vsetune.losses.hinges import max_of_hinges, sum_of_hinges
+from vsetune.losses.lseh import lifted_similarity, semantic_cosine, semantic_row_maximum, without_margin
+
+OFF = ~torch.eye(3, dtype=torch.bool)
+SPECS = [
+    LshSpec(), LshSpec(variant="diagonal"), LmhSpec(), LmhSpec(variant="diagonal"),
+    LsehSpec(), LsehSpec(variant="diagonal"), LsehSpec(variant="released"),
+]
+
+
+def close(actual: object, expected: object, tolerance: float = 1e-6) -> None:
+    torch.testing.assert_close(
+        torch.as_tensor(actual, dtype=torch.float64), torch.as_tensor(expected, dtype=torch.float64),
+        atol=tolerance, rtol=0,
+    )
+
+
+def gradient(value: Tensor, at: Tensor) -> Tensor:
+    (result,) = torch.autograd.grad(value, at)
+    return result
+
+
+def plain_cosine(first: list[float], second: list[float]) -> float:
+    lengths = math.sqrt(sum(a * a for a in first)) * math.sqrt(sum(b * b for b in second))
+    return sum(a * b for a, b in zip(first, second, strict=True)) / lengths if lengths else 0.0
+
+
+def plain_margins(spec: LshSpec | LmhSpec | LsehSpec, ids: list[int], vectors: list[list[float]]) -> list[list[float]]:
+    """Margin of every pair (i, j), entry by entry."""
+    size = len(ids)
+    if not isinstance(spec, LsehSpec):
+        return [[spec.margin] * size for _ in range(size)]
+    margins = []
+    for i in range(size):
+        products = [sum(a * b for a, b in zip(vectors[i], vectors[j], strict=True)) for j in range(size)]
+        largest = max(products) or 1.0
+        row = []
+        for j in range(size):
+            if spec.variant == "released":
+                semantic = products[j] / largest
+                row.append(0.0 if ids[i] == ids[j] else spec.margin + spec.semantic_temperature * semantic)
+            else:
+                row.append(spec.margin + spec.semantic_temperature * plain_cosine(vectors[i], vectors[j]))
+        margins.append(row)
+    return margins
+
+
+def plain_loss(spec: LshSpec | LmhSpec | LsehSpec, s: list[list[float]], ids: list[int], m: list[list[float]]) -> float:
+    """The equations, one query at a time."""
+    size, total = len(ids), 0.0
+    combine = sum if isinstance(spec, LshSpec) else max
+    for i in range(size):
+        others = [j for j in range(size) if j != i and (spec.variant != "decided" or ids[i] != ids[j])]
+        if others:
+            total += combine([max(0.0, m[i][j] + s[i][j] - s[i][i]) for j in others])
+            total += combine([max(0.0, m[j][i] + s[j][i] - s[i][i]) for j in others])
+    return total
+
+
+def test_lsh_of_e_adds_every_violation(e: Tensor) -> None:
+    terms = sum_of_hinges(e, OFF, margin=0.2)
+    close(terms.images.sum(), 0.55)
+    close(terms.captions.sum(), 0.60)
+    close(terms.total(), 1.15)
+    close(gradient(terms.total(), e), [[-1, 2, 0], [1, -4, 2], [0, 1, -1]])
+
+
+def test_lmh_of_e_takes_the_hardest_negative_of_each_query(e: Tensor) -> None:
+    terms = max_of_hinges(e, e.diagonal(), OFF, margin=0.2)
+    close(terms.images, [0.1, 0.35, 0])
+    close(terms.captions, [0, 0.3, 0.05])
+    close(terms.total(), 0.80)
+    close(gradient(terms.total(), e), [[-1, 2, 0], [0, -2, 2], [0, 0, -1]])
+
+
+def test_semantic_similarities_of_the_worked_vectors(vectors: Tensor) -> None:
+    cosine = semantic_cosine(vectors)
+    close([cosine[0, 1], cosine[0, 2], cosine[1, 2]], [0.921635, 0.348187, 0.684675])
+    close(cosine.diagonal(), [1, 1, 1])
+    close(cosine, cosine.T, 0.0)
+    expected = [[1, 0.558824, 0.382353], [1, 0.657895, 0.815789], [0.317073, 0.378049, 1]]
+    close(semantic_row_maximum(vectors), expected)
+
+
+def test_a_caption_without_known_words_has_similarity_zero_with_everything() -> None:
+    zero_row = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
+    assert semantic_cosine(zero_row).tolist() == [[0, 0], [0, pytest.approx(1)]]
+    assert semantic_row_maximum(zero_row).tolist() == [[0, 0], [0, 1]]
+
+
+def test_lseh_of_e_with_cosine(e: Tensor, vectors: Tensor, make_pairs) -> None:
+    lifted = lifted_similarity(e, semantic_cosine(vectors), semantic_temperature=0.025)
+    terms = max_of_hinges(lifted, e.diagonal(), OFF, margin=0.185)
+    close(terms.images, [0.108041, 0.352117, 0])
+    close(terms.captions, [0, 0.308041, 0.052117])
+    output = build_loss(LsehSpec())(make_pairs(e, vectors=vectors))
+    close(output.value, 0.820316)
+    close(gradient(output.value, e), [[-1, 2, 0], [0, -2, 2], [0, 0, -1]])
+
+
+def test_lseh_of_e_as_released(e: Tensor, vectors: Tensor, make_pairs) -> None:
+    lifted = lifted_similarity(e, semantic_row_maximum(vectors), semantic_temperature=0.025)
+    terms = max_of_hinges(lifted, e.diagonal(), OFF, margin=0.185)
+    close(terms.images, [0.098971, 0.355395, 0])
+    close(terms.captions, [0, 0.298971, 0.055395])
+    loss = build_loss(LsehSpec(variant="released"))
+    close(loss(make_pairs(e, vectors=vectors)).value, 0.808731)
+    close(loss(make_pairs(e, [0, 0, 1], vectors)).value, 0.655241)
+
+
+def test_a_caption_of_the_same_image_can_be_kept_lose_its_margin_or_be_ignored(e, vectors, make_pairs) -> None:
+    with torch.no_grad():
+        e[2, 1] = 0.20
+    same = torch.tensor([[True, True, False], [True, True, False], [False, False, True]])
+    lifted = lifted_similarity(e, semantic_cosine(vectors), semantic_temperature=0.025)
+    keep = max_of_hinges(lifted, e.diagonal(), OFF, margin=0.185)
+    zero = max_of_hinges(without_margin(lifted, e, same, margin=0.185), e.diagonal(), OFF, margin=0.185)
+    ignore = max_of_hinges(lifted, e.diagonal(), OFF & ~same, margin=0.185)
+    close(torch.stack([keep.total(), zero.total(), ignore.total()]), [0.820316, 0.504234, 0.406351])
+    close(zero.captions[1], 0.1)
+    inputs = make_pairs(e, [7, 7, 3], vectors)
+    close(build_loss(LsehSpec(variant="diagonal"))(inputs).value, 0.820316)
+    close(build_loss(LsehSpec())(inputs).value, 0.406351)
+
+
+def test_lseh_swaps_two_negatives_whose_similarities_differ_by_less_than_the_semantic_term() -> None:
+    similarity = torch.tensor([[0.60, 0.50, 0.49]] * 3, dtype=torch.float64)
+    semantic = torch.tensor([[1, -0.2, 0.9]] * 3, dtype=torch.float64)
+    lifted = lifted_similarity(similarity, semantic, semantic_temperature=0.025)
+    hinges = (0.185 + lifted - 0.60)[0, 1:]
+    close(hinges, [0.080000, 0.097500])
+    assert similarity.masked_fill(~OFF, -9)[0].argmax() == 1
+    assert lifted.masked_fill(~OFF, -9)[0].argmax() == 2
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=repr)
+@pytest.mark.parametrize(("seed", "size"), [(0, 2), (1, 5), (2, 9), (3, 16)])
+def test_value_equals_plain_loops_on_batches_with_duplicate_images(spec, seed, size, random_pairs, make_pairs) -> None:
+    similarity, ids, vectors = random_pairs(seed, size)
+    value = build_loss(spec)(make_pairs(similarity, ids, vectors)).value
+    margins = plain_margins(spec, ids.tolist(), vectors.tolist())
+    close(value, plain_loss(spec, similarity.tolist(), ids.tolist(), margins), 1e-9)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=repr)
+def test_gradients_agree_with_finite_differences(spec, random_pairs, make_pairs) -> None:
+    similarity, ids, vectors = random_pairs(4, 6)
+    loss = build_loss(spec)
+    assert torch.autograd.gradcheck(lambda s: loss(make_pairs(s, ids, vectors)).value, similarity)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=repr)
+def test_permuting_the_pairs_changes_nothing(spec, random_pairs, make_pairs) -> None:
+    similarity, ids, vectors = random_pairs(5, 8)
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
+    loss = build_loss(spec)
+    permuted = loss(make_pairs(similarity[order][:, order], ids[order], vectors[order])).value
+    close(permuted, loss(make_pairs(similarity, ids, vectors)).value, 1e-12)
+
+
+def test_transposing_swaps_the_two_directions(random_pairs) -> None:
+    similarity, _, _ = random_pairs(6, 7)
+    negatives = ~torch.eye(7, dtype=torch.bool)
+    for forward, backward in (
+        (sum_of_hinges(similarity, negatives, margin=0.2), sum_of_hinges(similarity.T, negatives, margin=0.2)),
+        (
+            max_of_hinges(similarity, similarity.diagonal(), negatives, margin=0.2),
+            max_of_hinges(similarity.T, similarity.diagonal(), negatives, margin=0.2),
+        ),
+    ):
+        close(forward.images, backward.captions, 1e-12)
+        close(forward.captions, backward.images, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_semantic_temperature_zero_is_lmh_bit_for_bit(dtype, random_pairs, make_pairs) -> None:
+    similarity, ids, vectors = random_pairs(7, 32)
+    similarity = similarity.detach().to(dtype).requires_grad_()
+    inputs = make_pairs(similarity, ids, vectors.to(dtype))
+    lseh = build_loss(LsehSpec(semantic_temperature=0.0, margin=0.16))(inputs).value
+    lmh = build_loss(LmhSpec(margin=0.16))(inputs).value
+    assert torch.equal(lseh, lmh)
+    assert torch.equal(gradient(lseh, similarity), gradient(lmh, similarity))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=repr)
+def test_entries_of_the_gradient_add_up_to_zero(spec, random_pairs, make_pairs) -> None:
+    similarity, ids, vectors = random_pairs(8, 12)
+    value = build_loss(spec)(make_pairs(similarity, ids, vectors)).value
+    close(gradient(value, similarity).sum(), 0.0, 1e-12)
+
+
+def test_ignored_pairs_get_no_gradient_and_diagonal_variant_gives_them_one(e, make_pairs) -> None:
+    inputs = make_pairs(e, [4, 4, 9])
+    ignored = gradient(build_loss(LshSpec())(inputs).value, e)
+    close(ignored, [[0, 0, 0], [0, -2, 2], [0, 1, -1]])
+    counted = gradient(build_loss(LshSpec(variant="diagonal"))(inputs).value, e)
+    close(counted, [[-1, 2, 0], [1, -4, 2], [0, 1, -1]])
+
+
+def test_collapse_values_of_a_batch_of_128(make_pairs) -> None:
+    inputs = make_pairs(torch.full((128, 128), 0.37), vectors=torch.ones(128, 4))
+    close(build_loss(LshSpec())(inputs).value, 6502.4, 1e-2)
+    close(build_loss(LmhSpec())(inputs).value, 51.2, 1e-4)
+    close(build_loss(LsehSpec())(inputs).value, 256 * 0.21, 1e-4)
+
+
+def test_lmh_is_at_most_lsh_and_lsh_at_most_b_minus_one_times_lmh(random_pairs, make_pairs) -> None:
+    for seed in range(5):
+        similarity, _, _ = random_pairs(seed, 10)
+        lsh = build_loss(LshSpec())(make_pairs(similarity)).value
+        lmh = build_loss(LmhSpec())(make_pairs(similarity)).value
+        assert lmh <= lsh <= 9 * lmh
+
+
+def test_a_tie_gives_the_gradient_to_exactly_one_negative(make_pairs) -> None:
+    similarity = torch.tensor([[0.5, 0.45, 0.45], [-1, 0.9, -1], [-1, -1, 0.9]], requires_grad=True)
+    row = gradient(build_loss(LmhSpec())(make_pairs(similarity)).value, similarity)[0]
+    assert row[0] == -1
+    assert sorted(row[1:].tolist()) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("spec", "ids"),
+    [(spec, [3]) for spec in SPECS]
+    + [(spec, [3] * size) for spec in SPECS if spec.variant == "decided" for size in (2, 4)],
+    ids=repr,
+)
+def test_a_batch_without_negatives_gives_zero_with_a_zero_gradient(spec, ids, make_pairs) -> None:
+    similarity = torch.rand(len(ids), len(ids), requires_grad=True)
+    value = build_loss(spec)(make_pairs(similarity, ids, torch.rand(len(ids), 3))).value
+    assert value.item() == 0.0
+    assert torch.equal(gradient(value, similarity), torch.zeros(len(ids), len(ids)))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=repr)
+def test_one_nan_in_any_used_entry_reaches_the_value(spec, random_pairs, make_pairs) -> None:
+    similarity, _, vectors = random_pairs(9, 5)
+    for row in range(5):
+        for column in range(5):
+            broken = similarity.detach().clone()
+            broken[row, column] = float("nan")
+            assert build_loss(spec)(make_pairs(broken, vectors=vectors)).value.isnan()
+
+
+def test_nan_in_a_semantic_vector_reaches_the_value(random_pairs, make_pairs) -> None:
+    similarity, _, vectors = random_pairs(9, 5)
+    vectors[3, 1] = float("nan")
+    for variant in ("decided", "diagonal", "released"):
+        assert build_loss(LsehSpec(variant=variant))(make_pairs(similarity, vectors=vectors)).value.isnan()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=repr)
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32(spec, half, random_pairs, make_pairs) -> None:
+    similarity, ids, vectors = random_pairs(10, 8)
+    low = similarity.detach().to(half)
+    loss = build_loss(spec)
+    value = loss(make_pairs(low, ids, vectors.float())).value
+    assert value.dtype == torch.float32
+    assert torch.equal(value, loss(make_pairs(low.float(), ids, vectors.float())).value)
+
+
+def test_autocast_does_not_coarsen_the_semantic_similarity() -> None:
+    vectors = torch.randn(6, 40, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = semantic_cosine(vectors)
+    assert torch.equal(inside, semantic_cosine(vectors))
+
+
+def test_float32_agrees_with_float64_when_images_repeat(random_pairs, make_pairs) -> None:
+    similarity, ids, vectors = random_pairs(11, 24)
+    for spec in SPECS:
+        loss = build_loss(spec)
+        wide = loss(make_pairs(similarity, ids, vectors)).value
+        narrow = loss(make_pairs(similarity.float(), ids, vectors.float())).value
+        torch.testing.assert_close(narrow.double(), wide, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=repr)
+def test_several_captions_per_image_are_refused_in_one_line(spec, several, several_owner, make_images) -> None:
+    with pytest.raises(ConfigError, match=f"loss {spec.name}: got 3 images x 5 captions.*batch_unit") as caught:
+        build_loss(spec)(make_images(several, several_owner))
+    assert "\n" not in str(caught.value)
+
+
+def test_lseh_without_semantic_vectors_is_refused(e, make_pairs) -> None:
+    with pytest.raises(ConfigError, match="loss lseh: got a batch without semantic vectors"):
+        build_loss(LsehSpec())(make_pairs(e))
+
+
+def test_selection_holds_the_score_the_loss_mined_with(e, vectors, make_pairs) -> None:
+    lmh = build_loss(LmhSpec())(make_pairs(e)).selection
+    assert torch.equal(lmh.scores, e)
+    assert torch.equal(lmh.negatives, OFF)
+    assert lmh.active_images.tolist() == [True, True, False]
+    assert lmh.active_captions.tolist() == [False, True, True]
+    assert not lmh.is_proxy
+    assert not lmh.scores.requires_grad
+    lseh = build_loss(LsehSpec())(make_pairs(e, vectors=vectors)).selection
+    close(lseh.scores, e + 0.025 * semantic_cosine(vectors), 1e-12)
+    assert build_loss(LshSpec())(make_pairs(e)).selection is None
+
+
+def test_active_share_counts_queries_of_both_directions(e, make_pairs) -> None:
+    close(build_loss(LmhSpec())(make_pairs(e)).parts["active_share"], 4 / 6)

@@ -1,0 +1,223 @@
+"""InfoNCE: worked numbers, plain loops, several positives, learned temperature, edge cases."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from vsetune.config.losses import InfoNceSpec
+from vsetune.losses import build_loss
+from vsetune.losses.info_nce import info_nce, softmax_terms
+
+EYE = torch.eye(3, dtype=torch.bool)
+SEVERAL_POSITIVES = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1]], dtype=torch.bool)
+
+
+def gradient(value: Tensor, at: Tensor) -> Tensor:
+    (result,) = torch.autograd.grad(value, at)
+    return result
+
+
+def direction(logits: Tensor, positives: Tensor, negatives: Tensor, *, sum_inside: bool = False) -> float:
+    terms, valid = softmax_terms(logits, positives, negatives, sum_inside=sum_inside)
+    return (terms.sum() / valid.sum()).item()
+
+
+Bools = list[list[bool]]
+
+
+def plain_direction(s: list[list[float]], positive: Bools, negative: Bools, t: float, inside: bool) -> float:
+    terms = []
+    for row, is_positive, is_negative in zip(s, positive, negative, strict=True):
+        own = [math.exp(x / t) for x, used in zip(row, is_positive, strict=True) if used]
+        others = [math.exp(x / t) for x, used in zip(row, is_negative, strict=True) if used]
+        if own and others:
+            everything = sum(own) + sum(others)
+            outside = sum(-math.log(p / everything) for p in own) / len(own)
+            terms.append(-math.log(sum(own) / everything) if inside else outside)
+    return sum(terms) / len(terms) if terms else 0.0
+
+
+@pytest.mark.parametrize(
+    ("temperature", "i2t", "t2i", "total"), [(0.1, 0.723214, 0.649864, 0.686539), (0.07, 0.840868, 0.701415, 0.771142)]
+)
+def test_worked_values_of_e(temperature, i2t, t2i, total, e, make_pairs) -> None:
+    assert direction(e / temperature, EYE, ~EYE) == pytest.approx(i2t, abs=1e-6)
+    assert direction(e.T / temperature, EYE, ~EYE) == pytest.approx(t2i, abs=1e-6)
+    value = build_loss(InfoNceSpec(softmax_temperature=temperature))(make_pairs(e)).value
+    assert value.item() == pytest.approx(total, abs=1e-6)
+
+
+def test_worked_value_at_temperature_one(e) -> None:
+    assert info_nce(e, EYE, ~EYE, sum_inside=False).item() == pytest.approx(0.969955, abs=1e-6)
+
+
+def test_worked_gradient_of_e_is_softmax_minus_identity(e, make_pairs) -> None:
+    result = gradient(build_loss(InfoNceSpec(softmax_temperature=0.1))(make_pairs(e)).value, e)
+    expected = [[-0.560475, 1.290173, 0.011540], [0.182504, -2.737872, 1.580356], [0.038894, 0.637641, -0.442760]]
+    torch.testing.assert_close(result, torch.tensor(expected, dtype=torch.float64), atol=1e-6, rtol=0)
+    logits = e.detach() / 0.1
+    formula = (logits.softmax(1) + logits.softmax(0) - 2 * torch.eye(3)) / (2 * 3 * 0.1)
+    torch.testing.assert_close(result, formula)
+    assert result.sum().item() == pytest.approx(0, abs=1e-12)
+
+
+def test_nt_xent_is_one_direction_over_both_modalities() -> None:
+    both = torch.tensor([[1, 0], [0, 1], [0.8, 0.6], [-0.6, 0.8]], dtype=torch.float64)
+    itself = torch.eye(4, dtype=torch.bool)
+    partner = itself.roll(2, dims=1)
+    terms, _ = softmax_terms(both @ both.T / 0.5, partner, ~(partner | itself), sum_inside=False)
+    assert terms.tolist() == pytest.approx([0.233257, 0.627123, 0.627123, 0.233257], abs=1e-6)
+    assert terms.mean().item() == pytest.approx(0.430190, abs=1e-6)
+    pairs = torch.eye(2, dtype=torch.bool)
+    value = info_nce(both[:2] @ both[2:].T / 0.5, pairs, ~pairs, sum_inside=False)
+    assert value.item() == pytest.approx(0.286024, abs=1e-6)
+
+
+def test_several_positives_outside_and_inside_the_logarithm(several, several_owner, make_images) -> None:
+    logits, matches = several / 0.1, SEVERAL_POSITIVES
+    assert direction(logits, matches, ~matches) == pytest.approx(1.131281, abs=1e-6)
+    assert direction(logits.T, matches.T, ~matches.T) == pytest.approx(0.439717, abs=1e-6)
+    assert direction(logits, matches, ~matches, sum_inside=True) == pytest.approx(0.239443, abs=1e-6)
+    inputs = make_images(several, several_owner)
+    outside = build_loss(InfoNceSpec(softmax_temperature=0.1))(inputs).value
+    assert outside.item() == pytest.approx(0.785499, abs=1e-6)
+    inside = build_loss(InfoNceSpec(softmax_temperature=0.1, positives="inside"))(inputs).value
+    assert inside.item() == pytest.approx((0.239443 + 0.439717) / 2, abs=1e-6)
+
+
+def test_collapse_gives_the_logarithm_of_the_batch_size(make_pairs) -> None:
+    collapsed = torch.full((128, 128), 0.8, dtype=torch.float64)
+    assert build_loss(InfoNceSpec())(make_pairs(collapsed)).value.item() == pytest.approx(math.log(128), abs=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["decided", "diagonal"])
+@pytest.mark.parametrize("positives", ["outside", "inside"])
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_equal_plain_loops_on_duplicate_images(variant, positives, seed, random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(seed, 9)
+    eye = torch.eye(9, dtype=torch.bool)
+    negatives = ~eye if variant == "diagonal" else ids[:, None] != ids[None, :]
+    expected = 0.0
+    for s, p, n in ((similarity, eye, negatives), (similarity.T, eye, negatives.T)):
+        expected += plain_direction(s.tolist(), p.tolist(), n.tolist(), 0.2, positives == "inside") / 2
+    spec = InfoNceSpec(softmax_temperature=0.2, variant=variant, positives=positives)
+    assert build_loss(spec)(make_pairs(similarity, ids)).value.item() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_any_positives_negatives_and_ignored_pairs_equal_plain_loops(inside, seed) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    similarity = torch.rand(6, 9, generator=generator, dtype=torch.float64)
+    kind = torch.randint(3, (6, 9), generator=generator)
+    kind[0], kind[1] = 0, 1  # a row without positives, a row without negatives
+    positives, negatives = kind == 1, kind == 0
+    expected = plain_direction(similarity.tolist(), positives.tolist(), negatives.tolist(), 0.3, inside)
+    assert direction(similarity / 0.3, positives, negatives, sum_inside=inside) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("spec", [InfoNceSpec(), InfoNceSpec(positives="inside"), InfoNceSpec(variant="diagonal")])
+def test_gradients_agree_with_finite_differences(spec, random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(4, 6)
+    loss = build_loss(spec)
+    assert torch.autograd.gradcheck(lambda s: loss(make_pairs(s, ids)).value, similarity)
+
+
+def test_permuting_and_transposing_change_nothing(random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(5, 8)
+    order = torch.tensor([5, 2, 7, 0, 1, 3, 6, 4])
+    loss = build_loss(InfoNceSpec())
+    value = loss(make_pairs(similarity, ids)).value.item()
+    assert loss(make_pairs(similarity[order][:, order], ids[order])).value.item() == pytest.approx(value, abs=1e-12)
+    assert loss(make_pairs(similarity.T, ids)).value.item() == pytest.approx(value, abs=1e-12)
+
+
+@pytest.mark.parametrize("positives", ["outside", "inside"])
+@pytest.mark.parametrize("ids", [[2], [2, 2], [2, 2, 2]])
+def test_pairs_without_negatives_give_zero_with_a_zero_gradient(positives, ids, make_pairs) -> None:
+    similarity = torch.rand(len(ids), len(ids), requires_grad=True)
+    value = build_loss(InfoNceSpec(positives=positives))(make_pairs(similarity, ids)).value
+    assert value.item() == 0.0
+    assert torch.equal(gradient(value, similarity), torch.zeros(len(ids), len(ids)))
+
+
+@pytest.mark.parametrize("positives", ["outside", "inside"])
+def test_one_image_with_its_captions_gives_zero_with_a_zero_gradient(positives, make_images) -> None:
+    similarity = torch.rand(1, 5, requires_grad=True)
+    loss = build_loss(InfoNceSpec(positives=positives))
+    value = loss(make_images(similarity, torch.zeros(5, dtype=torch.int64))).value
+    assert value.item() == 0.0
+    assert torch.equal(gradient(value, similarity), torch.zeros(1, 5))
+
+
+@pytest.mark.parametrize("positives", ["outside", "inside"])
+def test_one_nan_in_a_used_entry_reaches_the_value(
+    positives, several, several_owner, make_images, e, make_pairs
+) -> None:
+    loss = build_loss(InfoNceSpec(positives=positives))
+    for index in range(15):
+        broken = several.detach().clone()
+        broken.view(-1)[index] = float("nan")
+        assert loss(make_images(broken, several_owner)).value.isnan()
+    for index in range(9):
+        broken = e.detach().clone()
+        broken.view(-1)[index] = float("nan")
+        assert loss(make_pairs(broken)).value.isnan()
+
+
+def test_a_learned_temperature_starts_where_the_fixed_one_stands(e, make_pairs) -> None:
+    fixed, learned = build_loss(InfoNceSpec()), build_loss(InfoNceSpec(learned=True))
+    assert learned.log_scale.item() == pytest.approx(2.659260)
+    assert learned(make_pairs(e)).value.item() == pytest.approx(fixed(make_pairs(e)).value.item(), abs=1e-6)
+    assert list(fixed.parameters()) == []
+    assert fixed(make_pairs(e)).parts["temperature"].item() == pytest.approx(0.07)
+
+
+def test_a_learned_temperature_gets_the_gradient_of_the_formula(e, make_pairs) -> None:
+    loss = build_loss(InfoNceSpec(learned=True))
+    loss(make_pairs(e)).value.backward()
+    scale = loss.log_scale.item()
+    ends = [info_nce(e * math.exp(scale + h), EYE, ~EYE, sum_inside=False).item() for h in (-1e-5, 1e-5)]
+    assert loss.log_scale.grad.item() == pytest.approx((ends[1] - ends[0]) / 2e-5, abs=1e-4)
+
+
+def test_a_learned_scale_is_capped_at_100_and_can_come_back(e, make_pairs) -> None:
+    loss = build_loss(InfoNceSpec(learned=True))
+    with torch.no_grad():
+        loss.log_scale.fill_(9.0)
+    assert loss(make_pairs(e)).parts["temperature"].item() == pytest.approx(0.01)
+    loss.after_step()
+    assert loss.log_scale.item() == pytest.approx(math.log(100))
+    loss(make_pairs(e)).value.backward()
+    assert loss.log_scale.grad.item() != 0
+    assert build_loss(InfoNceSpec(learned=True, softmax_temperature=0.001)).log_scale.item() == pytest.approx(
+        math.log(100)
+    )
+
+
+def test_the_learned_scale_survives_a_restart() -> None:
+    before, after = build_loss(InfoNceSpec(learned=True)), build_loss(InfoNceSpec(learned=True))
+    with torch.no_grad():
+        before.log_scale.fill_(3.25)
+    after.load_state_dict(before.state_dict())
+    assert after.log_scale.item() == 3.25
+
+
+def test_half_precision_is_computed_in_float32(e, make_pairs) -> None:
+    low = e.detach().to(torch.float16)
+    for spec in (InfoNceSpec(), InfoNceSpec(learned=True)):
+        value = build_loss(spec)(make_pairs(low)).value
+        assert value.dtype == torch.float32
+        assert torch.equal(value, build_loss(spec)(make_pairs(low.float())).value)
+
+
+def test_selection_is_marked_as_a_proxy(e, make_pairs) -> None:
+    selection = build_loss(InfoNceSpec())(make_pairs(e)).selection
+    assert selection.is_proxy
+    assert selection.active_images is None
+    assert torch.equal(selection.scores, e)
+    assert torch.equal(selection.negatives, ~EYE)

@@ -1,0 +1,240 @@
+"""Top-f triplets: worked numbers of one and of several positives, schedules, plain loops, edge cases."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from vsetune.config.losses import LmhSpec, LshSpec, TopFSpec
+from vsetune.losses import build_loss
+from vsetune.losses.top_f import anchor_triplets, hardest_count, sum_of_all_triplets, top_f_loss, top_fraction
+
+SEVERAL_POSITIVES = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1]], dtype=torch.bool)
+
+
+def loss_of(similarity: Tensor, positives: Tensor, fraction: float, margin: float = 0.2) -> Tensor:
+    return top_f_loss(similarity, positives, ~positives, margin=margin, fraction=fraction)
+
+
+def gradient(value: Tensor, at: Tensor) -> Tensor:
+    (result,) = torch.autograd.grad(value, at)
+    return result
+
+
+def plain_loss(s: list[list[float]], positives: list[list[bool]], fraction: float, margin: float) -> float:
+    """The definition, anchor by anchor."""
+    total = 0.0
+    for scores, matches in ((s, positives), (list(zip(*s)), list(zip(*positives)))):  # noqa: B905
+        anchors = []
+        for row, match in zip(scores, matches, strict=True):
+            low = sorted(value for value, is_own in zip(row, match, strict=True) if is_own)
+            high = sorted((value for value, is_own in zip(row, match, strict=True) if not is_own), reverse=True)
+            if not low or not high:
+                continue
+            low = low[: max(1, math.ceil(fraction * len(low) - 1e-9))]
+            high = high[: max(1, math.ceil(fraction * len(high) - 1e-9))]
+            hinges = [max(0.0, negative + margin - positive) for negative in high for positive in low]
+            anchors.append(sum(hinges) / len(hinges))
+        if anchors:
+            total += sum(anchors) / len(anchors) / margin
+    return total / 2
+
+
+@pytest.mark.parametrize(
+    ("fraction", "images", "captions", "total"),
+    [
+        (1, [0.066667, 0.0375, 0.016667], [0, 0.075, 0.05, 0.15, 0], 0.238194),
+        (0.5, [0.2, 0.075, 0.05], [0, 0.1, 0.1, 0.3, 0], 0.520833),
+        (0.3, [0.3, 0.075, 0.1], [0, 0.1, 0.1, 0.3, 0], 0.645833),
+        (0, [0.3, 0.15, 0.1], [0, 0.1, 0.1, 0.3, 0], 0.708333),
+    ],
+)
+def test_anchors_of_the_worked_example(fraction, images, captions, total, several, several_owner, make_images) -> None:
+    matches = SEVERAL_POSITIVES
+    i2t = anchor_triplets(several, matches, ~matches, margin=0.2, fraction=fraction)
+    t2i = anchor_triplets(several.T, matches.T, ~matches.T, margin=0.2, fraction=fraction)
+    assert i2t.mean.tolist() == pytest.approx(images, abs=1e-6)
+    assert t2i.mean.tolist() == pytest.approx(captions, abs=1e-6)
+    assert loss_of(several, matches, fraction).item() == pytest.approx(total, abs=1e-6)
+    output = build_loss(TopFSpec(decay="linear", decay_steps=10))
+    output.steps.fill_(round(10 * (1 - fraction)))
+    assert output(make_images(several, several_owner)).value.item() == pytest.approx(total, abs=1e-6)
+
+
+def test_gradient_of_the_worked_example_at_fraction_zero(several) -> None:
+    expected = [
+        [0, -1.333333, 1.333333, 0, 0],
+        [0, 0.5, -1.333333, 1.333333, 0],
+        [0, 0, 0.833333, -1.333333, 0],
+    ]
+    result = gradient(loss_of(several, SEVERAL_POSITIVES, 0.0), several)
+    torch.testing.assert_close(result, torch.tensor(expected, dtype=torch.float64), atol=1e-6, rtol=0)
+    assert result.sum().item() == pytest.approx(0, abs=1e-12)
+
+
+def test_one_caption_per_image_gives_lsh_at_fraction_one_and_lmh_at_zero(e, random_pairs, make_pairs) -> None:
+    eye = torch.eye(3, dtype=torch.bool)
+    assert loss_of(e, eye, 0.0).item() == pytest.approx(0.666667, abs=1e-6)
+    assert loss_of(e, eye, 1.0).item() == pytest.approx(0.479167, abs=1e-6)
+    similarity, _, _ = random_pairs(0, 7)
+    eye = torch.eye(7, dtype=torch.bool)
+    lsh = build_loss(LshSpec(margin=0.3))(make_pairs(similarity)).value.item()
+    lmh = build_loss(LmhSpec(margin=0.3))(make_pairs(similarity)).value.item()
+    assert loss_of(similarity, eye, 1.0, 0.3).item() == pytest.approx(lsh / (2 * 7 * 6 * 0.3), abs=1e-12)
+    assert loss_of(similarity, eye, 0.0, 0.3).item() == pytest.approx(lmh / (2 * 7 * 0.3), abs=1e-12)
+    assert sum_of_all_triplets(similarity, eye, ~eye, margin=0.3).item() == pytest.approx(lsh, abs=1e-12)
+
+
+SCHEDULE = {
+    "hyperbolic": [1, 0.853448, 0.527778, 0.346154, 0.190476, 0.15, 0.055556, 0.019231, 0],
+    "cosine": [1, 0.984293, 0.921541, 0.843566, 0.690983, 0.617317, 0.292893, 0.076120, 0],
+    "linear": [1, 0.99, 0.95, 0.9, 0.8, 0.75, 0.5, 0.25, 0],
+}
+
+
+@pytest.mark.parametrize("decay", list(SCHEDULE))
+def test_schedules_follow_their_table_and_stay_at_the_end(decay) -> None:
+    for step, expected in zip([0, 1, 5, 10, 20, 25, 50, 75, 100], SCHEDULE[decay], strict=True):
+        fraction = top_fraction(step, decay=decay, decay_steps=100, sharpness=16, min_fraction=0)
+        assert fraction == pytest.approx(expected, abs=1e-6)
+    assert top_fraction(250, decay=decay, decay_steps=100, sharpness=16, min_fraction=0) == 0
+    assert top_fraction(250, decay=decay, decay_steps=100, sharpness=16, min_fraction=0.1) == 0.1
+
+
+def test_the_knee_of_the_hyperbola_lies_on_the_diagonal() -> None:
+    knee = (math.sqrt(17) - 1) / 16
+    at_knee = top_fraction(round(knee * 10**9), decay="hyperbolic", decay_steps=10**9, sharpness=16, min_fraction=0)
+    assert at_knee == pytest.approx(knee, abs=1e-6)
+
+
+def test_a_fraction_a_hair_above_an_integer_does_not_take_one_more() -> None:
+    assert 0.07 * 100 > 7
+    assert hardest_count(100, 0.07) == 7
+    assert hardest_count(100, 0.071) == 8
+    assert hardest_count(100, 0.0) == 1
+
+
+@pytest.mark.parametrize(("negatives", "last_progress"), [(635, 0.974), (127, 0.881)])
+def test_the_hyperbola_reaches_one_negative_where_the_paper_settings_say(negatives, last_progress) -> None:
+    counts = [
+        hardest_count(negatives, top_fraction(step, decay="hyperbolic", decay_steps=1000, sharpness=16, min_fraction=0))
+        for step in range(1001)
+    ]
+    assert counts.index(1) == pytest.approx(1000 * last_progress, abs=1)
+
+
+def test_the_first_step_uses_fraction_one_and_each_step_moves_it(e, make_pairs) -> None:
+    loss = build_loss(TopFSpec(decay="linear", decay_steps=4))
+    seen = []
+    for _ in range(6):
+        seen.append(loss(make_pairs(e)).parts["fraction"].item())
+        loss.after_step()
+    assert seen == [1, 0.75, 0.5, 0.25, 0, 0]
+
+
+def test_a_restored_schedule_goes_on_where_it_was() -> None:
+    before = build_loss(TopFSpec())
+    for _ in range(700):
+        before.after_step()
+    after = build_loss(TopFSpec())
+    after.load_state_dict(before.state_dict())
+    assert after.fraction == before.fraction != 1
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.2, 0.5, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_value_equals_plain_loops_for_any_number_of_captions_per_image(fraction, seed) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    owner = torch.randint(6, (17,), generator=generator)  # some images may have no caption: skipped as anchors
+    positives = torch.arange(6)[:, None] == owner[None, :]
+    similarity = torch.rand(6, 17, generator=generator, dtype=torch.float64)
+    expected = plain_loss(similarity.tolist(), positives.tolist(), fraction, 0.25)
+    assert loss_of(similarity, positives, fraction, 0.25).item() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.4, 1.0])
+def test_pairs_of_the_same_image_are_positives_of_each_other(fraction, random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(1, 10)
+    loss = build_loss(TopFSpec(decay="linear", decay_steps=10))
+    loss.steps.fill_(round(10 * (1 - fraction)))
+    expected = plain_loss(similarity.tolist(), (ids[:, None] == ids[None, :]).tolist(), fraction, 0.2)
+    assert loss(make_pairs(similarity, ids)).value.item() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.5, 1.0])
+def test_gradients_agree_with_finite_differences(fraction) -> None:
+    owner = torch.tensor([0, 0, 0, 1, 2, 2, 3])
+    positives = torch.arange(4)[:, None] == owner[None, :]
+    similarity = torch.rand(4, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: loss_of(s, positives, fraction), similarity)
+
+
+def test_permuting_images_and_captions_changes_nothing(several) -> None:
+    rows, columns = torch.tensor([2, 0, 1]), torch.tensor([4, 1, 0, 3, 2])
+    for fraction in (0.0, 0.5, 1.0):
+        permuted = loss_of(several[rows][:, columns], SEVERAL_POSITIVES[rows][:, columns], fraction)
+        assert permuted.item() == pytest.approx(loss_of(several, SEVERAL_POSITIVES, fraction).item(), abs=1e-12)
+
+
+def test_transposing_changes_nothing(several) -> None:
+    for fraction in (0.0, 0.5, 1.0):
+        assert loss_of(several.T, SEVERAL_POSITIVES.T, fraction).item() == pytest.approx(
+            loss_of(several, SEVERAL_POSITIVES, fraction).item(), abs=1e-12
+        )
+
+
+def test_collapse_gives_one_and_the_worst_case_eleven() -> None:
+    positives = torch.arange(4)[:, None] == torch.arange(8)[None, :] // 2
+    for fraction in (0.0, 0.5, 1.0):
+        assert loss_of(torch.full((4, 8), 0.3, dtype=torch.float64), positives, fraction).item() == pytest.approx(1)
+    worst = torch.where(positives, -1.0, 1.0).double()
+    assert loss_of(worst, positives, 0.5).item() == pytest.approx(11)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5)])
+def test_one_image_alone_gives_zero_with_a_zero_gradient(shape, make_images) -> None:
+    similarity = torch.rand(*shape, requires_grad=True)
+    for warmup_epochs in (0, 1):
+        loss = build_loss(TopFSpec(warmup_epochs=warmup_epochs))
+        value = loss(make_images(similarity, torch.zeros(shape[1], dtype=torch.int64))).value
+        assert value.item() == 0.0
+        assert torch.equal(gradient(value, similarity), torch.zeros(shape))
+
+
+def test_all_pairs_of_one_image_give_zero_with_a_zero_gradient(make_pairs) -> None:
+    similarity = torch.rand(4, 4, requires_grad=True)
+    value = build_loss(TopFSpec())(make_pairs(similarity, [5, 5, 5, 5])).value
+    assert value.item() == 0.0
+    assert torch.equal(gradient(value, similarity), torch.zeros(4, 4))
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 1.0])
+def test_one_nan_anywhere_reaches_the_value_and_the_anchor_that_uses_it(fraction, several) -> None:
+    for row in range(3):
+        for column in range(5):
+            broken = several.detach().clone()
+            broken[row, column] = float("nan")
+            assert loss_of(broken, SEVERAL_POSITIVES, fraction).isnan()
+            anchors = anchor_triplets(broken, SEVERAL_POSITIVES, ~SEVERAL_POSITIVES, margin=0.2, fraction=fraction)
+            assert anchors.mean.isnan().tolist() == [anchor == row for anchor in range(3)]
+
+
+def test_half_precision_is_computed_in_float32(several, several_owner, make_images) -> None:
+    low = several.detach().to(torch.bfloat16)
+    value = build_loss(TopFSpec())(make_images(low, several_owner)).value
+    assert value.dtype == torch.float32
+    assert torch.equal(value, build_loss(TopFSpec())(make_images(low.float(), several_owner)).value)
+
+
+def test_selection_is_a_proxy_until_the_fraction_is_zero(several, several_owner, make_images) -> None:
+    loss = build_loss(TopFSpec(decay="linear", decay_steps=1))
+    assert loss(make_images(several, several_owner)).selection.is_proxy
+    loss.after_step()
+    selection = loss(make_images(several, several_owner)).selection
+    assert not selection.is_proxy
+    assert torch.equal(selection.negatives, ~SEVERAL_POSITIVES)
+    assert selection.active_images.tolist() == [True, True, True]
+    assert selection.active_captions.tolist() == [False, True, True, True, False]

@@ -1,0 +1,91 @@
+"""Warm-up epochs with the sum of hinges, and the registry that builds losses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vsetune.config.losses import LOSSES, AdaptiveMarginSpec, LmhSpec, LossSpec, LsehSpec, LshSpec, TopFSpec
+from vsetune.errors import ConfigError
+from vsetune.losses import Loss, build_loss
+from vsetune.losses.registry import register
+
+
+@pytest.mark.parametrize("variant", ["decided", "diagonal"])
+def test_lmh_warms_up_with_lsh_and_goes_on_as_lmh(variant, random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(0, 9)
+    inputs = make_pairs(similarity, ids)
+    loss = build_loss(LmhSpec(warmup_epochs=1, variant=variant))
+    loss.start_epoch(0)
+    assert torch.equal(loss(inputs).value, build_loss(LshSpec(variant=variant))(inputs).value)
+    assert loss(inputs).selection is None
+    loss.start_epoch(1)
+    assert torch.equal(loss(inputs).value, build_loss(LmhSpec(variant=variant))(inputs).value)
+
+
+def test_without_warmup_epoch_zero_is_already_lmh(e, make_pairs) -> None:
+    loss = build_loss(LmhSpec())
+    loss.start_epoch(0)
+    assert loss(make_pairs(e)).value.item() == pytest.approx(0.80)
+
+
+@pytest.mark.parametrize(
+    ("variant", "plain"), [("decided", "decided"), ("diagonal", "diagonal"), ("released", "diagonal")]
+)
+def test_lseh_warms_up_with_the_plain_sum_of_hinges(variant, plain, random_pairs, make_pairs) -> None:
+    similarity, ids, vectors = random_pairs(1, 9)
+    inputs = make_pairs(similarity, ids, vectors)
+    loss = build_loss(LsehSpec(warmup_epochs=2, variant=variant))
+    for epoch in (0, 1):
+        loss.start_epoch(epoch)
+        assert torch.equal(loss(inputs).value, build_loss(LshSpec(margin=0.185, variant=plain))(inputs).value)
+    loss.start_epoch(2)
+    assert torch.equal(loss(inputs).value, build_loss(LsehSpec(variant=variant))(inputs).value)
+
+
+def test_a_loaded_loss_that_has_warmed_up_does_not_warm_up_again(e, make_pairs) -> None:
+    before = build_loss(LmhSpec(warmup_epochs=1))
+    before.start_epoch(1)
+    after = build_loss(LmhSpec(warmup_epochs=1))
+    assert after.is_warming_up
+    after.load_state_dict(before.state_dict())
+    assert not after.is_warming_up
+    assert after(make_pairs(e)).value.item() == pytest.approx(0.80)
+
+
+def test_top_f_warms_up_with_the_sum_of_hinges_and_keeps_its_fraction(e, make_pairs) -> None:
+    loss = build_loss(TopFSpec(warmup_epochs=1, decay_steps=4))
+    loss.start_epoch(0)
+    assert loss(make_pairs(e)).value.item() == pytest.approx(1.15)
+    loss.after_step()
+    loss.start_epoch(1)
+    assert loss(make_pairs(e)).parts["fraction"].item() == 1.0
+
+
+def test_adaptive_margin_warms_up_with_all_negatives_and_frozen_margins(e, make_pairs) -> None:
+    loss = build_loss(AdaptiveMarginSpec(warmup_epochs=1, interval=1, ratio=0.0))
+    loss.start_epoch(0)
+    assert loss(make_pairs(e)).value.item() == pytest.approx(0.553418 + 0.567995, abs=1e-6)
+    loss.after_step()
+    assert loss.margins.tolist() == [0.2, 0.2]
+    assert loss.step == 0
+
+
+def test_every_configured_loss_can_be_built_and_starts_with_finite_state() -> None:
+    for name, spec in LOSSES.items():
+        loss = build_loss(spec())
+        assert isinstance(loss, Loss), name
+        assert all(value.isfinite().all() for value in loss.state_dict().values())
+
+
+def test_an_unknown_spec_is_refused_by_name() -> None:
+    class Strange(LossSpec):
+        name: str = "strange"
+
+    with pytest.raises(ConfigError, match="got a Strange, which no loss is built from"):
+        build_loss(Strange())
+
+
+def test_registering_a_spec_twice_is_an_error() -> None:
+    with pytest.raises(ValueError, match="LmhSpec is already registered"):
+        register(LmhSpec)(Loss)
