@@ -1,0 +1,58 @@
+"""Dropping regions and words while VSE-infinity trains. Draws from torch's global generator of the tensor's device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+MASK_TOKEN = 4
+"""Id of the mask word in every vocabulary."""
+
+_MASKED, _REPLACED = 0.5, 0.1
+"""Shares of the selected words; the rest is deleted (the released code, whose comment says `kept`)."""
+_WHOLE_GRID = 0.2
+"""Share of images that keep all their cells in grid mode."""
+
+
+def drop_regions(mask: Tensor, probability: float) -> Tensor:
+    """The mask with each region left out independently; at least one region of an image stays.
+
+    mask: (images, regions) bool, True for real regions.
+    """
+    return _thinned(mask, torch.full((len(mask), 1), probability, device=mask.device))
+
+
+def drop_cells(mask: Tensor, probability: float) -> Tensor:
+    """The grid rule: an image draws rho from U(0, 1); above 0.2 each cell is left out with probability x rho."""
+    rho = torch.rand(len(mask), 1, device=mask.device)
+    return _thinned(mask, torch.where(rho > _WHOLE_GRID, probability * rho, 0.0))
+
+
+def _thinned(mask: Tensor, probability: Tensor) -> Tensor:
+    draws = torch.rand(mask.shape, device=mask.device).masked_fill(~mask, -1.0)
+    is_kept = (draws >= probability) & mask
+    # the largest draw is kept whenever anything is, so keeping it always changes only images that would lose all
+    return is_kept.scatter(1, draws.argmax(dim=1, keepdim=True), True)
+
+
+def drop_words(tokens: Tensor, lengths: Tensor, *, probability: float, vocabulary_size: int) -> tuple[Tensor, Tensor]:
+    """Captions with words masked (50 % of those selected), replaced by any word (10 %) or deleted (40 %).
+
+    tokens: (captions, words); lengths: (captions,). Start and end are words like others. Returns new tokens of the
+    same shape, the kept words moved to the front, and new lengths; at least one word of a caption stays.
+    """
+    is_real = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+    is_selected = (torch.rand(tokens.shape, device=tokens.device) < probability) & is_real
+    fate = torch.rand(tokens.shape, device=tokens.device)
+    random_words = torch.randint_like(tokens, 1, vocabulary_size)
+    changed = tokens.masked_fill(is_selected & (fate < _MASKED), MASK_TOKEN)
+    is_replaced = is_selected & (fate >= _MASKED) & (fate < _MASKED + _REPLACED)
+    changed = torch.where(is_replaced, random_words, changed)
+    is_kept = is_real & ~(is_selected & (fate >= _MASKED + _REPLACED))
+    # a caption that would lose everything keeps the word whose fate was nearest to staying
+    least_lost = fate.masked_fill(~is_real, 2.0).argmin(dim=1, keepdim=True)
+    is_kept = torch.where(is_kept.any(dim=1, keepdim=True), is_kept, is_kept.scatter(1, least_lost, True))
+    new_lengths = is_kept.sum(dim=1)
+    to_front = (~is_kept).to(torch.uint8).argsort(dim=1, stable=True)
+    is_padding = torch.arange(tokens.shape[1], device=tokens.device) >= new_lengths[:, None]
+    return changed.gather(1, to_front).masked_fill(is_padding, 0), new_lengths

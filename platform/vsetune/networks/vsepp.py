@@ -1,0 +1,55 @@
+"""VSE++ (Faghri et al. 2018): a linear map of the image features, the last state of a GRU over the words."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from vsetune.config.networks import VseppSpec
+from vsetune.errors import ConfigError, DataError
+from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.words import embed_words, last_state, word_embedding
+
+
+class Vsepp(Network):
+    """v = n(W x + b), t = n(last GRU state); x is the only vector, the mean of the regions, or all of them in a row."""
+
+    def __init__(self, spec: VseppSpec, *, regions: int, width: int, vocabulary_size: int) -> None:
+        super().__init__()
+        if spec.image_input == "global" and regions > 1:
+            raise ConfigError(
+                f"network.image_input: global needs one vector per image, the data have {regions} regions; use mean "
+                "or flatten, or ingest global features."
+            )
+        self.embedding_size = spec.embedding_size
+        self._spec = spec
+        self._regions = regions
+        self.image_map = nn.Linear(width * regions if spec.image_input == "flatten" else width, spec.embedding_size)
+        nn.init.xavier_uniform_(self.image_map.weight)
+        nn.init.zeros_(self.image_map.bias)
+        self.words = word_embedding(vocabulary_size, spec.word_size)
+        self.gru = nn.GRU(spec.word_size, spec.embedding_size, batch_first=True)
+
+    def encode_images(self, features: Tensor, region_counts: Tensor) -> Tensor:
+        """DataError for `flatten` when an image has fewer regions than the others."""
+        embedded = at_least_float32(self.image_map(self._image_vectors(features, region_counts)))
+        if self._spec.normalize_images:
+            embedded = unit_length(embedded)
+        return embedded.abs() if self._spec.absolute else embedded
+
+    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        embedded = unit_length(last_state(self.gru, embed_words(self.words, tokens, lengths)))
+        return embedded.abs() if self._spec.absolute else embedded
+
+    def _image_vectors(self, features: Tensor, region_counts: Tensor) -> Tensor:
+        if self._spec.image_input == "global":
+            return features[:, 0]
+        if self._spec.image_input == "mean":
+            mask = region_mask(region_counts, features.shape[1]).to(features.dtype)
+            weights = mask / mask.sum(dim=1, keepdim=True)
+            return (weights[:, None, :] @ features).squeeze(1)
+        if features.shape[1] != self._regions or int(region_counts.min()) != self._regions:
+            raise DataError(
+                f"network.image_input: flatten needs {self._regions} regions in every image, got one with "
+                f"{int(region_counts.min())}; use mean, or ingest features with a fixed number of regions."
+            )
+        return features.flatten(start_dim=1)

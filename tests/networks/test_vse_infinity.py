@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vsetune.config.networks import VseInfinitySpec
+from vsetune.data.vocabulary import MASK
+from vsetune.networks.augmentation import MASK_TOKEN, drop_cells, drop_regions, drop_words
+
+SPEC = VseInfinitySpec(embedding_size=8, word_size=5, pooling_size=4, augment=False)
+
+
+def test_the_region_tower_adds_an_mlp_with_batch_statistics_of_real_regions(network, inputs):
+    built, drawn = network(SPEC).train(), inputs(4)
+    counts = torch.tensor([6, 2, 3, 1])
+    rows = torch.cat([drawn["features"][row, :count] for row, count in enumerate(counts)])
+    mlp = built.region_mlp
+    hidden = rows @ mlp.inner.weight.T + mlp.inner.bias
+    mean, variance = hidden.mean(dim=0), hidden.var(dim=0, unbiased=False)
+    hidden = ((hidden - mean) / (variance + 1e-5).sqrt() * mlp.norm.weight + mlp.norm.bias).relu()
+    mapped = rows @ built.region_map.weight.T + built.region_map.bias + hidden @ mlp.outer.weight.T + mlp.outer.bias
+    pooled = [
+        built.image_pooling(part[None], torch.ones(1, len(part), dtype=torch.bool))[0]
+        for part in mapped.split(counts.tolist())
+    ]
+    expected = torch.stack([vector / vector.norm() for vector in pooled])
+    torch.testing.assert_close(built.encode_images(drawn["features"], counts), expected, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(mlp.norm.running_mean, 0.1 * mean)
+
+
+def test_padded_regions_stay_out_of_the_running_statistics(network, inputs):
+    drawn, counts = inputs(4), torch.tensor([6, 2, 3, 1])
+    states = []
+    for padding in (0.0, 50.0):
+        built = network(SPEC).train()
+        features = drawn["features"].clone()
+        features[torch.arange(6) >= counts[:, None]] = padding
+        built.encode_images(features, counts)
+        states.append(built.region_mlp.norm.running_var.clone())
+    assert torch.equal(*states)
+
+
+def test_grid_mode_has_no_mlp(network):
+    assert network(SPEC.model_copy(update={"image_mlp": False})).region_mlp is None
+
+
+def test_each_tower_pools_with_weights_of_its_own(network):
+    built = network(SPEC)
+    assert not torch.equal(built.image_pooling.score.weight, built.caption_pooling.score.weight)
+
+
+def test_captions_pool_the_mean_of_both_directions(network, inputs):
+    built, drawn = network(SPEC), inputs(3)
+    for row in range(3):
+        tokens = drawn["tokens"][row, : drawn["lengths"][row]]
+        states, _ = built.gru(built.words(tokens)[None])
+        word_states = (states[..., :8] + states[..., 8:]) / 2
+        pooled = built.caption_pooling(word_states, torch.ones(1, len(tokens), dtype=torch.bool))[0]
+        torch.testing.assert_close(
+            built.encode_captions(drawn["tokens"], drawn["lengths"])[row], pooled / pooled.norm(), rtol=1e-9, atol=1e-12
+        )
+
+
+def test_augmentation_acts_in_training_only_and_follows_the_global_seed(network, inputs):
+    built, drawn = network(SPEC.model_copy(update={"augment": True})), inputs(4)
+    images, captions = (drawn["features"], drawn["region_counts"]), (drawn["tokens"], drawn["lengths"])
+    assert torch.equal(built.encode_images(*images), built.encode_images(*images))
+    assert torch.equal(built.encode_captions(*captions), built.encode_captions(*captions))
+    built.train()
+    built.region_mlp.eval()
+
+    def draw(seed):
+        torch.manual_seed(seed)
+        return torch.cat((built.encode_images(*images), built.encode_captions(*captions)))
+
+    assert torch.equal(draw(1), draw(1))
+    assert not torch.allclose(draw(1)[:4], draw(2)[:4])
+    assert not torch.allclose(draw(1)[4:], draw(2)[4:])
+
+
+def test_regions_are_dropped_at_the_given_rate_and_never_all():
+    torch.manual_seed(0)
+    mask = torch.arange(10) < torch.tensor([10, 4, 1]).repeat(3000)[:, None]
+    kept = drop_regions(mask, 0.3)
+    assert not (kept & ~mask).any()
+    assert kept.any(dim=1).all()
+    assert kept[0::3].float().mean() == pytest.approx(0.7, abs=0.01)
+    assert kept[2::3, 0].all()
+    assert drop_regions(mask, 0.999).any(dim=1).all()
+    assert torch.equal(drop_regions(mask, 0.0), mask)
+
+
+def test_the_last_region_that_stays_is_any_of_them():
+    torch.manual_seed(0)
+    kept = drop_regions(torch.ones(4000, 4, dtype=torch.bool), 0.9999)
+    assert (kept.sum(dim=0) > 800).all()
+
+
+def test_the_grid_rule_spares_a_fifth_of_the_images():
+    torch.manual_seed(0)
+    kept = drop_cells(torch.ones(20_000, 50, dtype=torch.bool), 0.2)
+    # rho below 0.2 spares all; above, 0.2 rho of the cells: 0.2 * (1 - 0.2^2) / 2 = 0.096 on the whole
+    assert (~kept).float().mean() == pytest.approx(0.096, abs=0.002)
+    # at rho = 0.2, 50 cells survive untouched with 0.96^50 = 0.13; so clearly more than a fifth, far below half
+    assert 0.2 < kept.all(dim=1).float().mean() < 0.3
+
+
+def test_words_are_masked_replaced_or_deleted_in_the_published_shares():
+    torch.manual_seed(0)
+    tokens = torch.full((4000, 20), 9)
+    changed, lengths = drop_words(tokens, torch.full((4000,), 20), probability=0.2, vocabulary_size=1000)
+    total = tokens.numel()
+    real = changed[torch.arange(20) < lengths[:, None]]
+    assert (total - len(real)) / total == pytest.approx(0.2 * 0.4, abs=0.005)
+    assert (real == MASK).sum() / total == pytest.approx(0.2 * 0.5, abs=0.005)
+    assert ((real != MASK) & (real != 9)).sum() / total == pytest.approx(0.2 * 0.1, abs=0.003)
+    assert (real > 0).all()
+    assert (changed[torch.arange(20) >= lengths[:, None]] == 0).all()
+
+
+def test_kept_words_stay_in_their_order():
+    torch.manual_seed(0)
+    tokens = torch.arange(100, 130).repeat(200, 1)
+    changed, lengths = drop_words(tokens, torch.full((200,), 30), probability=0.5, vocabulary_size=50)
+    for row, length in zip(changed, lengths, strict=True):
+        kept = row[:length][row[:length] >= 100]
+        assert (kept.diff() > 0).all()
+
+
+def test_words_behind_the_length_are_never_brought_in():
+    torch.manual_seed(0)
+    tokens = torch.tensor([[5, 6, 7, 77, 77]]).repeat(500, 1)
+    changed, lengths = drop_words(tokens, torch.full((500,), 3), probability=0.9, vocabulary_size=50)
+    assert not (changed == 77).any()
+    assert lengths.max() <= 3
+
+
+def test_at_least_one_word_of_a_caption_stays():
+    torch.manual_seed(0)
+    _, lengths = drop_words(torch.full((2000, 2), 9), torch.tensor([1, 2] * 1000), probability=0.999,
+                            vocabulary_size=50)
+    assert lengths.min() == 1
+
+
+def test_nothing_changes_at_probability_zero():
+    tokens = torch.tensor([[5, 6, 7], [8, 0, 0]])
+    changed, lengths = drop_words(tokens, torch.tensor([3, 1]), probability=0.0, vocabulary_size=50)
+    assert torch.equal(changed, tokens)
+    assert lengths.tolist() == [3, 1]
+
+
+def test_the_mask_word_is_the_one_of_the_vocabulary():
+    assert MASK_TOKEN == MASK
