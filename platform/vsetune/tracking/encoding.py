@@ -1,0 +1,162 @@
+"""How records are written into a store that knows only short strings (MLflow tags and params).
+
+What must be read back exactly goes as JSON into tags named `vsetune.*`, cut into pieces when it is long. What is for
+people (params, plain tags) is written beside it and never read back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import yaml
+
+from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
+
+KIND = "vsetune.kind"
+KEY = "vsetune.key"
+RECORD = "vsetune.record"
+CURVE = "vsetune.curve"
+SUMMARY = "vsetune.summary"
+FINGERPRINT = "fingerprint"
+STATUS = "status"
+ERROR = "error"
+
+PIECE = 5000
+"""Characters per tag. MLflow 3 takes 8,000; servers before 2.9 took 5,000."""
+
+
+class CurvePoint(NamedTuple):
+    """One point as kept in the curve tag. device_seconds: None when the attempt did not report it."""
+
+    step: int
+    epoch: float
+    m_recall: float
+    train_seconds: float
+    device_seconds: float | None
+
+    @classmethod
+    def of(cls, point: ValidationPoint) -> CurvePoint:
+        device_seconds = point.metrics.get("device_seconds")
+        return cls(point.step, point.epoch, point.m_recall, point.train_seconds, device_seconds)
+
+
+def in_pieces(name: str, text: str) -> dict[str, str]:
+    """Tags `name`, `name.1`, `name.2`, ... that together hold `text`."""
+    pieces = [text[start : start + PIECE] for start in range(0, len(text), PIECE)] or [""]
+    return {name if index == 0 else f"{name}.{index}": piece for index, piece in enumerate(pieces)}
+
+
+def from_pieces(name: str, tags: Mapping[str, str]) -> str | None:
+    """The text that `in_pieces` cut up; None if there is none. A short piece is the last; older ones may follow it."""
+    if name not in tags:
+        return None
+    pieces = [tags[name]]
+    while len(pieces[-1]) == PIECE and f"{name}.{len(pieces)}" in tags:
+        pieces.append(tags[f"{name}.{len(pieces)}"])
+    return "".join(pieces)
+
+
+def to_json(plain: Any) -> str:
+    return json.dumps(plain, separators=(",", ":"), default=str)
+
+
+def to_yaml(plain: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(json.loads(to_json(dict(plain))), sort_keys=False, allow_unicode=True)
+
+
+def one_line(error: Exception) -> str:
+    """The gist of an exception whose text may run over many lines."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+def attempt_key(start: AttemptStart) -> str:
+    """A short name for (trial, number) without characters that a search filter would have to quote."""
+    return hashlib.sha256(to_json([start.study, start.trial, start.number]).encode()).hexdigest()[:24]
+
+
+def attempt_tags(start: AttemptStart) -> dict[str, str]:
+    """All tags of a new attempt."""
+    for_people = {
+        "trial": start.trial, "attempt": str(start.number), "cell": start.cell, "phase": start.phase,
+        "network": start.network, "loss": start.loss, "seed": str(start.seed),
+        "environment": to_json(dict(start.environment))[:PIECE], "protocol": to_json(dict(start.protocol))[:PIECE],
+    }
+    exact = {KIND: "attempt", KEY: attempt_key(start), STATUS: "running"}
+    return for_people | exact | in_pieces(RECORD, to_json(asdict(start)))
+
+
+def attempt_params(start: AttemptStart) -> dict[str, str]:
+    """What people compare in a table: the configuration and what it belongs to."""
+    belongs = {"cell": start.cell, "network": start.network, "loss": start.loss, "seed": start.seed}
+    return {key: str(value)[:PIECE] for key, value in {**belongs, **start.configuration}.items()}
+
+
+def point_metrics(point: ValidationPoint) -> dict[str, float]:
+    """All numbers of one validation, by name."""
+    own = {
+        "m_recall": point.m_recall, "epoch": point.epoch, "pairs_seen": float(point.pairs_seen),
+        "train_seconds": point.train_seconds,
+    }
+    return {**point.metrics, **own}
+
+
+def curve_tags(curve: Sequence[CurvePoint]) -> dict[str, str]:
+    return in_pieces(CURVE, to_json(curve))
+
+
+def curve_from_tags(tags: Mapping[str, str]) -> list[CurvePoint]:
+    return [CurvePoint(*point) for point in json.loads(from_pieces(CURVE, tags) or "[]")]
+
+
+def attempt_from_tags(attempt_id: str, tags: Mapping[str, str]) -> AttemptRecord:
+    """The attempt that `attempt_tags`, `curve_tags` and a summary tag describe."""
+    curve = curve_from_tags(tags)
+    summary: dict[str, float] = {}
+    if curve:
+        summary["train_seconds"] = curve[-1].train_seconds
+        if curve[-1].device_seconds is not None:
+            summary["device_seconds"] = curve[-1].device_seconds
+    summary |= json.loads(from_pieces(SUMMARY, tags) or "{}")
+    status: AttemptStatus = tags[STATUS]  # type: ignore[assignment]
+    points = tuple((point.epoch, point.m_recall) for point in curve)
+    start = AttemptStart(**json.loads(from_pieces(RECORD, tags) or "{}"))
+    return AttemptRecord(attempt_id, start, status, points, summary, tags.get(ERROR) or None)
+
+
+def study_tags(record: StudyRecord) -> dict[str, str]:
+    """All tags of the run that stands for a study."""
+    exact = {KIND: "study", STATUS: "running", FINGERPRINT: record.fingerprint}
+    return dict(record.tags) | exact | in_pieces(RECORD, to_json(asdict(record)))
+
+
+def study_from_tags(tags: Mapping[str, str]) -> StudyRecord:
+    return StudyRecord(**json.loads(from_pieces(RECORD, tags) or "{}"))
+
+
+def study_note(record: StudyRecord) -> str:
+    """The description shown on top of the study in the MLflow UI (Markdown)."""
+    networks, losses = (_names(record.config.get(kind)) for kind in ("networks", "losses"))
+    lines = [f"**{record.name}** compares losses by their M-Recall over epochs.", ""]
+    if description := record.config.get("description"):
+        lines += [str(description), ""]
+    lines += [f"- networks: {networks}", f"- losses: {losses}"]
+    if baseline := record.config.get("baseline"):
+        lines.append(f"- baseline: {baseline}")
+    lines += [
+        f"- fingerprint: `{record.fingerprint}`", "",
+        "Each nested run is one attempt at a trial; compare `m_recall` against step, or `epoch` for fractional epochs. "
+        "The resolved study file and, at the end, the leaderboard are among the artifacts.",
+    ]
+    return "\n".join(lines)[:PIECE]
+
+
+def _names(entries: Any) -> str:
+    if not isinstance(entries, Sequence) or isinstance(entries, str):
+        return "see study.yaml"
+    names = [entry.get("label") or entry.get("name") if isinstance(entry, Mapping) else entry for entry in entries]
+    return ", ".join(str(name) for name in names)

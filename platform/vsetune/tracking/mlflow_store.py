@@ -1,0 +1,304 @@
+"""The store on MLflow: one experiment per study, one parent run, one nested run per attempt.
+
+What MLflow is told beyond the records, so that its UI is useful on its own:
+- params: the configuration, network, loss, seed, cell; tags: trial, attempt, cell, phase, status, protocol, ...
+- metrics of the curve, at step = training step, stamped with run start + training time, `epoch` among them so that
+  curves can be drawn over fractional epochs; the summary's numbers at the last step;
+- status: finished and pruned runs are FINISHED (the tag `status` tells them apart: pruning is a decision, not an
+  accident), failed ones FAILED, killed ones KILLED;
+- artifacts: config.yaml (resolved trial), curve.png, and what the driver hands in.
+
+A curve is written twice: as metrics for people, and as a tag for us, so that a thousand attempts are read with one
+search instead of a thousand requests. Time stamps depend on the point alone, hence MLflow drops a repeated metric
+even when the process died between the two.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import LifecycleStage, Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, RESOURCE_DOES_NOT_EXIST, ErrorCode
+
+from vsetune.errors import StorageError
+from vsetune.tracking import encoding
+from vsetune.tracking.encoding import CurvePoint
+from vsetune.tracking.plots import curve_plot
+from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
+from vsetune.tracking.store import (
+    StudyStatus,
+    TrackingStore,
+    require_files,
+    require_free_name,
+    require_same_study,
+    require_terminal,
+    unknown_attempt,
+    unknown_study,
+)
+
+_log = logging.getLogger(__name__)
+_RUN_STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
+_OF_THE_CURVE = {"m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds"}
+_NO_SUCH_RUN = {ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE)}
+_NOTE = "mlflow.note.content"  # the description in the UI
+_PAGE = 1000
+_BATCH_METRICS, _BATCH_STRINGS = 900, 90  # MLflow takes 1,000 entities a batch, 100 of them params or tags
+
+
+@dataclass
+class _OpenRun:
+    """What the driver remembers of a running attempt: enough to append without asking the server."""
+
+    start_ms: int
+    curve: list[CurvePoint]
+
+
+class MlflowStore(TrackingStore):
+    """See the module's docstring; made by `open_store`, which has checked that the URI answers."""
+
+    def __init__(self, uri: str, artifact_root: str | None, *, shown_uri: str, curve_plots: bool) -> None:
+        self._shown_uri = shown_uri
+        self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
+        self._curve_plots = curve_plots
+        self._open_runs: dict[str, _OpenRun] = {}
+        self._places: dict[str, tuple[str, str]] = {}  # study: (experiment id, id of the parent run)
+        with self._storage("open"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # MLflow's use of SQLAlchemy
+            self._client = MlflowClient(tracking_uri=uri)
+            self._client.search_experiments(max_results=1)
+
+    def open_study(self, record: StudyRecord, *, resume: bool) -> None:
+        with self._storage(f"open study {record.name}"):
+            experiment = self._client.get_experiment_by_name(record.name)
+            if experiment is None:
+                self._create_parent(record, self._create_experiment(record))
+                return
+            is_ours = experiment.tags.get(encoding.KIND) == "study"
+            is_deleted = experiment.lifecycle_stage != LifecycleStage.ACTIVE
+            require_free_name(record.name, experiment.experiment_id, is_deleted=is_deleted, is_ours=is_ours)
+            stored = StudyRecord(record.name, experiment.tags[encoding.FINGERPRINT], {})
+            require_same_study(stored, record, resume=True)
+            parent = self._parent(experiment.experiment_id)
+            if parent is None:  # the process that created the experiment died before the run
+                self._create_parent(record, experiment.experiment_id)
+                return
+            require_same_study(encoding.study_from_tags(parent.data.tags), record, resume=resume)
+            self._kill_orphans(experiment.experiment_id)
+            self._set_status(parent.info.run_id, "running")
+
+    def start_attempt(self, start: AttemptStart) -> str:
+        with self._storage(f"start attempt {start.number} of {start.trial}"):
+            experiment_id, parent_id = self._place(start.study)
+            key = encoding.attempt_key(start)
+            found = self._client.search_runs([experiment_id], f"tags.`{encoding.KEY}` = '{key}'", max_results=1)
+            run = found[0] if found else self._create_attempt(start, experiment_id, parent_id)
+            if run.data.tags[encoding.STATUS] == "killed":
+                self._set_status(run.info.run_id, "running")
+            if not run.data.params:
+                self._describe_attempt(run.info.run_id, start)
+            self._open_runs[run.info.run_id] = _open_run(run)
+            return str(run.info.run_id)
+
+    def record_points(self, attempt_id: str, points: Sequence[ValidationPoint]) -> None:
+        with self._storage(f"record points of attempt {attempt_id}"):
+            run = self._open_runs.get(attempt_id) or _open_run(self._run(attempt_id))
+            self._open_runs[attempt_id] = run
+            known = {point.step for point in run.curve}
+            new = {point.step: point for point in reversed(points) if point.step not in known}
+            if not new:
+                return
+            metrics = [metric for point in new.values() for metric in _metrics(point, run.start_ms)]
+            curve = sorted([*run.curve, *map(CurvePoint.of, new.values())])
+            before = encoding.curve_tags(run.curve)
+            tags = {key: text for key, text in encoding.curve_tags(curve).items() if before.get(key) != text}
+            self._log(attempt_id, metrics=metrics, tags=tags)
+            run.curve = curve
+
+    def finish_attempt(
+        self,
+        attempt_id: str,
+        status: AttemptStatus,
+        summary: Mapping[str, float],
+        artifacts: Sequence[Path],
+        error: str | None,
+    ) -> None:
+        require_terminal(attempt_id, status)
+        with self._storage(f"finish attempt {attempt_id}"):
+            run = self._run(attempt_id)
+            known = _open_run(run)
+            self._keep(attempt_id, artifacts)
+            if known.curve and self._curve_plots:
+                self._draw(attempt_id, known.curve)
+            last = known.curve[-1] if known.curve else CurvePoint(0, 0.0, 0.0, 0.0, None)
+            stamp = _stamp(known.start_ms, last.train_seconds)
+            metrics = [
+                Metric(name, float(value), stamp, last.step)
+                for name, value in summary.items() if name not in _OF_THE_CURVE
+            ]
+            tags = encoding.in_pieces(encoding.SUMMARY, encoding.to_json(dict(summary)))
+            if error is not None or encoding.ERROR in run.data.tags:
+                tags[encoding.ERROR] = (error or "")[: encoding.PIECE]
+            self._log(attempt_id, metrics=metrics, tags=tags)
+            self._set_status(attempt_id, status)
+            self._open_runs.pop(attempt_id, None)
+
+    def finish_study(self, name: str, status: StudyStatus, artifacts: Sequence[Path]) -> None:
+        with self._storage(f"finish study {name}"):
+            experiment_id, parent_id = self._place(name)
+            self._keep(parent_id, artifacts)
+            parent = self._run(parent_id)
+            counts = Counter(run.data.tags[encoding.STATUS] for run in self._attempt_runs(experiment_id))
+            attempts = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
+            note = f"{encoding.study_note(encoding.study_from_tags(parent.data.tags))}\n\nAttempts: {attempts}."
+            self._log(parent_id, tags={_NOTE: note[: encoding.PIECE]})
+            self._set_status(parent_id, status)
+
+    def attempts(self, study: str) -> list[AttemptRecord]:
+        with self._storage(f"read study {study}"):
+            experiment_id, _ = self._place(study)
+            runs = list(self._attempt_runs(experiment_id))
+        runs.sort(key=lambda run: (run.info.start_time, run.info.run_name))
+        return [encoding.attempt_from_tags(run.info.run_id, run.data.tags) for run in runs]
+
+    def studies(self) -> list[StudyRecord]:
+        with self._storage("list studies"):
+            mine = f"tags.`{encoding.KIND}` = 'study'"
+            experiments = self._client.search_experiments(filter_string=mine, order_by=["creation_time ASC"])
+            ids = [experiment.experiment_id for experiment in experiments]
+            runs = sorted(self._search(ids, mine), key=lambda run: run.info.start_time) if ids else []
+        return [encoding.study_from_tags(run.data.tags) for run in runs]
+
+    def _create_experiment(self, record: StudyRecord) -> str:
+        location = f"{self._artifact_root}/{record.name}" if self._artifact_root else None
+        tags = {
+            encoding.KIND: "study", encoding.FINGERPRINT: record.fingerprint, _NOTE: encoding.study_note(record),
+            "mlflow.experimentKind": "custom_model_development",  # else the UI offers its views for language models
+        }
+        experiment_id = self._client.create_experiment(record.name, artifact_location=location, tags=tags)
+        _log.info("study %s: created in %s", record.name, self._shown_uri)
+        return str(experiment_id)
+
+    def _create_parent(self, record: StudyRecord, experiment_id: str) -> None:
+        tags = encoding.study_tags(record) | {_NOTE: encoding.study_note(record)}
+        parent = self._client.create_run(experiment_id, tags=tags, run_name=record.name, start_time=_now_ms())
+        self._client.log_text(parent.info.run_id, encoding.to_yaml(record.config), "study.yaml")
+
+    def _create_attempt(self, start: AttemptStart, experiment_id: str, parent_id: str) -> Run:
+        tags = encoding.attempt_tags(start) | {"mlflow.parentRunId": parent_id}
+        name = start.trial if start.number == 1 else f"{start.trial} attempt {start.number}"
+        return self._client.create_run(experiment_id, tags=tags, run_name=name, start_time=_now_ms())
+
+    def _describe_attempt(self, run_id: str, start: AttemptStart) -> None:
+        self._client.log_text(run_id, encoding.to_yaml(start.resolved), "config.yaml")
+        self._log(run_id, params=encoding.attempt_params(start))
+
+    def _place(self, study: str) -> tuple[str, str]:
+        if study not in self._places:
+            experiment = self._client.get_experiment_by_name(study)
+            parent = self._parent(experiment.experiment_id) if experiment is not None else None
+            if experiment is None or parent is None or experiment.lifecycle_stage != LifecycleStage.ACTIVE:
+                raise unknown_study(study, [record.name for record in self.studies()])
+            self._places[study] = (experiment.experiment_id, parent.info.run_id)
+        return self._places[study]
+
+    def _parent(self, experiment_id: str) -> Run | None:
+        return next(self._search([experiment_id], f"tags.`{encoding.KIND}` = 'study'"), None)
+
+    def _attempt_runs(self, experiment_id: str) -> Iterator[Run]:
+        return self._search([experiment_id], f"tags.`{encoding.KIND}` = 'attempt'")
+
+    def _kill_orphans(self, experiment_id: str) -> None:
+        orphans = f"tags.`{encoding.KIND}` = 'attempt' AND tags.{encoding.STATUS} = 'running'"
+        for run in list(self._search([experiment_id], orphans)):
+            self._set_status(run.info.run_id, "killed")
+            _log.info("attempt %s of %s: was running when its driver ended, now killed",
+                      run.data.tags["attempt"], run.data.tags["trial"])
+
+    def _search(self, experiment_ids: list[str], filter_string: str) -> Iterator[Run]:
+        token: str | None = None
+        while True:
+            page = self._client.search_runs(experiment_ids, filter_string, max_results=_PAGE, page_token=token)
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def _run(self, run_id: str) -> Run:
+        try:
+            return self._client.get_run(run_id)
+        except MlflowException as error:
+            if error.error_code in _NO_SUCH_RUN:
+                raise unknown_attempt(run_id) from error
+            raise
+
+    def _set_status(self, run_id: str, status: AttemptStatus) -> None:
+        """The tag first: it is what we read back, and setting both again after a crash is harmless."""
+        self._client.set_tag(run_id, encoding.STATUS, status)
+        if status == "running":
+            self._client.update_run(run_id, status="RUNNING")
+        else:
+            self._client.set_terminated(run_id, _RUN_STATUS[status])
+
+    def _log(
+        self, run_id: str, *, metrics: Sequence[Metric] = (), params: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """One request, unless MLflow's limits ask for more. Tags go last: they claim that the metrics are there."""
+        *earlier, last = [metrics[at : at + _BATCH_METRICS] for at in range(0, len(metrics), _BATCH_METRICS)] or [()]
+        for part in earlier:
+            self._client.log_batch(run_id, metrics=part)
+        new_params = [Param(*item) for item in (params or {}).items()]
+        new_tags = [RunTag(*item) for item in (tags or {}).items()]
+        for at in range(0, max(len(new_params), len(new_tags), 1), _BATCH_STRINGS):
+            part_of = slice(at, at + _BATCH_STRINGS)
+            self._client.log_batch(run_id, last if at == 0 else (), new_params[part_of], new_tags[part_of])
+
+    def _keep(self, run_id: str, artifacts: Sequence[Path]) -> None:
+        require_files(run_id, artifacts)
+        for artifact in artifacts:
+            self._client.log_artifact(run_id, str(artifact))
+
+    def _draw(self, run_id: str, curve: Sequence[CurvePoint]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            picture = Path(folder) / "curve.png"
+            picture.write_bytes(curve_plot([(point.epoch, point.m_recall) for point in curve]))
+            self._client.log_artifact(run_id, str(picture))
+
+    @contextmanager
+    def _storage(self, doing: str) -> Iterator[None]:
+        """Turn what MLflow and the file system raise into one line."""
+        try:
+            yield
+        except (MlflowException, OSError) as error:
+            raise StorageError(
+                f"tracking store {self._shown_uri}: cannot {doing} ({encoding.one_line(error)}); "
+                "check free space, permissions and the server, then repeat with --resume"
+            ) from error
+
+
+def _open_run(run: Run) -> _OpenRun:
+    return _OpenRun(run.info.start_time, encoding.curve_from_tags(run.data.tags))
+
+
+def _metrics(point: ValidationPoint, start_ms: int) -> list[Metric]:
+    stamp = _stamp(start_ms, point.train_seconds)
+    values = encoding.point_metrics(point)
+    return [Metric(name, float(value), stamp, point.step) for name, value in values.items()]
+
+
+def _stamp(start_ms: int, train_seconds: float) -> int:
+    return start_ms + round(1000 * train_seconds)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,93 @@
+"""From a tracking URI to a store. MLflow is imported only here and only when a store is opened."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sqlite3
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from vsetune.errors import StorageError
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.store import TrackingStore
+
+_SQLITE = "sqlite:///"
+_PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+_PROBE_TIMEOUT_S = 10.0
+
+
+def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool = True) -> TrackingStore:
+    """The store behind a URI: `memory:`, `sqlite:///PATH`, or any other URI that MLflow tracks to.
+
+    artifact_root: folder or URL for artifacts; None leaves the choice to the server behind the URI, and for SQLite
+    means a folder `artifacts` beside the file. curve_plots: draw a PNG of each attempt's curve when it finishes.
+    Raises StorageError (one line) if it cannot be reached or written, within seconds.
+    """
+    if uri in ("memory:", "memory://"):
+        return MemoryStore(Path(artifact_root) if artifact_root is not None else None)
+    if "://" not in uri and uri != "databricks":
+        raise StorageError(
+            f"tracking uri {uri}: not a URI (plain folders are MLflow's deprecated file store); "
+            f"use sqlite:///{Path(uri).absolute() / 'mlflow.db'} or the address of an MLflow server"
+        )
+    if uri.startswith(_SQLITE):
+        database = Path(uri.removeprefix(_SQLITE))
+        _prepare_sqlite(database)
+        artifact_root = artifact_root or database.absolute().parent / "artifacts"
+    else:
+        _probe(uri)
+    location = artifact_root.absolute().as_uri() if isinstance(artifact_root, Path) else artifact_root
+    # MLflow reports usage to its makers and logs every schema migration unless told otherwise before its import.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    for name in ("alembic", "mlflow.store.db.utils", "mlflow.store.db_migrations"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    from vsetune.tracking.mlflow_store import MlflowStore
+
+    return MlflowStore(uri, location, shown_uri=without_password(uri), curve_plots=curve_plots)
+
+
+def without_password(uri: str) -> str:
+    """The URI as it may stand in a message."""
+    parts = urlsplit(uri)
+    if parts.password is None:
+        return uri
+    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
+
+
+def _prepare_sqlite(database: Path) -> None:
+    """Create the file and switch it to write-ahead logging, so that readers never wait for the driver.
+
+    The mode stays in the file. MLflow itself sets a busy timeout of 20 s on every connection. It would retry an
+    unusable file for many minutes, therefore it is tried here first.
+    """
+    try:
+        database.absolute().parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(database, timeout=20.0)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.rollback()
+        finally:
+            connection.close()
+    except (OSError, sqlite3.Error) as error:
+        raise StorageError(
+            f"tracking database {database}: cannot be opened for writing ({error}); "
+            "check the path, its permissions and the free space, or set tracking.uri"
+        ) from error
+
+
+def _probe(uri: str) -> None:
+    """Fail now if nothing listens at the address; MLflow's own retries take minutes."""
+    parts = urlsplit(uri)
+    port = parts.port or _PORTS.get(parts.scheme.split("+")[0])
+    if not parts.hostname or port is None:
+        return
+    try:
+        socket.create_connection((parts.hostname, port), timeout=_PROBE_TIMEOUT_S).close()
+    except OSError as error:
+        raise StorageError(
+            f"tracking uri {without_password(uri)}: cannot reach {parts.hostname}:{port} ({error.strerror or error}); "
+            "start the MLflow server there, or set tracking.uri"
+        ) from error

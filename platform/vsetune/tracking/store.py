@@ -1,0 +1,146 @@
+"""The interface of every tracking store, and the rules they share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
+
+StudyStatus = Literal["finished", "failed", "killed"]
+
+
+class TrackingStore(ABC):
+    """Keeps studies, their attempts and their curves. It is the truth about an attempt; other views are copies.
+
+    Who writes: one driver process per study. Different studies may be written at the same time by different
+    processes, and anybody may read at any time. Workers never write; they report to the driver.
+
+    What survives `kill -9` of the driver: everything a method did before it returned. A method that was
+    interrupted half-way leaves a store in which the same call can be made again.
+
+    Idempotence: after a restart the driver may repeat what it no longer knows to have been done.
+    `open_study(resume=True)`, `start_attempt` and `record_points` change nothing when repeated: a (trial, number)
+    is one attempt for ever, a step of its curve is recorded once. `finish_attempt` and `finish_study` repeated
+    replace what they said before.
+
+    Life of an attempt: running, then finished, pruned, failed or killed. Reopening a study marks the attempts that
+    were still running as killed, since their driver is gone; starting such an attempt again makes it running again.
+    Points are accepted in any status, because the last report of a worker may come late.
+
+    Units: M-Recall and recalls in per cent of the validation split; epochs are fractions of the train pairs.
+
+    Every method raises StorageError (one line) when the place behind the store is unreachable, full or read-only.
+    """
+
+    @abstractmethod
+    def open_study(self, record: StudyRecord, *, resume: bool) -> None:
+        """Create a study, or reopen it.
+
+        Raises StudyConflict if the name stands for another fingerprint, if the study exists and resume is
+        false, or if the name is taken by something else in the store (a deleted study, a foreign experiment).
+        Resuming a study that does not exist creates it.
+        """
+
+    @abstractmethod
+    def start_attempt(self, start: AttemptStart) -> str:
+        """The id of attempt (start.trial, start.number) of an open study, created if it is new.
+
+        An existing attempt keeps what it was started with. Raises UsageError for an unknown study.
+        """
+
+    @abstractmethod
+    def record_points(self, attempt_id: str, points: Sequence[ValidationPoint]) -> None:
+        """Append validations. Steps that the curve already has are ignored, also across restarts.
+
+        Raises UsageError for an unknown attempt.
+        """
+
+    @abstractmethod
+    def finish_attempt(
+        self,
+        attempt_id: str,
+        status: AttemptStatus,
+        summary: Mapping[str, float],
+        artifacts: Sequence[Path],
+        error: str | None,
+    ) -> None:
+        """End an attempt. artifacts: files to keep with it (best checkpoint, ...), copied before this returns.
+
+        error: one line for people, or None. Raises UsageError for an unknown attempt or status `running`, and
+        StorageError for an artifact that cannot be read.
+        """
+
+    @abstractmethod
+    def finish_study(self, name: str, status: StudyStatus, artifacts: Sequence[Path]) -> None:
+        """End a study. artifacts: files to keep with it (exports of the leaderboard). UsageError if unknown."""
+
+    @abstractmethod
+    def attempts(self, study: str) -> list[AttemptRecord]:
+        """All attempts of a study in the order they started. UsageError for an unknown study.
+
+        The summary of an attempt that has not finished holds what its last point tells: `train_seconds`, and
+        `device_seconds` when the point has it among its metrics.
+        """
+
+    @abstractmethod
+    def studies(self) -> list[StudyRecord]:
+        """All studies, oldest first."""
+
+
+def require_same_study(known: StudyRecord, record: StudyRecord, *, resume: bool) -> None:
+    """StudyConflict if `record` must not reopen `known`, a study of the same name."""
+    if known.fingerprint != record.fingerprint:
+        raise StudyConflict(
+            f"study {record.name}: stored with fingerprint {known.fingerprint}, the file now has {record.fingerprint}; "
+            "give the changed study another name, or restore the old file"
+        )
+    if not resume:
+        raise StudyConflict(f"study {record.name}: exists already with this file; continue it with --resume")
+
+
+def require_free_name(name: str, experiment: str, *, is_deleted: bool, is_ours: bool) -> None:
+    """StudyConflict if the name of a study is taken by an MLflow experiment that cannot hold it."""
+    if is_deleted:
+        raise StudyConflict(
+            f"study {name}: MLflow still holds a deleted experiment of this name; bring it back with `mlflow "
+            f"experiments restore --experiment-id {experiment}`, remove it with `mlflow gc`, or choose another name"
+        )
+    if not is_ours:
+        raise StudyConflict(
+            f"study {name}: MLflow experiment {experiment} has this name and is not a study of vsetune; "
+            "choose another name, or rename the experiment"
+        )
+
+
+def require_terminal(attempt_id: str, status: AttemptStatus) -> None:
+    """UsageError if an attempt cannot end in `status`."""
+    if status == "running":
+        raise UsageError(f"attempt {attempt_id}: cannot end as running; need finished, pruned, failed or killed")
+
+
+def require_files(place: str, artifacts: Sequence[Path]) -> None:
+    """StorageError if an artifact to keep with `place` is not there."""
+    for artifact in artifacts:
+        if not artifact.is_file():
+            raise StorageError(f"{place}: no artifact {artifact}; the file must exist until the call returns")
+
+
+def unknown_study(name: str, known: Sequence[str]) -> UsageError:
+    listed = ", ".join(sorted(known)[:10]) or "none"
+    return UsageError(f"study {name}: not in this store, which has: {listed}; check the name and the tracking URI")
+
+
+def unknown_attempt(attempt_id: str) -> UsageError:
+    return UsageError(f"attempt {attempt_id}: not in this store; check the id and the tracking URI")
+
+
+def summary_so_far(point: ValidationPoint) -> dict[str, float]:
+    """What the last point of an unfinished attempt tells about its cost, in seconds."""
+    seconds = {"train_seconds": point.train_seconds}
+    if "device_seconds" in point.metrics:
+        seconds["device_seconds"] = point.metrics["device_seconds"]
+    return seconds
