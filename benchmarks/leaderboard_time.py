@@ -1,0 +1,91 @@
+"""How long the leaderboard of a large study takes, against asking MLflow for every metric of every attempt.
+
+    PYTHONPATH=platform python benchmarks/leaderboard_time.py [ATTEMPTS]
+
+Records ATTEMPTS (default 1,000) attempts of 20 points through the public store (without curve pictures) into a
+temporary SQLite file, then times (a) attempts() + build() of all of them in a fresh store and (b) one
+get_metric_history call per metric on 20 of them, scaled up. Takes about three minutes on two cores, nearly all of it
+for recording; expect (a) below 5 s and a ratio above 4.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from vsetune.leaderboard import build
+from vsetune.tracking import AttemptStart, StudyRecord, TrackingStore, ValidationPoint, open_store
+
+POINTS = 20
+SAMPLE = 20
+METRICS = ("m_recall", "epoch", "train_seconds")
+RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "train_loss")
+LOSSES = ("lmh", "lsh", "lseh", "info_nce")
+
+
+def main(attempts: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        uri = f"sqlite:///{Path(folder) / 'mlflow.db'}"
+        begin = time.perf_counter()
+        record(open_store(uri, None, curve_plots=False), attempts)
+        print(f"recorded {attempts} attempts of {POINTS} points in {time.perf_counter() - begin:.1f} s")
+
+        store = open_store(uri, None)
+        begin = time.perf_counter()
+        found = store.attempts("benchmark")
+        read = time.perf_counter() - begin
+        leaderboard = build(found, baseline="lmh")
+        ours = time.perf_counter() - begin
+        cells = len(leaderboard.rows)
+        print(f"leaderboard of {len(found)} attempts, {cells} cells: {ours:.2f} s ({read:.2f} s reading)")
+
+        sample = min(SAMPLE, attempts)
+        naive = seconds_for_histories(uri, [attempt.attempt_id for attempt in found[:sample]]) * attempts / sample
+        print(f"{len(METRICS)} get_metric_history calls per attempt: {naive:.2f} s (scaled up from {sample} attempts)")
+        print(f"ratio: {naive / ours:.1f}")
+
+
+def record(store: TrackingStore, attempts: int) -> None:
+    store.open_study(StudyRecord("benchmark", "0" * 16, {"losses": list(LOSSES)}), resume=False)
+    for index in range(attempts):
+        loss = LOSSES[index % len(LOSSES)]
+        curve = points(45 + index % 20)
+        attempt_id = store.start_attempt(AttemptStart(
+            study="benchmark", trial=f"vsepp.{loss}-c{index:04d}-s0", cell=f"vsepp.{loss}", network="vsepp", loss=loss,
+            number=1, seed=0, phase="search", configuration={"loss.margin": 0.2, "training.learning_rate": index / 1e6},
+            resolved={"data": {"path": "data/scenes"}, "training": {str(key): key for key in range(20)}},
+            environment={f"package_{key}": "1.2.3" for key in range(15)}, protocol={"images": 400, "captions": 2000},
+        ))
+        store.record_points(attempt_id, curve)
+        summary = {"train_seconds": 200.0, "device_seconds": 240.0, "best_m_recall": curve[-1].m_recall}
+        store.finish_attempt(attempt_id, "finished", summary, [], None)
+
+
+def points(height: float) -> list[ValidationPoint]:
+    return [
+        ValidationPoint(
+            step=500 * number, epoch=number * 0.441306, pairs_seen=64_000 * number,
+            m_recall=height * (1 - math.exp(-number / 5)), train_seconds=10.0 * number,
+            metrics=dict.fromkeys(RECALLS, float(number)),
+        )
+        for number in range(1, POINTS + 1)
+    ]
+
+
+def seconds_for_histories(uri: str, run_ids: list[str]) -> float:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri)
+    client.get_metric_history(run_ids[0], METRICS[0])
+    begin = time.perf_counter()
+    for run_id in run_ids:
+        for name in METRICS:
+            client.get_metric_history(run_id, name)
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)

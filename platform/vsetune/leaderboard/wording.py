@@ -1,0 +1,144 @@
+"""Numbers and sentences of a leaderboard as people read them. Rounding happens here and nowhere before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+from vsetune.leaderboard.rows import FLAGS, Leaderboard, Row
+from vsetune.metrics.efficiency import Epochs, SeedDifference
+
+NOTHING = "–"
+_PROTOCOL_WORDS = {
+    "split": "split", "images": "images", "captions": "captions", "batch_size": "batch size",
+    "validate_every_steps": "steps between validations", "steps_per_epoch": "steps per epoch",
+    "tie_rule": "ties", "data_fingerprint": "data",
+}
+
+
+def fixed(value: float | None, digits: int) -> str:
+    """Rounded half away from zero, thousands in groups; a dash for None; minus as a real minus sign."""
+    if value is None:
+        return NOTHING
+    if math.isinf(value):
+        return "∞"
+    rounded = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    return f"{abs(rounded) if rounded == 0 else rounded:,f}".replace("-", "−")
+
+
+def epochs(value: Epochs | None) -> str:
+    if value is None:
+        return NOTHING
+    return f"> {fixed(value.value, 2)}" if value.censored else fixed(value.value, 2)
+
+
+def recall(row: Row) -> str:
+    """`72.3 ± 0.4`: mean and standard deviation over seeds, per cent."""
+    text = fixed(row.best_m_recall, 1)
+    return text if row.best_m_recall_std is None else f"{text} ± {fixed(row.best_m_recall_std, 1)}"
+
+
+def difference(value: SeedDifference | None) -> str:
+    """`−33.3 % [−40.1, −20.0]`, or `> −12.0 %` when it is only bounded from below."""
+    if value is None:
+        return NOTHING
+    text = f"{'> ' if value.is_lower_bound else ''}{fixed(value.percent, 1)} %"
+    return f"{text} [{fixed(value.low, 1)}, {fixed(value.high, 1)}]" if value.pairs > 1 else text
+
+
+def trials(row: Row) -> str:
+    """`12 (8 pruned, 1 failed)`: trials, and attempts that did not run to their end."""
+    other = [f"{count} {status}" for status, count in row.counts.items() if status != "finished" and count]
+    return f"{row.trials} ({', '.join(other)})" if other else str(row.trials)
+
+
+def attempts(row: Row) -> str:
+    """`4 finished, 2 pruned`."""
+    return ", ".join(f"{count} {status}" for status, count in sorted(row.counts.items()) if count)
+
+
+def configuration(plain: Mapping[str, Any]) -> str:
+    shown = (f"{key} = {value:.4g}" if isinstance(value, float) else f"{key} = {value}" for key, value in plain.items())
+    return ", ".join(shown) or "defaults"
+
+
+def protocol_line(leaderboard: Leaderboard) -> str:
+    """What was ranked and how often; of what differs between groups, every value."""
+    seen: dict[str, list[str]] = {}
+    for row in leaderboard.rows:
+        for key, value in row.protocol.items():
+            shown = str(value) if value is not None else "end of epoch"
+            if key in _PROTOCOL_WORDS and shown not in seen.setdefault(key, []):
+                seen[key].append(shown)
+    parts = [f"{word} {' / '.join(seen[key])}" for key, word in _PROTOCOL_WORDS.items() if key in seen]
+    return "Protocol: " + ", ".join(parts) + "." if parts else "Protocol: not recorded."
+
+
+def headline(leaderboard: Leaderboard) -> list[str]:
+    """One sentence per comparison: which loss gets highest, and which is first at the baseline's best."""
+    return [_sentence(dataset, network, rows, leaderboard.baseline) for dataset, network, rows in leaderboard.groups()]
+
+
+def notes(leaderboard: Leaderboard) -> list[str]:
+    """What a reader must know before quoting a number: resolution, intervals, and every flag that occurs."""
+    lines = _resolution_notes(leaderboard)
+    if any(row.best_m_recall_std is not None for row in leaderboard.rows):
+        lines.append("± is the standard deviation over seeds; epochs are medians over seeds.")
+    if any(row.difference is not None and row.difference.pairs > 1 for row in leaderboard.rows):
+        lines.append("[low, high] is a 95 % bootstrap interval of Difference over seed pairs.")
+    for flag, mark in flag_marks(leaderboard).items():
+        names = [f"{row.network} {row.loss}" for row in leaderboard.rows if flag in row.flags]
+        lines.append(f"({mark}) {', '.join(names)}: {FLAGS[flag]}.")
+    return lines
+
+
+def flag_marks(leaderboard: Leaderboard) -> dict[str, str]:
+    """The letter that ties rows with a flag to its note, for every flag that occurs."""
+    occurring = [flag for flag in FLAGS if any(flag in row.flags for row in leaderboard.rows)]
+    return dict(zip(occurring, "abcdefghij", strict=False))
+
+
+def marks(row: Row, letters: Mapping[str, str]) -> str:
+    """`a,c`: the letters of a row's flags."""
+    return ",".join(letter for flag, letter in letters.items() if flag in row.flags)
+
+
+def _resolution_notes(leaderboard: Leaderboard) -> list[str]:
+    gaps: dict[str, list[str]] = {}
+    for dataset, network, rows in leaderboard.groups():
+        known = [row.resolution_epochs for row in rows if row.resolution_epochs is not None]
+        if known:
+            gaps.setdefault(fixed(max(known), 2), []).append(f"{network} on {dataset}")
+    if not gaps:
+        return []
+    shown = next(iter(gaps)) if len(gaps) == 1 else "; ".join(f"{gap} for {', '.join(of)}" for gap, of in gaps.items())
+    return [f"Epochs are known to the gap between validations, {shown}: smaller differences mean nothing."]
+
+
+def _sentence(dataset: str, network: str, rows: tuple[Row, ...], baseline: str) -> str:
+    scored = [row for row in rows if row.best_m_recall is not None]
+    if not scored:
+        return f"{network} on {dataset}: no result yet."
+    top = max(scored, key=lambda row: row.best_m_recall or 0.0)
+    text = f"{network} on {dataset}: {top.loss} gets highest, with M-Recall {recall(top)} %"
+    compared = [
+        row for row in scored
+        if row.difference is not None and not row.difference.is_lower_bound and "baseline_collapsed" not in row.flags
+    ]
+    if not compared:
+        return text + "."
+    first = min(compared, key=lambda row: row.difference.percent if row.difference else 0.0)
+    if first.difference is None or first.difference.percent >= 0:
+        return f"{text}; no loss reaches the best of {baseline} in fewer epochs than {baseline} itself."
+    who = ", and" if first is top else f"; {first.loss}"
+    return (
+        f"{text}{who} is first at the best of {baseline}, after "
+        f"{epochs(first.epochs_to_target)} epochs instead of {fixed(_epochs_of_baseline(rows), 2)} "
+        f"(Difference {difference(first.difference)})."
+    )
+
+
+def _epochs_of_baseline(rows: Sequence[Row]) -> float | None:
+    return next((row.epochs_to_best for row in rows if row.is_baseline), None)

@@ -1,0 +1,37 @@
+"""Attempts made by hand. The two curves are the worked example of the definition of Difference."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from vsetune.tracking import AttemptRecord, AttemptStart
+
+BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
+NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
+
+
+@pytest.fixture
+def attempt() -> Callable[..., AttemptRecord]:
+    def make(
+        loss: str = "lmh", recalls: Sequence[float] = BASELINE, *, gap: float = 0.5, configuration: int = 0,
+        seed: int = 0, number: int = 1, phase: str = "search", status: str = "finished", network: str = "vsepp",
+        dataset: str = "scenes", summary: dict[str, float] | None = None, **protocol: object,
+    ) -> AttemptRecord:
+        curve = tuple((gap * (index + 1), float(recall)) for index, recall in enumerate(recalls))
+        epochs = curve[-1][0] if curve else 0.0
+        start = AttemptStart(
+            study="demo", trial=f"{dataset}.{network}.{loss}-c{configuration}-s{seed}", cell=f"{network}.{loss}",
+            network=network, loss=loss, number=number, seed=seed, phase=phase,
+            configuration={"loss.margin": 0.1 + 0.1 * configuration},
+            resolved={"data": {"path": f"data/{dataset}"}}, environment={},
+            protocol={"images": 400, "validate_every_steps": 50, **protocol},
+        )
+        numbers = {"train_seconds": 20 * epochs, "device_seconds": 30 * epochs} if summary is None else summary
+        return AttemptRecord(f"{start.trial}#{number}", start, status, curve, numbers, None)
+
+    return make
+
+
+@pytest.fixture
+def pair(attempt) -> list[AttemptRecord]:
+    return [attempt("lmh"), attempt("lseh", NEW)]

@@ -1,0 +1,211 @@
+import pytest
+
+from vsetune.errors import IncompatibleCurves, UsageError
+from vsetune.leaderboard import build
+from vsetune.leaderboard.building import median_epochs
+from vsetune.metrics.efficiency import Epochs
+
+BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
+NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
+
+
+def row_of(leaderboard, loss, network="vsepp", dataset="scenes"):
+    (row,) = [r for r in leaderboard.rows if (r.loss, r.network, r.dataset) == (loss, network, dataset)]
+    return row
+
+
+def test_the_worked_example_gives_its_difference(pair):
+    row = row_of(build(pair, baseline="lmh"), "lseh")
+    assert row.best_m_recall == 61.5
+    assert row.epochs_to_best == 3.0
+    assert row.epochs_to_target == Epochs(2.0, censored=False)
+    assert row.difference.percent == pytest.approx(-100 / 3, abs=1e-6)
+    assert not row.difference.is_lower_bound
+    assert row.resolution_epochs == 0.5
+    assert row.seconds_per_epoch == pytest.approx(20.0)
+
+
+def test_the_baseline_needs_its_own_epochs_and_has_no_difference(pair):
+    row = row_of(build(pair, baseline="lmh"), "lmh")
+    assert (row.epochs_to_target, row.difference, row.flags) == (Epochs(3.0, censored=False), None, ())
+
+
+def test_a_target_never_reached_gives_a_lower_bound_and_a_flag(attempt):
+    row = row_of(build([attempt("lmh"), attempt("lseh", NEW[:3])], baseline="lmh"), "lseh")
+    assert row.epochs_to_target == Epochs(1.5, censored=True)
+    assert row.difference.percent == pytest.approx(-50.0)
+    assert row.difference.is_lower_bound
+    assert row.difference.censored_share == 1.0
+    assert "censored" in row.flags
+
+
+def test_rows_stand_in_the_order_baseline_then_best(attempt):
+    attempts = [attempt("lsh", [10, 20]), attempt("lseh", [30, 40]), attempt("lmh", [15, 12])]
+    assert [row.loss for row in build(attempts, baseline="lmh").rows] == ["lmh", "lseh", "lsh"]
+
+
+def test_networks_and_data_sets_are_compared_separately(attempt):
+    attempts = [
+        attempt("lmh"), attempt("lseh", NEW), attempt("lmh", [70, 60], network="vse_infinity"),
+        attempt("lseh", [60, 71], network="vse_infinity"), attempt("lmh", dataset="flickr", data_fingerprint="f"),
+    ]
+    board = build(attempts, baseline="lmh")
+    assert [(d, n, len(rows)) for d, n, rows in board.groups()] == [
+        ("scenes", "vsepp", 2), ("scenes", "vse_infinity", 2), ("flickr", "vsepp", 1),
+    ]
+    assert row_of(board, "lseh", "vse_infinity").epochs_to_target == Epochs(1.0, censored=False)
+
+
+def test_the_best_configuration_of_the_search_represents_its_cell(attempt):
+    attempts = [attempt(configuration=0, recalls=[50, 51]), attempt(configuration=1, recalls=[60, 55])]
+    row = row_of(build(attempts, baseline="lmh"), "lmh")
+    assert row.configuration == {"loss.margin": 0.2}
+    assert (row.best_m_recall, row.trials) == (60.0, 2)
+
+
+def test_a_confirming_seed_does_not_choose_the_configuration(attempt):
+    attempts = [
+        attempt(configuration=0, recalls=[50, 51]), attempt(configuration=1, recalls=[60, 55]),
+        attempt(configuration=0, recalls=[90, 91], seed=1, phase="confirm"),
+    ]
+    assert row_of(build(attempts, baseline="lmh"), "lmh").configuration == {"loss.margin": 0.2}
+
+
+def test_seeds_of_the_winner_are_averaged_and_paired(attempt):
+    attempts = [
+        attempt("lmh"), attempt("lmh", [20, 40, 39], seed=1, phase="confirm"),
+        attempt("lseh", NEW), attempt("lseh", [45, 50, 48], seed=1, phase="confirm"),
+    ]
+    row = row_of(build(attempts, baseline="lmh"), "lseh")
+    assert [seed.seed for seed in row.seeds] == [0, 1]
+    assert row.best_m_recall == pytest.approx((61.5 + 50) / 2)
+    assert row.best_m_recall_std == pytest.approx(11.5 / 2**0.5)
+    assert [seed.epochs_to_target.value for seed in row.seeds] == [2.0, 0.5]
+    assert row.difference.pairs == 2
+    assert row.difference.percent == pytest.approx((-100 / 3 - 50) / 2)
+    assert row.difference.low == pytest.approx(-50)
+
+
+def test_seeds_the_baseline_never_ran_are_not_paired(attempt):
+    row = row_of(build([attempt("lmh"), attempt("lseh", NEW, seed=5)], baseline="lmh"), "lseh")
+    assert (row.difference, row.epochs_to_target) == (None, None)
+    assert "no_pairs" in row.flags
+
+
+def test_a_network_without_the_baseline_is_shown_without_difference(attempt):
+    row = row_of(build([attempt("lmh"), attempt("lseh", NEW, network="other")], baseline="lmh"), "lseh", "other")
+    assert row.best_m_recall == 61.5
+    assert row.flags == ("no_pairs",)
+
+
+def test_the_latest_attempt_of_a_trial_counts(attempt):
+    attempts = [attempt(recalls=[50, 90], status="failed"), attempt(recalls=[50, 55, 57], number=2)]
+    row = row_of(build(attempts, baseline="lmh"), "lmh")
+    assert row.best_m_recall == 57.0
+    assert (row.trials, row.attempts, dict(row.counts)) == (1, 2, {"failed": 1, "finished": 1})
+
+
+def test_failed_killed_and_pruned_attempts_are_counted_and_charged(attempt):
+    attempts = [
+        attempt(configuration=0), attempt(configuration=1, recalls=[10, 11], status="pruned"),
+        attempt(configuration=2, recalls=[10], status="failed"),
+        attempt(configuration=3, recalls=[1, 2, 3], status="killed", summary={"train_seconds": 7.0}),
+    ]
+    row = row_of(build(attempts, baseline="lmh"), "lmh")
+    assert dict(row.counts) == {"finished": 1, "pruned": 1, "failed": 1, "killed": 1}
+    assert row.cost.epochs == pytest.approx(4 + 1 + 0.5 + 1.5)
+    assert row.cost.device_seconds == pytest.approx(30 * (4 + 1 + 0.5) + 7)
+
+
+def test_epochs_inherited_from_a_checkpoint_are_charged_once_and_lost_ones_in_full(attempt):
+    first = attempt(recalls=[10, 20], status="killed", summary={"device_seconds": 30.0})
+    again = attempt(recalls=[10, 20, 30, 40], number=2, summary={"device_seconds": 70.0, "wasted_epochs": 0.25})
+    cost = row_of(build([again, first], baseline="lmh"), "lmh").cost
+    assert (cost.epochs, cost.device_seconds, cost.wasted_epochs) == (2.25, 70.0, 0.25)
+
+
+def test_an_attempt_that_began_anew_is_charged_in_full(attempt):
+    first = attempt(recalls=[10, 20], status="failed", summary={"device_seconds": 30.0})
+    again = attempt(recalls=[11, 21, 31], number=2, summary={"device_seconds": 45.0})
+    cost = row_of(build([first, again], baseline="lmh"), "lmh").cost
+    assert (cost.epochs, cost.device_seconds) == (2.5, 75.0)
+
+
+def test_a_failed_trial_never_represents_its_cell(attempt):
+    attempts = [attempt(configuration=0, recalls=[50]), attempt(configuration=1, recalls=[99], status="failed")]
+    assert row_of(build(attempts, baseline="lmh"), "lmh").best_m_recall == 50.0
+
+
+def test_a_cell_without_a_usable_trial_is_shown_with_its_cost(attempt):
+    attempts = [attempt("lmh"), attempt("lseh", [40], status="failed"), attempt("lseh", [], configuration=1)]
+    row = row_of(build(attempts, baseline="lmh"), "lseh")
+    assert (row.best_m_recall, row.seeds, row.difference) == (None, (), None)
+    assert row.flags == ("no_result",)
+    assert row.cost.epochs == 0.5
+
+
+def test_a_failed_seed_and_an_unfinished_one_are_flagged(attempt):
+    attempts = [
+        attempt(status="running"), attempt(seed=1, phase="confirm", recalls=[9], status="failed"),
+        attempt(seed=2, phase="confirm"),
+    ]
+    row = row_of(build(attempts, baseline="lmh"), "lmh")
+    assert [seed.seed for seed in row.seeds] == [0, 2]
+    assert {"seed_failed", "incomplete"} <= set(row.flags)
+
+
+def test_a_baseline_that_was_still_rising_is_flagged(attempt):
+    board = build([attempt("lmh", [10, 20, 30]), attempt("lseh", [10, 30, 20])], baseline="lmh")
+    assert row_of(board, "lmh").flags == ("baseline_rising",)
+
+
+def test_a_collapsed_baseline_is_flagged_on_every_row(attempt):
+    board = build([attempt("lmh", [0.5, 0.4]), attempt("lseh", NEW)], baseline="lmh")
+    assert all("baseline_collapsed" in row.flags for row in board.rows)
+
+
+def test_other_protocols_are_refused_naming_the_trials_and_what_differs(attempt):
+    attempts = [attempt("lmh"), attempt("lseh", NEW, images=1000)]
+    with pytest.raises(IncompatibleCurves, match=r"lmh-c0-s0 against .*lseh-c0-s0: .*images is 400") as caught:
+        build(attempts, baseline="lmh")
+    assert "\n" not in str(caught.value)
+
+
+def test_other_protocols_of_trials_that_are_not_shown_are_refused_too(attempt):
+    attempts = [attempt(), attempt(configuration=1, recalls=[1], images=1000)]
+    with pytest.raises(IncompatibleCurves, match="images"):
+        build(attempts, baseline="lmh")
+
+
+def test_other_validation_gaps_are_refused(attempt):
+    with pytest.raises(IncompatibleCurves, match=r"every 1 epochs, the other every 0\.5"):
+        build([attempt("lmh"), attempt("lseh", NEW, gap=1.0)], baseline="lmh")
+
+
+def test_a_baseline_nobody_ran_is_refused_with_those_there_are(pair):
+    with pytest.raises(UsageError, match="baseline lhm was not run; name one of lmh, lseh"):
+        build(pair, baseline="lhm")
+
+
+def test_a_study_without_attempts_is_refused():
+    with pytest.raises(UsageError, match="no attempts yet"):
+        build([], baseline="lmh")
+
+
+def test_the_order_of_attempts_does_not_matter(attempt):
+    attempts = [attempt("lmh"), attempt("lseh", NEW), attempt("lseh", NEW[:2], configuration=1, status="pruned")]
+    assert build(attempts, baseline="lmh") == build(attempts[::-1], baseline="lmh")
+
+
+@pytest.mark.parametrize(
+    ("values", "median"),
+    [
+        ([], None),
+        ([Epochs(2, False)], Epochs(2, censored=False)),
+        ([Epochs(1, False), Epochs(2, False), Epochs(30, True)], Epochs(2, censored=False)),
+        ([Epochs(1, False), Epochs(30, True), Epochs(30, True)], Epochs(30, censored=True)),
+        ([Epochs(2, False), Epochs(30, True)], Epochs(16, censored=True)),
+    ],
+)
+def test_a_median_over_seeds_is_a_bound_as_soon_as_censoring_could_move_it(values, median):
+    assert median_epochs(values) == median

@@ -1,0 +1,204 @@
+"""Terminal, CSV, LaTeX, JSON and the page, all made from one leaderboard."""
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from vsetune.leaderboard import build, curves_to_csv, render_table, to_csv, to_html, to_json, to_latex, wording
+from vsetune.leaderboard.charts import mean_curve, nice_ticks, panels
+from vsetune.metrics.efficiency import SeedDifference
+
+NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
+HOSTILE = '<img src=x onerror="alert(1)">&\'_%$[bold]'
+
+
+@pytest.fixture
+def board(attempt):
+    return build(
+        [attempt("lmh"), attempt("lseh", NEW), attempt("lsh", NEW[:3]), attempt("lseh", [5], configuration=1,
+                                                                              status="pruned")],
+        baseline="lmh",
+    )
+
+
+@pytest.fixture
+def hostile(attempt):
+    return build([attempt("lmh"), attempt(HOSTILE, NEW)], baseline="lmh")
+
+
+def shown(board, width=140):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(render_table(board))
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(0.25, 1, "0.3"), (-0.25, 1, "−0.3"), (2.5, 0, "3"), (12345.6, 0, "12,346"), (-0.04, 1, "0.0"), (None, 1, "–"),
+     (float("inf"), 1, "∞"), (0.15, 1, "0.2")],
+)
+def test_numbers_are_rounded_half_away_from_zero(value, digits, text):
+    assert wording.fixed(value, digits) == text
+
+
+def test_a_bounded_difference_is_shown_as_a_bound():
+    assert wording.difference(SeedDifference(-12.04, True, -12.04, float("inf"), 1, 1.0)) == "> −12.0 %"
+    assert wording.difference(SeedDifference(-33.3333, False, -40.1, -20.0, 3, 0.0)) == "−33.3 % [−40.1, −20.0]"
+
+
+def test_the_terminal_shows_every_column_and_explains_the_flags(board):
+    text = shown(board)
+    for word in ("M-Recall", "baseline's", "Difference", "s/epoch", "seconds", "trials", "seeds", "−33.3 %", "> 1.50"):
+        assert word in text
+    assert "> −50.0 %" in text
+    assert "1 pruned" in text
+    assert "lsh (a)" in text
+    assert "(a) vsepp lsh: some seeds never reached" in text
+    assert "gap between validations, 0.50" in text
+    assert "steps between validations 50" in text
+
+
+def test_markup_in_names_is_shown_as_it_is(hostile):
+    assert "[bold]" in shown(hostile, width=200)
+
+
+def test_csv_keeps_full_precision_one_line_per_cell(board):
+    lines = {line["loss"]: line for line in csv.DictReader(io.StringIO(to_csv(board)))}
+    assert float(lines["lseh"]["difference_percent"]) == pytest.approx(-100 / 3, abs=1e-12)
+    assert (lines["lsh"]["difference_is_lower_bound"], lines["lmh"]["difference_percent"]) == ("True", "")
+    assert (lines["lseh"]["attempts_pruned"], lines["lseh"]["trials"]) == ("1", "2")
+    assert json.loads(lines["lseh"]["configuration"]) == {"loss.margin": 0.1}
+
+
+def test_the_curves_have_one_line_per_validation(board):
+    lines = list(csv.DictReader(io.StringIO(curves_to_csv(board))))
+    assert len(lines) == 8 + 8 + 3
+    assert (float(lines[0]["epoch"]), float(lines[0]["m_recall"]), lines[0]["loss"]) == (0.5, 30.0, "lmh")
+
+
+def test_json_is_valid_and_complete(board):
+    plain = json.loads(to_json(board), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    rows = {row["loss"]: row for row in plain["rows"]}
+    assert rows["lseh"]["difference"]["percent"] == pytest.approx(-100 / 3)
+    assert rows["lsh"]["difference"]["high"] is None
+    assert rows["lsh"]["difference_shown"] == "> −50.0 %"
+    assert rows["lseh"]["seeds"][0]["curve"][0] == [0.5, 38.0]
+    assert plain["baseline"] == "lmh"
+    assert plain["notes"]
+
+
+def test_latex_escapes_what_people_wrote(hostile):
+    table = to_latex(hostile)
+    assert r"\_\%\$" in table
+    assert r"$<$img src=x" in table
+    assert r"\toprule" in table
+    body = table.split(r"\midrule")[1].split(r"\bottomrule")[0]
+    assert all(len(re.findall(r"(?<!\\)&", line)) == 8 for line in body.strip().splitlines())
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and the text of table cells."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_page_loads_nothing_from_anywhere(board):
+    page = to_html(board)
+    assert "default-src 'none'" in page
+    assert not re.search(r"https?://|@import|url\(", page)
+    for tag, attributes in Page(page).tags:
+        assert tag not in {"img", "link", "iframe", "object"}, tag
+        assert not {"src", "href", "xlink:href"} & attributes.keys(), (tag, attributes)
+
+
+def test_the_page_escapes_what_people_wrote(hostile):
+    page = to_html(hostile)
+    assert "<img" not in page
+    tags = Page(page).tags
+    assert not [attributes for _, attributes in tags if any(name.startswith("on") for name in attributes)]
+    assert HOSTILE in {attributes.get("data-loss") for _, attributes in tags}
+
+
+def test_the_page_has_a_sortable_cell_for_every_number(board):
+    cells = [attributes["data-sort"] for tag, attributes in Page(to_html(board)).tags if "data-sort" in attributes]
+    assert len(cells) == 3 * 11
+    assert float(cells[11 + 6]) == pytest.approx(-100 / 3)
+    assert cells[6] == ""
+
+
+def test_the_points_for_the_tooltip_are_json_in_an_attribute(board):
+    groups = [attributes for _, attributes in Page(to_html(board)).tags if "data-points" in attributes]
+    points = {group["data-loss"]: json.loads(group["data-points"]) for group in groups}
+    assert points["lseh"][0][2:] == ["0.50", "38.0"]
+    assert len(points["lseh"]) == 8
+
+
+def test_a_board_without_any_curve_is_still_a_page(attempt):
+    board = build([attempt(recalls=[])], baseline="lmh")
+    assert "no result yet" in to_html(board)
+    assert panels(board) == []
+    assert "(a)" in shown(board)
+
+
+def test_the_page_says_what_it_found_in_one_sentence(board):
+    assert wording.headline(board) == [
+        "vsepp on scenes: lseh gets highest, with M-Recall 61.5 %, and is first at the best of lmh, after 2.00 epochs "
+        "instead of 3.00 (Difference −33.3 %)."
+    ]
+
+
+def test_a_loss_that_is_no_faster_is_not_called_first(attempt):
+    board = build([attempt("lmh"), attempt("lseh", [1, 2, 3, 4, 5, 6, 60.2, 60.3])], baseline="lmh")
+    assert wording.headline(board) == [
+        "vsepp on scenes: lseh gets highest, with M-Recall 60.3 %; no loss reaches the best of lmh in fewer epochs "
+        "than lmh itself."
+    ]
+
+
+def test_a_panel_has_thin_lines_for_seeds_and_the_target_of_the_baseline(attempt):
+    attempts = [attempt(seed=seed, phase=phase) for seed, phase in ((0, "search"), (1, "confirm"))]
+    (panel,) = panels(build(attempts, baseline="lmh"))
+    (series,) = panel.series
+    assert (len(series.seeds), len(series.points)) == (2, 8)
+    assert panel.target.label == "best of lmh: 60.2"
+    assert panel.target.position == min(y for _, y, _, _ in series.points)
+
+
+def test_losses_keep_their_colour_across_networks(attempt):
+    attempts = [attempt("lmh"), attempt("lseh", NEW), attempt("lsh", NEW, network="b"), attempt("lmh", network="b")]
+    board = build(attempts, baseline="lmh")
+    colours = [{series.loss: series.colour for series in panel.series} for panel in panels(board)]
+    assert colours == [{"lmh": 0, "lseh": 1}, {"lmh": 0, "lsh": 2}]
+
+
+def test_a_mean_curve_ends_where_the_shortest_seed_ends():
+    long, short = [(0.5, 10.0), (1.0, 20.0), (1.5, 30.0)], [(0.5, 20.0), (1.0, 40.0)]
+    assert mean_curve([long, short]) == [(0.5, 15.0), (1.0, 30.0)]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 15), (3.2, 61.9), (50, 50), (0, 0.002), (0, 1e4)])
+def test_ticks_cover_the_range_with_round_numbers(low, high):
+    ticks = nice_ticks(low, high, 6)
+    assert ticks[0] <= low
+    assert ticks[-1] >= high
+    assert 2 <= len(ticks) <= 9
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_no_number_is_cut_off_in_a_narrow_terminal(board, width):
+    text = shown(board, width)
+    assert "…" not in text
+    for word in ("60.2", "61.5", "−33.3 %", "> −50.0 %", "> 1.50", "1 pruned"):
+        assert word in text
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
