@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 

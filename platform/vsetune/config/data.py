@@ -162,9 +162,9 @@ class IngestRecipe(Spec):
     @classmethod
     def _feature_folders_hold_no_images(cls, plain: Any) -> Any:
         """store_images defaults to false where the source has no images at all."""
-        if isinstance(plain, dict) and isinstance(plain.get("source"), dict):
-            if plain["source"].get("layout") == "feature_folder" and "store_images" not in plain:
-                return {**plain, "store_images": False}
+        source = plain.get("source") if isinstance(plain, dict) else None
+        if isinstance(source, dict) and source.get("layout") == "feature_folder":
+            return {"store_images": False, **plain}
         return plain
 
     @model_validator(mode="after")

@@ -20,10 +20,14 @@ PACKAGE_FOLDER = Path(__file__).parents[1]
 def ray_cluster(address: str | None) -> Iterator[None]:
     """A connection to Ray. address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set.
 
-    Token authentication is on unless RAY_AUTH_MODE says otherwise: anybody who reaches an open Ray port can run code.
+    A connection that this process has already is used and left open.
+
+    Token authentication is on unless RAY_AUTH_MODE says otherwise (see `vsetune.jobs`).
     A cluster that runs elsewhere gets this very package with the job, so its workers run the code of the driver.
     """
-    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    if ray.is_initialized():  # whoever connected this process to Ray decides when it ends
+        yield
+        return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     target = address or os.environ.get("RAY_ADDRESS")
     try:

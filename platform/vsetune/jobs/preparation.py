@@ -9,11 +9,14 @@ from rich.console import Console
 
 from vsetune.config.base import fingerprint_of
 from vsetune.config.cells import Cell, resolve_cells
+from vsetune.config.data import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.loading import load_spec
 from vsetune.config.paths import home, under_home
-from vsetune.config.study import StudySpec, TrackingSpec
+from vsetune.config.study import ScenesSpec, StudySpec, TrackingSpec
 from vsetune.data.dataset import Dataset
-from vsetune.data.scenes import make_scenes
+from vsetune.data.ingest import ingest
+from vsetune.data.manifest import MANIFEST_FILE
+from vsetune.data.progress import SilentProgress, terminal_progress
 from vsetune.tracking.opening import open_store
 from vsetune.tracking.records import StudyRecord
 from vsetune.tracking.store import TrackingStore
@@ -51,16 +54,24 @@ def prepare_study(path: Path, console: Console) -> PreparedStudy:
     spec = load_spec(path, StudySpec)
     resolve_cells(spec, where=str(path))
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"path": under_home(spec.data.path)})})
-    if spec.data.scenes is not None and not (Path(spec.data.path) / "manifest.json").exists():
-        sizes = spec.data.scenes
-        make_scenes(
-            Path(spec.data.path), train=sizes.train, validation=sizes.validation, test=sizes.test, seed=sizes.seed,
-            console=console,
-        )
+    if spec.data.scenes is not None:
+        make_scenes(Path(spec.data.path), spec.data.scenes, console)
     dataset = Dataset.open(spec.data.path)
     for split in (spec.data.train_split, spec.data.validation_split):
         dataset.split(split)
     return PreparedStudy(spec, resolve_cells(spec, where=str(path)), dataset.fingerprint)
+
+
+def make_scenes(folder: Path, sizes: ScenesSpec, console: Console) -> None:
+    """Makes the embedded data set in `folder`, or finds it there. StudyConflict if it holds another data set."""
+    recipe = IngestRecipe(
+        name="scenes", output=str(folder), source=ScenesSource.model_validate(sizes.to_plain()), features=PixelsSpec(),
+    )
+    if (folder / MANIFEST_FILE).exists():
+        ingest(recipe, progress=SilentProgress())
+        return
+    with terminal_progress(console) as progress:
+        ingest(recipe, progress=progress)
 
 
 def study_folder(spec: StudySpec) -> Path:

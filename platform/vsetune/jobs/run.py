@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +17,16 @@ from ray import tune
 from rich.console import Console
 
 from vsetune.config.loading import dump_yaml
-from vsetune.errors import StorageError, StudyConflict
+from vsetune.errors import IncompatibleCurves, StorageError, StudyConflict, UsageError
 from vsetune.jobs.cluster import concurrent_trials, ray_cluster
 from vsetune.jobs.ledger import Assignment, StudyLedger
 from vsetune.jobs.preparation import PreparedStudy, tracking_store
 from vsetune.jobs.progress import StudyProgress
 from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.jobs.tune_adapter import CellScheduler, LedgerSearcher, RecordingCallback
+from vsetune.leaderboard import Leaderboard, build, curves_to_csv, to_csv, to_html, to_latex
 from vsetune.search.configurations import ConfigurationSearch
+from vsetune.tracking.records import AttemptRecord
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +41,16 @@ _TUNE_SETTINGS = {
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """How a run of a study ended. counts: trials by status."""
+    """How a run of a study ended. counts: trials by status. board: None if there is nothing to compare, see `remark`.
+
+    page: the leaderboard as a web page, also kept with the study's run in the tracking store.
+    """
 
     counts: Mapping[str, int]
     was_interrupted: bool
+    board: Leaderboard | None
+    page: Path | None
+    remark: str
 
 
 def run_study(
@@ -65,8 +73,30 @@ def run_study(
             with ray_cluster(address):
                 _place_trials(prepared, ledger, console)
         was_interrupted = bool(ledger.interrupt()) or ledger.has_work()
-        store.finish_study(spec.study, "killed" if was_interrupted else "finished", [])
-    return StudyOutcome(Counter(trial.status for trial in ledger.trials.values()), was_interrupted)
+        board, remark = _leaderboard(store.attempts(spec.study), spec.baseline)
+        exports = _export(board, folder) if board is not None else []
+        store.finish_study(spec.study, "killed" if was_interrupted else "finished", exports)
+    counts = Counter(str(trial.status) for trial in ledger.trials.values())
+    return StudyOutcome(counts, was_interrupted, board, exports[0] if exports else None, remark)
+
+
+def _leaderboard(attempts: Sequence[AttemptRecord], baseline: str) -> tuple[Leaderboard | None, str]:
+    """The leaderboard, or why there is none; a study whose curves do not compare has still run."""
+    try:
+        return build(attempts, baseline=baseline), ""
+    except (IncompatibleCurves, UsageError) as error:
+        return None, str(error)
+
+
+def _export(board: Leaderboard, folder: Path) -> list[Path]:
+    """The page first, then the tables."""
+    texts = {
+        "leaderboard.html": to_html(board), "leaderboard.csv": to_csv(board), "curves.csv": curves_to_csv(board),
+        "leaderboard.tex": to_latex(board),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in texts]
 
 
 def _place_trials(prepared: PreparedStudy, ledger: StudyLedger, console: Console) -> None:

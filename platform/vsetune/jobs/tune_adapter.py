@@ -13,12 +13,19 @@ from ray.tune.search import Searcher
 
 from vsetune.config.study import SchedulerSpec
 from vsetune.jobs.ledger import Assignment, StudyLedger
-from vsetune.tracking.records import ValidationPoint
+from vsetune.tracking.records import AttemptStatus, ValidationPoint
 
 Listener = Callable[[], None]
 
 
-class LedgerSearcher(Searcher):  # type: ignore[misc]
+class _StaysHere:
+    """Tune pickles all it is given, to restore it in another process. We rebuild from the store instead, so nothing."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class LedgerSearcher(_StaysHere, Searcher):
     """Hands Tune the trials of a ledger."""
 
     def __init__(self, ledger: StudyLedger, to_config: Callable[[Assignment], dict[str, Any]]) -> None:
@@ -49,7 +56,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         """Nothing: the ledger is rebuilt from the tracking store."""
 
 
-class CellScheduler(FIFOScheduler):  # type: ignore[misc]
+class CellScheduler(FIFOScheduler):
     """Asynchronous successive halving in epochs, one bracket per cell; confirmations always run to their end."""
 
     def __init__(self, spec: SchedulerSpec, *, epochs: float) -> None:
@@ -107,7 +114,7 @@ class CellScheduler(FIFOScheduler):  # type: ignore[misc]
         return self._brackets[cell]
 
 
-class RecordingCallback(tune.Callback):  # type: ignore[misc]
+class RecordingCallback(_StaysHere, tune.Callback):
     """Writes every report of a worker through the ledger, then tells the listeners that something changed."""
 
     def __init__(self, ledger: StudyLedger, *, on_change: Listener, on_tick: Listener) -> None:
@@ -140,6 +147,6 @@ def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any]) ->
     elif event == "point" and report.get("point") is not None:
         ledger.record_point(trial, ValidationPoint(**report["point"]))
     if report.get("done"):
-        status = "finished" if report.get("is_finished") else "pruned"
+        status: AttemptStatus = "finished" if report.get("is_finished") else "pruned"
         artifacts = [Path(path) for path in report.get("artifacts", [])]
-        ledger.close(trial, status, summary=report.get("summary", {}), artifacts=artifacts)  # type: ignore[arg-type]
+        ledger.close(trial, status, summary=report.get("summary", {}), artifacts=artifacts)

@@ -1,0 +1,42 @@
+# `make quickstart` and `make test` are all a newcomer needs; `make help` lists the rest.
+VENV ?= .venv
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := $(VENV)/bin
+
+.PHONY: help quickstart install test test-slow lint benchmark pictures clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 14
+
+quickstart: $(VENV)/.run  ## make the embedded data, run a sweep on it, show the leaderboard
+	@$(BIN)/vsetune study run studies/quickstart.yaml --resume
+
+test: $(VENV)/.dev  ## lint, types and the tests that fit into minutes
+	$(BIN)/ruff check platform tests jobs benchmarks
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q
+
+test-slow: $(VENV)/.dev  ## the tests that take longer: real training, real data, killed processes
+	$(BIN)/python -m pytest -q -m slow --timeout 3600
+
+benchmark: $(VENV)/.dev  ## every paired benchmark; each prints a ratio
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+lint: $(VENV)/.dev  ## only ruff and mypy
+	$(BIN)/ruff check platform tests jobs benchmarks
+	$(BIN)/mypy
+
+install: $(VENV)/.dev  ## the environment with every extra
+
+clean:  ## remove the environment and caches, keep data and results
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache platform/vsetune.egg-info
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cnn,transformers,jobs,dev]'
+	@touch $@

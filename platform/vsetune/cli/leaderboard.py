@@ -1,0 +1,82 @@
+"""`vsetune leaderboard`: which loss needs how many epochs to the best M-Recall."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vsetune.cli.output import messages, results, write_text
+from vsetune.config.paths import home
+from vsetune.config.study import TrackingSpec
+
+if TYPE_CHECKING:
+    from vsetune.leaderboard import Leaderboard
+
+app = typer.Typer(no_args_is_help=True, help="Compare what the studies recorded.")
+
+StudyName = Annotated[str, typer.Argument(help="name of a study", show_default=False)]
+Baseline = Annotated[str | None, typer.Option(help="loss to compare with; default: the study's own baseline")]
+Tracking = Annotated[
+    str | None,
+    typer.Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", help="default: mlflow.db under VSETUNE_HOME"),
+]
+
+
+@app.command(epilog="Example: vsetune leaderboard show quickstart")
+def show(
+    study: StudyName,
+    baseline: Baseline = None,
+    tracking_uri: Tracking = None,
+    as_json: Annotated[bool, typer.Option("--json", help="everything, curves included, as JSON")] = False,
+) -> None:
+    """Print the leaderboard of a study."""
+    from vsetune.leaderboard import render_table, to_json
+
+    board = read_leaderboard(study, baseline, tracking_uri)
+    if as_json:
+        results.out(to_json(board), highlight=False)
+    else:
+        results.print(render_table(board))
+
+
+@app.command(epilog="Example: vsetune leaderboard export quickstart --html board.html --latex table.tex")
+def export(
+    study: StudyName,
+    html: Annotated[Path | None, typer.Option(help="one self-contained page with curves")] = None,
+    csv: Annotated[Path | None, typer.Option(help="one line per cell, full precision")] = None,
+    curves: Annotated[Path | None, typer.Option(help="CSV with one line per validation")] = None,
+    latex: Annotated[Path | None, typer.Option(help="table for the booktabs package")] = None,
+    baseline: Baseline = None,
+    tracking_uri: Tracking = None,
+) -> None:
+    """Write the leaderboard of a study to files; without options, the page to VSETUNE_HOME/leaderboards."""
+    from vsetune.leaderboard import curves_to_csv, to_csv, to_html, to_latex
+
+    board = read_leaderboard(study, baseline, tracking_uri)
+    if not (html or csv or curves or latex):
+        html = home() / "leaderboards" / f"{study}.html"
+    for path, render in ((html, to_html), (csv, to_csv), (curves, curves_to_csv), (latex, to_latex)):
+        if path is not None:
+            write_text(path, render(board))
+            messages.print(f"written: {path.absolute()}", highlight=False, soft_wrap=True)
+    if html is not None:
+        uri = tracking_uri or f"sqlite:///{home() / 'mlflow.db'}"
+        messages.print(
+            f"runs in the MLflow UI: mlflow server --backend-store-uri {uri} --workers 1 --port 5000",
+            highlight=False, soft_wrap=True,
+        )
+
+
+def read_leaderboard(study: str, baseline: str | None, tracking_uri: str | None) -> Leaderboard:
+    """The leaderboard of a study in the store. UsageError for an unknown study or baseline."""
+    from vsetune.jobs.preparation import tracking_store
+    from vsetune.leaderboard import build
+
+    store = tracking_store(TrackingSpec(uri=tracking_uri))
+    attempts = store.attempts(study)
+    known = {record.name: record for record in store.studies()}
+    return build(attempts, baseline=baseline or str(known[study].config["baseline"]))
+
+

@@ -1,0 +1,115 @@
+"""`vsetune study`: check a study file, run it, resume it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from vsetune.cli.output import messages, print_json, results
+from vsetune.config.cells import Cell, resolve_cells
+from vsetune.config.loading import dump_yaml, load_spec
+from vsetune.config.study import StudySpec
+
+if TYPE_CHECKING:
+    from vsetune.jobs.preparation import PreparedStudy
+    from vsetune.jobs.run import StudyOutcome
+
+app = typer.Typer(no_args_is_help=True, help="Check and run studies.")
+
+StudyFile = Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)]
+
+
+@app.command(epilog="Example: vsetune study validate studies/quickstart.yaml")
+def validate(
+    file: StudyFile,
+    as_json: Annotated[bool, typer.Option("--json", help="the resolved cells as JSON")] = False,
+) -> None:
+    """Check a study file without running anything: every problem at once, then its cells."""
+    study = load_spec(file, StudySpec)
+    cells = resolve_cells(study, where=str(file))
+    if as_json:
+        print_json([_plain_cell(cell) for cell in cells])
+        return
+    table = Table("cell", "configurations", "searched", title_justify="left")
+    table.title = f"{study.study}: {len(cells)} cells"
+    for cell in cells:
+        ranges = ", ".join(f"{name} {_describe(cell, name)}" for name in cell.domains)
+        table.add_row(cell.name, str(study.search.configurations if cell.domains else 1), ranges or "nothing (fixed)")
+    results.print(table)
+    messages.print(f"{file}: valid; {_trials(study, cells)} trials of at most {study.training.epochs:g} epochs")
+
+
+@app.command(epilog="Example: vsetune study schema > study.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of study files, for editors."""
+    results.out(json.dumps(StudySpec.model_json_schema(), indent=2), highlight=False)
+
+
+@app.command(epilog="Example: vsetune study run studies/quickstart.yaml --resume")
+def run(
+    file: StudyFile,
+    resume: Annotated[bool, typer.Option(help="go on where an earlier run of this study ended")] = False,
+    retry_failed: Annotated[bool, typer.Option(help="with --resume: run failed trials again")] = False,
+    address: Annotated[
+        str | None, typer.Option(help="Ray cluster to use; default: RAY_ADDRESS, or Ray started on this machine")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option(help="print the resolved study and stop")] = False,
+) -> None:
+    """Run every trial of a study. Ctrl-C leaves a study that --resume continues."""
+    if dry_run:
+        study = load_spec(file, StudySpec)
+        resolve_cells(study, where=str(file))
+        results.out(dump_yaml(study.to_plain()), highlight=False)
+        return
+    from vsetune.jobs.preparation import prepare_study
+    from vsetune.jobs.run import run_study
+
+    prepared = prepare_study(file, messages)
+    outcome = run_study(prepared, resume=resume, retry_failed=retry_failed, address=address, console=messages)
+    _report(prepared, outcome, file)
+
+
+def _report(prepared: PreparedStudy, outcome: StudyOutcome, file: Path) -> None:
+    """The leaderboard to stdout; what happened and where to look to stderr."""
+    from vsetune.jobs.preparation import tracking_uri
+    from vsetune.leaderboard import render_table
+
+    if outcome.board is not None:
+        results.print(render_table(outcome.board))
+    else:
+        messages.print(f"no leaderboard: {outcome.remark}", highlight=False)
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(outcome.counts.items()))
+    lines = [f"{prepared.spec.study}: {counts}"]
+    if outcome.page is not None:
+        lines.append(f"page:      {outcome.page}")
+    uri = tracking_uri(prepared.spec.tracking)
+    if uri.startswith("sqlite:"):
+        lines.append(f"MLflow UI: mlflow server --backend-store-uri {uri} --workers 1 --port 5000")
+    messages.print("\n".join(lines), highlight=False, soft_wrap=True)
+    if outcome.was_interrupted:
+        messages.print(f"interrupted; go on with: vsetune study run {file} --resume", soft_wrap=True)
+        raise typer.Exit(130)
+    if set(outcome.counts) == {"failed"}:
+        raise typer.Exit(1)
+
+
+def _trials(study: StudySpec, cells: list[Cell]) -> int:
+    return sum((study.search.configurations if cell.domains else 1) + len(study.seeds) - 1 for cell in cells)
+
+
+def _describe(cell: Cell, name: str) -> str:
+    plain = cell.domains[name].to_plain()
+    if "choices" in plain:
+        return "{" + ", ".join(str(choice) for choice in plain["choices"]) + "}"
+    return f"[{plain['low']:g}, {plain['high']:g}]" + (" log" if plain["log"] else "")
+
+
+def _plain_cell(cell: Cell) -> dict[str, object]:
+    return {
+        "cell": cell.name, "network": dict(cell.network), "loss": dict(cell.loss), "training": dict(cell.training),
+        "search": {name: domain.to_plain() for name, domain in cell.domains.items()},
+    }

@@ -1,0 +1,61 @@
+"""`vsetune train`: one configuration, in this process, without Ray and without the tracking store."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from vsetune.cli.output import messages, print_json, results
+from vsetune.config.base import known_name
+from vsetune.errors import ConfigError
+
+EXAMPLE = "Example: vsetune train studies/quickstart.yaml --cell vsepp.lseh"
+
+
+def train(
+    file: Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)],
+    cell: Annotated[str | None, typer.Option(help="network.loss of the study; default: its first cell")] = None,
+    seed: Annotated[int | None, typer.Option(help="default: the study's first seed")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")] = "auto",
+    fresh: Annotated[bool, typer.Option(help="start over instead of continuing from the last checkpoint")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="the summary as JSON")] = False,
+) -> None:
+    """Train one cell of a study at its default hyperparameters, to look at or to debug. Nothing is tracked."""
+    from vsetune.config.cells import build_trial
+    from vsetune.jobs.preparation import prepare_study
+    from vsetune.training.attempt import Attempt
+
+    prepared = prepare_study(file, messages)
+    cells = {each.name: each for each in prepared.cells}
+    try:
+        chosen = cells[known_name(cell, cells, "cell")] if cell else prepared.cells[0]
+    except ValueError as error:
+        raise ConfigError(f"--cell: {error}") from error
+    used_seed = prepared.spec.seeds[0] if seed is None else seed
+    trial = build_trial(
+        prepared.spec, chosen, chosen.defaults(), trial=f"{chosen.name}-defaults-s{used_seed}", seed=used_seed
+    )
+    folder = prepared.folder / "train" / trial.trial
+    if fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    attempt = Attempt(trial, folder, device=device, threads=prepared.spec.resources.cpus)
+    messages.print(f"{trial.trial} on {attempt.device}, {attempt.parameters:,} parameters, files in {folder}")
+    while not attempt.is_finished:
+        with messages.status("training"):
+            point = attempt.advance()
+        messages.print(
+            f"epoch {point.epoch:6.2f}  M-Recall {point.m_recall:5.2f} %  loss {point.metrics['train_loss']:.4g}  "
+            f"{point.metrics['pairs_per_second']:,.0f} pairs/s", highlight=False,
+        )
+    summary = attempt.finish()
+    if as_json:
+        print_json(summary)
+        return
+    table = Table("number", "value", title=trial.trial, title_justify="left")
+    for name in sorted(summary):
+        table.add_row(name, f"{summary[name]:,.4g}")
+    results.print(table)

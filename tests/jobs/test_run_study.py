@@ -1,0 +1,159 @@
+"""A whole study on a real local Ray and a real MLflow: everything promised is there, also after a worker was killed."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+import ray
+from vsetune.config.study import TrackingSpec
+from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.jobs.run import run_study
+from vsetune.leaderboard import build
+from vsetune.tracking.records import AttemptRecord
+
+pytestmark = pytest.mark.filterwarnings("default")  # Ray and its dependencies warn about themselves
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """One Ray for all tests of this file."""
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def study_file(tmp_path: Path) -> Path:
+    return write_study(tmp_path, {})
+
+
+def write_study(folder: Path, changes: dict[str, Any]) -> Path:
+    plain = {
+        "study": "tiny",
+        "data": {"path": "data/scenes", "scenes": {"train": 48, "validation": 16, "test": 16}},
+        "networks": [{"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}],
+        "losses": [{"name": "lmh"}, {"name": "lseh"}],
+        "training": {"epochs": 2, "batch_size": 40, "validate_every_steps": 3, "learning_rate": 1e-3},
+        "search": {"configurations": 2}, "scheduler": {"kind": "none"}, "seeds": [0, 1],
+    }
+    path = folder / "tiny.yaml"
+    path.write_text(yaml.safe_dump(plain | changes))
+    return path
+
+
+def run(path: Path, *, resume: bool = False) -> tuple[dict[str, int], str]:
+    console = Console(file=io.StringIO(), width=200)
+    prepared = prepare_study(path, console)
+    outcome = run_study(prepared, resume=resume, retry_failed=False, address=None, console=console)
+    return dict(outcome.counts), console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def attempts() -> list[AttemptRecord]:
+    return tracking_store(TrackingSpec()).attempts("tiny")
+
+
+@ray.remote
+def system_name() -> str:
+    return platform.system()
+
+
+def test_the_standard_platform_module_works_here_and_inside_a_ray_task() -> None:
+    assert platform.system() == ray.get(system_name.remote())
+
+
+def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(study_file: Path) -> None:
+    counts, shown = run(study_file)
+    assert counts == {"finished": 6}
+    assert "[6/6]" in shown
+    recorded = attempts()
+    assert len({each.start.trial for each in recorded}) == len(recorded) == 6
+    for each in recorded:
+        epochs = [epoch for epoch, _ in each.curve]
+        assert epochs == sorted(set(epochs))
+        assert epochs[-1] == 2.0
+        assert {"test_m_recall", "best_m_recall", "device_seconds", "seconds_per_epoch"} <= set(each.summary)
+        assert each.start.environment["data_fingerprint"]
+    board = build(recorded, baseline="lmh")
+    assert [row.loss for row in board.rows] == ["lmh", "lseh"]
+    assert all(len(row.seeds) == 2 and row.trials == 3 for row in board.rows)
+
+
+def test_a_finished_study_resumes_to_nothing_left_to_do(study_file: Path) -> None:
+    run(study_file)
+    before = attempts()
+    counts, _ = run(study_file, resume=True)
+    assert counts == {"finished": 6}
+    assert attempts() == before
+
+
+def test_a_worker_killed_in_the_middle_costs_an_attempt_and_no_trial(tmp_path: Path) -> None:
+    path = write_study(tmp_path, {
+        "losses": [{"name": "lmh", "search": "none"}], "seeds": [0], "resources": {"cpus": 2},
+        "training": {"epochs": 60, "batch_size": 40, "validate_every_steps": 3, "learning_rate": 1e-3},
+    })
+    killer = threading.Thread(target=kill_worker_after_first_checkpoint, args=(Path(os.environ["VSETUNE_HOME"]),))
+    killer.start()
+    counts, _ = run(path)
+    killer.join()
+    assert counts == {"finished": 1}
+    first, second = attempts()
+    assert (first.status, second.status) == ("killed", "finished")
+    assert (first.start.number, second.start.number) == (1, 2)
+    epochs = [epoch for epoch, _ in second.curve]
+    assert epochs == sorted(set(epochs))
+    assert epochs[-1] == 60.0
+    assert second.curve[: len(first.curve)] == first.curve
+
+
+def kill_worker_after_first_checkpoint(home: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not list(home.glob("runs/tiny/trials/*/checkpoint.pt")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for status in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"AttemptTrainable" in status.read_bytes():
+                os.kill(int(status.parent.name), signal.SIGKILL)
+        except OSError:
+            continue
+
+
+def test_a_diverging_trial_fails_alone(tmp_path: Path) -> None:
+    path = write_study(tmp_path, {
+        "losses": [
+            {"name": "lmh", "search": "none"},
+            {"name": "lsh", "search": "none", "training": {"learning_rate": 3e36, "gradient_clip": None}},
+        ],
+        "seeds": [0],
+    })
+    counts, shown = run(path)
+    assert counts == {"finished": 1, "failed": 1}
+    (failed,) = [each for each in attempts() if each.status == "failed"]
+    assert failed.start.loss == "lsh"
+    assert failed.error is not None
+    assert failed.error.startswith("numeric:")
+    assert "failed   vsepp.lsh" in shown
+
+
+def test_successive_halving_stops_trials_and_counts_them_as_pruned(tmp_path: Path) -> None:
+    path = write_study(tmp_path, {
+        "losses": [{"name": "lmh", "search": {"margin": "default"}}], "seeds": [0],
+        "search": {"configurations": 6, "training": {"learning_rate": {"low": 1e-6, "high": 1e-2, "log": True}}},
+        "training": {"epochs": 6, "batch_size": 40, "learning_rate": 1e-2},
+        "scheduler": {"kind": "asha", "grace_epochs": 1, "reduction_factor": 2},
+    })
+    counts, _ = run(path)
+    assert sum(counts.values()) == 6
+    assert counts["pruned"] >= 1
+    assert all(each.curve[-1][0] < 6 for each in attempts() if each.status == "pruned")
