@@ -5,18 +5,18 @@ from __future__ import annotations
 import io
 import os
 import platform
-import signal
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+import ray
 import yaml
 from rich.console import Console
 
-import ray
 from vsetune.config.study import TrackingSpec
 from vsetune.jobs.preparation import prepare_study, tracking_store
 from vsetune.jobs.run import run_study
@@ -121,12 +121,9 @@ def kill_worker_after_first_checkpoint(home: Path) -> None:
     deadline = time.monotonic() + 60
     while not list(home.glob("runs/tiny/trials/*/checkpoint.pt")) and time.monotonic() < deadline:
         time.sleep(0.02)
-    for status in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if b"AttemptTrainable" in status.read_bytes():
-                os.kill(int(status.parent.name), signal.SIGKILL)
-        except OSError:
-            continue
+    for process in psutil.Process().children(recursive=True):
+        if "Trainable" in process.name() or "Trainable" in " ".join(process.cmdline()):
+            process.kill()
 
 
 def test_a_diverging_trial_fails_alone(tmp_path: Path) -> None:

@@ -37,7 +37,10 @@ def ray_cluster(address: str | None) -> Iterator[None]:
                 runtime_env={"py_modules": [str(PACKAGE_FOLDER)]},
             )
         else:
-            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+            # `local`, or Ray would join whatever cluster was last started on this machine
+            ray.init(
+                address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+            )
     except (ConnectionError, RuntimeError) as error:
         where = target or "this machine"
         raise UsageError(

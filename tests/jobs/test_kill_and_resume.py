@@ -1,0 +1,104 @@
+"""A study whose process is killed with SIGKILL and resumed ends with exactly what was promised."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+PROMISED = {f"vsepp.{loss}-c{number:03d}-s0" for loss in ("lmh", "lseh") for number in range(3)}
+
+
+@pytest.fixture
+def study_file(tmp_path: Path) -> Path:
+    path = tmp_path / "killed.yaml"
+    path.write_text(yaml.safe_dump({
+        "study": "killed",
+        "data": {"path": "data/scenes", "scenes": {"train": 200, "validation": 40, "test": 8}},
+        "networks": [{"name": "vsepp", "fixed": {"embedding_size": 64, "word_size": 32}}],
+        "losses": [{"name": "lmh"}, {"name": "lseh"}],
+        "training": {"epochs": 8, "batch_size": 50, "validate_every_steps": 5, "learning_rate": 1e-3},
+        "search": {"configurations": 3}, "scheduler": {"kind": "none"},
+    }))
+    return path
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "vsetune.cli.main", *words]
+
+
+def environment() -> dict[str, str]:
+    platform_root = str(Path(__file__).parents[2] / "platform")
+    return os.environ | {"PYTHONPATH": platform_root, "OMP_NUM_THREADS": "1"}
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*words), env=environment(), capture_output=True, text=True)
+
+
+def finished_in_store(home: Path) -> int:
+    """Attempts the tracking store holds as finished, read beside the running study."""
+    database = home / "mlflow.db"
+    if not database.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=5) as connection:
+            found = connection.execute(
+                "SELECT COUNT(*) FROM tags s JOIN tags a ON a.run_uuid = s.run_uuid AND a.key = 'attempt' "
+                "WHERE s.key = 'status' AND s.value = 'finished'"
+            )
+            return int(found.fetchone()[0])
+    except sqlite3.OperationalError:  # the tables are not there yet
+        return 0
+
+
+def duplicated_points(home: Path) -> list[tuple[str, int, int]]:
+    with sqlite3.connect(f"file:{home / 'mlflow.db'}?mode=ro", uri=True) as connection:
+        return connection.execute(
+            "SELECT run_uuid, step, COUNT(*) FROM metrics WHERE key = 'm_recall' "
+            "GROUP BY run_uuid, step HAVING COUNT(*) > 1"
+        ).fetchall()
+
+
+def test_a_killed_study_resumes_to_exactly_the_promised_trials(study_file: Path) -> None:
+    home = Path(os.environ["VSETUNE_HOME"])
+    process = subprocess.Popen(
+        command("study", "run", str(study_file)), env=environment(), start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )
+    deadline = time.monotonic() + 200
+    while finished_in_store(home) < 2:
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        assert time.monotonic() < deadline, "no two trials finished in time"
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    before = finished_in_store(home)
+    assert before < len(PROMISED), "the study was over before it could be killed"
+
+    refused = run("study", "run", str(study_file))
+    assert refused.returncode == 2
+    assert "--resume" in refused.stderr
+
+    resumed = run("study", "run", str(study_file), "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    shown = run("leaderboard", "show", "killed", "--json")
+    board = json.loads(shown.stdout)
+    assert {row["loss"]: row["trials"] for row in board["rows"]} == {"lmh": 3, "lseh": 3}
+    for row in board["rows"]:
+        assert {status: count for status, count in row["counts"].items() if count} == {"finished": 3}
+    assert finished_in_store(home) == len(PROMISED)
+    assert duplicated_points(home) == []
+    for row in board["rows"]:
+        for seed in row["seeds"]:
+            epochs = [epoch for epoch, _ in seed["curve"]]
+            assert epochs == sorted(set(epochs))
+            assert epochs[-1] == 8.0

@@ -1,0 +1,94 @@
+"""`ray job submit` against a head node with token authentication runs a study to its leaderboard."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PORT, DASHBOARD_PORT = 26379, 28265
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def cluster_environment(tmp_path: Path) -> dict[str, str]:
+    token = tmp_path / "token"
+    token.write_text("a" * 48)
+    return os.environ | {
+        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "VSETUNE_HOME": str(tmp_path / "home"),
+        "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{DASHBOARD_PORT}", "PYTHONPATH": "",
+    }
+
+
+@pytest.fixture
+def head(cluster_environment: dict[str, str]) -> Iterator[None]:
+    """A head node of our own. It is ended by killing its processes: `ray stop` would end every Ray on the machine."""
+    process = subprocess.Popen(
+        [ray_command(), "start", "--head", "--block", f"--port={PORT}", f"--dashboard-port={DASHBOARD_PORT}",
+         "--num-cpus=2", "--disable-usage-stats"],
+        env=cluster_environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    yield
+    for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+    process.wait(timeout=30)
+
+
+def ray_command() -> str:
+    found = shutil.which("ray", path=str(Path(sys.executable).parent))
+    assert found, "the `ray` command is not beside this Python"
+    return found
+
+
+def submit(environment: dict[str, str], study: str) -> subprocess.CompletedProcess[str]:
+    """Submits and waits for the end; a head node that has just started has no agent for jobs yet."""
+    deadline = time.monotonic() + 120
+    while True:
+        done = subprocess.run(
+            [ray_command(), "job", "submit", "--working-dir", ".", "--", sys.executable, "jobs/sweep.py", study],
+            env=environment, cwd=ROOT, capture_output=True, text=True, timeout=900,
+        )
+        starting = any(words in done.stderr for words in ("No available agent", "Failed to connect"))
+        if not starting or time.monotonic() > deadline:
+            return done
+        time.sleep(2)
+
+
+def test_a_submitted_study_reaches_its_leaderboard(
+    head: None, cluster_environment: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "submitted.yaml"
+    path.write_text(yaml.safe_dump({
+        "study": "submitted",
+        "data": {"path": "data/scenes", "scenes": {"train": 48, "validation": 16, "test": 16}},
+        "networks": [{"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}],
+        "losses": [{"name": "lmh"}, {"name": "lseh"}],
+        "training": {"epochs": 2, "batch_size": 40, "learning_rate": 1e-3}, "search": {"configurations": 1},
+    }))
+    done = submit(cluster_environment, str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 finished" in done.stdout + done.stderr
+    assert (tmp_path / "home" / "runs" / "submitted" / "leaderboard.html").exists()
+
+    again = submit(cluster_environment, str(path))
+    assert again.returncode == 0, again.stdout + again.stderr
+
+
+def test_a_client_without_the_token_is_refused(head: None, cluster_environment: dict[str, str], tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    wrong.write_text("b" * 48)
+    done = submit(cluster_environment | {"RAY_AUTH_TOKEN_PATH": str(wrong)}, "studies/quickstart.yaml")
+    assert done.returncode != 0
+    assert "submitted successfully" not in done.stdout
