@@ -39,7 +39,7 @@ def test_an_attempt_is_a_run_nested_under_its_study_with_params_and_tags(client,
     assert run.info.run_name == "vsepp.lmh-c00-s0 attempt 2"
     assert run.data.params == {
         "cell": "vsepp.lmh", "network": "vsepp", "loss": "lmh", "seed": "0", "loss.margin": "0.2",
-        "loss.warmup_epochs": "1", "network.absolute": "False",
+        "loss.warmup_epochs": "1", "network.absolute": "False", "loss.variant": "decided",
     }
     shown = {"trial": "vsepp.lmh-c00-s0", "attempt": "2", "phase": "search", "cell": "vsepp.lmh", "status": "running"}
     assert shown.items() <= run.data.tags.items()

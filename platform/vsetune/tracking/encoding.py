@@ -91,9 +91,14 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
 
 
 def attempt_params(start: AttemptStart) -> dict[str, str]:
-    """What people compare in a table: the configuration and what it belongs to."""
+    """What people compare in a table: every hyperparameter, searched or fixed, and what the attempt belongs to."""
     belongs = {"cell": start.cell, "network": start.network, "loss": start.loss, "seed": start.seed}
-    return {key: str(value)[:PIECE] for key, value in {**belongs, **start.configuration}.items()}
+    resolved = {
+        f"{part}.{name}": value
+        for part in ("network", "loss", "training") for name, value in start.resolved.get(part, {}).items()
+        if name != "name"
+    }
+    return {key: str(value)[:PIECE] for key, value in {**belongs, **resolved, **start.configuration}.items()}
 
 
 def point_metrics(point: ValidationPoint) -> dict[str, float]:

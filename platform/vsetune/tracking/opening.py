@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -48,6 +49,15 @@ def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool 
     return MlflowStore(uri, location, shown_uri=without_password(uri), curve_plots=curve_plots)
 
 
+def require_existing(uri: str) -> None:
+    """StorageError if the URI names a SQLite file that is not there; opening it for reading would create it."""
+    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
+        raise StorageError(
+            f"tracking database {uri.removeprefix(_SQLITE)}: no such file; run a study first, or name the store of one "
+            "with --tracking-uri"
+        )
+
+
 def without_password(uri: str) -> str:
     """The URI as it may stand in a message."""
     parts = urlsplit(uri)
@@ -62,6 +72,7 @@ def _prepare_sqlite(database: Path) -> None:
     The mode stays in the file. MLflow itself sets a busy timeout of 20 s on every connection. It would retry an
     unusable file for many minutes, therefore it is tried here first.
     """
+    is_new = not database.exists()
     try:
         database.absolute().parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(database, timeout=20.0)
@@ -72,6 +83,9 @@ def _prepare_sqlite(database: Path) -> None:
         finally:
             connection.close()
     except (OSError, sqlite3.Error) as error:
+        if is_new:
+            with contextlib.suppress(OSError):
+                database.unlink(missing_ok=True)
         raise StorageError(
             f"tracking database {database}: cannot be opened for writing ({error}); "
             "check the path, its permissions and the free space, or set tracking.uri"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
@@ -94,12 +94,43 @@ class TrackingStore(ABC):
 def require_same_study(known: StudyRecord, record: StudyRecord, *, resume: bool) -> None:
     """StudyConflict if `record` must not reopen `known`, a study of the same name."""
     if known.fingerprint != record.fingerprint:
+        changes = _changes(known, record)
+        shown = ", ".join(changes[:_SHOWN]) + (f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else "")
         raise StudyConflict(
-            f"study {record.name}: stored with fingerprint {known.fingerprint}, the file now has {record.fingerprint}; "
-            "give the changed study another name, or restore the old file"
+            f"study {record.name}: exists with another configuration ({shown or 'fingerprint ' + known.fingerprint}); "
+            "give the changed study another name, or undo the change"
         )
     if not resume:
         raise StudyConflict(f"study {record.name}: exists already with this file; continue it with --resume")
+
+
+_SHOWN = 4
+_FREE_TO_CHANGE = ("description", "resources", "tracking")
+
+
+def _changes(known: StudyRecord, record: StudyRecord) -> list[str]:
+    """`key: old -> new` for everything that differs and matters."""
+    old, new = _flat(known.config), _flat(record.config)
+    keys = [key for key in [*old, *(new.keys() - old.keys())] if key.split(".")[0] not in _FREE_TO_CHANGE]
+    changes = [f"{key}: {old.get(key)} -> {new.get(key)}" for key in keys if old.get(key) != new.get(key)]
+    data = [each.tags.get("data_fingerprint") for each in (known, record)]
+    if data[0] != data[1]:
+        changes = [change for change in changes if not change.startswith("data.path: ")]
+        changes.insert(0, f"the data set: {data[0]} -> {data[1]}")
+    return changes
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, with dotted keys; lists of mappings by position."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
+            value = {f"[{position}]": entry for position, entry in enumerate(value)}
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}".replace(".[", "[")] = value
+    return flat
 
 
 def require_free_name(name: str, experiment: str, *, is_deleted: bool, is_ours: bool) -> None:
