@@ -1,0 +1,1 @@
+"""Data sets: raw readers, ingest to shards, vocabulary, caption semantics, batches."""

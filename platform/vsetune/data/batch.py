@@ -1,0 +1,53 @@
+"""What one training or evaluation step works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images with captions. Images (rows) and captions are counted apart; `caption_rows` joins them.
+
+    With batch_unit `pairs` there is one image row per caption (caption_rows == arange), the same image perhaps
+    several times; with `images` each image stands once, followed by all its captions.
+
+    image_features: (images, regions, width) float32, zero rows where an image has fewer regions.
+    region_counts:  (images,) int64, regions that are real.
+    image_ids:      (images,) int64, index of the image in its split.
+    captions:       (captions, words) int64 token ids, start and end included, 0 where padded.
+    caption_lengths: (captions,) int64, ids that are real.
+    caption_rows:   (captions,) int64, row of `image_features` the caption belongs to.
+    caption_ids:    (captions,) int64, index of the caption in its split, its row in the semantic vectors.
+    semantic_vectors: (captions, k) float32, or None where the loss needs none.
+    """
+
+    image_features: Tensor
+    region_counts: Tensor
+    image_ids: Tensor
+    captions: Tensor
+    caption_lengths: Tensor
+    caption_rows: Tensor
+    caption_ids: Tensor
+    semantic_vectors: Tensor | None
+
+    @property
+    def pairs(self) -> int:
+        """Image-caption pairs in the batch: one per caption."""
+        return len(self.caption_ids)
+
+    def to(self, device: str | torch.device) -> Batch:
+        """The batch on a device. Pinned memory is used for GPUs, so that the copy need not stop the CPU."""
+        target = torch.device(device)
+        moved = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None:
+                continue
+            if target.type == "cuda" and value.device.type == "cpu":
+                value = value.pin_memory()
+            moved[field.name] = value.to(target, non_blocking=True)
+        return replace(self, **moved)

@@ -1,0 +1,62 @@
+"""How far a long piece of work is: a small interface, a silent version and one for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+
+class ProgressSink(Protocol):
+    """Told by ingest what is being done; one stage at a time."""
+
+    def stage(self, name: str, total: int) -> None:
+        """A new stage of so many images begins; the one before is over."""
+
+    def advance(self, count: int) -> None:
+        """So many more images of the stage are done."""
+
+
+class SilentProgress:
+    """Shows nothing."""
+
+    def stage(self, name: str, total: int) -> None:
+        pass
+
+    def advance(self, count: int) -> None:
+        pass
+
+
+class _RateColumn(ProgressColumn):
+    """Images per second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f}/s" if speed else "")
+
+
+class _TerminalProgress:
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=None, visible=False)
+
+    def stage(self, name: str, total: int) -> None:
+        self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(name, total=total)
+
+    def advance(self, count: int) -> None:
+        self._progress.advance(self._task, count)
+
+
+@contextmanager
+def terminal_progress(console: Console) -> Iterator[ProgressSink]:
+    """A bar with count, rate and time left; pass the console of stderr."""
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield _TerminalProgress(progress)

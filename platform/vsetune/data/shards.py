@@ -1,0 +1,153 @@
+"""Samples of one shard, checked against the manifest.
+
+Shards come from other people: members are JSON and plain arrays, never pickles, and the address is opened by
+`storage`, never by a shell.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from webdataset.tariterators import group_by_keys, tar_file_iterator
+
+from vsetune.data import storage
+from vsetune.data.dataset import Dataset
+from vsetune.data.manifest import ShardInfo
+from vsetune.errors import DataError
+
+_CAPTIONS = "json"
+_FEATURES = "features.npy"
+
+
+@dataclass(frozen=True)
+class ImageSample:
+    """One image with its captions. features: (regions, width) as stored; tokens: one int64 array per caption."""
+
+    index: int
+    first_caption: int
+    features: np.ndarray
+    tokens: list[np.ndarray]
+
+
+def read_shard(dataset: Dataset, shard: ShardInfo) -> Iterator[ImageSample]:
+    """All images of a shard in order. DataError when it is damaged or does not hold what the manifest says."""
+    captions = 0
+    for position, (key, members) in enumerate(_samples(dataset, shard, (_CAPTIONS, _FEATURES))):
+        where = f"{dataset.shard_url(shard.file)}: sample {key}"
+        described = _described(where, members)
+        expected = (shard.first_image + position, shard.first_caption + captions)
+        found = (described["index"], described["first_caption"])
+        if found != expected:
+            raise _damaged(dataset, shard, f"sample {key} is (image, caption) {found}, need {expected}")
+        tokens = [np.asarray(dataset.vocabulary.encode(words), np.int64) for words in described["tokens"]]
+        captions += len(tokens)
+        yield ImageSample(*found, _features(dataset, where, members), tokens)
+    _check_captions(dataset, shard, captions)
+
+
+def read_captions(dataset: Dataset, shard: ShardInfo) -> Iterator[list[str]]:
+    """The captions of each image of a shard, as text, in order; image features are not read."""
+    captions = 0
+    for key, members in _samples(dataset, shard, (_CAPTIONS,)):
+        texts = _described(f"{dataset.shard_url(shard.file)}: sample {key}", members)["captions"]
+        captions += len(texts)
+        yield texts
+    _check_captions(dataset, shard, captions)
+
+
+def iter_captions(dataset: Dataset, split: str) -> Iterator[str]:
+    """Every caption of a split, in the order of caption ids."""
+    for shard in dataset.split(split).shards:
+        for texts in read_captions(dataset, shard):
+            yield from texts
+
+
+def _samples(dataset: Dataset, shard: ShardInfo, suffixes: tuple[str, ...]) -> Iterator[tuple[str, dict[str, bytes]]]:
+    """(key, {suffix: content}) of each sample; exactly as many as the manifest says."""
+    url = dataset.shard_url(shard.file)
+    endings = tuple(f".{suffix}" for suffix in suffixes)
+    count = 0
+    with storage.open_stream(url) as stream:
+        members = tar_file_iterator(stream, select_files=lambda name: name.endswith(endings))
+        grouped = group_by_keys({**member, "__url__": url} for member in members)
+        while True:
+            try:
+                sample = next(grouped, None)
+            except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
+                # webdataset appends stream addresses to the text of the errors that pass through it
+                reason = str(error.args[0] if error.args else error).partition(" @ <")[0]
+                raise _damaged(dataset, shard, reason) from error
+            if sample is None:
+                break
+            count += 1
+            if count > shard.images:
+                raise _damaged(dataset, shard, f"holds more images than the {shard.images} of the manifest")
+            key = sample["__key__"]
+            missing = [ending for ending in endings if ending[1:] not in sample]
+            if missing:
+                raise _damaged(dataset, shard, f"sample {key} has no {missing[0]} member")
+            yield key, sample
+    if count != shard.images:
+        raise _damaged(dataset, shard, f"holds {count} images, the manifest says {shard.images}")
+
+
+def _described(where: str, members: dict[str, bytes]) -> dict[str, Any]:
+    """The JSON member, its shape checked so far as the reader relies on it."""
+    try:
+        described = json.loads(members[_CAPTIONS])
+    except ValueError as error:
+        raise DataError(f"{where}: .{_CAPTIONS} is not JSON ({error}); ingest the data set again.") from error
+    try:
+        texts, tokens = described["captions"], described["tokens"]
+        is_sound = (
+            len(texts) == len(tokens) > 0
+            and all(isinstance(text, str) for text in texts)
+            and all(isinstance(words, list) and all(isinstance(word, str) for word in words) for words in tokens)
+            and all(type(described[name]) is int for name in ("index", "first_caption"))
+        )
+    except (KeyError, TypeError, AttributeError):
+        is_sound = False
+    if not is_sound:
+        raise DataError(
+            f"{where}: .{_CAPTIONS} needs captions and tokens of equal number, index and first_caption; ingest the "
+            "data set again."
+        )
+    return described  # type: ignore[no-any-return]
+
+
+def _features(dataset: Dataset, where: str, members: dict[str, bytes]) -> np.ndarray:
+    try:
+        # read_array, unlike np.load, has no other formats to fall back to
+        array = np.lib.format.read_array(io.BytesIO(members[_FEATURES]), allow_pickle=False)
+    except (ValueError, EOFError, OSError, MemoryError) as error:
+        raise DataError(
+            f"{where}: .{_FEATURES} is no plain array ({error}); pickles are refused, ingest the data set again."
+        ) from error
+    need = dataset.manifest.features
+    fits = array.ndim == 2 and need.regions_min <= len(array) <= need.regions and array.shape[1] == need.width
+    if not fits or array.dtype != np.dtype(need.dtype):
+        fewest = "" if need.regions_min == need.regions else f"{need.regions_min} to "
+        raise DataError(
+            f"{where}: features are {array.shape} {array.dtype}, the manifest says ({fewest}{need.regions}, "
+            f"{need.width}) {need.dtype}; ingest the data set again."
+        )
+    return array
+
+
+def _check_captions(dataset: Dataset, shard: ShardInfo, found: int) -> None:
+    if found != shard.captions:
+        raise _damaged(dataset, shard, f"holds {found} captions, the manifest says {shard.captions}")
+
+
+def _damaged(dataset: Dataset, shard: ShardInfo, reason: str) -> DataError:
+    return DataError(
+        f"{dataset.shard_url(shard.file)}: damaged shard ({reason}); check with `vsetune data verify {dataset.path}`, "
+        "then copy it back or ingest the data set again."
+    )

@@ -1,0 +1,114 @@
+"""Tiny ingested data sets, written with tarfile alone, so that reading is tested apart from ingest."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vsetune.data.dataset import Dataset
+from vsetune.data.manifest import FeatureInfo, Manifest, ShardInfo, SplitInfo, VocabularyInfo, write_manifest
+from vsetune.data.tokens import tokenise
+from vsetune.data.vocabulary import Vocabulary
+
+WIDTH = 3
+
+
+@dataclass
+class TinyData:
+    """What to write. captions: of each image of the split. edit: called with (image index, members) before writing."""
+
+    folder: Path
+    captions: list[list[str]]
+    split: str = "train"
+    images_per_shard: int = 5
+    regions: Sequence[int] = (2,)
+    edit: Callable[[int, dict[str, bytes]], Any] = lambda index, members: None
+    shards: list[ShardInfo] = field(default_factory=list)
+
+    def write(self) -> Dataset:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        first_caption = 0
+        for first in range(0, len(self.captions), self.images_per_shard):
+            first_caption += self._write_shard(first, first_caption)
+        counts = [len(texts) for texts in self.captions] or [0]
+        split = SplitInfo(
+            images=len(self.captions), captions=sum(counts), captions_min=min(counts), captions_max=max(counts),
+            captions_mean=sum(counts) / len(counts), shards=self.shards,
+        )
+        vocabulary = Vocabulary.build((tokenise(text) for texts in self.captions for text in texts), min_count=1)
+        content = vocabulary.to_json().encode()
+        (self.folder / "vocabulary.json").write_bytes(content)
+        write_manifest(
+            Manifest(
+                name="tiny", splits={self.split: split}, recipe_fingerprint="0",
+                features=FeatureInfo(
+                    extractor="test", regions=max(self.regions), regions_min=min(self.regions), width=WIDTH
+                ),
+                vocabulary=VocabularyInfo(
+                    sha256=hashlib.sha256(content).hexdigest(), words=len(vocabulary), min_count=1
+                ),
+            ),
+            self.folder,
+        )
+        return Dataset.open(str(self.folder))
+
+    def _write_shard(self, first: int, first_caption: int) -> int:
+        path = self.folder / f"{self.split}-{len(self.shards):06d}.tar"
+        written = 0
+        block = self.captions[first : first + self.images_per_shard]
+        with tarfile.open(path, "w") as tar:
+            for index, texts in enumerate(block, start=first):
+                members = {
+                    "json": json.dumps({
+                        "image": f"{index}.jpg", "captions": texts, "tokens": [tokenise(text) for text in texts],
+                        "first_caption": first_caption + written, "index": index,
+                    }).encode(),
+                    "features.npy": as_npy(np.full((self.regions[index % len(self.regions)], WIDTH), index)),
+                    "jpg": b"not looked at",
+                }
+                self.edit(index, members)
+                for suffix, content in members.items():
+                    info = tarfile.TarInfo(f"{index:08d}.{suffix}")
+                    info.size = len(content)
+                    tar.addfile(info, io.BytesIO(content))
+                written += len(texts)
+        self.shards.append(ShardInfo(
+            file=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest(), bytes=path.stat().st_size,
+            images=len(block), captions=written, first_image=first, first_caption=first_caption,
+        ))
+        return written
+
+
+def as_npy(array: np.ndarray, *, dtype: str = "float16", allow_pickle: bool = False) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array.astype(dtype), allow_pickle=allow_pickle)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Callable[..., TinyData]:
+    """tiny(captions per image or a number of images, **options): data not yet written."""
+
+    def make(captions: int | list[list[str]] = 23, **options: Any) -> TinyData:
+        if isinstance(captions, int):
+            captions = [
+                [f"image {image} says " + "very " * (image % 4) + f"{text}" for text in range(1 + image % 3)]
+                for image in range(captions)
+            ]
+        return TinyData(tmp_path / "data", captions, **options)
+
+    return make
+
+
+@pytest.fixture
+def npy() -> Callable[..., bytes]:
+    return as_npy

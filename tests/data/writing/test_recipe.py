@@ -1,0 +1,107 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from rich.console import Console
+
+from vsetune.config.data import IngestRecipe, expand_path
+from vsetune.config.loading import load_spec
+from vsetune.data.progress import terminal_progress
+from vsetune.errors import ConfigError
+
+STUDIES = Path(__file__).parents[3] / "studies" / "data"
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_recipes_we_ship_are_valid(path: Path) -> None:
+    assert load_spec(path, IngestRecipe).name
+
+
+def test_all_problems_of_a_recipe_are_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(
+        "name: a b\noutput: x\nsource: {layout: scenes, train: -1}\nfeatures: {extractor: pixels, gird: 3}\n"
+    )
+    with pytest.raises(ConfigError) as raised:
+        load_spec(path, IngestRecipe)
+    assert len(raised.value.problems) == 3
+    assert all(str(path) in problem and "\n" not in problem for problem in raised.value.problems)
+    assert any("source.train: " in problem and "got -1" in problem for problem in raised.value.problems)
+
+
+def test_an_unknown_layout_is_named_with_the_closest_one(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("name: a\noutput: x\nsource: {layout: scene}\nfeatures: {extractr: pixels}\n")
+    with pytest.raises(ConfigError) as raised:
+        load_spec(path, IngestRecipe)
+    layout, extractor = raised.value.problems
+    assert layout.startswith(f"{path}: source.layout: no layout is called scene; did you mean scenes? need one of")
+    assert extractor == f"{path}: features.extractor: missing, need a value"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(":\n- [", "not valid YAML"), ("- 1", "got a list"), ("", "got nothing")]
+)
+def test_a_file_that_is_no_recipe_is_one_line(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=message) as raised:
+        load_spec(path, IngestRecipe)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_recipe_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none.yaml: no such file"):
+        load_spec(tmp_path / "none.yaml", IngestRecipe)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"features": {"extractor": "precomputed"}}, "precomputed needs layout feature_folder, got scenes"),
+        ({"source": {"layout": "feature_folder", "folder": "f"}}, "needs images, a feature_folder has none"),
+        ({"source": {"layout": "iapr", "annotations": "a", "images": "i"}}, "need either `lists`"),
+        (
+            {"source": {
+                "layout": "iapr", "annotations": "a", "images": "i", "shares": {"validation": 0.6, "test": 0.4},
+            }},
+            "leave nothing to train on",
+        ),
+    ],
+)
+def test_contradictions_are_refused(
+    scenes_recipe: Callable[..., IngestRecipe], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValidationError, match=message):
+        scenes_recipe(**changes)
+
+
+def test_a_remote_output_is_refused(scenes_recipe: Callable[..., IngestRecipe]) -> None:
+    plain = {**scenes_recipe().to_plain(), "output": "s3://bucket/x"}
+    with pytest.raises(ValidationError, match=r"must be a local folder; name the s3:// prefix in `upload`"):
+        IngestRecipe.model_validate(plain)
+
+
+def test_the_place_of_the_output_does_not_change_the_fingerprint(scenes_recipe: Callable[..., IngestRecipe]) -> None:
+    fingerprint = scenes_recipe("one").content_fingerprint()
+    assert fingerprint == scenes_recipe("two", upload="s3://bucket/x").content_fingerprint()
+    assert fingerprint != scenes_recipe("one", vocabulary_min_count=9).content_fingerprint()
+
+
+def test_variables_and_home_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VSETUNE_TEST_PLACE", "/somewhere")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert expand_path("${VSETUNE_TEST_PLACE}/x-${VSETUNE_TEST_PLACE}", key="k") == "/somewhere/x-/somewhere"
+    assert expand_path("~/x", key="k") == "/home/me/x"
+    assert expand_path("plain $HOME", key="k") == "plain $HOME"
+
+
+def test_the_terminal_shows_stage_and_count() -> None:
+    console = Console(record=True, force_terminal=True, width=120)
+    with console.capture() as capture, terminal_progress(console) as progress:
+        progress.stage("scenes train", 20)
+        progress.advance(20)
+    assert "scenes train" in capture.get()
+    assert "20/20" in capture.get()

@@ -1,0 +1,124 @@
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vsetune.config.data import IngestRecipe
+from vsetune.data import storage
+from vsetune.data.ingest import ingest
+from vsetune.data.manifest import Manifest
+from vsetune.data.verify import summary, verify
+from vsetune.errors import DataError, StorageError
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """A moto server on a free port."""
+    server_module = pytest.importorskip("moto.server")
+    server = server_module.ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    storage._client.cache_clear()
+    storage._client().create_bucket(Bucket="data")
+    yield "s3://data/sets/scenes"
+    storage._client.cache_clear()
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.stages: dict[str, int] = {}
+        self._name = ""
+
+    def stage(self, name: str, total: int) -> None:
+        self._name = name
+        self.stages[name] = 0
+
+    def advance(self, count: int) -> None:
+        self.stages[self._name] += count
+
+
+def test_an_uploaded_data_set_is_the_local_one(
+    bucket: str, scenes_recipe: Callable[..., IngestRecipe], tmp_path: Path
+) -> None:
+    recipe = scenes_recipe(upload=bucket)
+    progress = Counting()
+    ingest(recipe, progress=progress)
+    assert progress.stages == {"scenes train": 20, "scenes validation": 8, "scenes test": 4, "scenes upload": 7}
+    assert verify(bucket) == []
+    assert summary(bucket) == summary(str(tmp_path / "scenes"))
+
+
+def test_a_finished_upload_is_not_repeated(
+    bucket: str, scenes_recipe: Callable[..., IngestRecipe], run: Callable[[IngestRecipe], Manifest]
+) -> None:
+    recipe = scenes_recipe(upload=f"{bucket}-once")
+    run(recipe)
+    head: Any = storage._client().head_object(Bucket="data", Key="sets/scenes-once/train-000000.tar")
+    run(recipe)
+    again: Any = storage._client().head_object(Bucket="data", Key="sets/scenes-once/train-000000.tar")
+    assert head["LastModified"] == again["LastModified"]
+
+
+def test_a_damaged_remote_shard_is_found(
+    bucket: str, scenes_recipe: Callable[..., IngestRecipe], run: Callable[[IngestRecipe], Manifest], tmp_path: Path
+) -> None:
+    run(scenes_recipe(upload=f"{bucket}-damaged"))
+    content = (tmp_path / "scenes" / "train-000000.tar").read_bytes()
+    storage._client().put_object(Bucket="data", Key="sets/scenes-damaged/train-000000.tar", Body=content[:4000])
+    assert any("train-000000.tar: 4000 bytes, need" in problem for problem in verify(f"{bucket}-damaged"))
+
+
+def test_a_remote_stream_can_be_read_as_a_tar(
+    bucket: str, scenes_recipe: Callable[..., IngestRecipe], run: Callable[[IngestRecipe], Manifest]
+) -> None:
+    run(scenes_recipe(upload=bucket))
+    with storage.open_stream(f"{bucket}/train-000000.tar") as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        assert len(tar.getnames()) == 18
+
+
+def test_a_missing_object_is_one_line(bucket: str) -> None:
+    assert not storage.exists(f"{bucket}/none.json")
+    with pytest.raises(DataError, match=r"none.json: no such object; check bucket and prefix"):
+        storage.read_bytes(f"{bucket}/none.json")
+
+
+def test_an_upload_to_a_missing_bucket_is_one_line(bucket: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(StorageError, match=r"s3://nowhere/file: cannot upload file") as raised:
+        storage.upload(tmp_path / "file", "s3://nowhere/file")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["pipe:cat /etc/passwd", "http://host/file", "gs://bucket/file"])
+def test_no_other_kind_of_address_is_opened(url: str) -> None:
+    with pytest.raises(DataError, match=r"unknown kind of address"):
+        storage.open_stream(url)
+
+
+@pytest.mark.parametrize("url", ["s3://", "s3://bucket", "s3:///key"])
+def test_an_incomplete_address_is_refused(url: str) -> None:
+    with pytest.raises(DataError, match=r"need s3://bucket/prefix"):
+        storage.read_bytes(url)
+
+
+def test_local_paths_are_joined_opened_and_found(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"content")
+    where = storage.join(str(tmp_path), "a")
+    assert storage.exists(where)
+    assert not storage.exists(str(tmp_path))
+    assert not storage.is_remote(where)
+    assert storage.read_bytes(where) == b"content"
+    assert storage.join("s3://b/p/", "a") == "s3://b/p/a"
