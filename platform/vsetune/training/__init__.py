@@ -1,0 +1,1 @@
+"""The one train loop, checkpoints, validation; runs one attempt."""

@@ -1,0 +1,298 @@
+"""One attempt: trains a trial, validates it, and continues where an earlier execution stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vsetune.config.training import TrialSpec
+from vsetune.data.dataset import Dataset
+from vsetune.errors import AttemptError, NumericError, StorageError
+from vsetune.metrics.ranks import RANKING_PROTOCOL
+from vsetune.tracking.records import ValidationPoint
+from vsetune.training.atomic import make_folder
+from vsetune.training.batches import TrainingBatches
+from vsetune.training.checkpoint import CheckpointFolder
+from vsetune.training.device import choose_device, use_threads, wait_for
+from vsetune.training.environment import describe_environment
+from vsetune.training.executions import ExecutionLog
+from vsetune.training.negatives import NegativeSampler
+from vsetune.training.optimizers import set_learning_rate
+from vsetune.training.progress import Progress
+from vsetune.training.random_state import RandomState
+from vsetune.training.schedule import learning_rate, next_validation, total_steps
+from vsetune.training.step import Learner
+from vsetune.training.summary import summarise
+from vsetune.training.validation import score_split
+from vsetune.training.window import StepWindow
+
+_SIZES = frozenset({"images", "captions", "folds"})  # the protocol says these once
+
+_log = logging.getLogger(__name__)
+
+
+class Attempt:
+    """One execution of a trial in `folder`, which belongs to this trial and to one process at a time.
+
+    A folder that holds a checkpoint of the same trial is continued from its last validation: parameters, optimizer,
+    state of the loss, schedule, place in the epoch, random numbers, history and seconds. On the CPU the continued
+    trial gives the same numbers, bit for bit, as one that was never interrupted.
+
+    device: `auto`, `cpu`, `cuda`, `cuda:N`. threads: of one operation on the CPU; None leaves the process's setting.
+    ConfigError, DataError, StorageError: trial, data set and folder do not fit each other or this machine.
+    """
+
+    def __init__(self, trial: TrialSpec, folder: Path, *, device: str, threads: int | None) -> None:
+        use_threads(threads)
+        make_folder(folder)
+        self.trial = trial
+        self.device = choose_device(device)
+        self.dataset = Dataset.open(trial.data.path)
+        self._check_splits()
+        self._batches = TrainingBatches(trial, self.dataset, self.device)
+        self._random = RandomState(trial.seed, self.device)
+        with self._random.active():
+            self._learner = Learner.build(trial, self.dataset, self.device)
+        self._progress = Progress()
+        self._checkpoints = CheckpointFolder(
+            folder, fingerprint=trial.fingerprint(), data=self.dataset.fingerprint
+        )
+        self._continue()
+        self.inherited = len(self._progress.history)
+        """Validations restored from an earlier execution."""
+        self._executions = ExecutionLog(folder)
+        self._execution = self._executions.begin(
+            kept_pairs=self._progress.pairs_seen, kept_seconds=self._progress.seconds
+        )
+        _log.info("%s: %d parameters on %s", self._where, self.parameters, self.device)
+
+    @property
+    def number(self) -> int:
+        """1 for the first execution of the trial in this folder, 2 for the second, ..."""
+        return self._execution.number
+
+    @property
+    def wasted_epochs(self) -> float:
+        """Trained by earlier executions after their last checkpoint, hence lost; all of them together."""
+        return self._execution.wasted_pairs / self._batches.pairs
+
+    @property
+    def history(self) -> list[ValidationPoint]:
+        """All validations of the trial, the restored ones first."""
+        return list(self._progress.history)
+
+    @property
+    def best_path(self) -> Path:
+        """Weights of the best validation, safetensors; there after the first validation."""
+        return self._checkpoints.best_path
+
+    @property
+    def parameters(self) -> int:
+        """Trainable numbers of the network."""
+        return sum(p.numel() for p in self._learner.network.parameters() if p.requires_grad)
+
+    @property
+    def is_finished(self) -> bool:
+        """The trial has been trained to its budget."""
+        return self._progress.step >= total_steps(self.trial.training, self._batches.steps_per_epoch)
+
+    def advance(self) -> ValidationPoint:
+        """Train up to the next validation, validate, write the checkpoint.
+
+        NumericError: a loss, gradient norm or similarity is not finite; the checkpoint on disk stays as it was.
+        StorageError: the checkpoint cannot be written. AttemptError: no GPU memory left, or finished already.
+        After an error this object is spent; a new one continues from the checkpoint.
+        """
+        if self.is_finished:
+            raise AttemptError(f"{self._where}: already trained to its {self.trial.training.epochs:g} epochs.")
+        try:
+            with self._random.active():
+                window = self._train()
+                point = self._validate(window)
+        except torch.OutOfMemoryError as error:
+            self._give_up()
+            raise self._out_of_memory(error) from error
+        except BaseException:
+            self._give_up()
+            raise
+        self._save(point)
+        return point
+
+    def summary(self) -> dict[str, float]:
+        """Totals of the trial so far."""
+        return summarise(self._progress, self._execution, pairs=self._batches.pairs)
+
+    def finish(self) -> dict[str, float]:
+        """Summary of the trial so far; of a finished one also `test_*`, scored by the best checkpoint.
+
+        A trial stopped before its budget is never scored on the test split: the scheduler may continue it later.
+        """
+        summary = self.summary()
+        test = self.trial.data.test_split
+        if self.is_finished and test in self.dataset.manifest.splits:
+            summary |= {f"test_{name}": value for name, value in self._score_test(test).items()}
+        self.close()
+        return summary
+
+    def close(self) -> None:
+        """Stop reading ahead. The attempt can still be advanced."""
+        self._batches.close()
+
+    def environment(self) -> dict[str, str]:
+        """For `AttemptStart.environment`."""
+        return describe_environment(self.trial.training, device=self.device, data_fingerprint=self.dataset.fingerprint)
+
+    def protocol(self) -> Mapping[str, Any]:
+        """For `AttemptStart.protocol`: what is ranked, and how often. Curves under different ones do not compare."""
+        split = self.trial.data.validation_split
+        info = self.dataset.split(split)
+        return {
+            "dataset": self.dataset.manifest.name,
+            "split": split,
+            "images": info.images,
+            "captions": info.captions,
+            "data_fingerprint": self.dataset.fingerprint,
+            "train_pairs": self._batches.pairs,
+            "steps_per_epoch": self._batches.steps_per_epoch,
+            "batch_size": self.trial.training.batch_size,
+            "batch_unit": self.trial.training.batch_unit,
+            "validate_every_steps": self.trial.training.validate_every_steps,
+            "tie_rule": RANKING_PROTOCOL["tie_rule"],
+            "score_dtype": RANKING_PROTOCOL["score_dtype"],
+            "ranking_version": RANKING_PROTOCOL["version"],
+        }
+
+    @property
+    def _where(self) -> str:
+        return f"study {self.trial.study} trial {self.trial.trial} attempt {self._execution.number}"
+
+    def _check_splits(self) -> None:
+        """Missing shards are told now, those of the test split too, and not after hours of training."""
+        data = self.trial.data
+        self.dataset.split(data.validation_split)
+        if data.test_split in self.dataset.manifest.splits:
+            self.dataset.split(data.test_split)
+
+    def _continue(self) -> None:
+        saved = self._checkpoints.load()
+        if saved is None:
+            return
+        self._learner.load_state_dict(saved["learner"])
+        self._random.load_state_dict(saved["random"])
+        self._progress = Progress.from_state(saved["progress"])
+
+    def _train(self) -> StepWindow:
+        progress, per_epoch = self._progress, self._batches.steps_per_epoch
+        end = next_validation(self.trial.training, step=progress.step, steps_per_epoch=per_epoch)
+        window = StepWindow(
+            device=self.device, where=self._where, loss_name=self.trial.loss.name,
+            seconds_before=progress.train_seconds + progress.load_seconds,
+        )
+        negatives = NegativeSampler(self.trial.training)
+        while progress.step < end:
+            if progress.step % per_epoch == 0:
+                self._learner.loss.start_epoch(progress.step // per_epoch)
+            self._step(window, negatives)
+            self._mark(now=False)
+        begin = time.perf_counter()
+        window.flush()
+        wait_for(self.device)
+        progress.train_seconds += time.perf_counter() - begin
+        return window
+
+    def _step(self, window: StepWindow, negatives: NegativeSampler) -> None:
+        progress = self._progress
+        begin = time.perf_counter()
+        batch = self._batches.take(progress.step)
+        loaded = time.perf_counter()
+        rate = learning_rate(self.trial.training, progress.pairs_seen / self._batches.pairs)
+        set_learning_rate(self._learner.optimizer, rate)
+        result = self._learner.step(batch)
+        progress.step += 1
+        progress.pairs_seen += batch.pairs
+        window.add(result, step=progress.step, learning_rate=rate, pairs=batch.pairs)
+        window.note(negatives.look(batch, result.output))
+        progress.load_seconds += loaded - begin
+        progress.train_seconds += time.perf_counter() - loaded
+
+    def _validate(self, window: StepWindow) -> ValidationPoint:
+        progress = self._progress
+        scores, seconds = self._score(self.trial.data.validation_split)
+        progress.validation_seconds += seconds
+        metrics = scores | window.means() | {
+            "learning_rate": self._learner.optimizer.param_groups[0]["lr"],
+            "train_seconds": progress.train_seconds,
+            "load_seconds": progress.load_seconds,
+            "validation_seconds": progress.validation_seconds,
+            "pairs_per_second": window.pairs_per_second(progress.train_seconds + progress.load_seconds),
+        }
+        return ValidationPoint(
+            step=progress.step, epoch=progress.pairs_seen / self._batches.pairs, pairs_seen=progress.pairs_seen,
+            m_recall=metrics.pop("m_recall"), train_seconds=progress.train_seconds, metrics=metrics,
+        )
+
+    def _score(self, split: str) -> tuple[dict[str, float], float]:
+        """Scores of the network as it is, and the seconds they took. NumericError for a non-finite similarity."""
+        begin = time.perf_counter()
+        try:
+            scores = score_split(
+                self._learner.network, self.dataset, split, training=self.trial.training, device=self.device
+            )
+        except NumericError as error:
+            raise NumericError(f"{self._where} step {self._progress.step}: split {split}: {error}") from error
+        numbers = {name: value for name, value in scores.as_dict().items() if name not in _SIZES}
+        return numbers, time.perf_counter() - begin
+
+    def _score_test(self, split: str) -> dict[str, float]:
+        """Scores of the best checkpoint; the network keeps its own parameters."""
+        network = self._learner.network
+        current = {name: value.clone() for name, value in network.state_dict().items()}
+        network.load_state_dict(self._checkpoints.load_best())
+        try:
+            with self._random.active():
+                scores, seconds = self._score(split)
+        finally:
+            network.load_state_dict(current)
+        return scores | {"seconds": seconds}
+
+    def _save(self, point: ValidationPoint) -> None:
+        progress = self._progress
+        begin = time.perf_counter()
+        is_best = progress.record(point)
+        state = {
+            "learner": self._learner.state_dict(),
+            "random": self._random.state_dict(),
+            "progress": progress.state_dict(),
+            "best_step": progress.best_step,
+        }
+        weights = self._learner.network.state_dict() if is_best else None
+        self._checkpoints.save(state, best_weights=weights)
+        progress.checkpoint_seconds += time.perf_counter() - begin
+        self._mark(now=False)
+        _log.info(
+            "%s: step %d epoch %.3f M-Recall %.2f%s", self._where, point.step, point.epoch, point.m_recall,
+            " (best)" if is_best else "",
+        )
+
+    def _give_up(self) -> None:
+        """Leave a note of how far it came; a full disk must not hide the error that brought us here."""
+        with contextlib.suppress(StorageError):
+            self._mark(now=True)
+        self.close()
+
+    def _out_of_memory(self, error: Exception) -> AttemptError:
+        reason = str(error).partition("\n")[0]
+        failure = AttemptError(
+            f"{self._where} step {self._progress.step}: {reason} Lower training.batch_size or resources per GPU."
+        )
+        failure.kind = "memory"
+        return failure
+
+    def _mark(self, *, now: bool) -> None:
+        self._executions.mark(pairs=self._progress.pairs_seen, seconds=self._progress.seconds, now=now)

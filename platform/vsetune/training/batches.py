@@ -1,0 +1,85 @@
+"""The batches of an attempt, by the number of the step that takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from vsetune.config.losses import NEEDS_SEMANTICS
+from vsetune.config.training import TrialSpec
+from vsetune.data.batch import Batch
+from vsetune.data.dataset import Dataset
+from vsetune.data.reader import steps_per_epoch, training_batches
+from vsetune.data.semantics import semantic_vectors
+from vsetune.errors import ConfigError, DataError
+from vsetune.training.random_state import undisturbed
+
+
+class TrainingBatches:
+    """Batch number `step` of the whole attempt; the order depends on (seed, epoch) alone."""
+
+    def __init__(self, trial: TrialSpec, dataset: Dataset, device: torch.device) -> None:
+        training, split = trial.training, trial.data.train_split
+        info = dataset.split(split)
+        self.pairs = info.captions
+        available = info.captions if training.batch_unit == "pairs" else info.images
+        if training.batch_size > available:
+            raise ConfigError(
+                f"training.batch_size: got {training.batch_size}, split {split} of {trial.data.path} has "
+                f"{available} {training.batch_unit}; use at most {available}."
+            )
+        self.steps_per_epoch = steps_per_epoch(
+            dataset, split, batch_size=training.batch_size, batch_unit=training.batch_unit
+        )
+        self._trial = trial
+        self._dataset = dataset
+        self._device = device
+        self._semantics = _semantics(trial, dataset)
+        self._open: Iterator[Batch] | None = None
+        self._next_step = -1
+
+    def take(self, step: int) -> Batch:
+        """The batch of this step, on the device. Steps taken one after the other read the shards once per epoch."""
+        if self._open is None or step != self._next_step or step % self.steps_per_epoch == 0:
+            batch = self._start(step)
+        else:
+            batch = next(self._open, None)
+        if batch is None:
+            raise DataError(
+                f"{self._trial.data.path}: split {self._trial.data.train_split} ended before step {step}, expected "
+                f"{self.steps_per_epoch} batches per epoch; its manifest does not fit its shards, ingest it again."
+            )
+        self._next_step = step + 1
+        return batch.to(self._device)
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        close = getattr(self._open, "close", None)
+        if close is not None:
+            close()
+        self._open = None
+
+    def _start(self, step: int) -> Batch | None:
+        self.close()
+        epoch, done = divmod(step, self.steps_per_epoch)
+        training = self._trial.training
+        # A run continued in the middle of an epoch opens its reader once more than an uninterrupted one:
+        # whatever opening draws must not shift the random numbers of the network.
+        with undisturbed(self._device):
+            self._open = iter(
+                training_batches(
+                    self._dataset, self._trial.data.train_split, batch_size=training.batch_size,
+                    batch_unit=training.batch_unit, seed=self._trial.seed, epoch=epoch,
+                    shuffle_pairs=training.shuffle_pairs, skip_batches=done, workers=training.loader_workers,
+                    semantics=self._semantics,
+                )
+            )
+            return next(self._open, None)
+
+
+def _semantics(trial: TrialSpec, dataset: Dataset) -> np.ndarray | None:
+    if trial.loss.name not in NEEDS_SEMANTICS:
+        return None
+    return semantic_vectors(dataset, trial.data.semantics, split=trial.data.train_split)

@@ -1,0 +1,64 @@
+"""What a result depends on besides its configuration: code, packages, machine, data."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from vsetune.config.training import TrainingSpec
+from vsetune.training.device import device_name, effective_precision
+
+_PACKAGES = ("vsetune", "torch", "numpy", "scikit-learn", "webdataset", "ray", "optuna", "mlflow")
+
+
+def describe_environment(training: TrainingSpec, *, device: torch.device, data_fingerprint: str) -> dict[str, str]:
+    """Strings for `AttemptStart.environment`: git revision, versions, platform, device, precision, threads, data."""
+    described = {
+        "git_revision": git_revision(Path(__file__).parent),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "device": str(device),
+        "device_name": device_name(device),
+        "precision": effective_precision(training, device),
+        "threads": str(torch.get_num_threads()),
+        "data_fingerprint": data_fingerprint,
+    }
+    if device.type == "cuda":
+        described["cuda"] = str(torch.version.cuda)
+    return described | {f"package_{name}": version for name, version in _versions().items()}
+
+
+def git_revision(folder: Path) -> str:
+    """Commit of the code in `folder`, with `+changes` when files differ from it.
+
+    `unknown` outside a repository, and for an installed copy that merely lies inside one.
+    """
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None or not _git(folder, "ls-files", "--", "."):
+        return "unknown"
+    return f"{commit}+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".") else commit
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

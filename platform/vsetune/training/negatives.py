@@ -1,0 +1,38 @@
+"""How many different hard negatives a batch has (#ImEmbs and #DesEmbs of LSEH), looked at now and then."""
+
+from __future__ import annotations
+
+from vsetune.config.training import TrainingSpec
+from vsetune.data.batch import Batch
+from vsetune.losses import LossOutput
+from vsetune.metrics.hard_negatives import unique_hard_negatives
+
+_LOOK_EVERY = 10
+"""Steps between two looks: counting reads numbers back from the device, which a step should not wait for."""
+
+
+class NegativeSampler:
+    """Counts of every tenth full batch after a validation, the first one included.
+
+    Short batches are left out: their counts have another range. Losses that select no single hardest negative
+    (softmax, top-f above f = 0) give the same numbers under names that start with `proxy_`.
+    """
+
+    def __init__(self, training: TrainingSpec) -> None:
+        self._batch_size = training.batch_size
+        self._full_batches = 0
+
+    def look(self, batch: Batch, output: LossOutput) -> dict[str, float]:
+        """Counts by name, or nothing for most batches."""
+        if len(batch.image_ids) < self._batch_size or output.selection is None:
+            return {}
+        self._full_batches += 1
+        if (self._full_batches - 1) % _LOOK_EVERY:
+            return {}
+        selection = output.selection
+        counts = unique_hard_negatives(
+            selection.scores, selection.negatives, active_images=selection.active_images,
+            active_captions=selection.active_captions,
+        )
+        prefix = "proxy_unique_negatives" if selection.is_proxy else "unique_negatives"
+        return {f"{prefix}_{name}": value for name, value in counts.as_dict().items()}

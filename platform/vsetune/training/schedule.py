@@ -1,0 +1,40 @@
+"""When the learning rate drops, and where a budget in epochs ends."""
+
+from __future__ import annotations
+
+import math
+
+from vsetune.config.training import TrainingSpec
+
+_ROUNDING = 1e-9  # 0.6 / 0.2 is 2.9999999999999996: a boundary that was meant to be reached counts as reached
+
+
+def learning_rate(training: TrainingSpec, epoch: float) -> float:
+    """Rate of a step that starts at `epoch` (pairs seen / pairs).
+
+    `repeat`: rate * drop ** floor(epoch / step), as VSE++; `once`: one drop from `step` on, as VSE-infinity.
+    With a whole `step` the rate changes at the starts of epochs only.
+    """
+    if training.learning_rate_step is None:
+        return training.learning_rate
+    drops = math.floor(epoch / training.learning_rate_step + _ROUNDING)
+    if training.learning_rate_mode == "once":
+        drops = min(drops, 1)
+    return training.learning_rate * training.learning_rate_drop**drops
+
+
+def total_steps(training: TrainingSpec, steps_per_epoch: int) -> int:
+    """Training steps of the whole budget: epochs * steps per epoch, rounded up, at least one."""
+    return max(1, math.ceil(training.epochs * steps_per_epoch - _ROUNDING))
+
+
+def next_validation(training: TrainingSpec, *, step: int, steps_per_epoch: int) -> int:
+    """The step after which the next validation comes, for an attempt that has done `step` steps.
+
+    Every `validate_every_steps` steps counted from the start of the attempt, at the end of every epoch, and at the
+    end of the budget, whichever is first.
+    """
+    ends = [total_steps(training, steps_per_epoch), (step // steps_per_epoch + 1) * steps_per_epoch]
+    if training.validate_every_steps is not None:
+        ends.append((step // training.validate_every_steps + 1) * training.validate_every_steps)
+    return min(ends)

@@ -1,0 +1,79 @@
+"""What the steps between two validations had in common: means, and the guard against non-finite numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from vsetune.errors import NumericError
+from vsetune.training.step import StepResult
+
+_CHECK_EVERY_ON_GPU = 25
+"""Steps between two looks at the losses on a GPU. Each look waits for the queue; on the CPU every step is looked at."""
+
+
+class StepWindow:
+    """Collects steps and averages them at the next validation.
+
+    where: trial and attempt, for error messages. seconds_before: what the trial had spent when the window began.
+    """
+
+    def __init__(self, *, device: torch.device, where: str, loss_name: str, seconds_before: float) -> None:
+        self._pairs = 0
+        self._seconds_before = seconds_before
+        self._check_every = _CHECK_EVERY_ON_GPU if device.type == "cuda" else 1
+        self._where = where
+        self._loss_name = loss_name
+        self._waiting: list[tuple[int, float, dict[str, Tensor]]] = []
+        self._sums: defaultdict[str, float] = defaultdict(float)
+        self._counts: defaultdict[str, int] = defaultdict(int)
+
+    def add(self, result: StepResult, *, step: int, learning_rate: float, pairs: int) -> None:
+        """NumericError as soon as a loss or gradient norm is seen not to be finite; it names the first such step."""
+        self._pairs += pairs
+        values = {"train_loss": result.loss, "gradient_norm": result.gradient_norm}
+        values |= {f"loss_{name}": value for name, value in result.output.parts.items()}
+        self._waiting.append((step, learning_rate, values))
+        if len(self._waiting) >= self._check_every:
+            self.flush()
+
+    def note(self, values: Mapping[str, float]) -> None:
+        """Numbers known on the CPU, averaged over the steps that have them."""
+        for name, value in values.items():
+            self._sums[name] += value
+            self._counts[name] += 1
+
+    def flush(self) -> None:
+        """Read the waiting numbers from the device, with one wait per name."""
+        waiting, self._waiting = self._waiting, []
+        columns: defaultdict[str, list[Tensor]] = defaultdict(list)
+        for _, _, values in waiting:
+            for name, value in values.items():
+                columns[name].append(value)
+        numbers = {name: torch.stack(column).tolist() for name, column in columns.items()}
+        for row, (step, rate, _) in enumerate(waiting):
+            self._check(step, rate, numbers["train_loss"][row], numbers["gradient_norm"][row])
+        for name, column_of_numbers in numbers.items():
+            self._sums[name] += math.fsum(column_of_numbers)
+            self._counts[name] += len(column_of_numbers)
+
+    def means(self) -> dict[str, float]:
+        """Mean of every number over the steps that had it."""
+        self.flush()
+        return {name: total / self._counts[name] for name, total in self._sums.items()}
+
+    def pairs_per_second(self, seconds_now: float) -> float:
+        """Pairs trained per second of this window, waiting for batches included. seconds_now: on the trial's clock."""
+        return self._pairs / max(seconds_now - self._seconds_before, 1e-9)
+
+    def _check(self, step: int, rate: float, loss: float, norm: float) -> None:
+        if math.isfinite(loss) and math.isfinite(norm):
+            return
+        raise NumericError(
+            f"{self._where} step {step}: loss {self._loss_name} is {loss:g} with gradient norm {norm:g} at learning "
+            f"rate {rate:g}, need finite numbers; lower training.learning_rate or training.gradient_clip."
+        )

@@ -1,0 +1,182 @@
+"""A trial that was interrupted and continued is the same trial, bit for bit (on the CPU)."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from vsetune.config.training import TrialSpec
+from vsetune.errors import StorageError
+from vsetune.training.attempt import Attempt
+from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE
+
+TIMES = {"train_seconds", "load_seconds", "validation_seconds", "pairs_per_second"}
+CASES: dict[str, dict[str, Any]] = {
+    "warm-up": {"loss": {"name": "lmh", "warmup_epochs": 1}},
+    "semantics": {"loss": {"name": "lseh"}},
+    "adaptive margins": {"loss": {"name": "adaptive_margin", "interval": 5, "ratio": 0.1}},
+    "decaying fraction": {"loss": {"name": "top_f", "decay_steps": 20}, "batch_unit": "images", "batch_size": 4},
+    "learned temperature": {"loss": {"name": "info_nce", "learned": True}, "optimizer": "adamw", "weight_decay": 0.1},
+    "augmentation": {
+        "network": {"name": "vse_infinity", "embedding_size": 8, "word_size": 6, "pooling_size": 4},
+        "loss": {"name": "lmh"},
+    },
+}
+
+
+def open_attempt(trial: TrialSpec, folder: Path) -> Attempt:
+    return Attempt(trial, folder, device="cpu", threads=1)
+
+
+def tensors(attempt: Attempt) -> dict[str, Tensor]:
+    state = torch.load(attempt.best_path.with_name(CHECKPOINT_FILE), weights_only=True)["state"]
+    return {**state["learner"]["network"], **{f"loss.{k}": v for k, v in state["learner"]["loss"].items()}}
+
+
+def curve(attempt: Attempt) -> list[tuple[Any, ...]]:
+    return [
+        (p.step, p.epoch, p.pairs_seen, p.m_recall, {k: v for k, v in p.metrics.items() if k not in TIMES})
+        for p in attempt.history
+    ]
+
+
+def assert_same(a: Attempt, b: Attempt) -> None:
+    assert curve(a) == curve(b)
+    ours, theirs = tensors(a), tensors(b)
+    assert ours.keys() == theirs.keys()
+    different = [name for name in ours if not torch.equal(ours[name], theirs[name])]
+    assert different == []
+    assert a.best_path.read_bytes() == b.best_path.read_bytes()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_trial_continued_in_the_middle_of_an_epoch_equals_one_never_interrupted(
+    case: str, make_trial: Any, tmp_path: Path
+) -> None:
+    trial = make_trial(**CASES[case], validate_every_steps=4, epochs=2.0, learning_rate_step=1)
+    straight = open_attempt(trial, tmp_path / "straight")
+    while not straight.is_finished:
+        straight.advance()
+
+    first = open_attempt(trial, tmp_path / "broken")
+    assert first.advance().step == 4  # of 6 per epoch
+    first.close()
+    random.seed(99), np.random.seed(99), torch.manual_seed(99)  # another process draws other numbers
+    second = open_attempt(trial, tmp_path / "broken")
+    assert (second.number, second.inherited) == (2, 1)
+    while not second.is_finished:
+        second.advance()
+    assert_same(straight, second)
+    straight.close(), second.close()
+
+
+def test_two_attempts_in_one_process_do_not_disturb_each_other(make_trial: Any, tmp_path: Path) -> None:
+    trial = make_trial(**CASES["augmentation"], validate_every_steps=3, epochs=1.0)
+    alone, one, two = (open_attempt(trial, tmp_path / name) for name in ("alone", "one", "two"))
+    while not alone.is_finished:
+        alone.advance()
+    while not one.is_finished:
+        one.advance(), two.advance()
+    assert_same(alone, one)
+    assert_same(alone, two)
+
+
+def test_an_attempt_leaves_the_random_state_of_its_process_alone(make_trial: Any, tmp_path: Path) -> None:
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
+    attempt = open_attempt(make_trial(**CASES["augmentation"]), tmp_path)
+    attempt.advance()
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert before[1] == random.getstate()
+    assert before[2] == np.random.get_state()[1].tolist()
+
+
+def test_seeds_and_data_order_change_the_trial(make_trial: Any, tmp_path: Path) -> None:
+    points = [open_attempt(make_trial(seed=seed), tmp_path / str(seed)).advance() for seed in (0, 1)]
+    assert points[0].metrics["train_loss"] != points[1].metrics["train_loss"]
+
+
+def test_a_folder_of_another_trial_is_refused(make_trial: Any, tmp_path: Path) -> None:
+    open_attempt(make_trial(), tmp_path).advance()
+    with pytest.raises(StorageError, match=r"trial fingerprint is .* use another folder") as caught:
+        open_attempt(make_trial(seed=1), tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_checkpoint_is_named(make_trial: Any, tmp_path: Path) -> None:
+    open_attempt(make_trial(), tmp_path).advance()
+    path = tmp_path / CHECKPOINT_FILE
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(StorageError, match="damaged checkpoint") as caught:
+        open_attempt(make_trial(), tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_seconds_and_best_go_on_after_a_restart(make_trial: Any, tmp_path: Path) -> None:
+    trial = make_trial()
+    point = open_attempt(trial, tmp_path).advance()
+    again = open_attempt(trial, tmp_path)
+    assert again.summary()["best_m_recall"] == point.m_recall
+    assert again.advance().train_seconds > point.train_seconds
+    assert again.wasted_epochs == 0
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from vsetune.config.training import TrialSpec
+from vsetune.training.attempt import Attempt
+from vsetune.training import executions
+
+executions.MARK_EVERY_S = 0.0
+attempt = Attempt(TrialSpec.model_validate_json(sys.argv[1]), Path(sys.argv[2]), device="cpu", threads=1)
+attempt.advance()
+learn, steps = attempt._learner.step, []
+
+def step(batch):
+    steps.append(batch.pairs)
+    if len(steps) == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return learn(batch)
+
+object.__setattr__(attempt._learner, "step", step)
+attempt.advance()
+"""
+
+
+def test_a_killed_process_continues_and_its_lost_work_is_counted(make_trial: Any, tmp_path: Path) -> None:
+    trial = make_trial(epochs=2.0)
+    arguments = [sys.executable, "-c", _KILLED, trial.model_dump_json(), str(tmp_path / "killed")]
+    assert subprocess.run(arguments, check=False).returncode == -signal.SIGKILL
+
+    straight = open_attempt(trial, tmp_path / "straight")
+    second = open_attempt(trial, tmp_path / "killed")
+    assert (second.number, second.inherited) == (2, 1)
+    assert second.wasted_epochs == pytest.approx(3 * 8 / 42)
+    for attempt in (straight, second):
+        while not attempt.is_finished:
+            attempt.advance()
+    assert_same(straight, second)
+    summary = second.finish()
+    assert summary["epochs"] == 2.0
+    assert summary["wasted_epochs"] == second.wasted_epochs
+    assert summary["wasted_seconds"] > 0
+    assert open_attempt(trial, tmp_path / "killed").wasted_epochs == second.wasted_epochs  # not counted twice
+
+
+def test_best_weights_without_the_checkpoint_that_names_them_are_dropped(make_trial: Any, tmp_path: Path) -> None:
+    trial = make_trial()
+    open_attempt(trial, tmp_path).advance()
+    best = (tmp_path / BEST_FILE).read_bytes()
+    (tmp_path / "best-12.safetensors").write_bytes(b"written, then the process died")
+    open_attempt(trial, tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("best*")) == [BEST_FILE]
+    assert (tmp_path / BEST_FILE).read_bytes() == best

@@ -1,0 +1,103 @@
+"""Random state, device, optimizer and environment."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from vsetune.config.training import TrainingSpec
+from vsetune.errors import ConfigError
+from vsetune.training.device import choose_device, effective_precision, tower_precision, use_threads
+from vsetune.training.environment import git_revision
+from vsetune.training.optimizers import build_optimizer, set_learning_rate
+from vsetune.training.random_state import RandomState, undisturbed
+
+CPU = torch.device("cpu")
+
+
+def draw() -> tuple[float, float, float]:
+    return random.random(), float(np.random.rand()), float(torch.rand(()))
+
+
+def test_a_random_state_goes_on_where_it_paused_and_keeps_out_of_the_way() -> None:
+    straight, paused = RandomState(7, CPU), RandomState(7, CPU)
+    with straight.active():
+        expected = [draw(), draw()]
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    with paused.active():
+        first = draw()
+    outside = draw()
+    with paused.active():
+        second = draw()
+    assert [first, second] == expected
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    assert draw() == outside
+
+
+def test_a_saved_random_state_survives_a_checkpoint(tmp_path: Path) -> None:
+    state = RandomState(7, CPU)
+    with state.active():
+        np.random.randn(), draw()  # leaves half of a pair of Gaussians behind
+    torch.save(state.state_dict(), tmp_path / "state")
+    other = RandomState(8, CPU)
+    other.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
+    with state.active():
+        expected = np.random.randn(), draw()
+    with other.active():
+        assert (np.random.randn(), draw()) == expected
+
+
+def test_draws_inside_undisturbed_leave_no_trace() -> None:
+    torch.manual_seed(3)
+    expected = float(torch.rand(()))
+    torch.manual_seed(3)
+    with undisturbed(CPU):
+        torch.rand(5)
+    assert float(torch.rand(())) == expected
+
+
+def test_auto_takes_what_the_machine_has() -> None:
+    assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("name", ["tpu", "cuda:99", "meta"])
+def test_a_device_that_is_not_here_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"device: got '{name}'"):
+        choose_device(name)
+
+
+def test_threads_are_limited_and_none_leaves_them_alone() -> None:
+    before = torch.get_num_threads()
+    use_threads(None)
+    assert torch.get_num_threads() == before
+    use_threads(1)
+    assert torch.get_num_threads() == 1
+    use_threads(before)
+    with pytest.raises(ConfigError, match="threads: got 0"):
+        use_threads(0)
+
+
+def test_bfloat16_is_for_gpus_only() -> None:
+    training = TrainingSpec(precision="bfloat16")
+    assert effective_precision(training, CPU) == "float32"
+    assert effective_precision(training, torch.device("cuda")) == "bfloat16"
+    with tower_precision(training, CPU):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+
+
+def test_a_parameter_of_the_loss_is_trained_without_weight_decay() -> None:
+    network, loss = nn.Linear(2, 2), nn.ParameterDict({"scale": nn.Parameter(torch.ones(()))})
+    optimizer = build_optimizer(TrainingSpec(optimizer="adamw", weight_decay=0.1), network, loss)
+    assert [(len(group["params"]), group["weight_decay"]) for group in optimizer.param_groups] == [(2, 0.1), (1, 0.0)]
+    set_learning_rate(optimizer, 0.5)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.5]
+    assert type(build_optimizer(TrainingSpec(), network, nn.Identity())) is torch.optim.Adam
+
+
+def test_code_outside_a_repository_has_no_revision(tmp_path: Path) -> None:
+    assert git_revision(tmp_path) == "unknown"
