@@ -43,7 +43,8 @@ def main(folder: str | None) -> None:
 def wide_scenes(folder: Path) -> str:
     """Scenes whose features are as large as a CNN's."""
     recipe = IngestRecipe.model_validate({
-        "name": "wide", "output": str(folder), "source": {"layout": "scenes", "train": 1000, "validation": 1, "test": 0},
+        "name": "wide", "output": str(folder),
+        "source": {"layout": "scenes", "train": 1000, "validation": 1, "test": 0},
         "features": {"extractor": "pixels", "grid": 6, "width": 1280},
     })
     with terminal_progress(Console(stderr=True)) as progress:

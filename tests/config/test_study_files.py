@@ -48,7 +48,7 @@ def test_an_unknown_loss_is_named_with_the_closest_and_the_list() -> None:
 
 
 def test_a_number_out_of_range_says_what_was_found_and_what_is_needed() -> None:
-    assert problems({"training": {"epochs": -4}}) == ["f.yaml: training.epochs: got -4, need greater than 0"]
+    assert problems({"training": {"epochs": -4}}) == ["f.yaml: training.epochs: got -4, need a number > 0"]
 
 
 def test_all_problems_are_reported_together() -> None:
@@ -58,7 +58,7 @@ def test_all_problems_are_reported_together() -> None:
 
 def test_a_hyperparameter_out_of_range_is_reported_for_its_cell() -> None:
     (line,) = problems({"losses": [{"name": "lmh", "fixed": {"margin": -3}}]})
-    assert line == "f.yaml: cell vsepp.lmh: loss.margin: got -3, need greater than or equal to 0"
+    assert line == "f.yaml: cell vsepp.lmh: loss.margin: got -3, need a number >= 0"
 
 
 def test_a_search_range_that_leaves_the_allowed_values_is_refused() -> None:
@@ -80,7 +80,10 @@ def test_a_search_range_that_leaves_the_allowed_values_is_refused() -> None:
             "losses[0].search.margin: is also in `fixed`",
         ),
         ({"losses": [{"name": "lmh", "search": {"variant": "default"}}]}, "has no default range"),
-        ({"losses": [{"name": "lmh", "search": {"marggin": "default"}}]}, "no such hyperparameter; tunable are margin"),
+        (
+            {"losses": [{"name": "lmh", "search": {"marggin": "default"}}]},
+            "losses[0].search: no hyperparameter is called marggin; did you mean margin?",
+        ),
         ({"training": {"batch_unit": "images"}}, "which lmh does not define; use batch_unit pairs"),
         ({"losses": [{"name": "lmh", "search": {"margin": {"low": 0.4, "high": 0.3}}}]}, "low 0.4 is above high 0.3"),
     ],
@@ -133,7 +136,10 @@ def test_exponents_without_a_point_are_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("", "got nothing at the top level"), ("- 1", "got a list"), ("a: [", "not valid YAML"), ("a: !!python/none", "not valid YAML")],
+    [
+        ("", "got nothing at the top level"), ("- 1", "got a list"),
+        ("a: [", "not valid YAML: line 1, column 5: "), ("a: !!python/none", "not valid YAML"),
+    ],
 )
 def test_a_file_that_is_no_mapping_is_refused_in_one_line(tmp_path: Path, text: str, expected: str) -> None:
     path = tmp_path / "s.yaml"

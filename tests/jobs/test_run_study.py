@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # Ray and its dependencies w
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     """One Ray for all tests of this file."""
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
 
@@ -85,6 +85,9 @@ def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(study_f
         assert epochs[-1] == 2.0
         assert {"test_m_recall", "best_m_recall", "device_seconds", "seconds_per_epoch"} <= set(each.summary)
         assert each.start.environment["data_fingerprint"]
+    trials = Path(os.environ["VSETUNE_HOME"]) / "runs" / "tiny" / "trials"
+    assert len(list(trials.glob("*/best.safetensors"))) == 6
+    assert not list(trials.glob("*/checkpoint.pt")), "recorded trials need no checkpoint to continue from"
     board = build(recorded, baseline="lmh")
     assert [row.loss for row in board.rows] == ["lmh", "lseh"]
     assert all(len(row.seeds) == 2 and row.trials == 3 for row in board.rows)
@@ -101,19 +104,20 @@ def test_a_finished_study_resumes_to_nothing_left_to_do(study_file: Path) -> Non
 def test_a_worker_killed_in_the_middle_costs_an_attempt_and_no_trial(tmp_path: Path) -> None:
     path = write_study(tmp_path, {
         "losses": [{"name": "lmh", "search": "none"}], "seeds": [0], "resources": {"cpus": 2},
-        "training": {"epochs": 60, "batch_size": 40, "validate_every_steps": 3, "learning_rate": 1e-3},
+        "training": {"epochs": 20, "batch_size": 40, "learning_rate": 1e-3},
     })
     killer = threading.Thread(target=kill_worker_after_first_checkpoint, args=(Path(os.environ["VSETUNE_HOME"]),))
     killer.start()
-    counts, _ = run(path)
+    counts, shown = run(path)
     killer.join()
     assert counts == {"finished": 1}
+    assert "died" in shown
     first, second = attempts()
     assert (first.status, second.status) == ("killed", "finished")
     assert (first.start.number, second.start.number) == (1, 2)
     epochs = [epoch for epoch, _ in second.curve]
     assert epochs == sorted(set(epochs))
-    assert epochs[-1] == 60.0
+    assert epochs[-1] == 20.0
     assert second.curve[: len(first.curve)] == first.curve
 
 

@@ -88,6 +88,7 @@ def test_json_is_valid_and_complete(board):
     assert rows["lsh"]["difference"]["high"] is None
     assert rows["lsh"]["difference_shown"] == "> −50.0 %"
     assert rows["lseh"]["seeds"][0]["curve"][0] == [0.5, 38.0]
+    assert rows["lseh"]["counts"] == {"finished": 1, "pruned": 1}
     assert plain["baseline"] == "lmh"
     assert plain["notes"]
 

@@ -50,7 +50,11 @@ def start() -> Callable[..., AttemptStart]:
             "study": "nightly", "trial": trial, "cell": "vsepp.lmh", "network": "vsepp", "loss": "lmh",
             "number": number, "seed": 0, "phase": "search",
             "configuration": {"loss.margin": 0.2, "loss.warmup_epochs": 1, "network.absolute": False},
-            "resolved": {"trial": trial, "data": {"path": "data/scenes"}, "loss": {"name": "lmh", "variant": "decided"}}, "environment": {"device": "cpu"},
+            "resolved": {
+                "trial": trial, "data": {"path": "data/scenes"},
+                "loss": {"name": "lmh", "variant": "decided"},
+            },
+            "environment": {"device": "cpu"},
             "protocol": {"images": 400, "validate_every_steps": None},
         }
         return AttemptStart(**{**plain, **changes})

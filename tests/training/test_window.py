@@ -18,7 +18,8 @@ def result(loss: float, norm: float = 1.0, **parts: float) -> StepResult:
 
 
 def window(device: str = "cpu") -> StepWindow:
-    return StepWindow(device=torch.device(device), where="study s trial t attempt 1", loss_name="lmh", seconds_before=10)
+    where = "study s trial t attempt 1"
+    return StepWindow(device=torch.device(device), where=where, loss_name="lmh", seconds_before=10)
 
 
 def test_every_number_is_averaged_over_the_steps_that_have_it() -> None:

@@ -9,10 +9,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from vsetune.cli.output import messages, print_json, results
+from vsetune.cli.output import messages, print_json, results, say
 from vsetune.config.paths import home, under_home
 
-app = typer.Typer(no_args_is_help=True, help="Make, ingest, check and look at data sets.")
+app = typer.Typer(
+    no_args_is_help=True, help="Make, ingest, check and look at data sets.",
+    epilog="Example: vsetune data show data/scenes",
+)
 
 DataPath = Annotated[
     str, typer.Argument(help="folder or s3:// prefix; relative: under VSETUNE_HOME", show_default=False)
@@ -35,7 +38,7 @@ def make_scenes(
     sizes = {"train": train, "validation": validation, "test": test, "seed": seed}
     folder = Path(under_home(output))
     make(folder, parse_spec(sizes, ScenesSpec, where="make-scenes"), messages)
-    messages.print(f"{folder}: {train} + {validation} + {test} images; in a study: data.path {output}", soft_wrap=True)
+    say(f"{folder}: {train} + {validation} + {test} images; in a study: data.path {output}")
 
 
 @app.command(epilog="Example: VSETUNE_FLICKR8K=~/flickr8k vsetune data ingest studies/data/flickr8k.yaml")
@@ -44,30 +47,31 @@ def ingest(recipe: Annotated[Path, typer.Argument(help="ingest recipe (YAML)", s
     from vsetune.config.data import IngestRecipe
     from vsetune.config.loading import load_spec
     from vsetune.data.ingest import ingest as run_ingest
+    from vsetune.data.ingest import output_folder
     from vsetune.data.progress import terminal_progress
 
     loaded = load_spec(recipe, IngestRecipe)
     with terminal_progress(messages) as progress:
         manifest = run_ingest(loaded, progress=progress)
     for name, split in manifest.splits.items():
-        messages.print(f"{name}: {split.images:,} images, {split.captions:,} captions, {len(split.shards)} shards")
+        say(f"{name}: {split.images:,} images, {split.captions:,} captions, {len(split.shards)} shards")
     for note in manifest.notes:
-        messages.print(note)
-    messages.print(f"written: {under_home(loaded.output)}", soft_wrap=True)
+        say(note)
+    say(f"written: {output_folder(loaded)}")
 
 
 @app.command(epilog="Example: vsetune data verify data/scenes")
 def verify(path: DataPath) -> None:
-    """Check hashes, counts and decodability of every shard. Exit code 1 if something is wrong."""
+    """Check hashes, counts and contents of every shard. Exit code 2 if something is wrong."""
     from vsetune.data.verify import verify as run_verify
 
     with messages.status("checking"):
         problems = run_verify(under_home(path))
     for problem in problems:
-        results.print(problem, soft_wrap=True, highlight=False)
+        results.print(problem, soft_wrap=True, highlight=False, markup=False)
     if problems:
-        raise typer.Exit(1)
-    messages.print(f"{under_home(path)}: everything is as the manifest says", soft_wrap=True)
+        raise typer.Exit(2)
+    say(f"{under_home(path)}: everything is as the manifest says")
 
 
 @app.command(epilog="Example: vsetune data show data/scenes --split validation")
@@ -76,7 +80,7 @@ def show(
     split: Annotated[str, typer.Option(help="split of the contact sheet")] = "train",
     count: Annotated[int, typer.Option(min=1, max=200, help="images on the contact sheet")] = 12,
     sheet: Annotated[Path | None, typer.Option(help="contact sheet to write; default: under VSETUNE_HOME")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="only the summary, as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="only the summary, as JSON")] = False,
 ) -> None:
     """Print what a data set holds and write a contact sheet of images with their captions."""
     from vsetune.data.show import contact_sheet
@@ -98,4 +102,4 @@ def show(
     results.print(table)
     target = sheet or home() / "sheets" / f"{Path(where).name}-{split}.png"
     shown = contact_sheet(where, split, target, count=count)
-    messages.print(f"contact sheet of {shown} images: {target}", soft_wrap=True)
+    say(f"contact sheet of {shown} images: {target}")

@@ -7,20 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli.output import messages, results, write_text
+from vsetune.cli.output import results, say, write_text
 from vsetune.config.paths import home
 from vsetune.config.study import TrackingSpec
+from vsetune.errors import UsageError
 
 if TYPE_CHECKING:
     from vsetune.leaderboard import Leaderboard
 
-app = typer.Typer(no_args_is_help=True, help="Compare what the studies recorded.")
+app = typer.Typer(
+    no_args_is_help=True, help="Compare what the studies recorded.",
+    epilog="Example: vsetune leaderboard show quickstart",
+)
 
 StudyName = Annotated[str, typer.Argument(help="name of a study", show_default=False)]
-Baseline = Annotated[str | None, typer.Option(help="loss to compare with; default: the study's own baseline")]
+Baseline = Annotated[str | None, typer.Option(metavar="LOSS", help="to compare with; default: the study's baseline")]
 Tracking = Annotated[
     str | None,
-    typer.Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", help="default: mlflow.db under VSETUNE_HOME"),
+    typer.Option(metavar="URI", help="default: $MLFLOW_TRACKING_URI, else mlflow.db under VSETUNE_HOME"),
 ]
 
 
@@ -29,7 +33,7 @@ def show(
     study: StudyName,
     baseline: Baseline = None,
     tracking_uri: Tracking = None,
-    as_json: Annotated[bool, typer.Option("--json", help="everything, curves included, as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="everything, curves included, as JSON")] = False,
 ) -> None:
     """Print the leaderboard of a study."""
     from vsetune.leaderboard import render_table, to_json
@@ -52,6 +56,7 @@ def export(
     tracking_uri: Tracking = None,
 ) -> None:
     """Write the leaderboard of a study to files; without options, the page to VSETUNE_HOME/leaderboards."""
+    from vsetune.jobs.preparation import tracking_uri as store_uri
     from vsetune.leaderboard import curves_to_csv, to_csv, to_html, to_latex
 
     board = read_leaderboard(study, baseline, tracking_uri)
@@ -60,22 +65,22 @@ def export(
     for path, render in ((html, to_html), (csv, to_csv), (curves, curves_to_csv), (latex, to_latex)):
         if path is not None:
             write_text(path, render(board))
-            messages.print(f"written: {path.absolute()}", highlight=False, soft_wrap=True)
+            say(f"written: {path.absolute()}")
     if html is not None:
-        uri = tracking_uri or f"sqlite:///{home() / 'mlflow.db'}"
-        messages.print(
-            f"runs in the MLflow UI: mlflow server --backend-store-uri {uri} --workers 1 --port 5000",
-            highlight=False, soft_wrap=True,
-        )
+        uri = store_uri(TrackingSpec(uri=tracking_uri))
+        if uri.startswith("sqlite:"):
+            say(f"runs in the MLflow UI: mlflow server --backend-store-uri {uri} --workers 1 --port 5000")
 
 
 def read_leaderboard(study: str, baseline: str | None, tracking_uri: str | None) -> Leaderboard:
     """The leaderboard of a study in the store. UsageError for an unknown study or baseline."""
-    from vsetune.jobs.preparation import tracking_store
+    from vsetune.jobs.preparation import existing_store
     from vsetune.leaderboard import build
 
-    store = tracking_store(TrackingSpec(uri=tracking_uri))
+    store = existing_store(TrackingSpec(uri=tracking_uri))
     attempts = store.attempts(study)
+    if not attempts:
+        raise UsageError(f"study {study}: has no attempts yet; start it, or wait for its first validation")
     known = {record.name: record for record in store.studies()}
     return build(attempts, baseline=baseline or str(known[study].config["baseline"]))
 

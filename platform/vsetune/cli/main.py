@@ -5,27 +5,59 @@ Exit codes: 0 done, 1 failed, 2 misused (bad input; the message says how to mend
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
 
 import typer
 
-from vsetune.cli import data, leaderboard, study, train
-from vsetune.cli.output import messages
+from vsetune.cli import catalogue, data, leaderboard, study, train
+from vsetune.cli.output import complain, results
 from vsetune.errors import UsageError, VsetuneError
+
+_PLACE_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 
 app = typer.Typer(
     name="vsetune", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Fair, resumable comparison of losses and networks for image-text retrieval.",
-    epilog="Start with: [bold]vsetune study run studies/quickstart.yaml[/bold], then "
-    "[bold]vsetune leaderboard show quickstart[/bold]",
+    epilog="Example: vsetune study run studies/quickstart.yaml",
 )
-app.add_typer(data.app, name="data")
 app.add_typer(study.app, name="study")
 app.add_typer(leaderboard.app, name="leaderboard")
+app.add_typer(data.app, name="data")
+app.add_typer(catalogue.losses, name="losses")
+app.add_typer(catalogue.networks, name="networks")
 app.command(name="train", epilog=train.EXAMPLE)(train.train)
+
+
+def _print_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        results.out(f"vsetune {version('vsetune')}", highlight=False)
+    except PackageNotFoundError:
+        results.out("vsetune, not installed as a package", highlight=False)
+    raise typer.Exit
+
+
+@app.callback()
+def _root(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, metavar="", help="print it and exit")
+    ] = False,
+) -> None:
+    """Which loss reaches the best M-Recall in the fewest epochs? Fair, resumable comparison of losses and networks
+    for image-text retrieval.
+
+    [bold]vsetune study run studies/quickstart.yaml[/bold]   compare four losses: minutes, no download
+    [bold]vsetune leaderboard show quickstart[/bold]         the result, again
+    [bold]vsetune losses list[/bold]                         what can be compared
+
+    Data, checkpoints and results go to VSETUNE_HOME (default: ~/vsetune). VSETUNE_LOG=INFO tells more.
+    """
 
 
 def run() -> None:
@@ -38,25 +70,22 @@ def run() -> None:
 
 
 def _exit_code() -> int:
+    """Runs the command line. Typer leaves with SystemExit itself: 0, what a command chose, 2 misused, 130 Ctrl-C."""
     try:
         app(standalone_mode=True)
     except UsageError as error:
-        messages.print(f"[red]error[/red] {_escape(str(error))}", highlight=False, soft_wrap=True)
+        complain("error", str(error))
         return 2
     except VsetuneError as error:
-        messages.print(f"[red]failed[/red] {_escape(str(error))}", highlight=False, soft_wrap=True)
+        complain("failed", str(error))
         return 1
-    except KeyboardInterrupt:
-        messages.print("interrupted")
-        return 130
-    except BrokenPipeError:  # the reader of our output (head, less) has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        if error.errno not in _PLACE_REFUSES:
+            raise
+        place = error.filename or "a file"
+        complain("error", f"{place}: {error.strerror}; free space, check the rights, or set VSETUNE_HOME elsewhere")
+        return 2
     return 0
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 if __name__ == "__main__":

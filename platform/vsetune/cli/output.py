@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from vsetune.errors import StorageError
 
 results = Console()
 messages = Console(stderr=True)
+
+
+def say(text: str) -> None:
+    """One line for a person, as it is: not wrapped, not coloured, brackets and all."""
+    messages.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def complain(kind: str, text: str) -> None:
+    """Each problem in a line of its own that opens with `error` or `failed`."""
+    for line in text.splitlines() or [""]:
+        messages.print(Text.assemble((kind, "red"), " ", line), soft_wrap=True, highlight=False)
 
 
 def print_json(plain: Any) -> None:
@@ -28,5 +41,6 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what matters is why it could not be written
+            temporary.unlink(missing_ok=True)
         raise StorageError(f"{path}: cannot be written ({error.strerror}); choose another place") from error

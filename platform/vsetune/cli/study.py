@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from vsetune.cli.output import messages, print_json, results
+from vsetune.cli.catalogue import domain_text
+from vsetune.cli.output import messages, print_json, results, say
 from vsetune.config.cells import Cell, resolve_cells
 from vsetune.config.loading import dump_yaml, load_spec
 from vsetune.config.study import StudySpec
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from vsetune.jobs.preparation import PreparedStudy
     from vsetune.jobs.run import StudyOutcome
 
-app = typer.Typer(no_args_is_help=True, help="Check and run studies.")
+app = typer.Typer(
+    no_args_is_help=True, help="Check a study file, run it, go on with it.",
+    epilog="Example: vsetune study run studies/quickstart.yaml",
+)
 
 StudyFile = Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)]
 
@@ -26,7 +30,7 @@ StudyFile = Annotated[Path, typer.Argument(help="study file (YAML)", show_defaul
 @app.command(epilog="Example: vsetune study validate studies/quickstart.yaml")
 def validate(
     file: StudyFile,
-    as_json: Annotated[bool, typer.Option("--json", help="the resolved cells as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="the resolved cells as JSON")] = False,
 ) -> None:
     """Check a study file without running anything: every problem at once, then its cells."""
     study = load_spec(file, StudySpec)
@@ -37,10 +41,10 @@ def validate(
     table = Table("cell", "configurations", "searched", title_justify="left")
     table.title = f"{study.study}: {len(cells)} cells"
     for cell in cells:
-        ranges = ", ".join(f"{name} {_describe(cell, name)}" for name in cell.domains)
+        ranges = ", ".join(f"{name} {domain_text(domain)}" for name, domain in cell.domains.items())
         table.add_row(cell.name, str(study.search.configurations if cell.domains else 1), ranges or "nothing (fixed)")
     results.print(table)
-    messages.print(f"{file}: valid; {_trials(study, cells)} trials of at most {study.training.epochs:g} epochs")
+    say(f"{file}: valid; {_trials(study, cells)} trials of at most {study.training.epochs:g} epochs")
 
 
 @app.command(epilog="Example: vsetune study schema > study.schema.json")
@@ -52,12 +56,16 @@ def schema() -> None:
 @app.command(epilog="Example: vsetune study run studies/quickstart.yaml --resume")
 def run(
     file: StudyFile,
-    resume: Annotated[bool, typer.Option(help="go on where an earlier run of this study ended")] = False,
-    retry_failed: Annotated[bool, typer.Option(help="with --resume: run failed trials again")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", metavar="", help="go on where an earlier run of this study ended")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", metavar="", help="with --resume: run failed trials again")
+    ] = False,
     address: Annotated[
-        str | None, typer.Option(help="Ray cluster to use; default: RAY_ADDRESS, or Ray started on this machine")
+        str | None, typer.Option(metavar="HOST:PORT", help="Ray cluster; default: RAY_ADDRESS, or this machine")
     ] = None,
-    dry_run: Annotated[bool, typer.Option(help="print the resolved study and stop")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="print the resolved study and stop")] = False,
 ) -> None:
     """Run every trial of a study. Ctrl-C leaves a study that --resume continues."""
     if dry_run:
@@ -81,7 +89,7 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, file: Path) -> None:
     if outcome.board is not None:
         results.print(render_table(outcome.board))
     else:
-        messages.print(f"no leaderboard: {outcome.remark}", highlight=False)
+        say(f"no leaderboard: {outcome.remark}")
     counts = ", ".join(f"{count} {status}" for status, count in sorted(outcome.counts.items()))
     lines = [f"{prepared.spec.study}: {counts}"]
     if outcome.page is not None:
@@ -89,9 +97,9 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, file: Path) -> None:
     uri = tracking_uri(prepared.spec.tracking)
     if uri.startswith("sqlite:"):
         lines.append(f"MLflow UI: mlflow server --backend-store-uri {uri} --workers 1 --port 5000")
-    messages.print("\n".join(lines), highlight=False, soft_wrap=True)
+    say("\n".join(lines))
     if outcome.was_interrupted:
-        messages.print(f"interrupted; go on with: vsetune study run {file} --resume", soft_wrap=True)
+        say(f"interrupted; go on with: vsetune study run {file} --resume")
         raise typer.Exit(130)
     if set(outcome.counts) == {"failed"}:
         raise typer.Exit(1)
@@ -99,13 +107,6 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, file: Path) -> None:
 
 def _trials(study: StudySpec, cells: list[Cell]) -> int:
     return sum((study.search.configurations if cell.domains else 1) + len(study.seeds) - 1 for cell in cells)
-
-
-def _describe(cell: Cell, name: str) -> str:
-    plain = cell.domains[name].to_plain()
-    if "choices" in plain:
-        return "{" + ", ".join(str(choice) for choice in plain["choices"]) + "}"
-    return f"[{plain['low']:g}, {plain['high']:g}]" + (" log" if plain["log"] else "")
 
 
 def _plain_cell(cell: Cell) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from vsetune.cli.output import messages, print_json, results
+from vsetune.cli.output import messages, print_json, results, say
 from vsetune.config.base import known_name
 from vsetune.errors import ConfigError
 
@@ -19,10 +19,12 @@ EXAMPLE = "Example: vsetune train studies/quickstart.yaml --cell vsepp.lseh"
 def train(
     file: Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)],
     cell: Annotated[str | None, typer.Option(help="network.loss of the study; default: its first cell")] = None,
-    seed: Annotated[int | None, typer.Option(help="default: the study's first seed")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="default: the study's first seed")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")] = "auto",
-    fresh: Annotated[bool, typer.Option(help="start over instead of continuing from the last checkpoint")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="the summary as JSON")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", metavar="", help="start over instead of continuing from the last checkpoint")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="the summary as JSON")] = False,
 ) -> None:
     """Train one cell of a study at its default hyperparameters, to look at or to debug. Nothing is tracked."""
     from vsetune.config.cells import build_trial
@@ -43,13 +45,13 @@ def train(
     if fresh:
         shutil.rmtree(folder, ignore_errors=True)
     attempt = Attempt(trial, folder, device=device, threads=prepared.spec.resources.cpus)
-    messages.print(f"{trial.trial} on {attempt.device}, {attempt.parameters:,} parameters, files in {folder}")
+    say(f"{trial.trial} on {attempt.device}, {attempt.parameters:,} parameters, files in {folder}")
     while not attempt.is_finished:
         with messages.status("training"):
             point = attempt.advance()
-        messages.print(
+        say(
             f"epoch {point.epoch:6.2f}  M-Recall {point.m_recall:5.2f} %  loss {point.metrics['train_loss']:.4g}  "
-            f"{point.metrics['pairs_per_second']:,.0f} pairs/s", highlight=False,
+            f"{point.metrics['pairs_per_second']:,.0f} pairs/s"
         )
     summary = attempt.finish()
     if as_json:

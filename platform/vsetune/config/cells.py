@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vsetune.config.base import Choices, Domain, Range, Spec, tunables
+from vsetune.config.base import Choices, Domain, Range, Spec, known_name, tunables
 from vsetune.config.loading import describe_problems
 from vsetune.config.losses import LOSSES
 from vsetune.config.networks import NETWORKS
@@ -84,6 +84,14 @@ def build_trial(study: StudySpec, cell: Cell, configuration: Configuration, *, t
     )
 
 
+def candidates(cell: Cell) -> list[Configuration]:
+    """The defaults of a cell and both ends of each range, one at a time: what fits them all fits the whole search."""
+    found: list[Configuration] = [{}]
+    for name, domain in cell.domains.items():
+        found += [{name: value} for value in (domain.choices if isinstance(domain, Choices) else _ends(domain))]
+    return found
+
+
 def _resolve(
     study: StudySpec, network: NetworkEntry, loss: LossEntry, *, keys: tuple[str, str], where: str
 ) -> Cell:
@@ -122,8 +130,10 @@ def _domains(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: str)
     declared = dict(tunables(spec))
     domains: dict[str, Domain] = {}
     for name, domain in wanted.items():
-        if name not in spec.model_fields or name == "name":
-            raise ConfigError(f"{where}.{name}: no such hyperparameter; tunable are {', '.join(declared)}")
+        try:
+            known_name(name, spec.model_fields.keys() - {"name"}, "hyperparameter")
+        except ValueError as error:
+            raise ConfigError(f"{where}: {error}") from error
         if domain == "default":
             if name not in declared:
                 raise ConfigError(f"{where}.{name}: has no default range; give low and high, or choices")
@@ -141,14 +151,10 @@ def _is_integer(spec: type[Spec], name: str) -> bool:
 
 def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
     """Refuses a cell that some configuration of its own space would make invalid."""
-    candidates: list[Configuration] = [{}]
-    for name, domain in cell.domains.items():
-        ends = domain.choices if isinstance(domain, Choices) else _ends(domain)
-        candidates += [{name: value} for value in ends]
     known = {*TrainingSpec.model_fields, *LOSSES[cell.loss["name"]].model_fields}
     known |= {*NETWORKS[cell.network["name"]].model_fields}
     unions = frozenset({cell.loss["name"], cell.network["name"]})
-    for candidate in candidates:
+    for candidate in candidates(cell):
         try:
             build_trial(study, cell, candidate, trial="check", seed=study.seeds[0])
         except ValidationError as error:

@@ -1,7 +1,7 @@
 """The ingest recipe: where the raw data stands, which features to take from it, how to shard it.
 
 Paths may hold `${NAME}`, replaced from the environment when the recipe runs, so that a recipe file can be shared.
-Relative paths start at the working directory.
+Relative sources start at the working directory; a relative `output` is under VSETUNE_HOME.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import os
 import re
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from vsetune.config.base import Spec
 from vsetune.errors import ConfigError
@@ -146,7 +145,7 @@ class IngestRecipe(Spec):
     """Raw data in, shards and manifest out. Everything but `output` and `upload` fixes the bytes that come out."""
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the data set")
-    output: str = Field(min_length=1, description="local folder to write; empty, or an ingest of this recipe")
+    output: str = Field(min_length=1, description="local folder to write; relative: under VSETUNE_HOME")
     upload: str | None = Field(None, pattern=r"^s3://[^/]+/.+", description="s3:// prefix the result is copied to")
     source: AnySource
     features: AnyFeatures
@@ -203,28 +202,3 @@ def expand_path(text: str, *, key: str) -> str:
         return found
 
     return os.path.expanduser(re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", value, text))
-
-
-def load_recipe(path: str | os.PathLike[str]) -> IngestRecipe:
-    """Read a recipe from a YAML file. ConfigError with every problem of the file, one line each."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            plain = yaml.safe_load(stream)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read ({error.strerror}); check the path.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML ({' '.join(str(error).split())}).") from error
-    if not isinstance(plain, dict):
-        raise ConfigError(f"{path}: got {type(plain).__name__}, need keys such as name, output, source, features.")
-    try:
-        return IngestRecipe.model_validate(plain)
-    except ValidationError as error:
-        raise ConfigError([_problem(path, detail) for detail in error.errors()]) from error
-
-
-def _problem(path: str | os.PathLike[str], detail: Any) -> str:
-    key = ".".join(str(part) for part in detail["loc"]) or "recipe"
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    got = detail.get("input")
-    shown = f", got {got!r}" if isinstance(got, str | int | float | bool) else ""
-    return f"{path}: {key}: {message}{shown}"

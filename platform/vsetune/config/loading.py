@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from vsetune.config.base import Spec
+from vsetune.config.base import Spec, known_name
 from vsetune.errors import ConfigError
 
 SpecT = TypeVar("SpecT", bound=Spec)
@@ -27,7 +28,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         content = yaml.load(text, Loader=_StrictLoader)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {_one_line(str(error))}") from error
+        raise ConfigError(f"{path}: not valid YAML: {_yaml_problem(error)}") from error
     if not isinstance(content, dict):
         got = "nothing" if content is None else f"a {type(content).__name__}"
         raise ConfigError(f"{path}: got {got} at the top level, need a mapping of keys to values")
@@ -44,7 +45,9 @@ def parse_spec(content: dict[str, Any], spec: type[SpecT], *, where: str) -> Spe
     try:
         return spec.model_validate(content)
     except ValidationError as error:
-        raise ConfigError(describe_problems(error, where=where, known=_all_keys(spec))) from error
+        specs = _reachable(spec)
+        known = {name for each in specs for name in each.model_fields}
+        raise ConfigError(describe_problems(error, where=where, known=known, unions=_union_tags(specs))) from error
 
 
 def dump_yaml(plain: dict[str, Any]) -> str:
@@ -71,11 +74,46 @@ def describe_problems(
             lines.append(f"{prefix}missing, need a value")
         elif item["type"] == "value_error":
             lines.append(prefix + _one_line(item["msg"].removeprefix("Value error, ")))
+        elif item["type"].startswith("union_tag"):
+            lines.append(_unknown_variant(item, where=where, key=key))
         else:
-            need = item["msg"].replace("Input should be", "need")
-            need = need[0].lower() + need[1:]
-            lines.append(f"{prefix}got {_short(item['input'])}, {need}")
+            lines.append(f"{prefix}got {_short(item['input'])}, {_need(item)}")
     return list(dict.fromkeys(lines))
+
+
+def _unknown_variant(item: ErrorDetails, *, where: str, key: str) -> str:
+    """A mapping whose `name`, `layout` or `extractor` selects nothing we have."""
+    context = item["ctx"]
+    discriminator = context["discriminator"].strip("'")
+    prefix = f"{where}: {key}.{discriminator}: " if key else f"{where}: {discriminator}: "
+    if "tag" not in context:
+        return f"{prefix}missing, need a value"
+    try:
+        known_name(context["tag"], re.findall(r"'([^']+)'", context["expected_tags"]), discriminator)
+    except ValueError as error:
+        return prefix + str(error)
+    raise AssertionError(f"{context['tag']} was refused and is known")
+
+
+def _need(item: ErrorDetails) -> str:
+    context = item.get("ctx", {})
+    for limit, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<")):
+        if limit in context:
+            return f"need a number {sign} {context[limit]:g}"
+    if item["type"] == "string_pattern_mismatch":
+        return f"need a text that matches {context['pattern']}"
+    if item["type"] == "too_short":
+        return f"need at least {context['min_length']}"
+    need = item["msg"].replace("Input should be", "need")
+    return need[0].lower() + need[1:]
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    """Line and column first, as an editor counts them."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return _one_line(f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}")
+    return _one_line(str(error))
 
 
 def _key_path(location: tuple[int | str, ...]) -> str:
@@ -99,18 +137,26 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _all_keys(spec: type[Spec]) -> set[str]:
-    keys: set[str] = set()
-    pending, seen = [spec], set()
+def _reachable(spec: type[Spec]) -> list[type[Spec]]:
+    """A spec and every spec that one of its fields can hold."""
+    found: list[type[Spec]] = []
+    pending = [spec]
     while pending:
         current = pending.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        for name, field in current.model_fields.items():
-            keys.add(name)
-            pending.extend(_specs_in(field.annotation))
-    return keys
+        if current not in found:
+            found.append(current)
+            pending += [part for field in current.model_fields.values() for part in _specs_in(field.annotation)]
+    return found
+
+
+def _union_tags(specs: list[type[Spec]]) -> frozenset[str]:
+    """What pydantic puts into the path of an error inside a union: the value of the field that chose the branch."""
+    fields = [field for spec in specs for field in spec.model_fields.values() if isinstance(field.discriminator, str)]
+    return frozenset(
+        str(branch.model_fields[str(field.discriminator)].default)
+        for field in fields
+        for branch in _specs_in(field.annotation)
+    )
 
 
 def _specs_in(annotation: Any) -> list[type[Spec]]:

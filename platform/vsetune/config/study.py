@@ -116,7 +116,9 @@ class ResourceSpec(Spec):
 class TrackingSpec(Spec):
     """Where results go. Relative paths are under VSETUNE_HOME (default ~/vsetune)."""
 
-    uri: str | None = Field(None, description="MLflow tracking URI; default: SQLite file mlflow.db under VSETUNE_HOME")
+    uri: str | None = Field(
+        None, description="MLflow tracking URI; default: $MLFLOW_TRACKING_URI, else mlflow.db under VSETUNE_HOME",
+    )
     folder: str = Field("runs", description="checkpoints, search state and logs of studies")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +18,14 @@ from vsetune.data.dataset import Dataset
 from vsetune.data.ingest import ingest
 from vsetune.data.manifest import MANIFEST_FILE
 from vsetune.data.progress import SilentProgress, terminal_progress
-from vsetune.tracking.opening import open_store
+from vsetune.data.verify import require_unchanged
+from vsetune.errors import ConfigError, StudyConflict
+from vsetune.jobs.fitting import require_fit
+from vsetune.tracking.opening import open_store, require_existing
 from vsetune.tracking.records import StudyRecord
 from vsetune.tracking.store import TrackingStore
 
+TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 _NOT_IN_FINGERPRINT = {"description", "resources", "tracking"}
 
 
@@ -52,14 +57,37 @@ class PreparedStudy:
 def prepare_study(path: Path, console: Console) -> PreparedStudy:
     """Reads and checks a study file, makes the embedded data if it asks for them. Raises UsageError in one line."""
     spec = load_spec(path, StudySpec)
-    resolve_cells(spec, where=str(path))
+    cells = resolve_cells(spec, where=str(path))
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"path": under_home(spec.data.path)})})
     if spec.data.scenes is not None:
-        make_scenes(Path(spec.data.path), spec.data.scenes, console)
+        _make_scenes_of(spec, path, console)
     dataset = Dataset.open(spec.data.path)
-    for split in (spec.data.train_split, spec.data.validation_split):
-        dataset.split(split)
-    return PreparedStudy(spec, resolve_cells(spec, where=str(path)), dataset.fingerprint)
+    require_fit(spec, cells, dataset, where=str(path))
+    with console.status("checking the shards"):
+        require_unchanged(dataset, [name for name in _splits(spec) if name in dataset.manifest.splits])
+    return PreparedStudy(spec, cells, dataset.fingerprint)
+
+
+def _splits(spec: StudySpec) -> list[str]:
+    data = spec.data
+    return [name for name in (data.train_split, data.validation_split, data.test_split) if name is not None]
+
+
+def _make_scenes_of(spec: StudySpec, path: Path, console: Console) -> None:
+    """The data set that `data.scenes` asks for; what goes wrong is told in the words of the study file."""
+    assert spec.data.scenes is not None
+    if "://" in spec.data.path:
+        raise ConfigError(
+            f"{path}: data.scenes: can only be made in a local folder, got data.path {spec.data.path}; remove scenes, "
+            "or name a folder"
+        )
+    try:
+        make_scenes(Path(spec.data.path), spec.data.scenes, console)
+    except StudyConflict as error:
+        raise StudyConflict(
+            f"{path}: data.scenes: {spec.data.path} holds other data than these sizes and this seed give; name another "
+            "data.path, delete that folder, or remove scenes to use what is there"
+        ) from error
 
 
 def make_scenes(folder: Path, sizes: ScenesSpec, console: Console) -> None:
@@ -84,8 +112,13 @@ def tracking_store(tracking: TrackingSpec) -> TrackingStore:
     return open_store(tracking_uri(tracking), None)
 
 
+def existing_store(tracking: TrackingSpec) -> TrackingStore:
+    """The same, for reading only: StorageError rather than a new database where there is none."""
+    uri = tracking_uri(tracking)
+    require_existing(uri)
+    return open_store(uri, None)
+
+
 def tracking_uri(tracking: TrackingSpec) -> str:
-    """The MLflow tracking URI: as given, or the SQLite file under the home folder."""
-    if tracking.uri is None:
-        return f"sqlite:///{home() / 'mlflow.db'}"
-    return tracking.uri
+    """The MLflow tracking URI: as given, or as MLFLOW_TRACKING_URI says, or the SQLite file under the home folder."""
+    return tracking.uri or os.environ.get(TRACKING_VARIABLE) or f"sqlite:///{home() / 'mlflow.db'}"

@@ -43,6 +43,13 @@ class StudyProgress:
                 self._announced.add(name)
                 self._console.print(self._line(name, trial), highlight=False)
 
+    def retried(self, name: str) -> None:
+        """Announces that the process of a trial died and that the trial goes on in another one."""
+        self._console.print(
+            Text("the process of ", style="yellow").append(name, style="bold")
+            .append(" died (killed, out of memory?); a new attempt continues from its checkpoint"), highlight=False,
+        )
+
     def tick(self) -> None:
         """Redraws the live table now and then."""
         now = time.monotonic()

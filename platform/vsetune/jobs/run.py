@@ -61,10 +61,10 @@ def run_study(
     address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set.
     """
     spec, folder = prepared.spec, prepared.folder
+    store = tracking_store(spec.tracking)
     with _locked(folder):
-        store = tracking_store(spec.tracking)
         store.open_study(prepared.record(), resume=resume)
-        (folder / "study.yaml").write_text(dump_yaml(spec.to_plain()), encoding="utf-8")
+        _write(folder / "study.yaml", dump_yaml(spec.to_plain()))
         storage = spec.search.storage or f"sqlite:///{folder / 'search.db'}"
         search = ConfigurationSearch(spec.study, prepared.cells, spec.search, storage=storage)
         ledger = StudyLedger(spec, prepared.cells, store, search)
@@ -95,8 +95,15 @@ def _export(board: Leaderboard, folder: Path) -> list[Path]:
         "leaderboard.tex": to_latex(board),
     }
     for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        _write(folder / name, text)
     return [folder / name for name in texts]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written ({error.strerror}); free space, then --resume") from error
 
 
 def _place_trials(prepared: PreparedStudy, ledger: StudyLedger, console: Console) -> None:
@@ -105,6 +112,7 @@ def _place_trials(prepared: PreparedStudy, ledger: StudyLedger, console: Console
     scheduler = CellScheduler(spec.scheduler, epochs=spec.training.epochs)
     scheduler.replay(ledger)
     os.environ.update(_TUNE_SETTINGS)
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # else a page of traceback for every worker that dies
     tune_folder = prepared.folder / "tune"
     with StudyProgress(ledger, console) as progress:
         tuner = tune.Tuner(
@@ -119,7 +127,9 @@ def _place_trials(prepared: PreparedStudy, ledger: StudyLedger, console: Console
             run_config=tune.RunConfig(
                 name=spec.study, storage_path=str(tune_folder), verbose=0,
                 failure_config=tune.FailureConfig(max_failures=spec.resources.retries),
-                callbacks=[RecordingCallback(ledger, on_change=progress.changed, on_tick=progress.tick)],
+                callbacks=[RecordingCallback(
+                    ledger, on_change=progress.changed, on_tick=progress.tick, on_retry=progress.retried
+                )],
             ),
         )
         tuner.fit()

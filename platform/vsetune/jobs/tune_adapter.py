@@ -14,6 +14,7 @@ from ray.tune.search import Searcher
 from vsetune.config.study import SchedulerSpec
 from vsetune.jobs.ledger import Assignment, StudyLedger
 from vsetune.tracking.records import AttemptStatus, ValidationPoint
+from vsetune.training.checkpoint import CHECKPOINT_FILE
 
 Listener = Callable[[], None]
 
@@ -115,16 +116,27 @@ class CellScheduler(FIFOScheduler):
 
 
 class RecordingCallback(_StaysHere, tune.Callback):
-    """Writes every report of a worker through the ledger, then tells the listeners that something changed."""
+    """Writes every report of a worker through the ledger, then tells the listeners that something changed.
 
-    def __init__(self, ledger: StudyLedger, *, on_change: Listener, on_tick: Listener) -> None:
-        self._ledger, self._on_change, self._on_tick = ledger, on_change, on_tick
+    on_retry: told the name of a trial whose process died and that Tune places again.
+    """
+
+    def __init__(
+        self, ledger: StudyLedger, *, on_change: Listener, on_tick: Listener, on_retry: Callable[[str], None]
+    ) -> None:
+        self._ledger, self._on_change, self._on_tick, self._on_retry = ledger, on_change, on_tick, on_retry
 
     def on_trial_result(
         self, iteration: int, trials: Sequence[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        record_report(self._ledger, trial.config["trial"]["trial"], result)
+        name = trial.config["trial"]["trial"]
+        record_report(self._ledger, name, result)
+        if self._ledger.trials[name].status in ("finished", "pruned"):  # recorded: nobody will continue it
+            (Path(trial.config["folder"]) / CHECKPOINT_FILE).unlink(missing_ok=True)
         self._on_change()
+
+    def on_trial_recover(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
+        self._on_retry(trial.config["trial"]["trial"])
 
     def on_trial_error(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
         self._on_change()

@@ -79,7 +79,7 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
         seconds_per_epoch=_median([seed.seconds_per_epoch for seed in seeds]),
         test_m_recall=_mean([seed.test_m_recall for seed in seeds]),
         cost=cost_of(trials), trials=len(trials), attempts=sum(map(len, trials)),
-        counts=Counter(attempt.status for trial in trials for attempt in trial),
+        counts=dict(Counter(attempt.status for trial in trials for attempt in trial)),
         protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags),
     )
 

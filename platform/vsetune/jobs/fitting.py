@@ -1,0 +1,77 @@
+"""Does every cell of a study fit its data set? Found before anything runs, all problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from vsetune.config.cells import Cell, build_trial, candidates
+from vsetune.config.networks import VseppSpec
+from vsetune.config.study import StudySpec
+from vsetune.config.training import TrialSpec
+from vsetune.data.dataset import Dataset
+from vsetune.errors import ConfigError, DataError
+from vsetune.networks import build_network
+
+
+def require_fit(spec: StudySpec, cells: list[Cell], dataset: Dataset, *, where: str) -> None:
+    """ConfigError with every way in which the data set cannot run the study; `where` opens the lines on its keys."""
+    problems = list(_split_problems(spec, dataset, where))
+    if not problems:
+        for cell in cells:
+            problems += _cell_problems(spec, cell, dataset, f"{where}: cell {cell.name}")
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+
+
+def _split_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[str]:
+    """The default test split may be absent, many data sets have none; one that the file names may not."""
+    data = spec.data
+    wanted = {"train_split": data.train_split, "validation_split": data.validation_split}
+    if data.test_split is not None and (
+        "test_split" in data.model_fields_set or data.test_split in dataset.manifest.splits
+    ):
+        wanted["test_split"] = data.test_split
+    for key, name in wanted.items():
+        try:
+            dataset.split(name)
+        except DataError as error:
+            yield f"{where}: data.{key}: {error}"
+
+
+def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) -> Iterator[str]:
+    """Problems of the cell at its defaults and at the ends of every range of its search."""
+    for candidate in candidates(cell):
+        trial = build_trial(spec, cell, candidate, trial="fit", seed=spec.seeds[0])
+        yield from _batch_problems(trial, dataset, where)
+        if not candidate or any(name.startswith("network.") for name in candidate):
+            yield from _network_problems(trial, dataset, where)
+
+
+def _batch_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+    split = dataset.split(trial.data.train_split)
+    unit, size = trial.training.batch_unit, trial.training.batch_size
+    available = split.captions if unit == "pairs" else split.images
+    if size > available:
+        yield (
+            f"{where}: training.batch_size: got {size}, split {trial.data.train_split} of {trial.data.path} has "
+            f"{available} {unit}; use at most {available}"
+        )
+
+
+def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+    features, spec = dataset.manifest.features, trial.network
+    if isinstance(spec, VseppSpec) and spec.image_input == "flatten" and features.regions_min != features.regions:
+        yield (
+            f"{where}: network.image_input: flatten needs the same number of regions in every image, {trial.data.path} "
+            f"has {features.regions_min} to {features.regions}; use mean, or ingest a fixed number of regions"
+        )
+        return
+    try:
+        with torch.device("meta"):  # shapes without memory or arithmetic
+            build_network(
+                spec, regions=features.regions, width=features.width, vocabulary_size=len(dataset.vocabulary)
+            )
+    except ConfigError as error:
+        yield f"{where}: {error}"

@@ -1,0 +1,159 @@
+"""Bad input gets one line that names the thing and the fix, exit code 2, and leaves nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+VALIDATE = ("study", "validate")
+
+
+def assert_refused(said: object, *words: str) -> None:
+    assert said.code == 2, said  # type: ignore[attr-defined]
+    assert len(said.lines) == 1, said.err  # type: ignore[attr-defined]
+    for word in words:
+        assert word in said.err, said.err  # type: ignore[attr-defined]
+    assert "Traceback" not in said.err  # type: ignore[attr-defined]
+
+
+def make(vsetune: Callable, path: Path) -> None:
+    """The data set of a study, by way of a command that makes it."""
+    assert vsetune("data", "make-scenes", "--train", "24", "--validation", "8", "--test", "8").code == 0
+    assert path.exists()
+
+
+def test_an_unknown_key(vsetune, study) -> None:
+    said = vsetune(*VALIDATE, str(study(trainig={})))
+    assert_refused(said, "study.yaml: trainig: unknown key; did you mean training")
+
+
+def test_an_unknown_loss(vsetune, study) -> None:
+    said = vsetune(*VALIDATE, str(study(losses=[{"name": "lshe"}], baseline="lshe")))
+    assert_refused(said, "losses[0].name", "lshe", "did you mean")
+
+
+def test_a_number_out_of_range(vsetune, study) -> None:
+    said = vsetune(*VALIDATE, str(study(losses=[{"name": "lmh", "fixed": {"margin": -0.2}}])))
+    assert_refused(said, "loss.margin: got -0.2, need a number >= 0")
+
+
+def test_a_missing_data_folder(vsetune, study, home) -> None:
+    said = vsetune("train", str(study(data={"path": "data/nothing"})))
+    assert_refused(said, "data/nothing", "vsetune data")
+    assert not (home / "runs").exists()
+
+
+def test_a_missing_study_file(vsetune, tmp_path) -> None:
+    assert_refused(vsetune(*VALIDATE, str(tmp_path / "none.yaml")), "none.yaml: no such file")
+
+
+def test_a_caption_without_an_image_and_an_unreadable_image(vsetune, tmp_path, home) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "captions.csv").write_text("image,caption\na.jpg,A dog .\nb.jpg,A cat .\n")
+    (tmp_path / "images" / "a.jpg").write_bytes(b"this is no image")
+    for split, name in (("train", "a.jpg"), ("validation", "b.jpg")):
+        (tmp_path / f"{split}.txt").write_text(name + "\n")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump({
+        "name": "pets", "output": "data/pets", "features": {"extractor": "pixels"},
+        "source": {
+            "layout": "caption_table", "captions": str(tmp_path / "captions.csv"),
+            "images": [str(tmp_path / "images")],
+            "lists": {split: str(tmp_path / f"{split}.txt") for split in ("train", "validation")},
+        },
+    }))
+    assert_refused(vsetune("data", "ingest", str(recipe)), "b.jpg")
+    (tmp_path / "images" / "b.jpg").write_bytes(b"nor is this")
+    said = vsetune("data", "ingest", str(recipe))
+    assert said.code == 2
+    assert "a.jpg" in said.err
+    assert not (home / "data" / "pets" / "manifest.json").exists()
+    assert not list((home / "data" / "pets").glob("*.tar"))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "tampered"])
+def test_a_damaged_shard(damage: str, vsetune, study, home) -> None:
+    make(vsetune, home / "data" / "scenes" / "manifest.json")
+    shard = home / "data" / "scenes" / "train-000000.tar"
+    content = bytearray(shard.read_bytes())
+    if damage == "truncated":
+        del content[len(content) // 2:]
+    else:
+        content[len(content) // 3] ^= 0xFF
+    shard.write_bytes(content)
+    assert_refused(vsetune("train", str(study())), "train-000000.tar", "ingest")
+    said = vsetune("data", "verify", "data/scenes")
+    assert said.code == 1
+    assert "train-000000.tar" in said.out
+
+
+def test_features_that_do_not_fit_the_network(vsetune, study) -> None:
+    said = vsetune("train", str(study(networks=[{"name": "vsepp", "fixed": {"image_input": "global"}}])))
+    assert said.code == 2
+    assert said.lines[-1].count("image_input") == 1
+    assert "36" in said.lines[-1]
+
+
+def test_a_batch_larger_than_the_split(vsetune, study) -> None:
+    said = vsetune("train", str(study(training={"epochs": 1, "batch_size": 500})))
+    assert said.code == 2
+    assert "training.batch_size: got 500" in said.lines[-1]
+    assert "use at most 120" in said.lines[-1]
+
+
+def test_an_empty_split(vsetune, study) -> None:
+    sizes = {"train": 24, "validation": 8, "test": 8}
+    said = vsetune("train", str(study(data={"path": "data/scenes", "scenes": sizes, "validation_split": "dev"})))
+    assert said.code == 2
+    assert "data.validation_split" in said.lines[-1]
+    assert "dev" in said.lines[-1]
+
+
+def test_other_scenes_in_the_folder(vsetune, study) -> None:
+    assert vsetune("data", "make-scenes", "--train", "12", "--validation", "8", "--test", "8").code == 0
+    assert_refused(vsetune("train", str(study())), "data.scenes", "name another")
+
+
+def test_a_folder_that_cannot_be_written(vsetune, study, tmp_path, monkeypatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "file"))
+    said = vsetune("train", str(study()))
+    assert said.code == 2
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full to stand for a full disk")
+def test_no_space_left_for_an_export(vsetune, home) -> None:
+    from vsetune.cli.output import write_text
+    from vsetune.errors import StorageError
+
+    with pytest.raises(StorageError) as caught:
+        write_text(Path("/dev/full/board.html"), "text")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_leaderboard_of_an_unknown_study_creates_nothing(vsetune, home) -> None:
+    assert_refused(vsetune("leaderboard", "show", "nothing"))
+    assert not (home / "mlflow.db").exists()
+
+
+def test_an_unreachable_tracking_server(vsetune) -> None:
+    said = vsetune("leaderboard", "show", "x", "--tracking-uri", "http://127.0.0.1:9")
+    assert_refused(said, "127.0.0.1:9")
+
+
+def test_all_problems_of_a_file_are_listed_one_line_each(vsetune, study) -> None:
+    said = vsetune(*VALIDATE, str(study(training={"epochs": -1, "batch_size": 1}, seeds=[])))
+    assert said.code == 2
+    assert len(said.lines) == 3
+
+
+def test_validate_json_is_one_document(vsetune, study) -> None:
+    said = vsetune(*VALIDATE, str(study()), "--json")
+    assert said.code == 0
+    assert [cell["cell"] for cell in json.loads(said.out)] == ["vsepp.lmh"]

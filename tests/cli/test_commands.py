@@ -1,0 +1,85 @@
+"""Every command explains itself with an example; results go to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from vsetune.cli.main import app
+from vsetune.config.losses import LOSSES
+from vsetune.config.networks import NETWORKS
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, each in getattr(command, "commands", {}).items():
+        yield from commands(each, (*path, name))
+
+
+TREE = dict(commands(typer.main.get_command(app)))
+
+
+LEAVES = [path for path, command in TREE.items() if not hasattr(command, "commands")]
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_a_command_has_help_and_an_example_of_itself(path: tuple[str, ...]) -> None:
+    command = TREE[path]
+    assert command.help
+    assert command.epilog
+    assert "Example: " in command.epilog
+    assert "vsetune " + " ".join(path) in command.epilog
+
+
+def test_help_of_the_root_names_every_group(vsetune) -> None:
+    said = vsetune("--help")
+    assert said.code == 0
+    for name in ("study", "leaderboard", "data", "losses", "networks", "train"):
+        assert name in said.out
+
+
+@pytest.mark.parametrize(("noun", "known"), [("losses", LOSSES), ("networks", NETWORKS)])
+def test_the_catalogue_lists_everything_there_is(noun: str, known: dict[str, Any], vsetune) -> None:
+    said = vsetune(noun, "list", "--json")
+    assert {each["name"] for each in json.loads(said.out)} == set(known)
+    for name in known:
+        shown = vsetune(noun, "show", name)
+        assert shown.code == 0
+        assert name in shown.out
+
+
+def test_an_unknown_name_in_the_catalogue_gets_a_hint(vsetune) -> None:
+    said = vsetune("losses", "show", "lsehh")
+    assert said.code == 2
+    assert "did you mean lseh" in said.err
+
+
+def test_a_dry_run_prints_the_resolved_study(vsetune, study) -> None:
+    said = vsetune("study", "run", str(study()), "--dry-run")
+    assert said.code == 0
+    assert "gradient_clip: 2.0" in said.out
+
+
+def test_the_schema_is_json(vsetune) -> None:
+    assert json.loads(vsetune("study", "schema").out)["title"] == "StudySpec"
+
+
+def test_training_one_cell_prints_its_summary_and_keeps_messages_apart(vsetune, study, home) -> None:
+    said = vsetune("train", str(study()), "--json")
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["epochs"] == 1.0
+    assert "M-Recall" in said.err
+
+
+def test_data_can_be_made_verified_and_shown(vsetune, home, tmp_path) -> None:
+    assert vsetune("data", "make-scenes", "--train", "12", "--validation", "4", "--test", "4").code == 0
+    assert vsetune("data", "verify", "data/scenes").code == 0
+    sheet = tmp_path / "sheet.png"
+    said = vsetune("data", "show", "data/scenes", "--count", "4", "--sheet", str(sheet))
+    assert said.code == 0, said.err
+    assert "train" in said.out
+    assert sheet.stat().st_size > 1000
