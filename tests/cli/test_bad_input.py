@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -88,7 +89,7 @@ def test_a_damaged_shard(damage: str, vsetune, study, home) -> None:
     shard.write_bytes(content)
     assert_refused(vsetune("train", str(study())), "train-000000.tar", "ingest")
     said = vsetune("data", "verify", "data/scenes")
-    assert said.code == 1
+    assert said.code == 2
     assert "train-000000.tar" in said.out
 
 
@@ -127,14 +128,16 @@ def test_a_folder_that_cannot_be_written(vsetune, study, tmp_path, monkeypatch) 
     assert "Traceback" not in said.err
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full to stand for a full disk")
-def test_no_space_left_for_an_export(vsetune, home) -> None:
-    from vsetune.cli.output import write_text
-    from vsetune.errors import StorageError
+def test_no_space_left_names_the_place_and_leaves_nothing(vsetune, study, home, monkeypatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(StorageError) as caught:
-        write_text(Path("/dev/full/board.html"), "text")
-    assert "\n" not in str(caught.value)
+    monkeypatch.setattr(os, "fsync", refuse)
+    said = vsetune("train", str(study()))
+    assert said.code == 2
+    assert "No space left on device" in said.lines[-1]
+    assert str(home) in said.lines[-1]
+    assert not list(home.rglob("manifest.json"))
 
 
 def test_a_leaderboard_of_an_unknown_study_creates_nothing(vsetune, home) -> None:
