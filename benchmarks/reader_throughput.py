@@ -75,12 +75,12 @@ def network_rate(dataset: Dataset, batches: list[Batch]) -> float:
         "network": {"name": "vsepp", "embedding_size": 512}, "loss": {"name": "lmh"}, "training": {},
     })
     learner = Learner.build(trial, dataset, torch.device("cpu"))
-    learner.step(batches[0])
+    learner.step(batches[0].to("cpu"))
     best = 0.0
     for _ in range(REPEATS):
         begin = time.perf_counter()
         for batch in batches:
-            learner.step(batch)
+            learner.step(batch.to("cpu"))
         best = max(best, sum(batch.pairs for batch in batches) / (time.perf_counter() - begin))
     return best
 

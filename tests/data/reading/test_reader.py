@@ -113,7 +113,8 @@ def test_a_batch_of_pairs_joins_each_caption_with_its_own_image(tiny):
     for batch in training_batches(dataset, "train", **OPTIONS):
         assert batch.caption_rows.tolist() == list(range(batch.pairs))
         assert batch.image_features.shape == (batch.pairs, 3, 3)
-        assert batch.image_features.dtype == torch.float32
+        assert batch.image_features.dtype == torch.float16
+        assert batch.to("cpu").image_features.dtype == torch.float32
         for row, caption in enumerate(batch.caption_ids.tolist()):
             image, text = texts[caption]
             words = text.split()
