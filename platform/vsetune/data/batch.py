@@ -41,7 +41,7 @@ class Batch:
         return len(self.caption_ids)
 
     def to(self, device: str | torch.device) -> Batch:
-        """The batch on a device, features as float32. Memory is pinned for GPUs, so that copying need not stop the CPU."""
+        """The batch on a device, features as float32. Pinned memory lets a copy to a GPU run beside the CPU."""
         target = torch.device(device)
         moved = {}
         for field in fields(self):
