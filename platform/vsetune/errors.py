@@ -6,6 +6,7 @@ VsetuneError
 │   ├── DataError         a data folder, shard, image, caption or manifest
 │   ├── StudyConflict     a study name that already stands for another configuration
 │   └── StorageError      no space left, a folder that cannot be written, a store that cannot be opened
+│       └── StaleCheckpoint   a checkpoint that is damaged, or of another trial or data set
 ├── IncompatibleCurves    two curves that must not be compared (other cadence, protocol or data)
 └── AttemptError          one attempt failed; the study goes on
     └── NumericError      a loss, gradient or similarity that is not a finite number
@@ -45,6 +46,10 @@ class StudyConflict(UsageError):
 
 class StorageError(UsageError):
     """A place we must write to cannot take it (no space, no permission, unreachable)."""
+
+
+class StaleCheckpoint(StorageError):
+    """What lies in a trial's folder cannot be continued; the trial can be started again without it."""
 
 
 class IncompatibleCurves(VsetuneError):

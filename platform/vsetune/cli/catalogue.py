@@ -9,9 +9,10 @@ from typing import Annotated, Any, get_args
 
 import typer
 from pydantic.fields import FieldInfo
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
-from vsetune.cli.output import messages, print_json, results
+from vsetune.cli.output import print_json, results, say
 from vsetune.config.base import Choices, Domain, Spec, known_name, tunables
 from vsetune.config.losses import HANDLES_SEVERAL_POSITIVES, LOSSES, NEEDS_SEMANTICS
 from vsetune.config.networks import NETWORKS
@@ -75,10 +76,11 @@ def _list(specs: Mapping[str, type[Spec]], *, as_json: bool) -> None:
     if as_json:
         print_json([describe(name, spec) for name, spec in specs.items()])
         return
-    table = Table("name", "what it is", "searched by default")
+    table = Table(Column("name", no_wrap=True), "what it is", "searched by default")
     for name, spec in specs.items():
-        table.add_row(name, (inspect.getdoc(spec) or "").split("\n")[0], ", ".join(key for key, _ in tunables(spec)))
-    results.print(table, markup=False)
+        meaning = " ".join((inspect.getdoc(spec) or "").split("\n\n")[0].split())
+        table.add_row(*map(Text, (name, meaning, ", ".join(key for key, _ in tunables(spec)))))
+    results.print(table)
 
 
 def _show(name: str, specs: Mapping[str, type[Spec]], kind: str, *, as_json: bool) -> None:
@@ -90,17 +92,19 @@ def _show(name: str, specs: Mapping[str, type[Spec]], kind: str, *, as_json: boo
     if as_json:
         print_json(described)
         return
-    table = Table("hyperparameter", "default", "allowed", "searched", "meaning")
+    table = Table(Column("hyperparameter", no_wrap=True), "default", "allowed", "meaning", show_lines=True)
     domains = dict(tunables(spec))
     for each in described["hyperparameters"]:
-        source = f"({each['source']})" if each["source"] else ""
-        meaning = f"{each['description']} {source}".strip()
-        searched = domain_text(domains[each["name"]]) if each["name"] in domains else ""
-        table.add_row(each["name"], value_text(each["default"]), each["allowed"], searched, meaning)
+        allowed, meaning = each["allowed"], each["description"]
+        if each["name"] in domains:
+            allowed += f"\nsearched {domain_text(domains[each['name']])}"
+        if each["source"]:
+            meaning += f" ({each['source']})"
+        table.add_row(*map(Text, (each["name"], value_text(each["default"]), allowed, meaning)))
     for line in (f"{name}: {described['meaning']}", *described["notes"]):
-        results.print(line, markup=False, highlight=False)
-    results.print(table, markup=False)
-    messages.print(f"in a study file: {{name: {name}, fixed: {{...}}, search: default}}", markup=False, highlight=False)
+        results.print(line, markup=False, highlight=False, soft_wrap=True)
+    results.print(table)
+    say(f"in a study file: {{name: {name}, fixed: {{...}}, search: default}}")
 
 
 def domain_text(domain: Domain) -> str:

@@ -52,9 +52,9 @@ def _root(
     """Which loss reaches the best M-Recall in the fewest epochs? Fair, resumable comparison of losses and networks
     for image-text retrieval.
 
-    [bold]vsetune study run studies/quickstart.yaml[/bold]   compare four losses: minutes, no download
-    [bold]vsetune leaderboard show quickstart[/bold]         the result, again
-    [bold]vsetune losses list[/bold]                         what can be compared
+    [bold]vsetune study run studies/quickstart.yaml[/bold]   compare four losses, in minutes
+    [bold]vsetune leaderboard show quickstart[/bold]         see the result again
+    [bold]vsetune losses list[/bold]                         see what can be compared
 
     Data, checkpoints and results go to VSETUNE_HOME (default: ~/vsetune). VSETUNE_LOG=INFO tells more.
     """

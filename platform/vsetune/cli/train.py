@@ -11,7 +11,7 @@ from rich.table import Table
 
 from vsetune.cli.output import messages, print_json, results, say
 from vsetune.config.base import known_name
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, StaleCheckpoint
 
 EXAMPLE = "Example: vsetune train studies/quickstart.yaml --cell vsepp.lseh"
 
@@ -44,7 +44,10 @@ def train(
     folder = prepared.folder / "train" / trial.trial
     if fresh:
         shutil.rmtree(folder, ignore_errors=True)
-    attempt = Attempt(trial, folder, device=device, threads=prepared.spec.resources.cpus)
+    try:
+        attempt = Attempt(trial, folder, device=device, threads=prepared.spec.resources.cpus)
+    except StaleCheckpoint as error:
+        raise StaleCheckpoint(f"{error} That is what --fresh does.") from error
     say(f"{trial.trial} on {attempt.device}, {attempt.parameters:,} parameters, files in {folder}")
     while not attempt.is_finished:
         with messages.status("training"):

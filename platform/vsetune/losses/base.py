@@ -6,6 +6,7 @@ on the diagonal; with `batch_unit: images` each image meets all its captions and
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import torch
@@ -55,7 +56,7 @@ class LossOutput:
     selection: Selection | None = None
 
 
-class Loss(nn.Module):
+class Loss(nn.Module, ABC):
     """A loss with its schedule. Every mutable number is a buffer or a parameter, so `state_dict()` is the whole state.
 
     The train loop calls `start_epoch` with the 0-based epoch before its first batch, and `after_step` after every
@@ -81,8 +82,9 @@ class Loss(nn.Module):
         """True in the first `warmup_epochs` epochs. Reads the epoch from the device only if there is a warm-up."""
         return self.warmup_epochs > 0 and int(self.epoch) < self.warmup_epochs
 
+    @abstractmethod
     def forward(self, inputs: LossInputs) -> LossOutput:
-        raise NotImplementedError
+        """The loss of one batch. ConfigError for a batch of a shape that the loss does not define."""
 
 
 def at_least_float32(values: Tensor) -> Tensor:

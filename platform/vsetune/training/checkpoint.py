@@ -21,7 +21,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from vsetune.errors import StorageError
+from vsetune.errors import StaleCheckpoint, StorageError
 from vsetune.training.atomic import write_whole
 
 FORMAT = 1
@@ -39,14 +39,14 @@ class CheckpointFolder:
         self._identity = {"format": FORMAT, "fingerprint": fingerprint, "data": data}
 
     def load(self) -> dict[str, Any] | None:
-        """The state last saved, or None. StorageError when it is damaged or belongs to another trial or data set."""
+        """The state last saved, or None. StaleCheckpoint when it is damaged or belongs to another trial or data set."""
         if not self.path.exists():
             return None
         try:
             saved = torch.load(self.path, map_location="cpu", weights_only=True)
         except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
             reason = str(error).strip().splitlines() or [type(error).__name__]
-            raise StorageError(
+            raise StaleCheckpoint(
                 f"{self.path}: damaged checkpoint ({reason[0]}); remove {self._folder} to start the trial again."
             ) from error
         self._check_identity(saved)
@@ -93,7 +93,7 @@ class CheckpointFolder:
         for key, value in self._identity.items():
             if found.get(key) == value:
                 continue
-            raise StorageError(
+            raise StaleCheckpoint(
                 f"{self.path}: its {_MEANING[key]} is {found.get(key)}, this one is {value}; "
                 "use another folder, or remove this one to start the trial again."
             )
