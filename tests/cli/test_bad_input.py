@@ -73,8 +73,11 @@ def test_a_caption_without_an_image_and_an_unreadable_image(vsetune, tmp_path, h
     said = vsetune("data", "ingest", str(recipe))
     assert said.code == 2
     assert "a.jpg" in said.err
-    assert not (home / "data" / "pets" / "manifest.json").exists()
-    assert not list((home / "data" / "pets").glob("*.tar"))
+    assert not (home / "data" / "pets").exists()
+    recipe.write_text(recipe.read_text() + "on_unreadable: skip\n")
+    said = vsetune("data", "ingest", str(recipe))
+    assert said.code == 2, "all images are unreadable, but the folder is free for the mended recipe"
+    assert "every image was skipped" in said.err
 
 
 @pytest.mark.parametrize("damage", ["truncated", "tampered"])
@@ -98,6 +101,41 @@ def test_features_that_do_not_fit_the_network(vsetune, study) -> None:
     assert said.code == 2
     assert said.lines[-1].count("image_input") == 1
     assert "36" in said.lines[-1]
+
+
+def test_flatten_needs_the_same_number_of_regions_everywhere(vsetune, study, home) -> None:
+    manifest = home / "data" / "scenes" / "manifest.json"
+    make(vsetune, manifest)
+    manifest.write_text(manifest.read_text().replace('"regions_min": 36', '"regions_min": 10'))
+    flat = study(networks=[{"name": "vsepp", "fixed": {"image_input": "flatten"}}], data={"path": "data/scenes"})
+    assert_refused(vsetune("train", str(flat)), "cell vsepp.lmh: network.image_input: flatten", "10 to 36", "use mean")
+
+
+def test_every_cell_that_does_not_fit_the_data_is_told_at_once(vsetune, study, home) -> None:
+    make(vsetune, home / "data" / "scenes" / "manifest.json")
+    networks = [{"name": "vsepp", "fixed": {"image_input": "global"}}, {"name": "vse_infinity"}]
+    losses = [{"name": "lmh"}, {"name": "info_nce", "training": {"batch_unit": "images"}}]
+    said = vsetune("train", str(study(networks=networks, losses=losses)))
+    assert said.code == 2
+    assert len(said.lines) == 4, said.err
+    assert sum("image_input" in line for line in said.lines) == 2
+    assert sum("has 24 images; use at most 24" in line for line in said.lines) == 2
+    assert not (home / "runs").exists()
+
+
+def test_scenes_are_not_made_at_a_remote_place(vsetune, study, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sizes = {"train": 24, "validation": 8, "test": 8}
+    said = vsetune("train", str(study(data={"path": "s3://bucket/x", "scenes": sizes})))
+    assert_refused(said, "data.scenes: can only be made in a local folder", "s3://bucket/x")
+    assert [path.name for path in tmp_path.iterdir()] == ["study.yaml"]
+
+
+def test_a_test_split_that_the_file_names_must_be_there(vsetune, study) -> None:
+    sizes = {"train": 24, "validation": 8, "test": 8}
+    said = vsetune("train", str(study(data={"path": "data/scenes", "scenes": sizes, "test_split": "tset"})))
+    assert said.code == 2
+    assert "data.test_split" in said.lines[-1]
 
 
 def test_a_batch_larger_than_the_split(vsetune, study) -> None:

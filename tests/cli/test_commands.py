@@ -12,6 +12,7 @@ import typer
 from vsetune.cli.main import app
 from vsetune.config.losses import LOSSES
 from vsetune.config.networks import NETWORKS
+from vsetune.training.attempt import Attempt
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -24,6 +25,12 @@ TREE = dict(commands(typer.main.get_command(app)))
 
 
 LEAVES = [path for path, command in TREE.items() if not hasattr(command, "commands")]
+
+
+@pytest.mark.parametrize("path", [path for path in TREE if path not in LEAVES], ids=" ".join)
+def test_a_group_has_help_and_an_example_of_one_of_its_commands(path: tuple[str, ...]) -> None:
+    assert TREE[path].help
+    assert any("vsetune " + " ".join(leaf) in TREE[path].epilog for leaf in LEAVES if leaf[: len(path)] == path)
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
@@ -52,6 +59,33 @@ def test_the_catalogue_lists_everything_there_is(noun: str, known: dict[str, Any
         assert name in shown.out
 
 
+def test_the_version_is_told(vsetune) -> None:
+    assert vsetune("--version").out.startswith("vsetune ")
+
+
+def test_no_name_is_cut_in_a_terminal_of_80_columns(vsetune, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for noun, known in (("losses", LOSSES), ("networks", NETWORKS)):
+        for name, spec in known.items():
+            shown = vsetune(noun, "show", name).out
+            assert all(field in shown for field in spec.model_fields if field != "name"), shown
+            assert max(map(len, shown.splitlines()[2:])) <= 80
+    root = vsetune("--help").out.splitlines()
+    for command in ("study run studies/quickstart.yaml", "leaderboard show quickstart", "losses list"):
+        assert any(f" vsetune {command}  " in line for line in root)
+
+
+def test_the_catalogue_shows_default_limits_and_search_of_a_hyperparameter(vsetune) -> None:
+    described = json.loads(vsetune("losses", "show", "lseh", "--json").out)
+    margin = next(each for each in described["hyperparameters"] if each["name"] == "margin")
+    assert margin["default"] == 0.185
+    assert margin["allowed"] == "number >= 0"
+    assert (margin["search"]["low"], margin["search"]["high"]) == (0.05, 0.4)
+    shown = vsetune("losses", "show", "lseh").out
+    assert "searched [0.05, 0.4]" in shown
+    assert "decided, diagonal, released" in shown
+
+
 def test_an_unknown_name_in_the_catalogue_gets_a_hint(vsetune) -> None:
     said = vsetune("losses", "show", "lsehh")
     assert said.code == 2
@@ -73,6 +107,27 @@ def test_training_one_cell_prints_its_summary_and_keeps_messages_apart(vsetune, 
     assert said.code == 0, said.err
     assert json.loads(said.out)["epochs"] == 1.0
     assert "M-Recall" in said.err
+
+
+def test_ctrl_c_exits_130_and_the_same_command_goes_on(vsetune, study, monkeypatch) -> None:
+    path = str(study(training={"epochs": 3, "batch_size": 40, "learning_rate": 1e-3}))
+    validated = []
+    validate = Attempt._validate
+
+    def stop_in_the_second_epoch(attempt: Attempt, window: Any) -> Any:
+        if validated:
+            raise KeyboardInterrupt
+        validated.append(validate(attempt, window))
+        return validated[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Attempt, "_validate", stop_in_the_second_epoch)
+        said = vsetune("train", path)
+    assert said.code == 130
+    assert said.lines[-1].startswith("interrupted; ")
+    said = vsetune("train", path, "--json")
+    assert said.code == 0
+    assert json.loads(said.out)["wasted_epochs"] == 1.0
 
 
 def test_data_can_be_made_verified_and_shown(vsetune, home, tmp_path) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from vsetune.cli.output import messages, print_json, results, say
+from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.config.paths import home, under_home
 
 app = typer.Typer(
@@ -37,7 +37,8 @@ def make_scenes(
 
     sizes = {"train": train, "validation": validation, "test": test, "seed": seed}
     folder = Path(under_home(output))
-    make(folder, parse_spec(sizes, ScenesSpec, where="make-scenes"), messages)
+    with interruptible("the same command goes on"):
+        make(folder, parse_spec(sizes, ScenesSpec, where="make-scenes"), messages)
     say(f"{folder}: {train} + {validation} + {test} images; in a study: data.path {output}")
 
 
@@ -51,7 +52,7 @@ def ingest(recipe: Annotated[Path, typer.Argument(help="ingest recipe (YAML)", s
     from vsetune.data.progress import terminal_progress
 
     loaded = load_spec(recipe, IngestRecipe)
-    with terminal_progress(messages) as progress:
+    with interruptible("the same command goes on"), terminal_progress(messages) as progress:
         manifest = run_ingest(loaded, progress=progress)
     for name, split in manifest.splits.items():
         say(f"{name}: {split.images:,} images, {split.captions:,} captions, {len(split.shards)} shards")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -26,6 +29,16 @@ def complain(kind: str, text: str) -> None:
     """Each problem in a line of its own that opens with `error` or `failed`."""
     for line in text.splitlines() or [""]:
         messages.print(Text.assemble((kind, "red"), " ", line), soft_wrap=True, highlight=False)
+
+
+@contextmanager
+def interruptible(advice: str) -> Iterator[None]:
+    """Ctrl-C ends the command with exit code 130 and says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"interrupted; {advice}")
+        raise typer.Exit(130) from None
 
 
 def print_json(plain: Any) -> None:

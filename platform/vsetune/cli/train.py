@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from vsetune.cli.output import messages, print_json, results, say
+from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.config.base import known_name
 from vsetune.errors import ConfigError, StaleCheckpoint
 
@@ -50,7 +50,7 @@ def train(
         raise StaleCheckpoint(f"{error} That is what --fresh does.") from error
     say(f"{trial.trial} on {attempt.device}, {attempt.parameters:,} parameters, files in {folder}")
     while not attempt.is_finished:
-        with messages.status("training"):
+        with interruptible("the same command without --fresh goes on"), messages.status("training"):
             point = attempt.advance()
         say(
             f"epoch {point.epoch:6.2f}  M-Recall {point.m_recall:5.2f} %  loss {point.metrics['train_loss']:.4g}  "

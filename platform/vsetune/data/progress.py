@@ -45,6 +45,7 @@ class _TerminalProgress:
         self._task = progress.add_task("", total=None, visible=False)
 
     def stage(self, name: str, total: int) -> None:
+        self._progress.start()
         self._progress.remove_task(self._task)
         self._task = self._progress.add_task(name, total=total)
 
@@ -58,5 +59,9 @@ def terminal_progress(console: Console) -> Iterator[ProgressSink]:
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as progress:
+    progress = Progress(*columns, console=console)
+    try:
         yield _TerminalProgress(progress)
+    finally:
+        if progress.live.is_started:  # a stop without a start would leave an empty line
+            progress.stop()

@@ -86,10 +86,10 @@ class MlflowStore(TrackingStore):
             is_ours = experiment.tags.get(encoding.KIND) == "study"
             is_deleted = experiment.lifecycle_stage != LifecycleStage.ACTIVE
             require_free_name(record.name, experiment.experiment_id, is_deleted=is_deleted, is_ours=is_ours)
-            stored = StudyRecord(record.name, experiment.tags[encoding.FINGERPRINT], {})
-            require_same_study(stored, record, resume=True)
             parent = self._parent(experiment.experiment_id)
             if parent is None:  # the process that created the experiment died before the run
+                stored = StudyRecord(record.name, experiment.tags[encoding.FINGERPRINT], {})
+                require_same_study(stored, record, resume=True)
                 self._create_parent(record, experiment.experiment_id)
                 return
             require_same_study(encoding.study_from_tags(parent.data.tags), record, resume=resume)

@@ -109,9 +109,11 @@ _FREE_TO_CHANGE = ("description", "resources", "tracking")
 
 
 def _changes(known: StudyRecord, record: StudyRecord) -> list[str]:
-    """`key: old -> new` for everything that differs and matters."""
+    """`key: old -> new` for everything that differs and matters; nothing when the old file is not known."""
+    if not known.config:
+        return []
     old, new = _flat(known.config), _flat(record.config)
-    keys = [key for key in [*old, *(new.keys() - old.keys())] if key.split(".")[0] not in _FREE_TO_CHANGE]
+    keys = [key for key in {**old, **new} if key.split(".")[0] not in _FREE_TO_CHANGE]
     changes = [f"{key}: {old.get(key)} -> {new.get(key)}" for key in keys if old.get(key) != new.get(key)]
     data = [each.tags.get("data_fingerprint") for each in (known, record)]
     if data[0] != data[1]:
