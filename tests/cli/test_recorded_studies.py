@@ -1,0 +1,135 @@
+"""What is recorded already: studies that changed, data that changed, attempts that do not compare."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from vsetune.config.study import TrackingSpec
+from vsetune.jobs.preparation import PreparedStudy, prepare_study, tracking_store
+from vsetune.tracking.records import AttemptStart, ValidationPoint
+from vsetune.tracking.store import TrackingStore
+
+pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
+
+
+@pytest.fixture
+def recorded(study: Callable[..., Path]) -> tuple[Path, PreparedStudy, TrackingStore]:
+    """A study file, prepared, and its store, which knows the study."""
+    path = study()
+    prepared = prepare_study(path, Console(file=io.StringIO()))
+    store = tracking_store(TrackingSpec())
+    store.open_study(prepared.record(), resume=False)
+    return path, prepared, store
+
+
+def assert_one_line(said: Any, code: int, *words: str) -> None:
+    assert said.code == code, said
+    assert len(said.lines) == 1, said.err
+    for word in words:
+        assert word in said.lines[0], said.err
+
+
+def test_a_study_name_in_use_is_refused_with_what_changed(vsetune, study, recorded) -> None:
+    changed = study(training={"epochs": 2, "batch_size": 40, "learning_rate": 1e-3}, resources={"cpus": 2})
+    said = vsetune("study", "run", str(changed), "--resume")
+    assert_one_line(said, 2, "study tiny", "training.epochs: 1.0 -> 2.0", "another name")
+    assert "resources" not in said.err
+    assert recorded[2].attempts("tiny") == []
+
+
+def test_a_study_that_is_recorded_goes_on_only_with_resume(vsetune, recorded) -> None:
+    assert_one_line(vsetune("study", "run", str(recorded[0])), 2, "study tiny", "--resume")
+
+
+def test_a_study_resumed_on_data_of_another_width_is_refused(vsetune, study, recorded, tmp_path) -> None:
+    recipe = tmp_path / "narrow.yaml"
+    recipe.write_text(
+        "name: scenes\noutput: data/narrow\nsource: {layout: scenes, train: 24, validation: 8, test: 8}\n"
+        "features: {extractor: pixels, width: 64}\n"
+    )
+    assert vsetune("data", "ingest", str(recipe)).code == 0
+    scenes = {"train": 24, "validation": 8, "test": 8}
+    said = vsetune("study", "run", str(study(data={"path": "data/narrow"})), "--resume")
+    assert_one_line(said, 2, "study tiny", "the data set: ")
+    said = vsetune("study", "run", str(study(data={"path": "data/narrow", "scenes": scenes})), "--resume")
+    assert_one_line(said, 2, "data.scenes", "data/narrow holds other data")
+
+
+def test_a_trial_trained_on_other_settings_names_the_way_out(vsetune, study) -> None:
+    assert vsetune("train", str(study())).code == 0
+    longer = str(study(training={"epochs": 2, "batch_size": 40, "learning_rate": 1e-3}))
+    assert_one_line(vsetune("train", longer), 2, "checkpoint.pt", "--fresh")
+    said = vsetune("train", longer, "--fresh", "--json")
+    assert json.loads(said.out)["epochs"] == 2.0
+
+
+def test_a_study_without_attempts_has_no_leaderboard(vsetune, recorded) -> None:
+    assert_one_line(vsetune("leaderboard", "show", "tiny"), 2, "study tiny", "no attempts yet")
+    assert_one_line(vsetune("leaderboard", "show", "tinny"), 2, "study tinny", "which has: tiny")
+
+
+@pytest.fixture
+def attempts(recorded: tuple[Path, PreparedStudy, TrackingStore]) -> Callable[..., None]:
+    """Records a finished attempt of a cell, validated at these epochs."""
+    _, _, store = recorded
+
+    def record(loss: str, epochs: list[float]) -> None:
+        start = AttemptStart(
+            study="tiny", trial=f"vsepp.{loss}-c00-s0", number=1, cell=f"vsepp.{loss}", network="vsepp", loss=loss,
+            seed=0, phase="search", configuration={}, resolved={}, protocol={"dataset": "scenes", "captions": 40},
+        )
+        attempt = store.start_attempt(start)
+        store.record_points(attempt, [
+            ValidationPoint(round(30 * epoch), epoch, round(120 * epoch), 10 + epoch, epoch) for epoch in epochs
+        ])
+        store.finish_attempt(attempt, "finished", {"seconds_per_epoch": 1.0}, [], None)
+
+    return record
+
+
+def test_curves_that_must_not_be_compared_fail_in_one_line(vsetune, attempts) -> None:
+    attempts("lmh", [1, 2, 3, 4])
+    attempts("lseh", [0.1, 0.2, 0.3, 0.4])
+    assert_one_line(vsetune("leaderboard", "show", "tiny"), 1, "failed")
+
+
+def test_a_leaderboard_is_shown_as_json_and_exported_whole(vsetune, attempts, tmp_path, home) -> None:
+    attempts("lmh", [1, 2, 3, 4])
+    attempts("lseh", [1, 2, 3, 4])
+    said = vsetune("leaderboard", "show", "tiny", "--json")
+    assert said.code == 0, said.err
+    assert {row["loss"] for row in json.loads(said.out)["rows"]} == {"lmh", "lseh"}
+    said = vsetune("leaderboard", "export", "tiny", "--csv", str(tmp_path / "new" / "board.csv"))
+    assert said.code == 0, said.err
+    assert (tmp_path / "new" / "board.csv").read_text().count("\n") == 3
+    assert said.out == ""
+    assert vsetune("leaderboard", "export", "tiny").code == 0
+    assert (home / "leaderboards" / "tiny.html").stat().st_size > 1000
+    assert_one_line(vsetune("leaderboard", "show", "tiny", "--baseline", "lsh"), 2, "baseline lsh", "lmh, lseh")
+    assert_one_line(vsetune("leaderboard", "export", "tiny", "--csv", "/dev/null/x"), 2, "/dev/null/x", "cannot be")
+
+
+def test_the_environment_names_the_store_for_running_and_for_showing(
+    vsetune, study, attempts, home, tmp_path, monkeypatch
+) -> None:
+    attempts("lmh", [1, 2])
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "other"))
+    assert_one_line(vsetune("leaderboard", "show", "tiny"), 2, "other/mlflow.db: no such file")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
+    assert vsetune("leaderboard", "show", "tiny").code == 0
+    said = vsetune("study", "run", str(study()))
+    assert said.code == 2
+    assert "study tiny: exists already" in said.lines[-1]
+    assert not (tmp_path / "other" / "mlflow.db").exists()
+
+
+def test_unknown_kinds_of_tracking_uri_are_refused(vsetune, tmp_path) -> None:
+    assert_one_line(vsetune("leaderboard", "show", "x", "--tracking-uri", str(tmp_path)), 2, "not a URI")
+    assert_one_line(vsetune("leaderboard", "show", "x", "--tracking-uri", "foo://bar"), 2, "foo://bar")
