@@ -84,7 +84,7 @@ def test_a_search_range_that_leaves_the_allowed_values_is_refused() -> None:
             {"losses": [{"name": "lmh", "search": {"marggin": "default"}}]},
             "losses[0].search: no hyperparameter is called marggin; did you mean margin?",
         ),
-        ({"training": {"batch_unit": "images"}}, "which lmh does not define; use batch_unit pairs"),
+        ({"training": {"batch_unit": "images"}}, "which lseh does not define; use batch_unit pairs"),
         ({"losses": [{"name": "lmh", "search": {"margin": {"low": 0.4, "high": 0.3}}}]}, "low 0.4 is above high 0.3"),
     ],
 )

@@ -13,9 +13,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vsetune.cli.output import print_json, results, say
-from vsetune.config.base import Choices, Domain, Spec, known_name, tunables
-from vsetune.config.losses import HANDLES_SEVERAL_POSITIVES, LOSSES, NEEDS_SEMANTICS
-from vsetune.config.networks import NETWORKS
+from vsetune.config.base import Choices, Domain, Spec, conditions, known_name, tunables
+from vsetune.config.compatibility import mismatch
+from vsetune.config.losses import LOSSES, LossSpec
+from vsetune.config.networks import NETWORKS, Kind, NetworkSpec, Score
 from vsetune.errors import UsageError
 
 losses = typer.Typer(
@@ -57,30 +58,58 @@ def show_network(name: Name, as_json: Json = False) -> None:
 
 
 def describe(name: str, spec: type[Spec]) -> dict[str, Any]:
-    """A component as plain data: name, meaning, notes, and its hyperparameters in order of declaration."""
-    domains = dict(tunables(spec))
+    """A component as plain data: name, meaning, facts, and its hyperparameters in order of declaration."""
+    domains, needed = dict(tunables(spec)), conditions(spec)
     hyperparameters = [
         {
             "name": key, "default": field.get_default(), "allowed": _allowed(field),
-            "search": domains[key].to_plain() if key in domains else None,
+            "search": domains[key].to_plain() if key in domains else None, "when": needed.get(key, {}),
             "description": field.description or "", "source": _paper(field),
         }
         for key, field in spec.model_fields.items() if key != "name"
     ]
-    return {
-        "name": name, "meaning": inspect.getdoc(spec) or "", "notes": _notes(name), "hyperparameters": hyperparameters,
-    }
+    return {"name": name, "meaning": inspect.getdoc(spec) or "", **_facts(spec), "hyperparameters": hyperparameters}
+
+
+def _facts(spec: type[Spec]) -> dict[str, Any]:
+    """What a spec declares beside its fields."""
+    if issubclass(spec, LossSpec):
+        loss = spec()
+        return {
+            "equation": spec.equation, "source": spec.source, "network_kinds": sorted(spec.kinds),
+            "similarities": sorted(spec.scores), "networks": _partners(loss),
+            "semantic_vectors": loss.semantic_source, "batch_units": ["pairs", *["images"] * spec.several_positives],
+        }
+    if issubclass(spec, NetworkSpec):
+        network = spec()
+        return {"kind": spec.kind, "similarity": network.score}
+    return {}
+
+
+def _partners(loss: LossSpec) -> list[str]:
+    """Networks this loss can train, both as they are by default."""
+    return [name for name, spec in NETWORKS.items() if mismatch(spec(), loss, batch_unit="pairs") is None]
 
 
 def _list(specs: Mapping[str, type[Spec]], *, as_json: bool) -> None:
     if as_json:
         print_json([describe(name, spec) for name, spec in specs.items()])
         return
-    table = Table(Column("name", no_wrap=True), "what it is", "searched by default")
+    table = Table(Column("name", no_wrap=True), "what it is", "network gives", "searched by default")
     for name, spec in specs.items():
         meaning = " ".join((inspect.getdoc(spec) or "").split("\n\n")[0].split())
-        table.add_row(*map(Text, (name, meaning, ", ".join(key for key, _ in tunables(spec)))))
+        facts = _facts(spec)
+        gives = facts.get("kind") or _kinds_text(facts["network_kinds"], facts["similarities"])
+        table.add_row(*map(Text, (name, meaning, gives, ", ".join(key for key, _ in tunables(spec)))))
     results.print(table)
+
+
+def _kinds_text(kinds: list[str], scores: list[str]) -> str:
+    """`any`, or what a loss needs: kinds of networks, and of similarities where it matters."""
+    needs = "any kind" if len(kinds) == len(get_args(Kind)) else " or ".join(kinds).replace("_", " ")
+    if len(scores) < len(get_args(Score)):
+        needs += "; similarities: " + " or ".join(scores)
+    return needs
 
 
 def _show(name: str, specs: Mapping[str, type[Spec]], kind: str, *, as_json: bool) -> None:
@@ -98,11 +127,14 @@ def _show(name: str, specs: Mapping[str, type[Spec]], kind: str, *, as_json: boo
         allowed, meaning = each["allowed"], each["description"]
         if each["name"] in domains:
             allowed += f"\nsearched {domain_text(domains[each['name']])}"
+        if each["when"]:
+            allowed += "\nwhen " + ", ".join(f"{key} is {value_text(value)}" for key, value in each["when"].items())
         if each["source"]:
             meaning += f" ({each['source']})"
         table.add_row(*map(Text, (each["name"], value_text(each["default"]), allowed, meaning)))
-    for line in (f"{name}: {described['meaning']}", *described["notes"]):
-        results.print(line, markup=False, highlight=False, soft_wrap=True)
+    paragraphs = [" ".join(paragraph.split()) for paragraph in described["meaning"].split("\n\n")]
+    for line in (f"{name}: {paragraphs[0]}", *paragraphs[1:], *_fact_lines(described)):
+        results.print(line, markup=False, highlight=False)
     results.print(table)
     say(f"in a study file: {{name: {name}, fixed: {{...}}, search: default}}")
 
@@ -142,10 +174,18 @@ def _paper(field: FieldInfo) -> str:
     return str(extra.get("paper", "")) if isinstance(extra, dict) else ""
 
 
-def _notes(name: str) -> list[str]:
-    notes = []
-    if name in NEEDS_SEMANTICS:
-        notes.append("Needs semantic vectors of the captions; they are computed once from the train split.")
-    if name in HANDLES_SEVERAL_POSITIVES:
-        notes.append("Also takes batch_unit images: every image with all its captions.")
-    return notes
+def _fact_lines(described: Mapping[str, Any]) -> list[str]:
+    if "equation" not in described:
+        return [f"kind: {described['kind']}; similarities: {described['similarity']}"]
+    lines = [
+        f"equation: {described['equation']}",
+        f"source: {described['source']}",
+        f"network gives: {_kinds_text(described['network_kinds'], described['similarities'])} "
+        f"({', '.join(described['networks']) or 'none with its default settings'})",
+        f"batch_unit: {' or '.join(described['batch_units'])}",
+    ]
+    if described["semantic_vectors"]:
+        lines.append(
+            f"semantic vectors of the captions: {described['semantic_vectors']} by default, computed once per data set"
+        )
+    return lines

@@ -73,14 +73,16 @@ SearchDomain = Annotated[
 
 
 def tunable(
-    default: Any, domain: Domain, *, description: str, paper: str = "", **constraints: Any
+    default: Any, domain: Domain, *, description: str, paper: str = "", when: Mapping[str, Any] | None = None,
+    **constraints: Any,
 ) -> Any:
     """A field that the search may vary: its default, its range and what it means, in one place.
 
     domain: what `search: default` draws from. description: meaning and unit. paper: where the default stands.
+    when: values of other fields without which this one has no effect; `search: default` then leaves it alone.
     constraints: pydantic's own (`ge`, `gt`, `le`, `lt`).
     """
-    extra: dict[str, Any] = {"tunable": domain.to_plain(), "paper": paper}
+    extra: dict[str, Any] = {"tunable": domain.to_plain(), "paper": paper, "when": dict(when or {})}
     return Field(default, description=description, json_schema_extra=extra, **constraints)
 
 
@@ -92,6 +94,17 @@ def tunables(spec: type[Spec]) -> Iterator[tuple[str, Domain]]:
             plain = extra["tunable"]
             shape = Choices if isinstance(plain, dict) and "choices" in plain else Range
             yield name, shape.model_validate(plain)
+
+
+def conditions(spec: type[Spec]) -> dict[str, dict[str, Any]]:
+    """For every tunable field that only matters at some values of others: those values by field name."""
+    found = {}
+    for name, field in spec.model_fields.items():
+        extra = field.json_schema_extra
+        needed = extra.get("when") if isinstance(extra, dict) else None
+        if isinstance(needed, dict) and needed:
+            found[name] = dict(needed)
+    return found
 
 
 def known_name(name: str, known: Iterable[str], kind: str) -> str:

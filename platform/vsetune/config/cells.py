@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from vsetune.config.base import Choices, Domain, Range, Spec, known_name, tunables
+from vsetune.config.base import Choices, Domain, Range, Spec, conditions, known_name, tunables
 from vsetune.config.loading import describe_problems
-from vsetune.config.losses import LOSSES
+from vsetune.config.loss_settings import SUM, loss_type, setting, with_setting, with_settings
+from vsetune.config.losses import LOSSES, WeightedLoss
 from vsetune.config.networks import NETWORKS
-from vsetune.config.study import ComponentEntry, LossEntry, NetworkEntry, StudySpec
+from vsetune.config.study import LossEntry, NetworkEntry, Override, Settings, StudySpec
 from vsetune.config.training import DataSpec, TrainingSpec, TrialSpec
 from vsetune.errors import ConfigError
 
@@ -40,13 +41,14 @@ class Cell:
         """The value of every searched parameter before the search: the paper's, clipped to its range."""
         parts: dict[str, Spec] = {
             "network": NETWORKS[self.network["name"]].model_validate(self.network),
-            "loss": LOSSES[self.loss["name"]].model_validate(self.loss),
             "training": TrainingSpec.model_validate(self.training),
         }
+        loss = loss_type(self.loss).model_validate(self.loss)
         values = {}
         for name, domain in self.domains.items():
             part, field = name.split(".", 1)
-            values[name] = _clip(getattr(parts[part], field), domain)
+            value = setting(loss, field) if part == "loss" else getattr(parts[part], field)
+            values[name] = _clip(value, domain)
         return values
 
 
@@ -77,10 +79,13 @@ def build_trial(study: StudySpec, cell: Cell, configuration: Configuration, *, t
     parts = {"network": dict(cell.network), "loss": dict(cell.loss), "training": dict(cell.training)}
     for name, value in configuration.items():
         part, field = name.split(".", 1)
-        parts[part][field] = value
+        parts[part] = with_setting(parts[part], field, value) if part == "loss" else parts[part] | {field: value}
     data = {key: value for key, value in study.data.to_plain().items() if key in DataSpec.model_fields}
     return TrialSpec.model_validate(
-        {"study": study.study, "trial": trial, "cell": cell.name, "data": data, "seed": seed, **parts}
+        {
+            "study": study.study, "trial": trial, "cell": cell.name, "data": data, "seed": seed,
+            "evaluation": study.evaluation.to_plain(), **parts,
+        }
     )
 
 
@@ -96,34 +101,93 @@ def _resolve(
     study: StudySpec, network: NetworkEntry, loss: LossEntry, *, keys: tuple[str, str], where: str
 ) -> Cell:
     network_name, loss_name = network.cell_name, loss.cell_name
-    fixed_loss, training = dict(loss.fixed), study.training.to_plain() | network.training | loss.training
+    fixed_network = network.fixed | loss.network
+    plain_loss, training = _plain_loss(loss), study.training.to_plain() | network.training | loss.training
+    held = set(network.training) | set(loss.training)
     for override in study.overrides:
         if (override.network, override.loss) == (network_name, loss_name):
-            fixed_loss |= override.fixed
+            plain_loss = _overridden(plain_loss, override, where)
             training |= override.training
-    domains = _entry_domains("network", NETWORKS[network.name], network, set(network.fixed), f"{where}: {keys[0]}")
-    domains |= _entry_domains("loss", LOSSES[loss.name], loss, set(fixed_loss), f"{where}: {keys[1]}")
-    held = set(network.training) | set(loss.training)
+            held |= set(override.training)
+    domains = _entry_domains("network", NETWORKS[network.name], network, fixed_network, f"{where}: {keys[0]}")
+    domains |= _loss_domains(loss, plain_loss, training, f"{where}: {keys[1]}")
     wanted = {name: domain for name, domain in study.search.training.items() if name not in held}
     domains |= _domains("training", TrainingSpec, wanted, f"{where}: search.training")
     return Cell(
         name=f"{network_name}.{loss_name}", network_name=network_name, loss_name=loss_name,
-        network={"name": network.name} | network.fixed, loss={"name": loss.name} | fixed_loss,
-        training=training, domains=domains,
+        network={"name": network.name} | fixed_network, loss=plain_loss, training=training, domains=domains,
     )
 
 
+def _plain_loss(entry: LossEntry) -> dict[str, Any]:
+    if entry.name is not None:
+        return {"name": entry.name} | entry.fixed
+    parts = {
+        part.part_name: {"weight": part.weight, "loss": {"name": part.name} | part.fixed} for part in entry.loss
+    }
+    return {"name": SUM, "parts": parts}
+
+
+def _overridden(plain_loss: dict[str, Any], override: Override, where: str) -> dict[str, Any]:
+    try:
+        return with_settings(plain_loss, override.fixed)
+    except ValueError as error:
+        raise ConfigError(f"{where}: overrides {override.network}.{override.loss}.fixed: {error}") from error
+
+
+def _loss_domains(
+    entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], where: str
+) -> dict[str, Domain]:
+    """Domains of a loss, or of every part of a sum. A setting that phases change counts at all its values."""
+    phases = [phase.get("loss", {}) for phase in training.get("phases", []) if isinstance(phase, Mapping)]
+    if entry.name is not None:
+        return _entry_domains("loss", LOSSES[entry.name], entry, _without_name(plain_loss), where, phases)
+    domains: dict[str, Domain] = {}
+    for number, part in enumerate(entry.loss):
+        plain, label = plain_loss["parts"][part.part_name], part.part_name
+        changes = [phase.get(label, {}) for phase in phases]
+        at = f"{where}.loss[{number}]"
+        search = part.search
+        if isinstance(search, dict) and "weight" in search:
+            domains |= _domains(f"loss.{label}", WeightedLoss, {"weight": search["weight"]}, f"{at}.search")
+            part = part.model_copy(update={"search": {name: search[name] for name in search if name != "weight"}})
+        domains |= _entry_domains(
+            f"loss.{label}", LOSSES[part.name], part, _without_name(plain["loss"]), at, changes
+        )
+    return domains
+
+
+def _without_name(plain: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in plain.items() if name != "name"}
+
+
 def _entry_domains(
-    part: str, spec: type[Spec], entry: ComponentEntry, fixed: set[str], where: str
+    part: str, spec: type[Spec], entry: Settings, fixed: Mapping[str, Any], where: str,
+    phases: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Domain]:
     if entry.search == "none":
         return {}
     if entry.search == "default":
-        return {f"{part}.{name}": domain for name, domain in tunables(spec) if name not in fixed}
-    both = sorted(set(entry.search) & fixed)
+        return {
+            f"{part}.{name}": domain for name, domain in tunables(spec)
+            if name not in fixed and _has_effect(spec, name, fixed, phases)
+        }
+    both = sorted(set(entry.search) & set(fixed))
     if both:
         raise ConfigError(f"{where}.search.{both[0]}: is also in `fixed`; keep one of them")
     return _domains(part, spec, entry.search, f"{where}.search")
+
+
+def _has_effect(
+    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
+) -> bool:
+    """A setting declared with `when` matters if any phase of the training has those values."""
+    needed = conditions(spec).get(name, {})
+    stages = [{**fixed, **phase} for phase in phases] or [dict(fixed)]
+    return any(
+        all(stage.get(key, spec.model_fields[key].default) == value for key, value in needed.items())
+        for stage in stages
+    )
 
 
 def _domains(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: str) -> dict[str, Domain]:
@@ -151,9 +215,9 @@ def _is_integer(spec: type[Spec], name: str) -> bool:
 
 def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
     """Refuses a cell that some configuration of its own space would make invalid."""
-    known = {*TrainingSpec.model_fields, *LOSSES[cell.loss["name"]].model_fields}
+    known = {*TrainingSpec.model_fields, *loss_type(cell.loss).model_fields}
     known |= {*NETWORKS[cell.network["name"]].model_fields}
-    unions = frozenset({cell.loss["name"], cell.network["name"]})
+    unions = frozenset({("network", cell.network["name"]), *(("loss", name) for name in (SUM, *LOSSES))})
     for candidate in candidates(cell):
         try:
             build_trial(study, cell, candidate, trial="check", seed=study.seeds[0])

@@ -56,15 +56,18 @@ def dump_yaml(plain: dict[str, Any]) -> str:
 
 
 def describe_problems(
-    error: ValidationError, *, where: str, known: set[str], unions: frozenset[str] = frozenset()
+    error: ValidationError, *, where: str, known: set[str], unions: frozenset[tuple[str, str]] = frozenset()
 ) -> list[str]:
     """One line per problem: file, key, what was found, what is needed.
 
-    known: keys to choose a "did you mean" from. unions: names that pydantic puts into paths for the branch it took.
+    known: keys to choose a "did you mean" from. unions: (field, branch) pairs; pydantic writes the branch of a union it
+    took into the path, right after the field.
     """
     lines = []
     for item in error.errors():
-        key = _key_path(tuple(part for part in item["loc"] if part not in unions))
+        location = item["loc"]
+        key = _key_path(tuple(part for before, part in zip((None, *location), location, strict=False)
+                              if (before, part) not in unions))
         prefix = f"{where}: {key}: " if key else f"{where}: "
         if item["type"] == "extra_forbidden":
             close = difflib.get_close_matches(str(item["loc"][-1]), sorted(known), n=1)
@@ -149,12 +152,12 @@ def _reachable(spec: type[Spec]) -> list[type[Spec]]:
     return found
 
 
-def _union_tags(specs: list[type[Spec]]) -> frozenset[str]:
-    """What pydantic puts into the path of an error inside a union: the value of the field that chose the branch."""
-    fields = [field for spec in specs for field in spec.model_fields.values() if isinstance(field.discriminator, str)]
+def _union_tags(specs: list[type[Spec]]) -> frozenset[tuple[str, str]]:
+    """What pydantic puts into the path of an error inside a union: after the field, the value that chose the branch."""
     return frozenset(
-        str(branch.model_fields[str(field.discriminator)].default)
-        for field in fields
+        (name, str(branch.model_fields[field.discriminator].default))
+        for spec in specs
+        for name, field in spec.model_fields.items() if isinstance(field.discriminator, str)
         for branch in _specs_in(field.annotation)
     )
 

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vsetune.config.base import Range, Spec, tunable
+
+Kind = Literal["embedding", "several_embeddings", "probabilistic", "score"]
+"""What a network makes of an item: one vector, K vectors, a Gaussian; or it only scores pairs."""
+
+Score = Literal["cosine", "probability", "unbounded", "order"]
+"""What its similarities are: in [-1, 1], in (0, 1), any number, or minus an order violation (0 at best)."""
+
+ALL_KINDS: frozenset[Kind] = frozenset({"embedding", "several_embeddings", "probabilistic", "score"})
+ALL_SCORES: frozenset[Score] = frozenset({"cosine", "probability", "unbounded", "order"})
 
 
 class NetworkSpec(Spec):
     """What all networks share. `name` selects the network."""
+
+    kind: ClassVar[Kind] = "embedding"
+
+    @property
+    def score(self) -> Score:
+        """What the similarities of this network are."""
+        return "cosine"
 
     embedding_size: int = Field(1024, ge=1, description="D, size of the joint space")
     word_size: int = Field(300, ge=1, description="size of word embeddings")
@@ -27,6 +43,21 @@ class VseppSpec(NetworkSpec):
     )
     absolute: bool = Field(False, description="absolute value of both embeddings (order embeddings)")
     normalize_images: bool = Field(True, description="unit-length image embeddings; false is the VSE0 baseline")
+    similarity: Literal["cosine", "order"] = Field(
+        "cosine", description="`order`: minus the length of max(0, caption - image); needs absolute: true",
+    )
+
+    @property
+    def score(self) -> Score:
+        if self.similarity == "order":
+            return "order"
+        return "cosine" if self.normalize_images else "unbounded"
+
+    @model_validator(mode="after")
+    def _order_needs_absolute(self) -> VseppSpec:
+        if self.similarity == "order" and not self.absolute:
+            raise ValueError("similarity order compares embeddings without negative entries; also set absolute: true")
+        return self
 
 
 class VseInfinitySpec(NetworkSpec):

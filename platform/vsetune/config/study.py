@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from vsetune.config.base import SearchDomain, Spec, known_name
+from vsetune.config.evaluation import EvaluationSpec
 from vsetune.config.losses import LOSSES
 from vsetune.config.networks import NETWORKS
 from vsetune.config.training import DataSpec, TrainingSpec
@@ -33,22 +34,23 @@ class StudyDataSpec(DataSpec):
     scenes: ScenesSpec | None = Field(None, description="make the embedded data set at `path` when it is missing")
 
 
-class ComponentEntry(Spec):
-    """One network or loss of the comparison."""
+class Settings(Spec):
+    """Settings of a network or a loss in a study file: held at a value, or searched."""
 
-    name: str
     label: str | None = Field(None, pattern=NAME_PATTERN, description="name in cells; default: name")
     fixed: dict[str, Any] = Field(default_factory=dict, description="hyperparameters held at a value")
     search: SearchOf = Field("none", description="`default`: every tunable at its declared range; `none`; or a mapping")
+
+
+class NetworkEntry(Settings):
+    """A network of the comparison."""
+
+    name: str
     training: dict[str, Any] = Field(default_factory=dict, description="changes to `training` for this entry")
 
     @property
     def cell_name(self) -> str:
         return self.label or self.name
-
-
-class NetworkEntry(ComponentEntry):
-    """A network of the comparison."""
 
     @field_validator("name")
     @classmethod
@@ -56,10 +58,16 @@ class NetworkEntry(ComponentEntry):
         return known_name(name, NETWORKS, "network")
 
 
-class LossEntry(ComponentEntry):
-    """A loss of the comparison; searches its declared ranges unless told otherwise."""
+class LossPart(Settings):
+    """One term of a weighted sum of losses; it is logged under its label."""
 
-    search: SearchOf = Field("default", description=ComponentEntry.model_fields["search"].description)
+    name: str
+    weight: float = Field(1.0, gt=0, description="factor in the sum; `search: {weight: default}` searches it")
+    search: SearchOf = Field("default", description="`default`: every tunable but the weight; `none`; or a mapping")
+
+    @property
+    def part_name(self) -> str:
+        return self.label or self.name
 
     @field_validator("name")
     @classmethod
@@ -67,12 +75,45 @@ class LossEntry(ComponentEntry):
         return known_name(name, LOSSES, "loss")
 
 
+class LossEntry(Settings):
+    """A loss of the comparison, or a weighted sum of losses (`loss: [...]`)."""
+
+    name: str | None = Field(None, description="a loss; or leave it out and list several under `loss`")
+    loss: list[LossPart] = Field(default_factory=list, description="parts of a weighted sum")
+    search: SearchOf = Field("default", description=Settings.model_fields["search"].description)
+    training: dict[str, Any] = Field(default_factory=dict, description="changes to `training` for this entry")
+    network: dict[str, Any] = Field(
+        default_factory=dict, description="changes to the networks for this loss, e.g. similarity: order",
+    )
+
+    @property
+    def cell_name(self) -> str:
+        return self.label or self.name or "_".join(part.part_name for part in self.loss)
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str | None) -> str | None:
+        return None if name is None else known_name(name, LOSSES, "loss")
+
+    @model_validator(mode="after")
+    def _one_loss_or_a_sum(self) -> LossEntry:
+        if (self.name is None) == (not self.loss):
+            raise ValueError("need either `name` of one loss, or `loss` with a list of losses to add")
+        if self.loss and (self.fixed or "search" in self.model_fields_set):
+            raise ValueError("`fixed` and `search` of a sum belong to its parts under `loss`")
+        names = [part.part_name for part in self.loss]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"{', '.join(repeated)} is listed twice under `loss`; give one of them a `label`")
+        return self
+
+
 class Override(Spec):
     """Settings for one network x loss pair; wins over the entries of either."""
 
     network: str = Field(description="cell name of a network entry")
     loss: str = Field(description="cell name of a loss entry")
-    fixed: dict[str, Any] = Field(default_factory=dict, description="hyperparameters of the loss")
+    fixed: dict[str, Any] = Field(default_factory=dict, description="hyperparameters of the loss; of a sum: by part")
     training: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -133,6 +174,7 @@ class StudySpec(Spec):
     overrides: list[Override] = Field(default_factory=list)
     baseline: str = Field("lmh", description="cell name of the loss that the others are compared with")
     training: TrainingSpec = TrainingSpec()
+    evaluation: EvaluationSpec = EvaluationSpec()
     search: SearchSpec = SearchSpec()
     scheduler: SchedulerSpec = SchedulerSpec()
     budget: BudgetSpec = BudgetSpec()

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from vsetune.config.base import Range, Spec, tunable
-from vsetune.config.losses import AnyLoss
+from vsetune.config.compatibility import mismatch
+from vsetune.config.evaluation import EvaluationSpec
+from vsetune.config.loss_settings import with_settings
+from vsetune.config.losses import LossSpec
+from vsetune.config.losses.composition import AnyLoss
 from vsetune.config.networks import AnyNetwork
+from vsetune.config.phases import PhaseSpec, phase_starts
+from vsetune.config.semantics import EncoderSpec, SemanticSource, SemanticSpec
 
 
 class TrainingSpec(Spec):
@@ -39,21 +45,22 @@ class TrainingSpec(Spec):
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="bfloat16 autocasts the towers on a GPU; losses and ranks stay float32",
     )
+    phases: list[PhaseSpec] = Field(
+        default_factory=list, description="parts of the training with other settings, in order; none: one phase",
+    )
 
-
-class SemanticSpec(Spec):
-    """Semantic vectors of captions: TF-IDF and truncated SVD fitted on the train split (LSEH Eq. 5)."""
-
-    size: int = Field(400, ge=1, description="k, clipped to what the data allows")
-    iterations: int = Field(20, ge=1, description="power iterations of the randomised SVD (reference: 100)")
-    seed: int = Field(122, ge=0)
+    @model_validator(mode="after")
+    def _phases_fill_the_budget(self) -> TrainingSpec:
+        phase_starts(self.phases, self.epochs)
+        return self
 
 
 class DataSpec(Spec):
     """The ingested data set a study runs on."""
 
     path: str = Field(description="folder or s3:// prefix with manifest.json")
-    semantics: SemanticSpec = SemanticSpec()
+    semantics: SemanticSpec = Field(SemanticSpec(), description="vectors of losses with `semantics: svd`")
+    encoder: EncoderSpec = Field(EncoderSpec(), description="vectors of losses with `semantics: encoder`, and of SRD@k")
     train_split: str = "train"
     validation_split: str = "validation"
     test_split: str | None = Field("test", description="scored once by the best checkpoint; null: not at all")
@@ -69,16 +76,42 @@ class TrialSpec(Spec):
     network: AnyNetwork
     loss: AnyLoss
     training: TrainingSpec
+    evaluation: EvaluationSpec = EvaluationSpec()
     seed: int = Field(ge=0)
 
     @model_validator(mode="after")
-    def _batch_unit_fits_the_loss(self) -> TrialSpec:
-        from vsetune.config.losses import HANDLES_SEVERAL_POSITIVES
-
-        if self.training.batch_unit == "images" and self.loss.name not in HANDLES_SEVERAL_POSITIVES:
-            fitting = ", ".join(sorted(HANDLES_SEVERAL_POSITIVES))
-            raise ValueError(
-                f"batch_unit images gives each image several positives, which {self.loss.name} does not define; "
-                f"use batch_unit pairs, or one of {fitting}"
-            )
+    def _loss_fits_in_every_phase(self) -> TrialSpec:
+        for phase in range(max(1, len(self.training.phases))):
+            reason = mismatch(self.network, self.loss_in(phase), batch_unit=self.training.batch_unit)
+            if reason is not None:
+                raise ValueError(reason)
         return self
+
+    @model_validator(mode="after")
+    def _one_source_of_semantics(self) -> TrialSpec:
+        sources = {self.loss_in(phase).semantic_source for phase in range(max(1, len(self.training.phases)))} - {None}
+        if len(sources) > 1:
+            found = ", ".join(sorted(map(str, sources)))
+            raise ValueError(f"phases read different semantic vectors ({found}); use one")
+        return self
+
+    @property
+    def semantic_source(self) -> SemanticSource | None:
+        """The semantic vectors that the loss reads in any phase; None: none."""
+        sources = (self.loss_in(phase).semantic_source for phase in range(max(1, len(self.training.phases))))
+        return next((source for source in sources if source), None)
+
+    def loss_in(self, phase: int) -> LossSpec:
+        """The loss of a phase (0-based): `loss` with the phase's changes. ValueError if they misfit."""
+        if not self.training.phases:
+            return self.loss
+        changes = self.training.phases[phase].loss
+        try:
+            return _ONE_LOSS.validate_python(with_settings(self.loss.to_plain(), changes)) if changes else self.loss
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"][1:])
+            raise ValueError(f"phases[{phase}].loss.{key}: got {first['input']!r}: {first['msg']}") from error
+
+
+_ONE_LOSS: TypeAdapter[AnyLoss] = TypeAdapter(AnyLoss)

@@ -1,0 +1,66 @@
+"""Which loss fits which network, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from vsetune.config.losses import LOSSES, LossSpec, MemorySpec, SumSpec
+from vsetune.config.networks import NetworkSpec
+
+_KINDS = {
+    "embedding": "one embedding per item",
+    "several_embeddings": "several embeddings per item",
+    "probabilistic": "a distribution per item",
+    "score": "a score per pair and no embeddings",
+}
+_SCORES = {
+    "cosine": "cosines",
+    "probability": "scores in (0, 1)",
+    "unbounded": "unbounded scores",
+    "order": "order violations",
+}
+
+
+def mismatch(network: NetworkSpec, loss: LossSpec, *, batch_unit: Literal["pairs", "images"]) -> str | None:
+    """Why this loss cannot train this network, in one line; None if it can."""
+    return next(_reasons(network, loss, batch_unit), None)
+
+
+def _reasons(network: NetworkSpec, loss: LossSpec, batch_unit: str) -> Iterator[str]:
+    if isinstance(loss, SumSpec):
+        for part in loss.parts.values():
+            yield from _reasons(network, part.loss, batch_unit)
+        return
+    name, network_name = _name(loss), _name(network)
+    if network.kind not in loss.needed_kinds:
+        yield (
+            f"loss {name}{_memory(loss)} needs {_listed(loss.needed_kinds, _KINDS)}, network {network_name} gives "
+            f"{_KINDS[network.kind]}; use another loss, or a network that embeds"
+        )
+    elif network.score not in loss.needed_scores:
+        yield (
+            f"loss {name}{_memory(loss)} needs similarities that are {_listed(loss.needed_scores, _SCORES)}, network "
+            f"{network_name} with these settings gives {_SCORES[network.score]}; use another loss or other settings "
+            "of the network"
+        )
+    if batch_unit == "images" and not loss.several_positives:
+        fitting = ", ".join(sorted(key for key, spec in LOSSES.items() if spec.several_positives))
+        yield (
+            f"batch_unit images gives each image several positives, which {name} does not define; "
+            f"use batch_unit pairs, or one of {fitting}"
+        )
+
+
+def _name(spec: NetworkSpec | LossSpec) -> str:
+    return str(type(spec).model_fields["name"].default)
+
+
+def _memory(loss: LossSpec) -> str:
+    return f" with memory_size {loss.memory_size}" if isinstance(loss, MemorySpec) and loss.memory_size else ""
+
+
+def _listed(values: frozenset[str], words: dict[str, str]) -> str:
+    if not values:
+        return "nothing that exists (its parts contradict one another)"
+    return " or ".join(words[value] for value in words if value in values)

@@ -1,0 +1,54 @@
+"""Settings of a loss as plain data: reading and writing one of them by its dotted name.
+
+A single loss is `{name: lmh, margin: 0.2}` and its settings are called `margin`. A sum is
+`{name: sum, parts: {lmh: {weight: 1, loss: {...}}}}`; settings of a part are called `lmh.margin`, `lmh.weight`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from vsetune.config.losses import LOSSES, LossSpec, SumSpec
+
+SUM = "sum"
+
+
+def loss_type(plain: Mapping[str, Any]) -> type[LossSpec]:
+    """The spec class of a loss in plain data."""
+    return SumSpec if plain["name"] == SUM else LOSSES[plain["name"]]
+
+
+def with_setting(plain: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """A copy in which the setting called `name` has this value."""
+    part, _, field = name.rpartition(".")
+    return with_settings(plain, {part: {field: value}} if part else {name: value})
+
+
+def with_settings(plain: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy with these settings; of a sum they are grouped by part: `{lmh: {margin: 0.1, weight: 2}}`.
+
+    ValueError when a sum has no such part.
+    """
+    changed = copy.deepcopy(dict(plain))
+    if changed["name"] != SUM:
+        return changed | dict(changes)
+    for part, settings in changes.items():
+        if part not in changed["parts"] or not isinstance(settings, Mapping):
+            raise ValueError(
+                f"got {part}, need settings grouped by the parts of the sum: {', '.join(changed['parts'])}"
+            )
+        term = changed["parts"][part]
+        for field, value in settings.items():
+            (term if field == "weight" else term["loss"])[field] = value
+    return changed
+
+
+def setting(spec: LossSpec, name: str) -> Any:
+    """The value of the setting called `name`."""
+    part, _, field = name.rpartition(".")
+    if not isinstance(spec, SumSpec):
+        return getattr(spec, name)
+    term = spec.parts[part]
+    return term.weight if field == "weight" else getattr(term.loss, field)

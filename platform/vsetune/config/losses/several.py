@@ -1,0 +1,78 @@
+"""Losses of networks that give an item several embeddings (PVSE) or a distribution (PCME)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from vsetune.config.base import Range, tunable
+from vsetune.config.losses.base import COSINES, EMBEDDINGS, LossSpec, warmup_epochs
+from vsetune.config.losses.hinges import SameImage
+from vsetune.config.networks import ALL_SCORES, Kind, Score
+
+
+class PvseSpec(LossSpec):
+    """Multiple-instance hinge with diversity and domain-discrepancy terms (PVSE)."""
+
+    equation: ClassVar[str] = (
+        "mean hinge on S_ij = max over K x K pairs  +  w_div (mean |R R^T - I|_F / K^2, images + captions)  +  w_mmd "
+        "MMD with kernel exp(-|x - y| / 2)"
+    )
+    source: ClassVar[str] = "Song and Soleymani 2019 (PVSE)"
+    kinds: ClassVar[frozenset[Kind]] = EMBEDDINGS
+    scores: ClassVar[frozenset[Score]] = COSINES
+
+    name: Literal["pvse"] = "pvse"
+    margin: float = tunable(
+        0.1, Range(low=0.05, high=0.4), ge=0, description="alpha, in units of similarity", paper="PVSE: 0.1",
+    )
+    negatives: Literal["max", "sum"] = Field("max", description="hardest negative, or all (mean over B^2 entries)")
+    diversity_weight: float = tunable(
+        0.1, Range(low=1e-3, high=1.0, log=True), ge=0,
+        description="w_div; no effect with one embedding per item", paper="PVSE commands: 0.1",
+    )
+    discrepancy_weight: float = tunable(
+        0.01, Range(low=1e-3, high=1.0, log=True), ge=0,
+        description="w_mmd; no effect with one embedding per item", paper="PVSE commands: 0.01",
+    )
+    kernel: Literal["distance", "squared"] = Field(
+        "distance", description="exponent of the kernel: the distance (released code) or its square",
+    )
+    variant: SameImage = Field(
+        "decided",
+        description="`decided` ignores other captions of the same image; `diagonal` counts them as negatives",
+    )
+    warmup_epochs: int = warmup_epochs()
+
+
+class PcmeSpec(LossSpec):
+    """Soft contrastive loss of sampled embeddings (PCME); an embedding network gives points: one sample, no spread."""
+
+    equation: ClassVar[str] = (
+        "2 sum_ij -ln mean over J^2 pairs of samples of sigmoid(+-2 (b - a dist))  +  w_unif ln mean exp(-2 |u - v|^2)"
+        "  +  w_kl (KL of images + KL of captions)"
+    )
+    source: ClassVar[str] = "Chun et al. 2021 (PCME)"
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"embedding", "probabilistic"})
+    scores: ClassVar[frozenset[Score]] = ALL_SCORES - {"order"}
+
+    name: Literal["pcme"] = "pcme"
+    samples: int = Field(7, ge=1, description="J, embeddings drawn per item of a probabilistic network")
+    scale: float = tunable(
+        15.0, Range(low=2, high=30, log=True), gt=0, description="start of a", paper="PCME on MS-COCO: 15; CUB: 5")
+    shift: float = tunable(
+        15.0, Range(low=2, high=30, log=True), description="start of b", paper="PCME on MS-COCO: 15; CUB: 5")
+    kl_weight: float = tunable(
+        1e-5, Range(low=1e-6, high=1e-2, log=True), ge=0,
+        description="w_kl; no effect on points", paper="PCME on MS-COCO: 1e-5; CUB: 1e-3",
+    )
+    uniformity_weight: float = tunable(
+        0.0, Range(low=0.0, high=10.0), ge=0, description="w_unif", paper="PCME on MS-COCO: 0; CUB: 10",
+    )
+    variant: Literal["decided", "released"] = Field(
+        "decided",
+        description="`decided`: KL of the predicted mean and of s as log standard deviation, uniformity over all "
+        "samples; `released`: KL of the mean of the samples, s as log variance, uniformity over 128 samples, "
+        "same-image captions count as mismatches",
+    )
