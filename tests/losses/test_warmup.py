@@ -5,9 +5,21 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.losses import LOSSES, AdaptiveMarginSpec, LmhSpec, LossSpec, LsehSpec, LshSpec, TopFSpec
+from vsetune.config.losses import (
+    LOSSES,
+    AdaptiveMarginSpec,
+    IrtmSpec,
+    LmhSpec,
+    LossSpec,
+    LsehSpec,
+    LshSpec,
+    LuwmSpec,
+    OrderSpec,
+    TopFSpec,
+)
 from vsetune.errors import ConfigError
 from vsetune.losses import Loss, build_loss
+from vsetune.losses.base import LossContext
 from vsetune.losses.registry import register
 
 
@@ -21,6 +33,23 @@ def test_lmh_warms_up_with_lsh_and_goes_on_as_lmh(variant, random_pairs, make_pa
     assert loss(inputs).selection is None
     loss.start_epoch(1)
     assert torch.equal(loss(inputs).value, build_loss(LmhSpec(variant=variant))(inputs).value)
+
+
+@pytest.mark.parametrize("variant", ["decided", "diagonal"])
+@pytest.mark.parametrize(
+    "spec", [LuwmSpec, IrtmSpec, lambda **fields: OrderSpec(margin=0.2, negatives="max", **fields)],
+    ids=["luwm", "irtm", "order"],
+)
+def test_other_hinge_losses_warm_up_with_lsh_too(spec, variant, random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(2, 9)
+    inputs = make_pairs(similarity, ids)
+    loss = build_loss(spec(warmup_epochs=1, variant=variant))
+    loss.start_epoch(0)
+    sums = build_loss(LshSpec(variant=variant))(inputs).value
+    assert torch.equal(loss(inputs).value, sums)
+    loss.start_epoch(1)
+    assert torch.equal(loss(inputs).value, build_loss(spec(variant=variant))(inputs).value)
+    assert not torch.equal(loss(inputs).value, sums)
 
 
 def test_without_warmup_epoch_zero_is_already_lmh(e, make_pairs) -> None:
@@ -72,8 +101,9 @@ def test_adaptive_margin_warms_up_with_all_negatives_and_frozen_margins(e, make_
 
 
 def test_every_configured_loss_can_be_built_and_starts_with_finite_state() -> None:
+    context = LossContext(embedding_size=6, concepts=11)
     for name, spec in LOSSES.items():
-        loss = build_loss(spec())
+        loss = build_loss(spec(), context)
         assert isinstance(loss, Loss), name
         assert all(value.isfinite().all() for value in loss.state_dict().values())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +17,41 @@ from vsetune.errors import ConfigError
 
 
 @dataclass(frozen=True)
+class Items:
+    """The images or the captions of a batch in the joint space, float32 or wider, with gradient.
+
+    vectors: (n, D), unit length where the network's similarity is a cosine; (n, K, D) of a network with K embeddings
+    per item; the mean of a probabilistic network. log_scales: (n, D), logs of the standard deviations of a
+    probabilistic network. residuals: (n, K, D), what PVSE's attention adds, before normalisation.
+    """
+
+    vectors: Tensor
+    log_scales: Tensor | None = None
+    residuals: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Pairs of earlier batches as further negatives; gradients reach the items of this batch only.
+
+    caption_similarity: (N, P), this batch's images against P remembered captions. image_similarity: (P, M), P
+    remembered images against this batch's captions. image_ids: (P,), of both. semantic_vectors: (P, k) or None.
+    """
+
+    caption_similarity: Tensor
+    image_similarity: Tensor
+    image_ids: Tensor
+    semantic_vectors: Tensor | None = None
+
+
+@dataclass(frozen=True)
 class LossInputs:
     """One batch as a loss sees it.
 
-    similarity: (N, M), larger is closer, with gradient. image_ids: (N,) image of each row. caption_image_ids: (M,)
-    image each caption belongs to. caption_rows: (M,) row of that image in `similarity`. semantic_vectors: (M, k), row j
-    belongs to caption j; only LSEH needs them.
+    similarity: (N, M), larger is closer, with gradient. image_ids: (N,) image of each row, 0 to images of the train
+    split - 1. caption_image_ids: (M,) image each caption belongs to. caption_rows: (M,) row of that image in
+    `similarity`. semantic_vectors: (M, k), row j belongs to caption j; None where the loss reads none. images and
+    captions: the embeddings; None of networks that only score pairs. memory: set by `CrossBatchMemory` alone.
     """
 
     similarity: Tensor
@@ -29,6 +59,9 @@ class LossInputs:
     caption_image_ids: Tensor
     caption_rows: Tensor
     semantic_vectors: Tensor | None = None
+    images: Items | None = None
+    captions: Items | None = None
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True)
@@ -56,14 +89,33 @@ class LossOutput:
     selection: Selection | None = None
 
 
+@dataclass(frozen=True)
+class LossContext:
+    """What a loss must know of its surroundings to make its parameters. embedding_size: D of the network. concepts:
+    images of the train split, the range of `image_ids`."""
+
+    embedding_size: int
+    concepts: int
+
+
+@dataclass(frozen=True)
+class ParameterGroup:
+    """Parameters a loss learns. sgd_rate: None trains them with the network's optimizer at its rate; a number trains
+    them by plain SGD at this rate, which falls by the same factors as the network's."""
+
+    parameters: list[nn.Parameter]
+    sgd_rate: float | None
+
+
 class Loss(nn.Module, ABC):
     """A loss with its schedule. Every mutable number is a buffer or a parameter, so `state_dict()` is the whole state.
 
-    The train loop calls `start_epoch` with the 0-based epoch before its first batch, and `after_step` after every
-    optimizer step.
+    The train loop calls `start_epoch` with the 0-based epoch before its first batch, `before_step` between the
+    backward pass and the optimizer, and `after_step` after every optimizer step.
     """
 
     epoch: Tensor
+    needs_context: ClassVar[bool] = False
 
     def __init__(self, *, warmup_epochs: int) -> None:
         super().__init__()
@@ -74,8 +126,24 @@ class Loss(nn.Module, ABC):
         """Tell the loss which epoch begins (0-based)."""
         self.epoch.fill_(epoch)
 
+    def before_step(self) -> None:
+        """Change the gradients of the loss's own parameters before the optimizer sees them. Most losses do nothing."""
+
     def after_step(self) -> None:
         """Move schedules one training step on. Losses without a schedule do nothing."""
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        """What the loss learns, and how. By default all its parameters with the network's optimizer."""
+        learned = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        return [ParameterGroup(learned, None)] if learned else []
+
+    def continue_from(self, previous: Loss) -> None:
+        """Take over what the loss of the phase before has learned: here everything of equal name and shape."""
+        mine, theirs = self.state_dict(), previous.state_dict()
+        self.load_state_dict(
+            {name: theirs[name] if name in theirs and theirs[name].shape == mine[name].shape else mine[name]
+             for name in mine}
+        )
 
     @property
     def is_warming_up(self) -> bool:
@@ -100,3 +168,14 @@ def require_pairs(inputs: LossInputs, loss: str) -> None:
             f"loss {loss}: got {images} images x {captions} captions, need one caption per row; "
             f"set training.batch_unit to pairs, or use top_f or info_nce"
         )
+
+
+def require_semantics(inputs: LossInputs, loss: str, dtype: torch.dtype) -> Tensor:
+    """(M, k) semantic vectors, at least as wide as `dtype`. Raises ConfigError if the batch has none."""
+    vectors = inputs.semantic_vectors
+    if vectors is None:
+        raise ConfigError(
+            f"loss {loss}: got a batch without semantic vectors, need one per caption; read the training split with "
+            "data.semantics or data.encoder"
+        )
+    return vectors.to(torch.promote_types(dtype, vectors.dtype))

@@ -1,8 +1,8 @@
-"""Hinges of both query directions on a square matrix of pairs: their sum (LSH) and their maximum (LMH, LSEH).
+"""Hinges of both query directions: their sum (LSH), their maximum (LMH, LSEH), the mean of the hardest (IRTM).
 
-B: pairs. Row i is image query i, column j caption query j, the positive of both stands on the diagonal.
-Values outside `negatives` are set to minus infinity before the hinge, so they give no term and no gradient, while a
-NaN in a negative or in a positive survives maximum and hinge and reaches the value.
+Every pair of a batch asks twice: its image for captions, its caption for images. N: images, M: pairs (captions).
+Values outside the negatives are minus infinity before the hinge, so they give no term and no gradient, while a NaN in
+a negative or in a positive survives maximum and hinge and reaches the value.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from vsetune.losses.pairing import Candidates, candidates_of_batch
+
 
 class QueryTerms(NamedTuple):
-    """Terms per query, >= 0, not yet reduced. images: (B,) of image queries. captions: (B,) of caption queries."""
+    """Terms per pair, >= 0, not yet reduced. images: (M,) of image queries. captions: (M,) of caption queries."""
 
     images: Tensor
     captions: Tensor
@@ -23,26 +25,44 @@ class QueryTerms(NamedTuple):
         return self.images.sum() + self.captions.sum()
 
 
-def sum_of_hinges(similarity: Tensor, negatives: Tensor, *, margin: float | Tensor) -> QueryTerms:
-    """Per query the sum over its negatives of [margin + negative - positive]+ (LSH).
+def hardest_scores(among: Candidates) -> QueryTerms:
+    """Score of the hardest negative of each query, minus infinity without one. On a tie one, not all, gets gradient."""
+    by_image = among.images.max(dim=1).values
+    return QueryTerms(by_image if among.rows is None else by_image[among.rows], among.captions.max(dim=0).values)
 
-    similarity: (B, B). negatives: (B, B) bool, False on the diagonal. margin: >= 0, units of similarity.
+
+def hinge_of_each(among: Candidates, matched: Tensor, *, margin: float | Tensor) -> QueryTerms:
+    """[margin + negative - positive]+ of every query and candidate: images (M, M + P), captions (N + P, M).
+
+    matched: (M,) similarity of the pairs. margin: >= 0, units of similarity.
     """
-    matched = similarity.diagonal()
-    lifted = margin + similarity.masked_fill(~negatives, float("-inf"))
-    image_hinges = (lifted - matched[:, None]).relu()
-    caption_hinges = (lifted - matched[None, :]).relu()
-    return QueryTerms(image_hinges.sum(dim=1), caption_hinges.sum(dim=0))
+    lifted = margin + among.images
+    by_pair = lifted if among.rows is None else lifted[among.rows]
+    by_caption = lifted if among.captions is among.images else margin + among.captions
+    return QueryTerms((by_pair - matched[:, None]).relu(), (by_caption - matched[None, :]).relu())
+
+
+def summed_hinges(among: Candidates, matched: Tensor, *, margin: float | Tensor) -> QueryTerms:
+    """Per query the sum over its negatives of [margin + negative - positive]+ (LSH)."""
+    hinges = hinge_of_each(among, matched, margin=margin)
+    return QueryTerms(hinges.images.sum(dim=1), hinges.captions.sum(dim=0))
+
+
+def hardest_hinges(among: Candidates, matched: Tensor, *, margin: float) -> QueryTerms:
+    """Per query the hinge of its hardest negative, [margin + max score - positive]+, 0 without one (LMH, LSEH)."""
+    hardest = hardest_scores(among)
+    return QueryTerms((margin + hardest.images - matched).relu(), (margin + hardest.captions - matched).relu())
+
+
+def sum_of_hinges(similarity: Tensor, negatives: Tensor, *, margin: float | Tensor) -> QueryTerms:
+    """`summed_hinges` of a batch of pairs. similarity: (B, B). negatives: (B, B) bool, False on the diagonal."""
+    return summed_hinges(candidates_of_batch(similarity, negatives, None), similarity.diagonal(), margin=margin)
 
 
 def max_of_hinges(scores: Tensor, matched: Tensor, negatives: Tensor, *, margin: float) -> QueryTerms:
-    """Per query the hinge of its hardest negative, [margin + max score - positive]+ (LMH Eq. 2, LSEH Eq. 8).
+    """`hardest_hinges` of a batch of pairs (LMH Eq. 2, LSEH Eq. 8).
 
     scores: (B, B) what negatives are ranked and penalised by (similarity, plus lambda Q for LSEH). matched: (B,)
-    similarity of the pairs. negatives: (B, B) bool. A query without negatives gives 0. On a tie one negative, not all,
-    receives the gradient.
+    similarity of the pairs. negatives: (B, B) bool, False on the diagonal.
     """
-    candidates = scores.masked_fill(~negatives, float("-inf"))
-    image_hinges = (margin + candidates.max(dim=1).values - matched).relu()
-    caption_hinges = (margin + candidates.max(dim=0).values - matched).relu()
-    return QueryTerms(image_hinges, caption_hinges)
+    return hardest_hinges(candidates_of_batch(scores, negatives, None), matched, margin=margin)

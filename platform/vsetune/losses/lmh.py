@@ -6,21 +6,49 @@ import torch
 from torch import Tensor
 
 from vsetune.config.losses import LmhSpec
-from vsetune.losses.base import Loss, LossInputs, LossOutput, Selection, at_least_float32, require_pairs
-from vsetune.losses.hinges import QueryTerms, max_of_hinges
+from vsetune.losses.base import Loss, LossInputs, LossOutput, Selection, at_least_float32
+from vsetune.losses.hinges import QueryTerms, hardest_hinges
 from vsetune.losses.lsh import sum_of_hinges_output
-from vsetune.losses.pairing import pair_negatives
+from vsetune.losses.pairing import SameImage, batch_negatives, candidates, is_pairs, pair_similarity
 from vsetune.losses.registry import register
 
 
-def mined_output(terms: QueryTerms, scores: Tensor, negatives: Tensor) -> LossOutput:
-    """Sum of the terms, the share of queries with an active hinge, and what was mined. Shared with LSEH."""
-    active_images, active_captions = terms.images.detach() > 0, terms.captions.detach() > 0
+def mined_output(
+    inputs: LossInputs, value: Tensor, active: QueryTerms, *, scores: Tensor, negatives: Tensor, is_proxy: bool = False
+) -> LossOutput:
+    """The value, the share of queries with an active hinge, and what was mined. Shared by losses of the hardest.
+
+    active: bool per pair. scores, negatives: (N, M), of the batch alone. is_proxy: see `Selection`; always true with a
+    memory, where the hardest negative may stand instead.
+    """
+    images = active.images
+    if not is_pairs(inputs):  # an image query is active if it is for one of its pairs
+        images = torch.zeros_like(inputs.image_ids).index_add_(0, inputs.caption_rows, images.long()) > 0
     return LossOutput(
-        value=terms.total(),
-        parts={"active_share": torch.cat([active_images, active_captions]).float().mean()},
-        selection=Selection(scores.detach(), negatives, active_images, active_captions, is_proxy=False),
+        value=value,
+        parts={"active_share": torch.cat([active.images, active.captions]).float().mean()},
+        selection=Selection(
+            scores.detach(), negatives, images, active.captions, is_proxy=is_proxy or inputs.memory is not None
+        ),
     )
+
+
+def max_of_hinges_output(inputs: LossInputs, *, margin: float, same_image_rule: SameImage) -> LossOutput:
+    """LMH of a batch, also of order embeddings.
+
+    LMH = sum_i max_{j != i} [m + S_ij - S_ii]+ + sum_j max_{i != j} [m + S_ij - S_jj]+, a sum over both directions.
+    In a batch of images every caption with its image is a pair, as in `sum_of_hinges_output`.
+    """
+    similarity = at_least_float32(inputs.similarity)
+    negatives = batch_negatives(inputs, same_image_rule)
+    among = candidates(inputs, similarity, negatives, inputs.memory, same_image_rule)
+    terms = hardest_hinges(among, pair_similarity(inputs, similarity), margin=margin)
+    return mined_output(inputs, terms.total(), active_queries(terms), scores=similarity, negatives=negatives)
+
+
+def active_queries(terms: QueryTerms) -> QueryTerms:
+    """Bool per query: its term is positive."""
+    return QueryTerms(terms.images.detach() > 0, terms.captions.detach() > 0)
 
 
 @register(LmhSpec)
@@ -32,12 +60,6 @@ class MaxOfHinges(Loss):
         self.spec = spec
 
     def forward(self, inputs: LossInputs) -> LossOutput:
-        """Raises ConfigError unless the batch consists of pairs."""
         spec = self.spec
-        require_pairs(inputs, spec.name)
-        if self.is_warming_up:
-            return sum_of_hinges_output(inputs, margin=spec.margin, same_image_rule=spec.variant)
-        similarity = at_least_float32(inputs.similarity)
-        negatives = pair_negatives(inputs, spec.variant)
-        terms = max_of_hinges(similarity, similarity.diagonal(), negatives, margin=spec.margin)
-        return mined_output(terms, similarity, negatives)
+        output = sum_of_hinges_output if self.is_warming_up else max_of_hinges_output
+        return output(inputs, margin=spec.margin, same_image_rule=spec.variant)

@@ -9,25 +9,31 @@ The second maximum runs over images; the paper's Eq. 8 prints the caption set th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from vsetune.config.losses import LsehSpec
 from vsetune.errors import ConfigError
-from vsetune.losses.base import Loss, LossInputs, LossOutput, at_least_float32, require_pairs
-from vsetune.losses.hinges import max_of_hinges
-from vsetune.losses.lmh import mined_output
+from vsetune.losses.base import Loss, LossInputs, LossOutput, Memory, at_least_float32, require_pairs, require_semantics
+from vsetune.losses.hinges import hardest_hinges
+from vsetune.losses.lmh import active_queries, mined_output
 from vsetune.losses.lsh import sum_of_hinges_output
-from vsetune.losses.pairing import SameImage, pair_negatives, same_image
+from vsetune.losses.pairing import SameImage, candidates, pair_negatives, pair_similarity, same_image
+from vsetune.losses.products import dot_products
 from vsetune.losses.registry import register
 
 
 @torch.no_grad()
-def semantic_cosine(vectors: Tensor) -> Tensor:
-    """(B, B) cosine of the rows of vectors (B, k); symmetric; 0 with a zero row (a caption without known words)."""
-    lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
-    unit = vectors / lengths.masked_fill(lengths == 0, 1.0)
-    return _gram(unit)
+def semantic_cosine(vectors: Tensor, others: Tensor | None = None) -> Tensor:
+    """(B, P) cosine of the rows of vectors (B, k) and others (P, k); without others of vectors with themselves.
+
+    0 with a zero row (a caption without known words).
+    """
+    unit = _unit_rows(vectors)
+    return dot_products(unit, unit if others is None else _unit_rows(others))
 
 
 @torch.no_grad()
@@ -36,14 +42,14 @@ def semantic_row_maximum(vectors: Tensor) -> Tensor:
 
     The similarity of the authors' released code: not symmetric, and it depends on who else is in the batch.
     """
-    products = _gram(vectors)
+    products = dot_products(vectors, vectors)
     largest = products.max(dim=1, keepdim=True).values
     return products / largest.masked_fill(largest == 0, 1.0)
 
 
 def lifted_similarity(similarity: Tensor, semantic_similarity: Tensor, *, semantic_temperature: float) -> Tensor:
     """S + lambda Q, the score negatives are mined by. semantic_temperature: lambda >= 0. Lambda 0 returns S exactly."""
-    return similarity + semantic_temperature * semantic_similarity
+    return similarity.add(semantic_similarity, alpha=semantic_temperature)
 
 
 def without_margin(lifted: Tensor, similarity: Tensor, pairs: Tensor, *, margin: float) -> Tensor:
@@ -51,10 +57,24 @@ def without_margin(lifted: Tensor, similarity: Tensor, pairs: Tensor, *, margin:
     return torch.where(pairs, similarity - margin, lifted)
 
 
-def _gram(rows: Tensor) -> Tensor:
-    # autocast would compute this product in bfloat16, whose steps near 1 exceed many semantic differences
-    with torch.autocast(device_type=rows.device.type, enabled=False):
-        return rows @ rows.T
+def lifted_memory(memory: Memory, vectors: Tensor, *, semantic_temperature: float) -> Memory:
+    """The memory with lambda Q added to both similarities. vectors: (B, k) of this batch, cosine to the remembered."""
+    if memory.semantic_vectors is None:
+        raise ConfigError("loss lseh: got a memory without semantic vectors; remember them with the embeddings")
+    semantic = semantic_cosine(vectors, memory.semantic_vectors.to(vectors.dtype))
+    return replace(
+        memory,
+        caption_similarity=lifted_similarity(
+            at_least_float32(memory.caption_similarity), semantic, semantic_temperature=semantic_temperature
+        ),
+        image_similarity=lifted_similarity(
+            at_least_float32(memory.image_similarity), semantic.T, semantic_temperature=semantic_temperature
+        ),
+    )
+
+
+def _unit_rows(vectors: Tensor) -> Tensor:
+    return functional.normalize(vectors, dim=1, eps=torch.finfo(vectors.dtype).tiny)
 
 
 @register(LsehSpec)
@@ -77,24 +97,19 @@ class SemanticMaxOfHinges(Loss):
         if self.is_warming_up:
             return sum_of_hinges_output(inputs, margin=spec.margin, same_image_rule=self.same_image_rule)
         similarity = at_least_float32(inputs.similarity)
+        vectors = require_semantics(inputs, "lseh", similarity.dtype)
+        scores, memory = self._scores(inputs, similarity, vectors), inputs.memory
+        if memory is not None:
+            memory = lifted_memory(memory, vectors, semantic_temperature=spec.semantic_temperature)
         negatives = pair_negatives(inputs, self.same_image_rule)
-        scores = self._scores(inputs, similarity)
-        terms = max_of_hinges(scores, similarity.diagonal(), negatives, margin=spec.margin)
-        return mined_output(terms, scores, negatives)
+        among = candidates(inputs, scores, negatives, memory, self.same_image_rule)
+        terms = hardest_hinges(among, pair_similarity(inputs, similarity), margin=spec.margin)
+        return mined_output(inputs, terms.total(), active_queries(terms), scores=scores, negatives=negatives)
 
-    def _scores(self, inputs: LossInputs, similarity: Tensor) -> Tensor:
-        spec = self.spec
-        if inputs.semantic_vectors is None:
-            raise ConfigError(
-                f"loss {spec.name}: got a batch without semantic vectors, need one per caption; "
-                "read the training split with data.semantics"
-            )
-        vectors = inputs.semantic_vectors.to(torch.promote_types(similarity.dtype, inputs.semantic_vectors.dtype))
-        if spec.variant != "released":
-            return lifted_similarity(
-                similarity, semantic_cosine(vectors), semantic_temperature=spec.semantic_temperature
-            )
-        lifted = lifted_similarity(
-            similarity, semantic_row_maximum(vectors), semantic_temperature=spec.semantic_temperature
-        )
-        return without_margin(lifted, similarity, same_image(inputs), margin=spec.margin)
+    def _scores(self, inputs: LossInputs, similarity: Tensor, vectors: Tensor) -> Tensor:
+        temperature = self.spec.semantic_temperature
+        if self.spec.variant != "released":
+            return lifted_similarity(similarity, semantic_cosine(vectors), semantic_temperature=temperature)
+        lifted = lifted_similarity(similarity, semantic_row_maximum(vectors), semantic_temperature=temperature)
+        return without_margin(lifted, similarity, same_image(inputs), margin=self.spec.margin)
+

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from vsetune.config.losses import LshSpec
-from vsetune.losses.base import Loss, LossInputs, LossOutput, at_least_float32, require_pairs
-from vsetune.losses.hinges import sum_of_hinges
-from vsetune.losses.pairing import SameImage, pair_negatives
+from vsetune.losses.base import Loss, LossInputs, LossOutput, at_least_float32
+from vsetune.losses.hinges import summed_hinges
+from vsetune.losses.pairing import SameImage, batch_negatives, candidates, pair_similarity
 from vsetune.losses.registry import register
 
 
 def sum_of_hinges_output(inputs: LossInputs, *, margin: float, same_image_rule: SameImage) -> LossOutput:
-    """LSH of a batch of pairs; also what LMH and LSEH use while they warm up.
+    """LSH of a batch; also what other hinge losses use while they warm up.
 
     LSH = sum_i sum_{j != i} [m + S_ij - S_ii]+ + sum_j sum_{i != j} [m + S_ij - S_jj]+, a sum over both directions.
+    In a batch of images every caption with its image is a pair: its image is compared with the captions of the other
+    images, its caption with the other images, and the sums run over all pairs.
     """
-    negatives = pair_negatives(inputs, same_image_rule)
-    terms = sum_of_hinges(at_least_float32(inputs.similarity), negatives, margin=margin)
+    similarity = at_least_float32(inputs.similarity)
+    negatives = batch_negatives(inputs, same_image_rule)
+    among = candidates(inputs, similarity, negatives, inputs.memory, same_image_rule)
+    terms = summed_hinges(among, pair_similarity(inputs, similarity), margin=margin)
     return LossOutput(value=terms.total())
 
 
@@ -28,6 +32,4 @@ class SumOfHinges(Loss):
         self.spec = spec
 
     def forward(self, inputs: LossInputs) -> LossOutput:
-        """Raises ConfigError unless the batch consists of pairs."""
-        require_pairs(inputs, self.spec.name)
         return sum_of_hinges_output(inputs, margin=self.spec.margin, same_image_rule=self.spec.variant)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from vsetune.config.losses import LossSpec
+from vsetune.config.losses import LossSpec, MemorySpec
 from vsetune.errors import ConfigError
-from vsetune.losses.base import Loss
+from vsetune.losses.base import Loss, LossContext
+from vsetune.losses.cross_batch_memory import CrossBatchMemory, MemorySettings
 
 L = TypeVar("L", bound=Loss)
 
-_LOSSES: dict[type[LossSpec], Callable[[Any], Loss]] = {}
+_LOSSES: dict[type[LossSpec], Callable[..., Loss]] = {}
 
 
 def register(spec: type[LossSpec]) -> Callable[[type[L]], type[L]]:
-    """Class decorator: this loss is built from that spec. Raises ValueError if the spec already has a loss."""
+    """Class decorator: this loss is built from that spec, or from (spec, context) if its `needs_context` is True.
+
+    Raises ValueError if the spec already has a loss.
+    """
 
     def add(loss: type[L]) -> type[L]:
         if spec in _LOSSES:
@@ -26,10 +30,24 @@ def register(spec: type[LossSpec]) -> Callable[[type[L]], type[L]]:
     return add
 
 
-def build_loss(spec: LossSpec) -> Loss:
-    """The loss a spec describes, in its initial state. Raises ConfigError for a spec without a loss."""
+def build_loss(spec: LossSpec, context: LossContext | None = None) -> Loss:
+    """The loss a spec describes, in its initial state, drawn from torch's global generator where it is random.
+
+    context: only losses with parameters or memories of the size of the data or of the network need it.
+    Raises ConfigError for a spec without a loss, or for a missing context.
+    """
     build = _LOSSES.get(type(spec))
     if build is None:
         known = ", ".join(sorted(known_spec.__name__ for known_spec in _LOSSES))
         raise ConfigError(f"loss: got a {type(spec).__name__}, which no loss is built from; need one of {known}")
-    return build(spec)
+    loss = build(spec, _required(context, spec)) if getattr(build, "needs_context", False) else build(spec)
+    if not isinstance(spec, MemorySpec) or spec.memory_size == 0:
+        return loss
+    settings = MemorySettings(spec.memory_size, spec.memory_start_epoch, spec.semantic_source is not None)
+    return CrossBatchMemory(loss, settings, _required(context, spec))
+
+
+def _required(context: LossContext | None, spec: LossSpec) -> LossContext:
+    if context is None:
+        raise ConfigError(f"loss {type(spec).__name__}: needs the embedding size and the number of training images")
+    return context
