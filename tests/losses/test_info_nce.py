@@ -7,10 +7,11 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from vsetune.config.losses import InfoNceSpec
 from vsetune.losses import build_loss
-from vsetune.losses.info_nce import info_nce, softmax_terms
+from vsetune.losses.info_nce import info_nce, smoothed_terms, softmax_terms
 
 EYE = torch.eye(3, dtype=torch.bool)
 SEVERAL_POSITIVES = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1]], dtype=torch.bool)
@@ -29,7 +30,9 @@ def direction(logits: Tensor, positives: Tensor, negatives: Tensor, *, sum_insid
 Bools = list[list[bool]]
 
 
-def plain_direction(s: list[list[float]], positive: Bools, negative: Bools, t: float, inside: bool) -> float:
+def plain_direction(
+    s: list[list[float]], positive: Bools, negative: Bools, t: float, inside: bool, smoothing: float = 0.0
+) -> float:
     terms = []
     for row, is_positive, is_negative in zip(s, positive, negative, strict=True):
         own = [math.exp(x / t) for x, used in zip(row, is_positive, strict=True) if used]
@@ -37,7 +40,9 @@ def plain_direction(s: list[list[float]], positive: Bools, negative: Bools, t: f
         if own and others:
             everything = sum(own) + sum(others)
             outside = sum(-math.log(p / everything) for p in own) / len(own)
-            terms.append(-math.log(sum(own) / everything) if inside else outside)
+            even = sum(-math.log(p / everything) for p in own + others) / len(own + others)
+            matched = -math.log(sum(own) / everything) if inside else outside
+            terms.append((1 - smoothing) * matched + smoothing * even)
     return sum(terms) / len(terms) if terms else 0.0
 
 
@@ -52,7 +57,7 @@ def test_worked_values_of_e(temperature, i2t, t2i, total, e, make_pairs) -> None
 
 
 def test_worked_value_at_temperature_one(e) -> None:
-    assert info_nce(e, EYE, ~EYE, sum_inside=False).item() == pytest.approx(0.969955, abs=1e-6)
+    assert info_nce(e, EYE, ~EYE, sum_inside=False, label_smoothing=0).item() == pytest.approx(0.969955, abs=1e-6)
 
 
 def test_worked_gradient_of_e_is_softmax_minus_identity(e, make_pairs) -> None:
@@ -73,7 +78,7 @@ def test_nt_xent_is_one_direction_over_both_modalities() -> None:
     assert terms.tolist() == pytest.approx([0.233257, 0.627123, 0.627123, 0.233257], abs=1e-6)
     assert terms.mean().item() == pytest.approx(0.430190, abs=1e-6)
     pairs = torch.eye(2, dtype=torch.bool)
-    value = info_nce(both[:2] @ both[2:].T / 0.5, pairs, ~pairs, sum_inside=False)
+    value = info_nce(both[:2] @ both[2:].T / 0.5, pairs, ~pairs, sum_inside=False, label_smoothing=0)
     assert value.item() == pytest.approx(0.286024, abs=1e-6)
 
 
@@ -174,6 +179,7 @@ def test_a_learned_temperature_starts_where_the_fixed_one_stands(e, make_pairs) 
     assert learned.log_scale.item() == pytest.approx(2.659260)
     assert learned(make_pairs(e)).value.item() == pytest.approx(fixed(make_pairs(e)).value.item(), abs=1e-6)
     assert list(fixed.parameters()) == []
+    assert set(learned.state_dict()) == {"epoch", "log_scale"}
     assert fixed(make_pairs(e)).parts["temperature"].item() == pytest.approx(0.07)
 
 
@@ -181,7 +187,8 @@ def test_a_learned_temperature_gets_the_gradient_of_the_formula(e, make_pairs) -
     loss = build_loss(InfoNceSpec(learned=True))
     loss(make_pairs(e)).value.backward()
     scale = loss.log_scale.item()
-    ends = [info_nce(e * math.exp(scale + h), EYE, ~EYE, sum_inside=False).item() for h in (-1e-5, 1e-5)]
+    shifted = [e * math.exp(scale + h) for h in (-1e-5, 1e-5)]
+    ends = [info_nce(logits, EYE, ~EYE, sum_inside=False, label_smoothing=0).item() for logits in shifted]
     assert loss.log_scale.grad.item() == pytest.approx((ends[1] - ends[0]) / 2e-5, abs=1e-4)
 
 
@@ -221,3 +228,68 @@ def test_selection_is_marked_as_a_proxy(e, make_pairs) -> None:
     assert selection.active_images is None
     assert torch.equal(selection.scores, e)
     assert torch.equal(selection.negatives, ~EYE)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+@pytest.mark.parametrize("seed", range(3))
+def test_smoothed_pairs_equal_torchs_cross_entropy(smoothing, seed, random_pairs, make_pairs) -> None:
+    similarity, _, _ = random_pairs(seed, 7)
+    targets = torch.arange(7)
+    expected = sum(
+        cross_entropy(logits / 0.2, targets, label_smoothing=smoothing) / 2 for logits in (similarity, similarity.T)
+    )
+    expected_gradient = gradient(expected, similarity)
+    for positives in ("outside", "inside"):
+        spec = InfoNceSpec(softmax_temperature=0.2, label_smoothing=smoothing, positives=positives)
+        value = build_loss(spec)(make_pairs(similarity)).value
+        assert value.item() == pytest.approx(expected.item(), abs=1e-12)
+        torch.testing.assert_close(gradient(value, similarity), expected_gradient)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_smoothing_spreads_over_candidates_that_are_not_ignored(inside, seed) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    similarity = torch.rand(6, 9, generator=generator, dtype=torch.float64)
+    kind = torch.randint(3, (6, 9), generator=generator)
+    kind[0], kind[1] = 0, 1  # a row without positives, a row without negatives
+    positives, negatives = kind == 1, kind == 0
+    terms, valid = smoothed_terms(
+        similarity / 0.3, positives, negatives, sum_inside=inside, label_smoothing=0.2
+    )
+    expected = plain_direction(similarity.tolist(), positives.tolist(), negatives.tolist(), 0.3, inside, 0.2)
+    assert terms[~valid].tolist() == [0] * int((~valid).sum())
+    assert (terms.sum() / valid.sum()).item() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("positives", ["outside", "inside"])
+def test_smoothing_several_captions_per_image_equals_plain_loops(
+    positives, several, several_owner, make_images
+) -> None:
+    expected = 0.0
+    for s, p in ((several, SEVERAL_POSITIVES), (several.T, SEVERAL_POSITIVES.T)):
+        expected += plain_direction(s.tolist(), p.tolist(), (~p).tolist(), 0.1, positives == "inside", 0.1) / 2
+    spec = InfoNceSpec(softmax_temperature=0.1, positives=positives, label_smoothing=0.1)
+    assert build_loss(spec)(make_images(several, several_owner)).value.item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_without_smoothing_the_terms_are_exactly_the_plain_ones(e) -> None:
+    for inside in (False, True):
+        plain, _ = softmax_terms(e / 0.1, EYE, ~EYE, sum_inside=inside)
+        smoothed, _ = smoothed_terms(e / 0.1, EYE, ~EYE, sum_inside=inside, label_smoothing=0.0)
+        assert torch.equal(plain, smoothed)
+
+
+@pytest.mark.parametrize("positives", ["outside", "inside"])
+def test_smoothed_gradients_agree_with_finite_differences(positives, random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(4, 6)
+    loss = build_loss(InfoNceSpec(label_smoothing=0.1, positives=positives))
+    assert torch.autograd.gradcheck(lambda s: loss(make_pairs(s, ids)).value, similarity)
+
+
+@pytest.mark.parametrize("ids", [[2], [2, 2], [2, 2, 2]])
+def test_smoothing_a_batch_of_one_image_gives_zero_with_a_zero_gradient(ids, make_pairs) -> None:
+    similarity = torch.ones(len(ids), len(ids), requires_grad=True)
+    value = build_loss(InfoNceSpec(label_smoothing=0.1))(make_pairs(similarity, ids)).value
+    assert value.item() == 0.0
+    assert torch.equal(gradient(value, similarity), torch.zeros(len(ids), len(ids)))

@@ -1,21 +1,20 @@
 """InfoNCE: softmax cross-entropy over the batch, both directions, with any number of positives.
 
     1/2 (mean_i [lse_j S_ij / t - S_ii / t] + mean_j [lse_i S_ij / t - S_jj / t]),   lse: log-sum-exp
+
+Label smoothing moves a share eps of the target from the positives to all candidates of the query, evenly.
 """
 
 from __future__ import annotations
 
-import math
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vsetune.config.losses import InfoNceSpec
 from vsetune.losses.base import Loss, LossInputs, LossOutput, Selection, at_least_float32
 from vsetune.losses.pairing import diagonal, is_pairs, pair_negatives, same_image
 from vsetune.losses.registry import register
-
-_LARGEST_LOG_SCALE = math.log(100.0)  # CLIP: 1 / t stays below 100
+from vsetune.losses.temperature import cap, learned_log_scale, scaled_by
 
 
 def softmax_terms(logits: Tensor, positives: Tensor, negatives: Tensor, *, sum_inside: bool) -> tuple[Tensor, Tensor]:
@@ -36,10 +35,32 @@ def softmax_terms(logits: Tensor, positives: Tensor, negatives: Tensor, *, sum_i
     return (everything - attracted).masked_fill(~valid, 0.0), valid
 
 
-def info_nce(logits: Tensor, positives: Tensor, negatives: Tensor, *, sum_inside: bool) -> Tensor:
+def smoothed_terms(
+    logits: Tensor, positives: Tensor, negatives: Tensor, *, sum_inside: bool, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """(1 - eps) x `softmax_terms` + eps x the mean of -log p over all candidates (positives and negatives) of a query.
+
+    label_smoothing: eps in [0, 1). With one positive per row and nothing ignored this is torch's cross_entropy; with
+    `sum_inside` the first part alone has the sum inside the logarithm. Returns terms (N,) and valid (N,) bool.
+    """
+    terms, valid = softmax_terms(logits, positives, negatives, sum_inside=sum_inside)
+    if label_smoothing == 0:
+        return terms, valid
+    candidates = (positives | negatives) & positives.any(dim=1, keepdim=True)
+    even, _ = softmax_terms(logits, candidates, negatives, sum_inside=False)
+    return (1 - label_smoothing) * terms + label_smoothing * even, valid
+
+
+def info_nce(
+    logits: Tensor, positives: Tensor, negatives: Tensor, *, sum_inside: bool, label_smoothing: float
+) -> Tensor:
     """Mean of both directions, each the mean over its queries that have positives and negatives. Scalar."""
-    image_terms, image_valid = softmax_terms(logits, positives, negatives, sum_inside=sum_inside)
-    caption_terms, caption_valid = softmax_terms(logits.T, positives.T, negatives.T, sum_inside=sum_inside)
+    image_terms, image_valid = smoothed_terms(
+        logits, positives, negatives, sum_inside=sum_inside, label_smoothing=label_smoothing
+    )
+    caption_terms, caption_valid = smoothed_terms(
+        logits.T, positives.T, negatives.T, sum_inside=sum_inside, label_smoothing=label_smoothing
+    )
     image_mean = image_terms.sum() / image_valid.sum().clamp(min=1)
     caption_mean = caption_terms.sum() / caption_valid.sum().clamp(min=1)
     return (image_mean + caption_mean) / 2
@@ -58,8 +79,7 @@ class InfoNce(Loss):
         super().__init__(warmup_epochs=0)
         self.spec = spec
         if spec.learned:
-            start = min(-math.log(spec.softmax_temperature), _LARGEST_LOG_SCALE)
-            self.log_scale = nn.Parameter(torch.tensor(start))
+            self.log_scale = learned_log_scale(spec.softmax_temperature)
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         similarity = at_least_float32(inputs.similarity)
@@ -68,20 +88,18 @@ class InfoNce(Loss):
         else:
             positives = same_image(inputs)
             negatives = ~positives
-        logits, temperature = self._scaled(similarity)
-        value = info_nce(logits, positives, negatives, sum_inside=self.spec.positives == "inside")
+        if self.spec.learned:
+            logits, temperature = scaled_by(similarity, self.log_scale)
+        else:
+            logits = similarity / self.spec.softmax_temperature
+            temperature = torch.tensor(self.spec.softmax_temperature)
+        value = info_nce(
+            logits, positives, negatives, sum_inside=self.spec.positives == "inside",
+            label_smoothing=self.spec.label_smoothing,
+        )
         selection = Selection(similarity.detach(), negatives, None, None, is_proxy=True)
         return LossOutput(value=value, parts={"temperature": temperature}, selection=selection)
 
-    @torch.no_grad()
     def after_step(self) -> None:
-        """Bring a learned scale back under its cap; left above it, it would never get a gradient again."""
         if self.spec.learned:
-            self.log_scale.clamp_(max=_LARGEST_LOG_SCALE)
-
-    def _scaled(self, similarity: Tensor) -> tuple[Tensor, Tensor]:
-        if not self.spec.learned:
-            temperature = self.spec.softmax_temperature
-            return similarity / temperature, torch.tensor(temperature)
-        log_scale = self.log_scale.float().clamp(max=_LARGEST_LOG_SCALE)
-        return similarity * log_scale.exp(), (-log_scale.detach()).exp()
+            cap(self.log_scale)

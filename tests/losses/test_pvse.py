@@ -1,0 +1,315 @@
+"""PVSE: worked numbers, plain loops, which embeddings get a gradient, one embedding per item, distance zero."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from vsetune.config.losses import PvseSpec
+from vsetune.errors import ConfigError
+from vsetune.losses import LossInputs, build_loss
+from vsetune.losses.base import Items
+from vsetune.losses.pvse import discrepancy, diversity, multiple_instance_similarity
+
+IMAGES = [[[1, 0], [0, 1]], [[0.6, 0.8], [-0.8, 0.6]], [[-1, 0], [0.8, -0.6]]]
+CAPTIONS = [[[0.8, 0.6], [0.6, 0.8]], [[0, 1], [-0.6, 0.8]], [[0.96, -0.28], [-0.8, -0.6]]]
+IMAGE_RESIDUALS = [[[1, 0], [0.6, 0.8]], [[1, 0], [0, 1]], [[0.8, 0.6], [0.6, 0.8]]]
+CAPTION_RESIDUALS = [[[1, 0], [1, 0]], [[0, 1], [0.6, 0.8]], [[1, 0], [-0.6, 0.8]]]
+
+
+def double(rows: object) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def unit(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    values = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.nn.functional.normalize(values, dim=-1).to(dtype)
+
+
+def batch(images: Items, captions: Items, ids: Tensor | None = None) -> LossInputs:
+    size = images.vectors.shape[0]
+    if images.vectors.dim() == 3:
+        similarity = multiple_instance_similarity(images.vectors, captions.vectors)
+    else:
+        similarity = images.vectors @ captions.vectors.T
+    ids = torch.arange(size) if ids is None else ids
+    return LossInputs(similarity, ids, ids, torch.arange(size), images=images, captions=captions)
+
+
+def worked_batch() -> LossInputs:
+    return batch(
+        Items(double(IMAGES), residuals=double(IMAGE_RESIDUALS)),
+        Items(double(CAPTIONS), residuals=double(CAPTION_RESIDUALS)),
+    )
+
+
+def random_batch(seed: int, pairs: int, count: int, size: int = 5) -> LossInputs:
+    vectors = [unit(pairs, count, size, seed=4 * seed + k) for k in range(2)]
+    residuals = [unit(pairs, count, size, seed=4 * seed + 2 + k).exp() for k in range(2)]
+    ids = torch.randint(max(2, pairs // 2), (pairs,), generator=torch.Generator().manual_seed(seed))
+    return batch(Items(vectors[0], residuals=residuals[0]), Items(vectors[1], residuals=residuals[1]), ids)
+
+
+def test_worked_similarity_of_several_embeddings() -> None:
+    expected = double([[0.80, 1.00, 0.96], [1.00, 0.96, 0.352], [0.28, 0.60, 0.936]])
+    torch.testing.assert_close(multiple_instance_similarity(double(IMAGES), double(CAPTIONS)), expected)
+
+
+def test_worked_value_and_its_parts() -> None:
+    output = build_loss(PvseSpec())(worked_batch())
+    assert output.parts["ranking"].item() == pytest.approx(0.334667, abs=1e-6)
+    assert output.parts["diversity"].item() == pytest.approx(0.183848 + 0.282843, abs=1e-6)
+    assert output.parts["discrepancy"].item() == pytest.approx(0.043958, abs=1e-6)
+    assert output.value.item() == pytest.approx(0.381775, abs=1e-6)
+
+
+def test_worked_sum_mode_and_squared_kernel() -> None:
+    output = build_loss(PvseSpec(negatives="sum", kernel="squared"))(worked_batch())
+    assert output.parts["ranking"].item() == pytest.approx(0.140444, abs=1e-6)
+    assert output.parts["discrepancy"].item() == pytest.approx(0.027328, abs=1e-6)
+    assert output.selection is None
+
+
+def test_worked_diversity_of_each_item() -> None:
+    residuals = double(IMAGE_RESIDUALS)
+    found = [diversity(residuals[k : k + 1]).item() for k in range(3)]
+    assert found == pytest.approx([0.212132, 0, 0.339411], abs=1e-6)
+    assert diversity(residuals).item() == pytest.approx(0.183848, abs=1e-6)
+    assert diversity(double(CAPTION_RESIDUALS)).item() == pytest.approx(0.282843, abs=1e-6)
+
+
+def plain_similarity(images: list, captions: list) -> list[list[float]]:
+    return [
+        [max(sum(p * q for p, q in zip(v, t, strict=True)) for v in image for t in caption) for caption in captions]
+        for image in images
+    ]
+
+
+def plain_ranking(s: list[list[float]], ids: list[int], spec: PvseSpec) -> float:
+    size, total = len(s), 0.0
+    for i in range(size):
+        used = [j for j in range(size) if j != i and (spec.variant == "diagonal" or ids[i] != ids[j])]
+        rows = [max(0.0, spec.margin + s[i][j] - s[i][i]) for j in used]
+        columns = [max(0.0, spec.margin + s[j][i] - s[i][i]) for j in used]
+        if spec.negatives == "max":
+            total += (max(rows, default=0.0) + max(columns, default=0.0)) / size
+        else:
+            total += (sum(rows) + sum(columns)) / size**2
+    return total
+
+
+def plain_diversity(residuals: list) -> float:
+    total, count = 0.0, len(residuals[0])
+    for item in residuals:
+        rows = [[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in item]
+        squares = 0.0
+        for a, p in enumerate(rows):
+            for b, q in enumerate(rows):
+                squares += (sum(x * y for x, y in zip(p, q, strict=True)) - (a == b)) ** 2
+        total += math.sqrt(squares) / count**2
+    return total / len(residuals)
+
+
+def plain_discrepancy(x: list, y: list, kernel: str) -> float:
+    def mean(first: list, second: list) -> float:
+        distances = [math.dist(u, v) for u in first for v in second]
+        return sum(math.exp(-0.5 * (d if kernel == "distance" else d * d)) for d in distances) / len(distances)
+
+    return mean(x, x) - 2 * mean(x, y) + mean(y, y)
+
+
+@pytest.mark.parametrize("variant", ["decided", "diagonal"])
+@pytest.mark.parametrize(("negatives", "kernel"), [("max", "distance"), ("sum", "squared")])
+@pytest.mark.parametrize("seed", range(3))
+def test_value_equals_plain_loops_on_duplicate_images(variant, negatives, kernel, seed) -> None:
+    inputs = random_batch(seed, pairs=7, count=3)
+    spec = PvseSpec(variant=variant, negatives=negatives, kernel=kernel, diversity_weight=0.3, discrepancy_weight=0.7)
+    images, captions = inputs.images.vectors.tolist(), inputs.captions.vectors.tolist()
+    expected = plain_ranking(plain_similarity(images, captions), inputs.image_ids.tolist(), spec)
+    expected += 0.3 * plain_diversity(inputs.images.residuals.tolist())
+    expected += 0.3 * plain_diversity(inputs.captions.residuals.tolist())
+    every_image, every_caption = inputs.images.vectors.flatten(0, 1), inputs.captions.vectors.flatten(0, 1)
+    expected += 0.7 * plain_discrepancy(every_image.tolist(), every_caption.tolist(), kernel)
+    assert build_loss(spec)(inputs).value.item() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("spec", [PvseSpec(), PvseSpec(negatives="sum", kernel="squared"), PvseSpec(margin=1.5)])
+def test_gradients_agree_with_finite_differences(spec) -> None:
+    loss, start = build_loss(spec), random_batch(1, pairs=4, count=2, size=3)
+    tensors = [start.images.vectors, start.images.residuals, start.captions.vectors, start.captions.residuals]
+
+    def value(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+        return loss(batch(Items(a, residuals=b), Items(c, residuals=d), start.image_ids)).value
+
+    assert torch.autograd.gradcheck(value, [tensor.clone().requires_grad_() for tensor in tensors])
+
+
+def test_only_the_winning_pair_of_embeddings_gets_the_gradient_even_on_a_tie() -> None:
+    images = double([[[1, 0], [1, 0], [0, 1]]]).requires_grad_()
+    captions = double([[[1, 0], [1, 0]]]).requires_grad_()
+    multiple_instance_similarity(images, captions).sum().backward()
+    assert int((images.grad != 0).any(dim=2).sum()) == 1
+    assert int((captions.grad != 0).any(dim=2).sum()) == 1
+    assert images.grad.sum().item() == 1
+
+
+def test_the_order_of_embeddings_and_of_pairs_does_not_matter() -> None:
+    inputs, loss = random_batch(2, pairs=6, count=3), build_loss(PvseSpec())
+    order, places = torch.tensor([3, 0, 5, 1, 4, 2]), torch.tensor([2, 0, 1])
+    images, captions = (
+        Items(items.vectors[order][:, places], residuals=items.residuals[order][:, places])
+        for items in (inputs.images, inputs.captions)
+    )
+    moved = loss(batch(images, captions, inputs.image_ids[order])).value
+    assert moved.item() == pytest.approx(loss(inputs).value.item(), abs=1e-12)
+
+
+def test_exchanging_images_and_captions_changes_nothing() -> None:
+    inputs, loss = random_batch(3, pairs=6, count=2), build_loss(PvseSpec())
+    swapped = batch(inputs.captions, inputs.images, inputs.image_ids)
+    assert loss(swapped).value.item() == pytest.approx(loss(inputs).value.item(), abs=1e-12)
+
+
+def test_one_embedding_per_item_leaves_the_mean_hinge_alone(e, make_pairs) -> None:
+    loss = build_loss(PvseSpec(margin=0.2))
+    lmh = 0.80  # rows 0.10, 0.35, 0; columns 0, 0.30, 0.05
+    for inputs in (
+        make_pairs(e),
+        replace(make_pairs(e), images=Items(unit(3, 4)), captions=Items(unit(3, 4))),
+        replace(
+            make_pairs(e), images=Items(unit(3, 1, 4), residuals=unit(3, 1, 4)),
+            captions=Items(unit(3, 1, 4), residuals=unit(3, 1, 4)),
+        ),
+    ):
+        output = loss(inputs)
+        assert output.value.item() == pytest.approx(lmh / 3, abs=1e-9)
+        assert set(output.parts) == {"ranking"}
+    assert build_loss(PvseSpec(margin=0.2, negatives="sum"))(make_pairs(e)).value.item() == pytest.approx(1.15 / 9)
+
+
+def test_without_residuals_there_is_no_diversity_term_and_weights_of_zero_switch_terms_off() -> None:
+    inputs = random_batch(0, pairs=4, count=2)
+    bare = replace(inputs, images=Items(inputs.images.vectors), captions=Items(inputs.captions.vectors))
+    assert set(build_loss(PvseSpec())(bare).parts) == {"ranking", "discrepancy"}
+    assert set(build_loss(PvseSpec(diversity_weight=0))(inputs).parts) == {"ranking", "discrepancy"}
+    output = build_loss(PvseSpec(diversity_weight=0, discrepancy_weight=0))(inputs)
+    assert output.value.item() == output.parts["ranking"].item()
+
+
+def test_orthonormal_residuals_have_no_diversity_loss_and_a_zero_gradient() -> None:
+    residuals = torch.eye(4)[:2].expand(3, 2, 4).clone().requires_grad_()
+    value = diversity(residuals)
+    value.backward()
+    assert value.item() == 0
+    assert torch.equal(residuals.grad, torch.zeros(3, 2, 4))
+
+
+@pytest.mark.parametrize("residuals", [torch.zeros(2, 3, 4), torch.ones(2, 3, 4)])
+def test_zero_or_equal_residuals_keep_value_and_gradient_finite(residuals) -> None:
+    residuals = residuals.clone().requires_grad_()
+    value = diversity(residuals)
+    value.backward()
+    assert value.isfinite()
+    assert value.item() > 0
+    assert residuals.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("kernel", ["distance", "squared"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equal_sets_have_no_discrepancy_and_no_gradient_at_distance_zero(kernel, dtype) -> None:
+    same = unit(6, 64, dtype=dtype)
+    x, y = same.clone().requires_grad_(), same.flip(0).clone().requires_grad_()
+    value = discrepancy(x, y, kernel=kernel)
+    value.backward()
+    assert value.item() == pytest.approx(0, abs=1e-6)
+    assert x.grad.isfinite().all()
+    assert y.grad.isfinite().all()
+    collapsed = same[:1].expand(6, 64).clone().requires_grad_()
+    value = discrepancy(collapsed, collapsed.detach(), kernel=kernel)
+    value.backward()
+    assert value.item() == pytest.approx(0, abs=1e-6)
+    assert torch.equal(collapsed.grad, torch.zeros_like(collapsed))
+
+
+def test_warm_up_epochs_use_all_negatives_and_keep_the_other_terms() -> None:
+    inputs, loss = worked_batch(), build_loss(PvseSpec(warmup_epochs=1))
+    warming = loss(inputs)
+    assert warming.value.item() == build_loss(PvseSpec(negatives="sum"))(inputs).value.item()
+    assert warming.parts["discrepancy"].item() == pytest.approx(0.043958, abs=1e-6)
+    restarted = build_loss(PvseSpec(warmup_epochs=1))
+    loss.start_epoch(1)
+    restarted.load_state_dict(loss.state_dict())
+    assert restarted(inputs).value.item() == pytest.approx(0.381775, abs=1e-6)
+
+
+def test_selection_holds_the_hardest_negatives_and_the_active_queries() -> None:
+    selection = build_loss(PvseSpec())(worked_batch()).selection
+    assert not selection.is_proxy
+    assert selection.active_images.tolist() == [True, True, False]
+    assert selection.active_captions.tolist() == [True, True, True]
+    assert torch.equal(selection.negatives, ~torch.eye(3, dtype=torch.bool))
+
+
+def test_perfect_separation_leaves_no_ranking_loss() -> None:
+    vectors = torch.eye(8).view(4, 2, 8)
+    output = build_loss(PvseSpec())(batch(Items(vectors), Items(vectors)))
+    assert output.value.item() == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("negatives", ["max", "sum"])
+@pytest.mark.parametrize("ids", [[4], [4, 4], [4, 4, 4]])
+def test_a_batch_without_negatives_has_no_ranking_term_and_finite_gradients(negatives, ids) -> None:
+    vectors = [unit(len(ids), 2, 16, seed=k, dtype=torch.float32).requires_grad_() for k in range(2)]
+    residuals = [unit(len(ids), 2, 16, seed=k, dtype=torch.float32).requires_grad_() for k in (3, 4)]
+    inputs = batch(
+        Items(vectors[0], residuals=residuals[0]), Items(vectors[1], residuals=residuals[1]), torch.tensor(ids)
+    )
+    output = build_loss(PvseSpec(negatives=negatives))(inputs)
+    output.value.backward()
+    assert output.parts["ranking"].item() == 0
+    assert all(tensor.grad.isfinite().all() for tensor in (*vectors, *residuals))
+
+
+def test_a_collapsed_batch_costs_twice_the_margin_with_finite_gradients() -> None:
+    vectors = unit(1, 1, 64, dtype=torch.float32).expand(5, 2, 64).clone().requires_grad_()
+    output = build_loss(PvseSpec())(batch(Items(vectors), Items(vectors)))
+    output.value.backward()
+    assert output.parts["ranking"].item() == pytest.approx(0.2, abs=1e-5)
+    assert vectors.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("negatives", ["max", "sum"])
+@pytest.mark.parametrize("where", ["images", "captions", "residuals"])
+def test_one_nan_reaches_the_value(where, negatives) -> None:
+    inputs = random_batch(0, pairs=4, count=2)
+    broken = {name: getattr(inputs, name) for name in ("images", "captions")}
+    if where == "residuals":
+        residuals = inputs.images.residuals.clone()
+        residuals[2, 1, 0] = float("nan")
+        broken["images"] = replace(inputs.images, residuals=residuals)
+    else:
+        vectors = broken[where].vectors.clone()
+        vectors[2, 1, 0] = float("nan")
+        broken[where] = replace(broken[where], vectors=vectors)
+    spec = PvseSpec(negatives=negatives, discrepancy_weight=0)
+    assert build_loss(spec)(batch(broken["images"], broken["captions"], inputs.image_ids)).value.isnan()
+    assert discrepancy(double([[1, float("nan")]]), double([[0, 1]]), kernel="distance").isnan()
+
+
+def test_half_precision_is_computed_in_float32() -> None:
+    inputs = random_batch(5, pairs=4, count=2)
+    low = [Items(x.vectors.half(), residuals=x.residuals.half()) for x in (inputs.images, inputs.captions)]
+    wide = [Items(x.vectors.float(), residuals=x.residuals.float()) for x in low]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = build_loss(PvseSpec())(batch(*low)).value
+    assert value.dtype == torch.float32
+    assert value.item() == pytest.approx(build_loss(PvseSpec())(batch(*wide)).value.item(), abs=1e-6)
+
+
+def test_images_with_several_captions_are_refused(several, several_owner, make_images) -> None:
+    with pytest.raises(ConfigError, match="loss pvse: got 3 images x 5 captions"):
+        build_loss(PvseSpec())(make_images(several, several_owner))
