@@ -10,7 +10,16 @@ from torch import Tensor
 
 from vsetune.config.losses import LmhSpec, LshSpec, TopFSpec
 from vsetune.losses import build_loss
-from vsetune.losses.top_f import anchor_triplets, hardest_count, sum_of_all_triplets, top_f_loss, top_fraction
+from vsetune.losses.top_f import (
+    active_triplets,
+    anchor_means,
+    both_directions,
+    hardest_count,
+    mean_of_anchors,
+    sum_of_all_triplets,
+    top_f_loss,
+    top_fraction,
+)
 
 SEVERAL_POSITIVES = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1]], dtype=torch.bool)
 
@@ -54,10 +63,9 @@ def plain_loss(s: list[list[float]], positives: list[list[bool]], fraction: floa
 )
 def test_anchors_of_the_worked_example(fraction, images, captions, total, several, several_owner, make_images) -> None:
     matches = SEVERAL_POSITIVES
-    i2t = anchor_triplets(several, matches, ~matches, margin=0.2, fraction=fraction)
-    t2i = anchor_triplets(several.T, matches.T, ~matches.T, margin=0.2, fraction=fraction)
-    assert i2t.mean.tolist() == pytest.approx(images, abs=1e-6)
-    assert t2i.mean.tolist() == pytest.approx(captions, abs=1e-6)
+    i2t, t2i = both_directions(several, matches, ~matches, margin=0.2, fraction=fraction)
+    assert anchor_means(several, i2t, margin=0.2).tolist() == pytest.approx(images, abs=1e-6)
+    assert anchor_means(several.T, t2i, margin=0.2).tolist() == pytest.approx(captions, abs=1e-6)
     assert loss_of(several, matches, fraction).item() == pytest.approx(total, abs=1e-6)
     output = build_loss(TopFSpec(decay="linear", decay_steps=10))
     output.steps.fill_(round(10 * (1 - fraction)))
@@ -218,8 +226,46 @@ def test_one_nan_anywhere_reaches_the_value_and_the_anchor_that_uses_it(fraction
             broken = several.detach().clone()
             broken[row, column] = float("nan")
             assert loss_of(broken, SEVERAL_POSITIVES, fraction).isnan()
-            anchors = anchor_triplets(broken, SEVERAL_POSITIVES, ~SEVERAL_POSITIVES, margin=0.2, fraction=fraction)
-            assert anchors.mean.isnan().tolist() == [anchor == row for anchor in range(3)]
+            triplets = active_triplets(broken, SEVERAL_POSITIVES, ~SEVERAL_POSITIVES, margin=0.2, fraction=fraction)
+            assert anchor_means(broken, triplets, margin=0.2).isnan().tolist() == [anchor == row for anchor in range(3)]
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.5])
+def test_on_a_tie_as_many_entries_are_used_as_without_one(fraction) -> None:
+    positives = torch.arange(3)[:, None] == torch.arange(12)[None, :] // 4
+    similarity = torch.full((3, 12), 0.3, dtype=torch.float64)
+    images, captions = both_directions(similarity, positives, ~positives, margin=0.2, fraction=fraction)
+    used_positives, used_negatives = hardest_count(4, fraction), hardest_count(8, fraction)
+    assert (images.counts > 0).sum(dim=1).tolist() == [used_negatives] * 3
+    assert (images.counts < 0).sum(dim=1).tolist() == [used_positives] * 3
+    assert images.used.tolist() == images.active.tolist() == [used_positives * used_negatives] * 3
+    assert (captions.counts > 0).sum(dim=1).tolist() == [1] * 12
+
+
+def test_ignored_entries_get_no_gradient_and_enter_no_mean(several) -> None:
+    kept = torch.ones(3, 5, dtype=torch.bool)
+    kept[0, 2] = kept[1, 3] = False
+    for fraction in (0.0, 0.5, 1.0):
+        value = top_f_loss(several, SEVERAL_POSITIVES, ~SEVERAL_POSITIVES & kept, margin=0.2, fraction=fraction)
+        shifted = several.detach() + 5.0 * ~kept
+        moved = top_f_loss(shifted, SEVERAL_POSITIVES, ~SEVERAL_POSITIVES & kept, margin=0.2, fraction=fraction)
+        assert moved.item() == pytest.approx(value.item(), abs=1e-12)
+        assert gradient(value, several)[~kept].tolist() == [0, 0]
+
+
+def test_the_same_triplets_can_be_reduced_twice(several) -> None:
+    images, captions = both_directions(several, SEVERAL_POSITIVES, ~SEVERAL_POSITIVES, margin=0.2, fraction=0.5)
+    first = mean_of_anchors(several, images, captions, margin=0.2)
+    assert first.item() == mean_of_anchors(several, images, captions, margin=0.2).item()
+
+
+def test_perfect_separation_gives_exactly_zero() -> None:
+    positives = torch.arange(8)[:, None] == torch.arange(40)[None, :] // 5
+    similarity = torch.where(positives, 1.0, -1.0).requires_grad_()
+    for fraction in (0.0, 0.5, 1.0):
+        value = loss_of(similarity, positives, fraction)
+        assert value.item() == 0.0
+        assert not gradient(value, similarity).any()
 
 
 def test_half_precision_is_computed_in_float32(several, several_owner, make_images) -> None:

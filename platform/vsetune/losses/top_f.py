@@ -20,12 +20,21 @@ from vsetune.losses.registry import register
 _ROUNDING = 1e-9  # 0.07 * 100 is a hair above 7 in floating point
 
 
-class AnchorTriplets(NamedTuple):
-    """Per anchor (row). mean: (N,) mean hinge over its triplets, 0 for skipped anchors. triplets: (N,) their number,
-    0 for anchors that have no positive or no negative."""
+class ActiveTriplets(NamedTuple):
+    """Which triplets of each anchor (row) violate the margin, without gradient.
 
-    mean: Tensor
-    triplets: Tensor
+    counts: (N, M) active triplets an entry stands in, plus as a negative, minus as a positive: the gradient of the sum
+    of the row's hinges. active: (N,) how many there are. used: (N,) how many triplets the anchor uses, 0 for anchors
+    that have no positive or no negative.
+    """
+
+    counts: Tensor
+    active: Tensor
+    used: Tensor
+
+    def shares(self) -> Tensor:
+        """(N,) weight of one triplet in the mean over the row; 0 for skipped anchors."""
+        return (self.used > 0) / self.used.clamp(min=1).to(self.counts.dtype)
 
 
 def top_fraction(
@@ -52,69 +61,135 @@ def hardest_count(candidates: int, fraction: float) -> int:
     return max(1, math.ceil(fraction * candidates - _ROUNDING))
 
 
-def anchor_triplets(
+def active_triplets(
     similarity: Tensor, positives: Tensor, negatives: Tensor, *, margin: float, fraction: float
-) -> AnchorTriplets:
-    """Mean hinge [negative + m - positive]+ of each row over its k_p x k_n hardest triplets.
+) -> ActiveTriplets:
+    """Triplets among the k_p x k_n hardest of each row with [negative + m - positive]+ > 0.
 
-    similarity: (N, M). positives, negatives: (N, M) bool; rows lacking either are skipped.
-    Rows with equally many positives and negatives fill rectangles, so each such group is one batch of tensor
-    operations: N k_p k_n hinges instead of the N M^2 of a masked version.
+    similarity: (N, M), finite, float32 or wider. positives, negatives: (N, M) bool.
+    Hinges are piecewise linear, so it is enough to count them, one positive of all anchors at a time; no tensor exceeds
+    (N, M). On a tie for the last place one entry is used, not all.
     """
-    counts = torch.stack([positives.sum(dim=1), negatives.sum(dim=1)], dim=1)
-    mean = similarity.new_zeros(similarity.shape[0])
-    triplets = torch.zeros_like(counts[:, 0])
-    for positive_count, negative_count in torch.unique(counts, dim=0).tolist():
-        if positive_count == 0 or negative_count == 0:
-            continue
-        members = (counts == counts.new_tensor([positive_count, negative_count])).all(dim=1).nonzero()[:, 0]
-        rows = similarity[members]
-        used_positives = hardest_count(positive_count, fraction)
-        used_negatives = hardest_count(negative_count, fraction)
-        # topk takes NaN for the largest value; negating the positives makes it the lowest of them as well
-        low = -_largest(-rows[positives[members]].view(-1, positive_count), used_positives)
-        high = _largest(rows[negatives[members]].view(-1, negative_count), used_negatives)
-        hinges = (high[:, :, None] + margin - low[:, None, :]).relu()
-        mean = mean.index_put((members,), hinges.mean(dim=(1, 2)))
-        triplets[members] = used_positives * used_negatives
-    return AnchorTriplets(mean, triplets)
+    scores = similarity.detach()
+    return _count(scores, _lifted(scores, negatives, margin), positives, negatives, fraction)
+
+
+def anchor_means(similarity: Tensor, triplets: ActiveTriplets, *, margin: float) -> Tensor:
+    """(N,) mean hinge of each row over the triplets it uses, with gradient; 0 for skipped anchors. A NaN in a row
+    reaches its mean."""
+    return ((similarity * triplets.counts).sum(dim=1) + margin * triplets.active) * triplets.shares()
+
+
+def _lifted(scores: Tensor, negatives: Tensor, margin: float) -> Tensor:
+    """Negatives plus margin, minus infinity elsewhere."""
+    return (scores + margin).masked_fill_(~negatives, float("-inf"))
+
+
+def _count(scores: Tensor, lifted: Tensor, positives: Tensor, negatives: Tensor, fraction: float) -> ActiveTriplets:
+    """`active_triplets` of scores and `_lifted` scores (N, M) without gradient."""
+    low = _lowest_positives(scores, positives, fraction)
+    high, high_places, high_used = _highest_negatives(lifted, negatives, fraction)
+    counts, active = torch.zeros_like(high), torch.empty_like(high)
+    violations = torch.empty_like(low.values)
+    for rank in range(low.values.shape[1]):
+        torch.gt(high, low.values[:, rank, None], out=active)  # floats, as sums of bools are slow
+        counts += active
+        violations[:, rank] = active.sum(dim=1)
+    if high_places is not None:
+        counts = torch.zeros_like(scores).scatter_(1, high_places, counts)
+    counts.scatter_add_(1, low.places, -violations)
+    return ActiveTriplets(counts, violations.sum(dim=1), low.used * high_used)
+
+
+class Hardest(NamedTuple):
+    """The candidates each anchor uses. values: (N, k); an infinity that makes no hinge where an anchor uses fewer.
+    places: (N, k) their columns. used: (N,) how many an anchor uses."""
+
+    values: Tensor
+    places: Tensor
+    used: Tensor
+
+
+def _highest_negatives(lifted: Tensor, negatives: Tensor, fraction: float) -> tuple[Tensor, Tensor | None, Tensor]:
+    """The fields of `Hardest`; at f = 1 whole rows without places."""
+    used = _used(negatives.sum(dim=1), fraction)
+    return (lifted, None, used) if fraction == 1 else _hardest(lifted, used, largest=True)
+
+
+def _lowest_positives(scores: Tensor, positives: Tensor, fraction: float) -> Hardest:
+    """Positives are few, so they are gathered before they are ranked."""
+    rows, columns = positives.nonzero(as_tuple=True)
+    counts = torch.bincount(rows, minlength=scores.shape[0])
+    ranks = torch.arange(rows.shape[0], device=rows.device) - (counts.cumsum(dim=0) - counts)[rows]
+    shape = (scores.shape[0], max(1, int(counts.max())))
+    values = scores.new_full(shape, float("inf")).index_put_((rows, ranks), scores[rows, columns])
+    places = columns.new_zeros(shape).index_put_((rows, ranks), columns)
+    used = _used(counts, fraction)
+    if fraction == 1 or shape[1] == 1:
+        return Hardest(values, places, used)
+    low = _hardest(values, used, largest=False)
+    return Hardest(low.values, places.gather(1, low.places), used)
+
+
+def _hardest(values: Tensor, used: Tensor, *, largest: bool) -> Hardest:
+    """The used[i] largest or smallest entries of each row i."""
+    fewest, most = torch.stack([used.min(), used.max()]).tolist()
+    if most <= 1:
+        hardest, places = values.max(dim=1, keepdim=True) if largest else values.min(dim=1, keepdim=True)
+    else:
+        hardest, places = values.topk(most, dim=1, largest=largest, sorted=fewest < most)
+    unused = torch.arange(hardest.shape[1], device=used.device) >= used[:, None]
+    return Hardest(hardest.masked_fill_(unused, float("-inf") if largest else float("inf")), places, used)
+
+
+def _used(candidates: Tensor, fraction: float) -> Tensor:
+    """`hardest_count` of a tensor of numbers of candidates; 0 of 0."""
+    if fraction == 1:
+        return candidates
+    return torch.minimum(candidates, (fraction * candidates.double() - _ROUNDING).ceil().clamp(min=1).long())
+
+
+def both_directions(
+    similarity: Tensor, positives: Tensor, negatives: Tensor, *, margin: float, fraction: float
+) -> tuple[ActiveTriplets, ActiveTriplets]:
+    """Triplets with the images (rows) and with the captions (columns) as anchors; the latter hold (M, N) counts."""
+    scores = similarity.detach()
+    lifted = _lifted(scores, negatives, margin)
+    images = _count(scores, lifted, positives, negatives, fraction)
+    captions = _count(scores.T, lifted.T, positives.T, negatives.T, fraction)
+    return images, captions
+
+
+def mean_of_anchors(similarity: Tensor, images: ActiveTriplets, captions: ActiveTriplets, *, margin: float) -> Tensor:
+    """Mean over the two directions of (1 / m) x mean over their anchors (Eq. 2-4). Scalar, 1 at exact collapse.
+
+    A direction without any anchor counts as 0; without any triplet at all the value is 0, still connected.
+    """
+    weights = [triplets.shares() / (triplets.used > 0).sum().clamp(min=1) for triplets in (images, captions)]
+    return _weighted_hinges(similarity, images, captions, weights, margin=margin) / (2 * margin)
 
 
 def top_f_loss(
     similarity: Tensor, positives: Tensor, negatives: Tensor, *, margin: float, fraction: float
 ) -> Tensor:
-    """Mean over the two directions of (1 / m) x mean over their anchors (Eq. 2-4). Scalar, 1 at exact collapse.
-
-    A direction without any anchor counts as 0; without any triplet at all the value is 0, still connected.
-    """
-    sums = similarity.new_zeros(())
-    for scores, matches, others in _directions(similarity, positives, negatives):
-        mean, triplets = anchor_triplets(scores, matches, others, margin=margin, fraction=fraction)
-        sums = sums + mean.sum() / (triplets > 0).sum().clamp(min=1)
-    return sums / (2 * margin) + _connected_zero(similarity, positives | negatives)
+    """`mean_of_anchors` over the hardest triplets of both directions."""
+    images, captions = both_directions(similarity, positives, negatives, margin=margin, fraction=fraction)
+    return mean_of_anchors(similarity, images, captions, margin=margin)
 
 
 def sum_of_all_triplets(similarity: Tensor, positives: Tensor, negatives: Tensor, *, margin: float) -> Tensor:
     """Sum of [negative + m - positive]+ over all triplets of both directions: LSH for several positives. Scalar."""
-    total = similarity.new_zeros(())
-    for scores, matches, others in _directions(similarity, positives, negatives):
-        mean, triplets = anchor_triplets(scores, matches, others, margin=margin, fraction=1.0)
-        total = total + (mean * triplets).sum()
-    return total + _connected_zero(similarity, positives | negatives)
+    images, captions = both_directions(similarity, positives, negatives, margin=margin, fraction=1.0)
+    weights = [torch.ones_like(images.active), torch.ones_like(captions.active)]
+    return _weighted_hinges(similarity, images, captions, weights, margin=margin)
 
 
-def _directions(
-    similarity: Tensor, positives: Tensor, negatives: Tensor
-) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
-    return (similarity, positives, negatives), (similarity.T, positives.T, negatives.T)
-
-
-def _largest(values: Tensor, count: int) -> Tensor:
-    return values if count == values.shape[1] else values.topk(count, dim=1, sorted=False).values
-
-
-def _connected_zero(similarity: Tensor, used: Tensor) -> Tensor:
-    return similarity.masked_fill(~used, 0.0).sum() * 0.0
+def _weighted_hinges(
+    similarity: Tensor, images: ActiveTriplets, captions: ActiveTriplets, weights: list[Tensor], *, margin: float
+) -> Tensor:
+    """Sum of all active hinges, each times the weight of its anchor."""
+    gradient = (images.counts * weights[0][:, None]).addcmul_(captions.counts.T, weights[1][None, :])
+    return (similarity * gradient).sum() + margin * (images.active @ weights[0] + captions.active @ weights[1])
 
 
 @register(TopFSpec)
@@ -153,18 +228,11 @@ class TopFraction(Loss):
         if self.is_warming_up:
             return LossOutput(value=sum_of_all_triplets(similarity, positives, negatives, margin=margin))
         fraction = self.fraction
+        images, captions = both_directions(similarity, positives, negatives, margin=margin, fraction=fraction)
         return LossOutput(
-            value=top_f_loss(similarity, positives, negatives, margin=margin, fraction=fraction),
+            value=mean_of_anchors(similarity, images, captions, margin=margin),
             parts={"fraction": torch.tensor(fraction)},
-            selection=_selection(similarity.detach(), positives, negatives, margin=margin, is_proxy=fraction > 0),
+            selection=Selection(  # the hardest triplet of an anchor is always used, so it is active if any is
+                similarity.detach(), negatives, images.active > 0, captions.active > 0, is_proxy=fraction > 0
+            ),
         )
-
-
-def _selection(similarity: Tensor, positives: Tensor, negatives: Tensor, *, margin: float, is_proxy: bool) -> Selection:
-    """Active: the hardest triplet of the anchor (f = 0) violates the margin."""
-    active = [
-        margin + scores.masked_fill(~others, float("-inf")).amax(dim=1)
-        > scores.masked_fill(~matches, float("inf")).amin(dim=1)
-        for scores, matches, others in _directions(similarity, positives, negatives)
-    ]
-    return Selection(similarity, negatives, active[0], active[1], is_proxy=is_proxy)
