@@ -1,0 +1,242 @@
+"""Margin-based loss: worked numbers, the learned boundary, and drawing negatives by distance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from vsetune.config.losses import MarginBasedSpec
+from vsetune.errors import ConfigError
+from vsetune.losses import LossInputs, build_loss
+from vsetune.losses.adaptive_margin import distances
+from vsetune.losses.base import Items
+from vsetune.losses.margin_based import (
+    draw,
+    log_inverse_density,
+    negative_hinges,
+    positive_hinges,
+    sampling_weights,
+)
+
+OFF = ~torch.eye(3, dtype=torch.bool)
+
+
+def embedded(inputs: LossInputs, size: int = 16) -> LossInputs:
+    """The batch with embeddings, of which the loss reads the size only."""
+    return replace(inputs, images=Items(torch.zeros(inputs.similarity.shape[0], size)))
+
+
+def weights_of(grid: Tensor, negatives: Tensor, *, embedding_size: int, cutoff: float, limit: float) -> Tensor:
+    logs = log_inverse_density(grid, embedding_size=embedding_size, cutoff=cutoff, limit=limit)
+    return sampling_weights(logs, negatives & (grid <= limit), negatives)
+
+
+def all_pairs(**settings: object) -> MarginBasedSpec:
+    return MarginBasedSpec(negatives="all", **settings)
+
+
+def test_terms_of_the_worked_example(e) -> None:
+    beta = torch.tensor(1.2, dtype=torch.float64, requires_grad=True)
+    grid = distances(e, squared=False)
+    positives = positive_hinges(grid.diagonal(), boundary=beta, margin=0.2)
+    negatives = negative_hinges(grid, boundary=beta, margin=0.2)[OFF]
+    assert positives.tolist() == pytest.approx([0, 0.095445, 0], abs=1e-6)
+    assert negatives.tolist() == pytest.approx([0.4, 0.058359, 0.216784, 0.451317, 0.135089, 0.351191], abs=1e-6)
+    total = positives.sum() + negatives.sum()
+    assert total.item() == pytest.approx(1.708185, abs=1e-6)
+    (slope,) = torch.autograd.grad(total, beta)
+    assert slope.item() == 5
+
+
+def test_the_loss_divides_by_the_terms_that_are_not_zero_and_adds_the_penalty(e, make_pairs) -> None:
+    output = build_loss(all_pairs())(make_pairs(e))
+    assert output.value.item() == pytest.approx(1.708185 / 7, abs=1e-6)
+    assert output.parts["nonzero_terms"].item() == 7
+    assert output.parts["boundary"].item() == pytest.approx(1.2)
+    penalised = build_loss(all_pairs(boundary_penalty=0.5))(make_pairs(e)).value
+    assert penalised.item() == pytest.approx(1.708185 / 7 + 0.6, abs=1e-6)
+
+
+def test_the_boundary_moves_at_its_own_rate_unless_that_is_zero(e, make_pairs) -> None:
+    loss = build_loss(all_pairs(boundary_learning_rate=0.03))
+    (group,) = loss.parameter_groups()
+    assert group.sgd_rate == 0.03
+    assert [id(parameter) for parameter in group.parameters] == [id(loss.boundary)]
+    loss(make_pairs(e)).value.backward()
+    assert loss.boundary.grad.item() == pytest.approx(5 / 7, abs=1e-6)
+    fixed = build_loss(all_pairs(boundary_learning_rate=0))
+    assert fixed.parameter_groups() == []
+    fixed(make_pairs(e)).value.backward()
+    assert fixed.boundary.grad is None
+
+
+def test_a_restored_boundary_is_where_it_was() -> None:
+    before = build_loss(MarginBasedSpec())
+    with torch.no_grad():
+        before.boundary.fill_(0.9)
+    after = build_loss(MarginBasedSpec())
+    after.load_state_dict(before.state_dict())
+    assert after.boundary.item() == before.boundary.item() != 1.2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_all_pairs_equal_plain_loops(seed, random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(seed, 9)
+    loss = build_loss(all_pairs(boundary=1.0, margin=0.15, boundary_penalty=0.25))
+    terms = []
+    for i in range(9):
+        for j in range(9):
+            distance = math.sqrt(2 - 2 * similarity[i, j].item())
+            if i == j:
+                terms.append(max(0.0, 0.15 + distance - 1.0))
+            elif ids[i] != ids[j]:
+                terms.append(max(0.0, 0.15 - distance + 1.0))
+    expected = sum(terms) / sum(term > 0 for term in terms) + 0.25
+    assert loss(make_pairs(similarity, ids)).value.item() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_drawn_pairs_equal_plain_loops(seed, random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(seed, 9)
+    loss = build_loss(MarginBasedSpec(boundary=1.0, margin=0.15))
+    torch.manual_seed(seed)
+    output = loss(embedded(make_pairs(similarity, ids), 6))
+    torch.manual_seed(seed)
+    grid = distances(similarity.detach(), squared=False)
+    different = ids[:, None] != ids[None, :]
+    settings = {"embedding_size": 6, "cutoff": 0.5, "limit": 1.4}
+    columns = draw(weights_of(grid, different, **settings)).tolist()
+    rows = draw(weights_of(grid.T, different.T, **settings)).tolist()
+    terms = []
+    for query in range(9):
+        terms += [max(0.0, 0.15 + grid[query, query].item() - 1.0)] * 2
+        for row, column in ((query, columns[query]), (rows[query], query)):
+            if ids[row] != ids[column]:
+                terms.append(max(0.0, 0.15 - grid[row, column].item() + 1.0))
+    assert output.value.item() == pytest.approx(sum(terms) / sum(term > 0 for term in terms), abs=1e-9)
+
+
+def test_weights_are_the_inverse_density_of_distances_on_the_sphere() -> None:
+    size, grid = 7, torch.tensor([[0.3, 0.6, 1.0, 1.3, 1.7]], dtype=torch.float64)
+    negatives = torch.tensor([[True, True, False, True, True]])
+    weights = weights_of(grid, negatives, embedding_size=size, cutoff=0.5, limit=1.4)[0]
+
+    def density(d: float) -> float:
+        return d ** (size - 2) * (1 - d * d / 4) ** ((size - 3) / 2)
+
+    assert weights.tolist() == pytest.approx([1, density(0.5) / density(0.6), 0, density(0.5) / density(1.3), 0])
+
+
+def test_uniform_distances_come_out_of_points_spread_over_the_sphere() -> None:
+    torch.manual_seed(0)
+    points = torch.nn.functional.normalize(torch.randn(1, 20_000, 3, dtype=torch.float64), dim=-1)
+    grid = (points[0] - torch.tensor([1.0, 0, 0], dtype=torch.float64)).norm(dim=-1)[None, :]
+    weights = weights_of(grid, torch.ones_like(grid, dtype=torch.bool), embedding_size=3, cutoff=0.1, limit=1.9)
+    drawn = grid[0, torch.multinomial(weights[0], 4000, replacement=True)]
+    shares = torch.histc(drawn, bins=4, min=0.2, max=1.8) / 4000 * (1.9 / 1.6)
+    assert (shares / shares.mean() - 1).abs().max() < 0.15
+
+
+def test_large_embeddings_neither_overflow_nor_vanish() -> None:
+    grid = torch.tensor([[0.0, 0.7, 1.2], [1.0, 1.1, 1.399]])
+    weights = weights_of(grid, torch.ones(2, 3, dtype=torch.bool), embedding_size=2048, cutoff=0.5, limit=1.4)
+    assert weights.isfinite().all()
+    assert weights.amax(dim=1).tolist() == [1, 1]
+
+
+def test_far_negatives_are_drawn_only_by_queries_that_have_no_others() -> None:
+    grid = torch.tensor([[1.6, 1.2, 1.9], [1.5, 2.0, 1.45], [1.0, 1.1, 1.2]])
+    negatives = torch.tensor([[True, True, True], [False, True, True], [False, False, False]])
+    weights = weights_of(grid, negatives, embedding_size=8, cutoff=0.5, limit=1.4)
+    assert weights[:2].tolist() == [[0, 1, 0], [0, 1, 1]]
+    assert (weights[2] > 0).any()
+
+
+def test_draws_come_from_the_global_generator_and_follow_the_weights() -> None:
+    weights = torch.tensor([[0.0, 0.5, 1.0]]).expand(6000, 3)
+    torch.manual_seed(3)
+    first = draw(weights)
+    torch.manual_seed(3)
+    assert torch.equal(first, draw(weights))
+    shares = torch.bincount(first, minlength=3) / 6000
+    assert shares.tolist() == pytest.approx([0, 1 / 3, 2 / 3], abs=0.03)
+
+
+def test_gradients_agree_with_finite_differences(random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(5, 6)
+    every, drawn = build_loss(all_pairs(boundary=1.0)), build_loss(MarginBasedSpec(boundary=1.0))
+
+    def loss_of_draws(s: Tensor) -> Tensor:
+        torch.manual_seed(1)
+        return drawn(embedded(make_pairs(s, ids))).value
+
+    assert torch.autograd.gradcheck(lambda s: every(make_pairs(s, ids)).value, similarity)
+    assert torch.autograd.gradcheck(loss_of_draws, similarity)
+
+
+def test_permuting_or_transposing_all_pairs_changes_nothing(random_pairs, make_pairs) -> None:
+    similarity, ids, _ = random_pairs(6, 8)
+    loss, order = build_loss(all_pairs()), torch.tensor([3, 0, 7, 2, 6, 1, 5, 4])
+    value = loss(make_pairs(similarity, ids)).value.item()
+    assert loss(make_pairs(similarity[order][:, order], ids[order])).value.item() == pytest.approx(value, abs=1e-12)
+    assert loss(make_pairs(similarity.T, ids)).value.item() == pytest.approx(value, abs=1e-12)
+
+
+@pytest.mark.parametrize("negatives", ["all", "distance_weighted"])
+def test_perfect_separation_gives_zero_with_a_zero_gradient(negatives, make_pairs) -> None:
+    similarity = (2 * torch.eye(4) - 1).requires_grad_()
+    loss = build_loss(MarginBasedSpec(negatives=negatives))
+    value = loss(embedded(make_pairs(similarity))).value
+    value.backward()
+    assert value.item() == 0.0
+    assert not similarity.grad.any()
+    assert loss.boundary.grad.item() == 0
+
+
+@pytest.mark.parametrize("negatives", ["all", "distance_weighted"])
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("level", [-1.0, 0.0, 1.0])
+def test_extreme_batches_give_finite_values_and_gradients_in_float32(negatives, size, level, make_pairs) -> None:
+    for ids in (torch.zeros(size, dtype=torch.int64), torch.arange(size)):
+        similarity = torch.full((size, size), level, requires_grad=True)
+        value = build_loss(MarginBasedSpec(negatives=negatives))(embedded(make_pairs(similarity, ids), 1024)).value
+        value.backward()
+        assert value.isfinite()
+        assert similarity.grad.isfinite().all()
+
+
+def test_one_image_alone_attracts_its_pairs_and_repels_nothing(make_pairs) -> None:
+    similarity = torch.zeros(3, 3, requires_grad=True)
+    value = build_loss(MarginBasedSpec())(embedded(make_pairs(similarity, [7, 7, 7]))).value
+    assert value.item() == pytest.approx(0.2 + math.sqrt(2) - 1.2)
+    value.backward()
+    assert not similarity.grad[OFF].any()
+    assert (similarity.grad.diagonal() < 0).all()
+
+
+@pytest.mark.parametrize("negatives", ["all", "distance_weighted"])
+def test_one_nan_anywhere_reaches_the_value(negatives, e, make_pairs) -> None:
+    for row in range(3):
+        for column in range(3):
+            broken = e.detach().clone()
+            broken[row, column] = float("nan")
+            value = build_loss(MarginBasedSpec(negatives=negatives))(embedded(make_pairs(broken, [0, 1, 0]))).value
+            assert value.isnan()
+
+
+def test_half_precision_is_computed_in_float32(e, make_pairs) -> None:
+    loss, low = build_loss(all_pairs()), e.detach().to(torch.bfloat16)
+    value = loss(make_pairs(low)).value
+    assert value.dtype == torch.float32
+    assert torch.equal(value, loss(make_pairs(low.float())).value)
+
+
+def test_missing_embeddings_and_unequal_sizes_are_refused(e, several, several_owner, make_pairs, make_images) -> None:
+    with pytest.raises(ConfigError, match="margin_based: got a batch without embeddings"):
+        build_loss(MarginBasedSpec())(make_pairs(e))
+    with pytest.raises(ConfigError, match="margin_based: got 3 images x 5 captions"):
+        build_loss(MarginBasedSpec())(make_images(several, several_owner))
