@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from vsetune.config.networks import VseppSpec
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.order import order_similarity
 from vsetune.networks.words import embed_words, last_state, word_embedding
 
 
@@ -39,6 +40,12 @@ class Vsepp(Network):
     def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         embedded = unit_length(last_state(self.gru, embed_words(self.words, tokens, lengths)))
         return embedded.abs() if self._spec.absolute else embedded
+
+    def similarity(self, images: Tensor, captions: Tensor) -> Tensor:
+        """(images, captions), float32 or wider: dot products, or minus the order violations."""
+        if self._spec.similarity == "cosine":
+            return super().similarity(images, captions)
+        return order_similarity(at_least_float32(images), at_least_float32(captions))
 
     def _image_vectors(self, features: Tensor, region_counts: Tensor) -> Tensor:
         if self._spec.image_input == "global":
