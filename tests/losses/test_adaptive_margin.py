@@ -16,6 +16,7 @@ from vsetune.losses.adaptive_margin import (
     distances,
     hardest_gaps,
     hinge_gaps,
+    mean_over_triplets,
     random_derangement,
     sampled_gaps,
 )
@@ -307,3 +308,44 @@ def test_margins_are_reported_per_direction(e, make_pairs) -> None:
     parts = loss(make_pairs(e)).parts
     assert parts["margin_images"].item() == pytest.approx(0.206)
     assert parts["margin_captions"].item() == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("negatives", ["random", "hardest"])
+def test_growth_1_is_the_plain_triplet_loss(negatives, random_pairs, make_pairs) -> None:
+    """Eq. 3 of Malali and Keller in both directions, whatever the windows say."""
+    loss = build_loss(AdaptiveMarginSpec(growth=1.0, ratio=0.0, interval=1, negatives=negatives, margin=0.3))
+    for seed in range(4):
+        similarity, ids, _ = random_pairs(seed, 9)
+        similarity = similarity.detach()
+        torch.manual_seed(seed)
+        value = loss(make_pairs(similarity, ids)).value
+        loss.after_step()
+        torch.manual_seed(seed)
+        columns, rows = random_derangement(9), random_derangement(9)
+        if negatives == "hardest":
+            unlike = similarity.masked_fill(ids[:, None] == ids[None, :], -2)
+            columns, rows = unlike.argmax(dim=1), unlike.argmax(dim=0)
+        expected = 0.0
+        for n in range(9):
+            for drawn, negative in ((columns[n], similarity[n, columns[n]]), (rows[n], similarity[rows[n], n])):
+                if ids[drawn] != ids[n]:
+                    positive = math.sqrt(2 - 2 * similarity[n, n])
+                    expected += max(0.0, positive - math.sqrt(2 - 2 * negative) + 0.3)
+        assert value.item() == pytest.approx(expected, abs=1e-9)
+        assert loss.margins.tolist() == [0.3, 0.3]
+
+
+def test_the_state_keeps_its_names() -> None:
+    assert set(build_loss(AdaptiveMarginSpec()).state_dict()) == {"epoch", "margins", "counted", "triplets", "step"}
+
+
+def test_a_mean_divides_by_the_triplets_of_its_direction(random_pairs) -> None:
+    similarity, _, _ = random_pairs(1, 3)
+    negatives = torch.tensor([[False, True, False], [True, False, False], [False, False, False]])
+    gaps = sampled_gaps(similarity, negatives, image_negatives=NEXT, caption_negatives=NEXT, squared=False)
+    hinges = hinge_gaps(gaps, margins=MARGINS)
+    assert gaps.images.isfinite().tolist() == [True, False, False]
+    assert gaps.captions.isfinite().tolist() == [True, False, False]
+    assert mean_over_triplets(hinges, gaps).item() == pytest.approx(hinges.total().item())
+    none = sampled_gaps(similarity, ~OFF & OFF, image_negatives=NEXT, caption_negatives=NEXT, squared=False)
+    assert mean_over_triplets(hinge_gaps(none, margins=MARGINS), none).item() == 0

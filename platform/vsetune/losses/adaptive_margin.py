@@ -10,10 +10,12 @@ respects the margin, stable); `as_printed` counts the violations.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import AdaptiveMarginSpec
+from vsetune.config.losses import AdaptiveMarginSpec, TripletMarginFields
 from vsetune.losses.base import Loss, LossInputs, LossOutput, Selection, at_least_float32, require_pairs
 from vsetune.losses.hinges import QueryTerms
 from vsetune.losses.pairing import pair_negatives
@@ -75,11 +77,83 @@ def hinge_gaps(gaps: QueryTerms, *, margins: Tensor) -> QueryTerms:
     return QueryTerms((gaps.images + margins[0]).relu(), (gaps.captions + margins[1]).relu())
 
 
-@register(AdaptiveMarginSpec)
-class AdaptiveMargin(Loss):
-    """Adaptive-margin triplet loss. Both directions are held as pairs (image queries, caption queries) in the buffers.
+def triplet_gaps(similarity: Tensor, negatives: Tensor, spec: TripletMarginFields) -> QueryTerms:
+    """D+ - D- of one triplet per query, with the negatives the spec asks for.
+
+    Random ones are derangements drawn from torch's global generator, of the images' captions first.
+    """
+    if spec.negatives == "hardest":
+        return hardest_gaps(similarity, negatives, squared=spec.squared)
+    size, device = similarity.shape[0], similarity.device
+    return sampled_gaps(
+        similarity, negatives, image_negatives=random_derangement(size).to(device),
+        caption_negatives=random_derangement(size).to(device), squared=spec.squared,
+    )
+
+
+def mean_over_triplets(hinges: QueryTerms, gaps: QueryTerms) -> Tensor:
+    """Per direction the mean hinge over its triplets, 0 without any; both added. Scalar."""
+    means = [
+        terms.sum() / (gap != float("-inf")).sum().clamp(min=1) for terms, gap in zip(hinges, gaps, strict=True)
+    ]
+    return means[0] + means[1]
+
+
+def mined_selection(similarity: Tensor, negatives: Tensor, hinges: QueryTerms) -> Selection:
+    """What the hardest negatives were mined from."""
+    active_images, active_captions = hinges.images.detach() > 0, hinges.captions.detach() > 0
+    return Selection(similarity.detach(), negatives, active_images, active_captions, is_proxy=False)
+
+
+class MarginWindow(NamedTuple):
+    """Buffers of a loss with growing margins; both directions are held as pairs (image queries, caption queries).
 
     margins: (2,) float64. counted, triplets: (2,) int64, of the current window. step: training steps in the window.
+    """
+
+    margins: Tensor
+    counted: Tensor
+    triplets: Tensor
+    step: Tensor
+
+
+def new_window(spec: TripletMarginFields) -> MarginWindow:
+    """Margins at their start, nothing counted yet."""
+    margins = torch.full((2,), min(spec.margin, spec.cap), dtype=torch.float64)
+    nothing = torch.zeros(2, dtype=torch.int64)
+    return MarginWindow(margins, counted=nothing, triplets=nothing.clone(), step=torch.zeros((), dtype=torch.int64))
+
+
+@torch.no_grad()
+def count_triplets(window: MarginWindow, gaps: QueryTerms, spec: TripletMarginFields) -> None:
+    """Add the triplets of a batch to the window, and those of them that the variant counts. In place."""
+    stacked = torch.stack(list(gaps))
+    are_triplets = stacked != float("-inf")
+    violations = stacked + window.margins[:, None]
+    counts = violations > 0 if spec.variant == "as_printed" else violations <= 0
+    window.counted.add_((counts & are_triplets).sum(dim=1))
+    window.triplets.add_(are_triplets.sum(dim=1))
+
+
+@torch.no_grad()
+def close_window(window: MarginWindow, spec: TripletMarginFields) -> None:
+    """After every `interval` steps: grow the margins that earned it, start counting anew. In place.
+
+    Written without reading a value back, so a GPU is never waited for.
+    """
+    window.step.add_(1)
+    is_due = window.step >= spec.interval
+    earned = window.counted.double() / window.triplets.double() > spec.ratio  # 0 / 0 is not above the ratio
+    grown = (window.margins * spec.growth).clamp(max=spec.cap)
+    window.margins.copy_(torch.where(is_due & earned, grown, window.margins))
+    for counter in (window.counted, window.triplets, window.step):
+        counter.masked_fill_(is_due, 0)
+
+
+@register(AdaptiveMarginSpec)
+class AdaptiveMargin(Loss):
+    """Adaptive-margin triplet loss, a sum over the queries of both directions. Its buffers are a `MarginWindow`.
+
     A training forward counts its triplets; the decision falls in `after_step`. Warm-up epochs use the sum of
     distance hinges over all negatives with the start margins, count nothing and do not move the window.
     """
@@ -92,66 +166,31 @@ class AdaptiveMargin(Loss):
     def __init__(self, spec: AdaptiveMarginSpec) -> None:
         super().__init__(warmup_epochs=spec.warmup_epochs)
         self.spec = spec
-        start = min(spec.margin, spec.cap)
-        self.register_buffer("margins", torch.full((2,), start, dtype=torch.float64))
-        self.register_buffer("counted", torch.zeros(2, dtype=torch.int64))
-        self.register_buffer("triplets", torch.zeros(2, dtype=torch.int64))
-        self.register_buffer("step", torch.zeros((), dtype=torch.int64))
+        for name, value in new_window(spec)._asdict().items():
+            self.register_buffer(name, value)
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         """Raises ConfigError unless the batch consists of pairs."""
-        require_pairs(inputs, self.spec.name)
+        spec = self.spec
+        require_pairs(inputs, spec.name)
         similarity = at_least_float32(inputs.similarity)
         negatives = pair_negatives(inputs, "decided")
-        squared = self.spec.squared
         if self.is_warming_up:
-            hinges = hinge_gaps(all_gaps(similarity, negatives, squared=squared), margins=self.margins)
+            hinges = hinge_gaps(all_gaps(similarity, negatives, squared=spec.squared), margins=self.margins)
             return LossOutput(value=hinges.total(), parts=self._parts())
-        selection = None
-        if self.spec.negatives == "hardest":
-            gaps = hardest_gaps(similarity, negatives, squared=squared)
-        else:
-            gaps = self._random_gaps(similarity, negatives)
+        gaps = triplet_gaps(similarity, negatives, spec)
         hinges = hinge_gaps(gaps, margins=self.margins)
-        if self.spec.negatives == "hardest":
-            active_images, active_captions = hinges.images.detach() > 0, hinges.captions.detach() > 0
-            selection = Selection(similarity.detach(), negatives, active_images, active_captions, is_proxy=False)
         if self.training:
-            self._count(gaps)
+            count_triplets(self._window(), gaps, spec)
+        selection = mined_selection(similarity, negatives, hinges) if spec.negatives == "hardest" else None
         return LossOutput(value=hinges.total(), parts=self._parts(), selection=selection)
 
-    @torch.no_grad()
     def after_step(self) -> None:
-        """Close the window after every `interval` steps: grow the margins that earned it, start counting anew.
+        if not self.is_warming_up:
+            close_window(self._window(), self.spec)
 
-        Written without reading a value back, so a GPU is never waited for.
-        """
-        if self.is_warming_up:
-            return
-        spec = self.spec
-        self.step += 1
-        is_due = self.step >= spec.interval
-        earned = self.counted.double() / self.triplets.double() > spec.ratio  # 0 / 0 is not above the ratio
-        grown = (self.margins * spec.growth).clamp(max=spec.cap)
-        self.margins.copy_(torch.where(is_due & earned, grown, self.margins))
-        for counter in (self.counted, self.triplets, self.step):
-            counter.masked_fill_(is_due, 0)
-
-    def _random_gaps(self, similarity: Tensor, negatives: Tensor) -> QueryTerms:
-        size, device = similarity.shape[0], similarity.device
-        return sampled_gaps(
-            similarity, negatives, image_negatives=random_derangement(size).to(device),
-            caption_negatives=random_derangement(size).to(device), squared=self.spec.squared,
-        )
-
-    @torch.no_grad()
-    def _count(self, gaps: QueryTerms) -> None:
-        stacked = torch.stack(list(gaps))
-        are_triplets = stacked != float("-inf")
-        violations = stacked + self.margins[:, None]
-        counts = violations > 0 if self.spec.variant == "as_printed" else violations <= 0
-        self.counted += (counts & are_triplets).sum(dim=1)
-        self.triplets += are_triplets.sum(dim=1)
+    def _window(self) -> MarginWindow:
+        return MarginWindow(self.margins, self.counted, self.triplets, self.step)
 
     def _parts(self) -> dict[str, Tensor]:
         margins = self.margins.clone()

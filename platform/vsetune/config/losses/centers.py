@@ -47,7 +47,7 @@ class SemanticCenterSpec(TripletMarginFields):
     )
     repulsion_every: int = Field(
         1, ge=1,
-        description="training steps until the repulsion (N_q^2 distances) is worked out anew; so long the last one acts",
+        description="steps until the repulsion (N_q^2 distances) is worked out anew; the last one acts meanwhile",
     )
     center_weight: float = tunable(1.0, Range(low=0.1, high=3.0, log=True), ge=0, description="w_c", paper="Eq. 5: 1")
     triplet_weight: float = tunable(1.0, Range(low=0.1, high=3.0, log=True), ge=0, description="w_t", paper="Eq. 5: 1")
