@@ -3,11 +3,33 @@
 Each file holds one loss: pure functions with the formula, and a module that keeps its schedule.
 """
 
-from vsetune.losses import adaptive_margin, info_nce, lmh, lseh, lsh, top_f  # importing registers them
-from vsetune.losses.base import Loss, LossInputs, LossOutput, Selection
+from vsetune.losses import (  # importing registers them
+    adaptive_margin,
+    additive_margin,
+    contrastive,
+    info_nce,
+    irtm,
+    lmh,
+    lseh,
+    lsh,
+    luwm,
+    many_to_many,
+    margin_based,
+    modalities,
+    nt_xent,
+    order,
+    pcme,
+    pvse,
+    semantic_center,
+    top_f,
+    weighted_sum,
+)
+from vsetune.losses.base import Items, Loss, LossContext, LossInputs, LossOutput, Memory, ParameterGroup, Selection
 from vsetune.losses.registry import build_loss
 
 __all__ = [
-    "Loss", "LossInputs", "LossOutput", "Selection", "adaptive_margin", "build_loss", "info_nce", "lmh", "lseh", "lsh",
-    "top_f",
+    "Items", "Loss", "LossContext", "LossInputs", "LossOutput", "Memory", "ParameterGroup", "Selection",
+    "adaptive_margin", "additive_margin", "build_loss", "contrastive", "info_nce", "irtm", "lmh", "lseh", "lsh", "luwm",
+    "many_to_many", "margin_based", "modalities", "nt_xent", "order", "pcme", "pvse", "semantic_center", "top_f",
+    "weighted_sum",
 ]
