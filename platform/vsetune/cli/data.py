@@ -11,6 +11,7 @@ from rich.table import Table
 
 from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.config.paths import home, under_home
+from vsetune.errors import ConfigError
 
 app = typer.Typer(
     no_args_is_help=True, help="Make, ingest, check and look at data sets.",
@@ -20,6 +21,7 @@ app = typer.Typer(
 DataPath = Annotated[
     str, typer.Argument(help="folder or s3:// prefix; relative: under VSETUNE_HOME", show_default=False)
 ]
+_SAMPLED_PAIRS = 20_000  # enough for the mean of their cosines to about 0.001
 
 
 @app.command("make-scenes", epilog="Example: vsetune data make-scenes --train 2000")
@@ -104,3 +106,47 @@ def show(
     target = sheet or home() / "sheets" / f"{Path(where).name}-{split}.png"
     shown = contact_sheet(where, split, target, count=count)
     say(f"contact sheet of {shown} images: {target}")
+
+
+@app.command(epilog="Example: vsetune data semantics data/flickr8k --source encoder")
+def semantics(
+    path: DataPath,
+    source: Annotated[str, typer.Option(help="svd: TF-IDF and SVD; encoder: a pre-trained encoder")] = "svd",
+    model: Annotated[str | None, typer.Option(help="of the encoder: package:NAME, a folder or a hub id")] = None,
+    pooling: Annotated[str | None, typer.Option(help="of the encoder: mean of its tokens, or first token")] = None,
+    split: Annotated[str, typer.Option(help="svd: the train split only")] = "train",
+    device: Annotated[str, typer.Option(help="of the encoder: cpu, cuda, cuda:1, ...")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="print JSON")] = False,
+) -> None:
+    """Compute the semantic vectors of captions ahead of a study, and tell how far apart their cosines lie."""
+    from vsetune.config.loading import parse_spec
+    from vsetune.config.training import DataSpec
+    from vsetune.data.dataset import Dataset
+    from vsetune.data.progress import terminal_progress
+    from vsetune.data.semantic_sources import cosine_spread, semantic_vectors_of, source_name
+
+    given = {name: value for name, value in (("model", model), ("pooling", pooling)) if value is not None}
+    if given and source == "svd":
+        raise ConfigError(f"data semantics: --{next(iter(given))} is of the encoder; add --source encoder")
+    data = parse_spec({"path": under_home(path), "encoder": given}, DataSpec, where="data semantics")
+    dataset = Dataset.open(data.path)
+    name = source_name(data, source)
+    with interruptible("the same command starts again"), terminal_progress(messages) as progress:
+        vectors = semantic_vectors_of(dataset, data, source, split=split, device=device, progress=progress)
+    spread = cosine_spread(vectors, pairs=_SAMPLED_PAIRS, seed=0)
+    kept = getattr(vectors, "filename", None)
+    found = {
+        "split": split, "vectors": name, "captions": len(vectors), "k": vectors.shape[1], "cosines": asdict(spread),
+        "file": None if kept is None else str(kept),
+    }
+    if as_json:
+        print_json(found)
+        return
+    about = f"{split}: {len(vectors):,} captions, k = {vectors.shape[1]}, {name}"
+    results.print(about, soft_wrap=True, highlight=False)
+    cosines = (
+        f"cosines of {spread.pairs:,} random pairs: mean {spread.mean:.3f}, standard deviation "
+        f"{spread.standard_deviation:.3f}, 5 % {spread.low:.3f}, 95 % {spread.high:.3f}"
+    )
+    results.print(cosines, soft_wrap=True, highlight=False)
+    say(f"kept: {kept or 'nowhere, no folder could be written'}")

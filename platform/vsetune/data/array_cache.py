@@ -40,7 +40,8 @@ def cached_array(data_path: str, name: str, *, rows: int, make: Callable[[], np.
         made.setflags(write=False)
         for folder in folders:
             if _keep(folder / name, made):
-                return made
+                kept = _first_sound([folder], name, rows)  # mapped, so that trials on a node share its memory
+                return made if kept is None else kept
         _log.warning("%s is computed again by every trial, cannot write to: %s", name, ", ".join(map(str, folders)))
         return made
 

@@ -12,13 +12,13 @@ from rich.text import Text
 
 
 class ProgressSink(Protocol):
-    """Told by ingest what is being done; one stage at a time."""
+    """Told by long work what is being done; one stage at a time."""
 
     def stage(self, name: str, total: int) -> None:
-        """A new stage of so many images begins; the one before is over."""
+        """A new stage of so many images (or captions) begins; the one before is over."""
 
     def advance(self, count: int) -> None:
-        """So many more images of the stage are done."""
+        """So many more of the stage are done."""
 
 
 class SilentProgress:
@@ -32,7 +32,7 @@ class SilentProgress:
 
 
 class _RateColumn(ProgressColumn):
-    """Images per second."""
+    """Images, or captions, per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed

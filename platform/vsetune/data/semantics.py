@@ -16,7 +16,7 @@ from nltk.stem.porter import PorterStemmer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils.extmath import randomized_svd
 
-from vsetune.config.training import SemanticSpec
+from vsetune.config.semantics import SemanticSpec
 from vsetune.data.array_cache import cached_array
 from vsetune.data.dataset import Dataset
 from vsetune.data.shards import iter_captions
@@ -37,7 +37,7 @@ def semantic_vectors(dataset: Dataset, spec: SemanticSpec, *, split: str) -> np.
     """
     captions = dataset.split(split).captions
     recipe = f"{_METHOD}-k{spec.size}-i{spec.iterations}-r{spec.seed}"
-    name = f"semantics-{split}-{recipe}-{_source(dataset, split)}.npy"
+    name = f"semantics-{split}-{recipe}-{captions_fingerprint(dataset, split)}.npy"
     return cached_array(
         dataset.path, name, rows=captions, make=lambda: caption_vectors(map(stems, iter_captions(dataset, split)), spec)
     )
@@ -79,7 +79,7 @@ def _stem(word: str) -> str:
     return str(_STEMMER.stem(word))
 
 
-def _source(dataset: Dataset, split: str) -> str:
-    """What the captions are: the hashes of the shards they stand in."""
+def captions_fingerprint(dataset: Dataset, split: str) -> str:
+    """What the captions of a split are: 12 hex digits from the hashes of the shards they stand in."""
     hashes = " ".join(shard.sha256 for shard in dataset.split(split).shards)
     return hashlib.sha256(hashes.encode()).hexdigest()[:12]

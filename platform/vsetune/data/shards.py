@@ -62,6 +62,13 @@ def read_captions(dataset: Dataset, shard: ShardInfo) -> Iterator[list[str]]:
     _check_captions(dataset, shard, captions)
 
 
+def read_image_ids(dataset: Dataset, shard: ShardInfo) -> Iterator[tuple[str, int]]:
+    """(id as ingested, number of captions) of each image of a shard, in order."""
+    for key, members in _samples(dataset, shard, (_CAPTIONS,)):
+        described = _described(f"{dataset.shard_url(shard.file)}: sample {key}", members)
+        yield str(described.get("image", key)), len(described["captions"])
+
+
 def iter_captions(dataset: Dataset, split: str) -> Iterator[str]:
     """Every caption of a split, in the order of caption ids."""
     for shard in dataset.split(split).shards:

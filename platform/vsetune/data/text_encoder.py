@@ -1,0 +1,141 @@
+"""A pre-trained text encoder of the `transformers` library, frozen: one vector per text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from vsetune.config.semantics import EncoderSpec
+from vsetune.data.encoder_model import KEY, EncoderModel, find_encoder, one_line, require_transformers
+from vsetune.errors import ConfigError
+
+
+class TextEncoder:
+    """Tokeniser, model and pooling of an EncoderSpec, in evaluation mode and float32.
+
+    width: size of a vector. cut: texts so far that filled the whole length, so that they may have lost their end.
+    """
+
+    def __init__(self, spec: EncoderSpec, *, device: str | torch.device) -> None:
+        self._device = _device(device)
+        self._tokenizer, model = _load(find_encoder(spec))
+        config = model.config
+        self._model = model.to(self._device).float().eval()
+        self._pooling = spec.pooling
+        self._padding = self._tokenizer.pad_token_id or 0
+        room = getattr(config, "max_position_embeddings", None) or spec.max_tokens
+        self._limit = min(spec.max_tokens, self._tokenizer.model_max_length, room)
+        self.width = int(config.hidden_size)
+        self.cut = 0
+
+    @torch.inference_mode()
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """(texts, width) float32; they go through the model together. A text without any token is a zero row.
+
+        Real tokens include the special ones around a text, as in Sentence-BERT, so an empty text has some with BERT.
+        """
+        found = self._tokenizer(list(texts), truncation=True, max_length=self._limit)["input_ids"]
+        lengths = torch.tensor([len(row) for row in found])
+        self.cut += int((lengths == self._limit).sum())
+        rows = [torch.tensor(row or [self._padding]) for row in found]
+        # Padded here rather than by the tokeniser: some have no padding token, some pad on the left.
+        tokens = pad_sequence(rows, batch_first=True, padding_value=self._padding).to(self._device)
+        is_real = (torch.arange(tokens.shape[1]) < lengths.clamp(min=1)[:, None]).to(self._device)
+        states = self._model(input_ids=tokens, attention_mask=is_real.long()).last_hidden_state
+        pooled = states[:, 0] if self._pooling == "first" else _mean(states, is_real)
+        return (pooled.cpu() * (lengths > 0)[:, None]).numpy()
+
+
+def _mean(states: Tensor, is_real: Tensor) -> Tensor:
+    """(B, T, width) and (B, T) bool to (B, width): mean over the real tokens."""
+    weights = is_real[..., None].to(states.dtype)
+    return (states * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def _load(found: EncoderModel) -> tuple[Any, Any]:
+    """Tokeniser and model. Nothing of the model's own code is run, and pickled weights are refused."""
+    require_transformers()
+    from transformers import AutoModel, AutoTokenizer
+
+    # Batches are small; threads of the tokeniser would only complain when a loader process is forked later.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    options: dict[str, Any] = {"revision": found.commit, "trust_remote_code": False}
+    try:
+        # What a checkpoint lacks is drawn at random, which must not shift the random numbers of a training.
+        with _quiet(is_local=found.commit is None), torch.random.fork_rng(devices=[]):
+            tokenizer: Any = AutoTokenizer.from_pretrained(found.place, **options)
+            model, report = AutoModel.from_pretrained(
+                found.place, use_safetensors=True, output_loading_info=True, **options
+            )
+    except (OSError, ValueError, ImportError, RuntimeError, KeyError, SafetensorError) as error:
+        raise ConfigError(
+            f"{KEY}: {found.place}: cannot load ({one_line(error)}); need a text encoder of `transformers` with its "
+            "tokeniser and safetensors weights"
+        ) from error
+    _require_text_encoder(model.config, where=found.place)
+    _require_every_weight(report, where=found.place)
+    _require_matching_words(tokenizer, model.config, where=found.place)
+    return tokenizer, model
+
+
+def _require_text_encoder(config: Any, *, where: str) -> None:
+    if config.is_encoder_decoder or not hasattr(config, "hidden_size"):
+        raise ConfigError(
+            f"{KEY}: {where}: is a {config.model_type}, need a model with one tower that encodes text, such as BERT or "
+            "MiniLM"
+        )
+
+
+def _require_every_weight(report: dict[str, Any], *, where: str) -> None:
+    """Random weights give vectors that mean nothing. The pooler stands behind the last layer and is not used."""
+    missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
+    if missing:
+        raise ConfigError(
+            f"{KEY}: {where}: {len(missing)} weights are not in the file, the first is {missing[0]}; save the whole "
+            "model, or name another"
+        )
+
+
+def _require_matching_words(tokenizer: Any, config: Any, *, where: str) -> None:
+    """Where its files are missing, `transformers` makes up a tokeniser that knows special tokens only."""
+    if not len(tokenizer.all_special_ids) < len(tokenizer) <= config.vocab_size:
+        raise ConfigError(
+            f"{KEY}: {where}: its tokeniser knows {len(tokenizer)} tokens, special ones included, the model "
+            f"{config.vocab_size}; save the tokeniser of the model beside it"
+        )
+
+
+@contextmanager
+def _quiet(*, is_local: bool) -> Iterator[None]:
+    """No reports of `transformers` between ours; its bars stay for a download, which may take minutes."""
+    from transformers.utils import logging as theirs
+
+    logging: Any = theirs  # not typed
+    verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    if is_local:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if is_local and had_bars:
+            logging.enable_progress_bar()
+
+
+def _device(name: str | torch.device) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device of the encoder: got {name!r}, need cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device of the encoder: got {name}, but no GPU is visible here; use cpu")
+    return device

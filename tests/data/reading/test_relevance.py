@@ -1,0 +1,70 @@
+"""Extended ground truths: a CSV file of further captions that fit an image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vsetune.data.dataset import Dataset
+from vsetune.data.relevance import relevant_pairs
+from vsetune.data.shards import read_image_ids
+from vsetune.errors import DataError
+
+HEADER = "image,caption_image,caption\n"
+CAPTIONS = [["a dog runs", "a brown dog"], ["a cat"], ["two birds", "birds fly", "a flock"]]
+
+
+def ids(dataset: Dataset) -> list[tuple[str, int]]:
+    return [entry for shard in dataset.split("train").shards for entry in read_image_ids(dataset, shard)]
+
+
+@pytest.fixture
+def dataset(tiny: Any) -> Dataset:
+    return tiny(CAPTIONS).write()
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "relevance.csv"
+    path.write_text(text)
+    return path
+
+
+def test_listed_captions_are_added_to_the_own_ones(dataset: Dataset, tmp_path: Path) -> None:
+    names = ids(dataset)
+    own, captions = [], 0
+    for index, (_, count) in enumerate(names):
+        own += [(index, captions + number) for number in range(count)]
+        captions += count
+    (first, count), (second, _) = names[0], names[1]
+    path = write(tmp_path, f"{HEADER}{first},{second},0\n{second},{second},0\n")
+    found = [tuple(pair) for pair in relevant_pairs(dataset, "train", path).tolist()]
+    assert found == sorted({*own, (0, count)})
+
+
+def test_a_list_without_lines_is_the_ordinary_ground_truth(dataset: Dataset, tmp_path: Path) -> None:
+    assert len(relevant_pairs(dataset, "train", write(tmp_path, HEADER))) == sum(count for _, count in ids(dataset))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("picture,text\n", "line 1: got columns picture, text, need image, caption_image, caption"),
+        (HEADER + "nobody,{0},0\n", "line 2: no image 'nobody' in split train"),
+        (HEADER + "{0},{0},0\n{0},{0},99\n", "line 3: caption is '99', image {0} has captions 0 to"),
+        (HEADER + "{0},{0},-1\n", "line 2: caption is '-1'"),
+        (HEADER + "{0},{0}\n", "line 2: caption is ''"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_named(text: str, message: str, dataset: Dataset, tmp_path: Path) -> None:
+    name = ids(dataset)[0][0]
+    with pytest.raises(DataError) as caught:
+        relevant_pairs(dataset, "train", write(tmp_path, text.format(name)))
+    assert message.format(name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(dataset: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none.csv: cannot be read"):
+        relevant_pairs(dataset, "train", tmp_path / "none.csv")
