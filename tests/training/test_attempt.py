@@ -220,3 +220,13 @@ def test_run_trial_trains_to_the_end_and_tells_every_point(make_trial: Any, tmp_
     again = run_trial(make_trial(), tmp_path, device="cpu", threads=1, on_point=lambda point: steps.append(point.step))
     assert steps == [6, 12]  # nothing left to train
     assert again["test_m_recall"] == summary["test_m_recall"]
+
+
+def test_the_spread_of_semantic_cosines_stands_with_the_attempt(make_trial: Any, tmp_path: Path) -> None:
+    plain = Attempt(make_trial(), tmp_path / "plain", device="cpu", threads=1)
+    semantic = Attempt(make_trial(loss={"name": "lseh"}), tmp_path / "semantic", device="cpu", threads=1)
+    assert "semantic_cosines" not in plain.environment()
+    described = semantic.environment()
+    assert described["semantic_vectors"] == "svd-400"
+    assert float(described["semantic_cosines"].split(" ± ")[1].split(",")[0]) > 0
+    plain.close(), semantic.close()

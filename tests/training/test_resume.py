@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from vsetune.config.losses import LOSSES
 from vsetune.config.training import TrialSpec
 from vsetune.errors import StorageError
 from vsetune.training.attempt import Attempt
@@ -26,11 +27,48 @@ CASES: dict[str, dict[str, Any]] = {
     "adaptive margins": {"loss": {"name": "adaptive_margin", "interval": 5, "ratio": 0.1}},
     "decaying fraction": {"loss": {"name": "top_f", "decay_steps": 20}, "batch_unit": "images", "batch_size": 4},
     "learned temperature": {"loss": {"name": "info_nce", "learned": True}, "optimizer": "adamw", "weight_decay": 0.1},
+    "sum of losses": {
+        "loss": {"name": "sum", "parts": {
+            "lmh": {"loss": {"name": "lmh"}}, "nce": {"weight": 0.1, "loss": {"name": "info_nce", "learned": True}},
+        }},
+    },
+    "phases": {
+        "loss": {"name": "info_nce", "learned": True},
+        "phases": [
+            {"epochs": 1}, {"epochs": 0.5, "trains": "loss", "learning_rate_factor": 0.1},
+            {"loss": {"softmax_temperature": 0.2}},
+        ],
+    },
     "augmentation": {
         "network": {"name": "vse_infinity", "embedding_size": 8, "word_size": 6, "pooling_size": 4},
         "loss": {"name": "lmh"},
     },
 }
+
+CASES |= {  # every other loss, with all that it keeps between steps
+    "luwm": {"loss": {"name": "luwm"}}, "irtm": {"loss": {"name": "irtm", "hardest": 3}},
+    "pvse": {"loss": {"name": "pvse"}}, "pcme": {"loss": {"name": "pcme"}}, "lsh": {"loss": {"name": "lsh"}},
+    "nt_xent": {"loss": {"name": "nt_xent", "learned": True}},
+    "order": {
+        "loss": {"name": "order"},
+        "network": {"name": "vsepp", "embedding_size": 8, "word_size": 6, "absolute": True, "similarity": "order"},
+    },
+    "contrastive": {"loss": {"name": "contrastive"}}, "margin_based": {"loss": {"name": "margin_based"}},
+    "additive_margin": {"loss": {"name": "additive_margin"}},
+    "many_to_many": {"loss": {"name": "many_to_many", "semantics": "svd"}},
+    "memory": {"loss": {"name": "lseh", "memory_size": 20, "memory_start_epoch": 0}},
+    "centres": {
+        "loss": {"name": "semantic_center", "quantised_centers": 4, "interval": 2, "ratio": 0.1},
+        "phases": [
+            {"epochs": 1}, {"epochs": 0.5, "trains": "loss", "loss": {"centers": "quantised"}},
+            {"loss": {"centers": "quantised", "adaptive": True}},
+        ],
+    },
+}
+
+
+def test_every_loss_is_among_the_cases() -> None:
+    assert {case["loss"]["name"] for case in CASES.values()} == {*LOSSES, "sum"}
 
 
 def open_attempt(trial: TrialSpec, folder: Path) -> Attempt:
@@ -132,6 +170,7 @@ def test_seconds_and_best_go_on_after_a_restart(make_trial: Any, tmp_path: Path)
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
+from vsetune.config.losses import LOSSES
 from vsetune.config.training import TrialSpec
 from vsetune.training.attempt import Attempt
 from vsetune.training import executions

@@ -1,7 +1,7 @@
 import pytest
 
 from vsetune.config.training import TrainingSpec
-from vsetune.training.schedule import learning_rate, next_validation, total_steps
+from vsetune.training.schedule import drop_factor, next_validation, phase_at, total_steps
 
 
 @pytest.mark.parametrize(
@@ -12,18 +12,18 @@ from vsetune.training.schedule import learning_rate, next_validation, total_step
     ],
 )
 def test_the_rate_drops_at_every_step_or_once(mode: str, epoch: float, expected: float) -> None:
-    training = TrainingSpec(learning_rate=1.0, learning_rate_step=2, learning_rate_drop=0.1, learning_rate_mode=mode)
-    assert learning_rate(training, epoch) == pytest.approx(expected)
+    training = TrainingSpec(learning_rate_step=2, learning_rate_drop=0.1, learning_rate_mode=mode)
+    assert drop_factor(training, epoch) == pytest.approx(expected)
 
 
 def test_the_rate_stays_without_a_step() -> None:
-    assert learning_rate(TrainingSpec(learning_rate=0.5, learning_rate_step=None), 99.0) == 0.5
+    assert drop_factor(TrainingSpec(learning_rate_step=None), 99.0) == 1.0
 
 
 def test_a_drop_at_a_fraction_of_an_epoch_is_not_missed_by_rounding() -> None:
-    training = TrainingSpec(learning_rate=1.0, learning_rate_step=0.2, learning_rate_drop=0.5)
+    training = TrainingSpec(learning_rate_step=0.2, learning_rate_drop=0.5)
     assert 0.6 / 0.2 < 3  # what floating point makes of it
-    assert learning_rate(training, 0.6) == 0.125
+    assert drop_factor(training, 0.6) == 0.125
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,14 @@ def test_validations_come_every_v_steps_at_ends_of_epochs_and_at_the_end_of_the_
 
 def test_validations_come_at_ends_of_epochs_only_without_a_cadence() -> None:
     assert _validations(TrainingSpec(epochs=2.5), 6) == [6, 12, 15]
+
+
+def test_a_phase_begins_at_the_end_of_the_one_before() -> None:
+    training = TrainingSpec(epochs=4, phases=[{"epochs": 0.6}, {"epochs": 1.4}, {}])
+    assert [phase_at(training, epoch) for epoch in (0, 0.5, 0.6, 1.9, 2.0, 3.99)] == [
+        (0, 0.0), (0, 0.0), (1, 0.6), (1, 0.6), (2, 2.0), (2, 2.0),
+    ]
+
+
+def test_a_training_without_phases_is_one_phase() -> None:
+    assert phase_at(TrainingSpec(epochs=4), 3.5) == (0, 0.0)

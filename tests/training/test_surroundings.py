@@ -12,9 +12,10 @@ from torch import nn
 
 from vsetune.config.training import TrainingSpec
 from vsetune.errors import ConfigError
+from vsetune.losses import Loss, LossInputs, LossOutput, ParameterGroup
 from vsetune.training.device import choose_device, effective_precision, tower_precision, use_threads
 from vsetune.training.environment import git_revision
-from vsetune.training.optimizers import build_optimizer, set_learning_rate
+from vsetune.training.optimizers import Optimizers
 from vsetune.training.random_state import RandomState, undisturbed
 
 CPU = torch.device("cpu")
@@ -90,13 +91,57 @@ def test_bfloat16_is_for_gpus_only() -> None:
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
 
 
-def test_a_parameter_of_the_loss_is_trained_without_weight_decay() -> None:
-    network, loss = nn.Linear(2, 2), nn.ParameterDict({"scale": nn.Parameter(torch.ones(()))})
-    optimizer = build_optimizer(TrainingSpec(optimizer="adamw", weight_decay=0.1), network, loss)
-    assert [(len(group["params"]), group["weight_decay"]) for group in optimizer.param_groups] == [(2, 0.1), (1, 0.0)]
-    set_learning_rate(optimizer, 0.5)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.5]
-    assert type(build_optimizer(TrainingSpec(), network, nn.Identity())) is torch.optim.Adam
+class Learning(Loss):
+    """A loss with a temperature for the network's optimizer and a centre at a rate of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(warmup_epochs=0)
+        self.temperature, self.center = nn.Parameter(torch.ones(())), nn.Parameter(torch.ones(3))
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        return [ParameterGroup([self.temperature], None), ParameterGroup([self.center], 0.5)]
+
+    def forward(self, inputs: LossInputs) -> LossOutput:
+        return LossOutput(self.temperature * self.center.sum())
+
+
+class Plain(Loss):
+    def forward(self, inputs: LossInputs) -> LossOutput:
+        return LossOutput(inputs.similarity.sum())
+
+
+def rates(optimizers: Optimizers) -> dict[str, list[float]]:
+    return {
+        name: [group["lr"] for group in state["param_groups"]] for name, state in optimizers.state_dict().items()
+    }
+
+
+def test_a_loss_learns_with_the_network_or_by_sgd_of_its_own() -> None:
+    network = nn.Linear(2, 3)
+    training = TrainingSpec(optimizer="adamw", weight_decay=0.1, learning_rate=0.01)
+    optimizers = Optimizers(training, network, Learning())
+    groups = optimizers.state_dict()["network"]["param_groups"]
+    assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(2, 0.1), (1, 0.0)]
+    assert rates(optimizers) == {"network": [0.01, 0.01], "loss": [0.5]}
+    optimizers.set_learning_rate(0.1, drop=0.5)
+    assert optimizers.learning_rate == pytest.approx(0.0005)
+    assert rates(optimizers) == {"network": pytest.approx([0.0005, 0.0005]), "loss": [0.25]}
+
+
+def test_sgd_of_a_loss_is_one_plain_step_at_its_rate() -> None:
+    loss = Learning()
+    optimizers = Optimizers(TrainingSpec(), nn.Linear(2, 3), loss)
+    optimizers.zero_grad()
+    (loss.temperature * loss.center.sum()).backward()
+    optimizers.step()
+    assert loss.center.tolist() == [0.5, 0.5, 0.5]
+
+
+def test_a_frozen_network_with_a_loss_that_learns_nothing_is_refused() -> None:
+    network = nn.Linear(2, 3).requires_grad_(False)
+    assert set(Optimizers(TrainingSpec(), network, Learning()).state_dict()) == {"network", "loss"}
+    with pytest.raises(ConfigError, match="loss that learns nothing; use `trains: all`"):
+        Optimizers(TrainingSpec(), network, Plain(warmup_epochs=0))
 
 
 def test_code_outside_a_repository_has_no_revision(tmp_path: Path) -> None:

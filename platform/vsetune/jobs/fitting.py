@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
 from vsetune.config.cells import Cell, build_trial, candidates
 from vsetune.config.networks import VseppSpec
+from vsetune.config.paths import under_home
+from vsetune.config.phases import PhaseSpec
 from vsetune.config.study import StudySpec
 from vsetune.config.training import TrialSpec
 from vsetune.data.dataset import Dataset
+from vsetune.data.relevance import relevant_pairs
 from vsetune.errors import ConfigError, DataError
+from vsetune.losses import LossContext, build_loss
 from vsetune.networks import build_network
+from vsetune.training.evaluation import PROTOCOLS, evaluated_split
 
 
 def require_fit(spec: StudySpec, cells: list[Cell], dataset: Dataset, *, where: str) -> None:
     """ConfigError with every way in which the data set cannot run the study; `where` opens the lines on its keys."""
     problems = list(_split_problems(spec, dataset, where))
     if not problems:
+        problems += _evaluation_problems(spec, dataset, where)
         for cell in cells:
             problems += _cell_problems(spec, cell, dataset, f"{where}: cell {cell.name}")
     if problems:
@@ -40,6 +47,26 @@ def _split_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[s
             yield f"{where}: data.{key}: {error}"
 
 
+def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[str]:
+    """What the last minute of every trial would stumble over."""
+    wanted, split = spec.evaluation, evaluated_split(spec.data, dataset)
+    images = dataset.split(split).images
+    for name in wanted.protocols:
+        needed = PROTOCOLS[name].images
+        if needed is not None and images != needed:
+            yield (
+                f"{where}: evaluation.protocols: {name} needs {needed} images, split {split} has {images}; leave it out"
+            )
+    for k in wanted.srd_at:
+        if k > images:
+            yield f"{where}: evaluation.srd_at: got {k}, split {split} has {images} images; use at most {images}"
+    if wanted.relevance is not None:
+        try:
+            relevant_pairs(dataset, split, Path(under_home(wanted.relevance)))
+        except DataError as error:
+            yield f"{where}: evaluation.relevance: {error}"
+
+
 def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) -> Iterator[str]:
     """Problems of the cell at its defaults and at the ends of every range of its search."""
     for candidate in candidates(cell):
@@ -47,6 +74,8 @@ def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) ->
         yield from _batch_problems(trial, dataset, where)
         if not candidate or any(name.startswith("network.") for name in candidate):
             yield from _network_problems(trial, dataset, where)
+        if not candidate or any(name.startswith("loss.") for name in candidate):
+            yield from _loss_problems(trial, dataset, where)
 
 
 def _batch_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
@@ -75,3 +104,20 @@ def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterato
             )
     except ConfigError as error:
         yield f"{where}: {error}"
+
+
+def _loss_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+    """What a loss finds when it is made for this many images; and phases that would train nothing."""
+    context = LossContext(trial.network.embedding_size, dataset.split(trial.data.train_split).images)
+    for number, phase in enumerate(trial.training.phases or [PhaseSpec()]):
+        try:
+            with torch.device("meta"):
+                loss = build_loss(trial.loss_in(number), context)
+        except ConfigError as error:
+            yield f"{where}: {error}"
+        else:
+            if phase.trains == "loss" and not loss.parameter_groups():
+                yield (
+                    f"{where}: training.phases[{number}].trains: got loss, but {trial.loss.name} learns nothing; "
+                    "use all"
+                )

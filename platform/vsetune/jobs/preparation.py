@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vsetune.config.base import fingerprint_of
-from vsetune.config.cells import Cell, resolve_cells
+from vsetune.config.cells import Cell, build_trial, candidates, resolve_cells
 from vsetune.config.data import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.loading import load_spec
 from vsetune.config.paths import home, under_home
@@ -18,12 +18,14 @@ from vsetune.data.dataset import Dataset
 from vsetune.data.ingest import ingest
 from vsetune.data.manifest import MANIFEST_FILE
 from vsetune.data.progress import SilentProgress, terminal_progress
+from vsetune.data.semantic_sources import semantic_vectors_of
 from vsetune.data.verify import require_unchanged
 from vsetune.errors import ConfigError, StudyConflict
 from vsetune.jobs.fitting import require_fit
 from vsetune.tracking.opening import open_store, require_existing
 from vsetune.tracking.records import StudyRecord
 from vsetune.tracking.store import TrackingStore
+from vsetune.training.evaluation import evaluated_split
 
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 _NOT_IN_FINGERPRINT = {"description", "resources", "tracking"}
@@ -65,7 +67,22 @@ def prepare_study(path: Path, console: Console) -> PreparedStudy:
     require_fit(spec, cells, dataset, where=str(path))
     with console.status("checking the shards"):
         require_unchanged(dataset, [name for name in _splits(spec) if name in dataset.manifest.splits])
+    _make_semantics(spec, cells, dataset, console)
     return PreparedStudy(spec, cells, dataset.fingerprint)
+
+
+def _make_semantics(spec: StudySpec, cells: list[Cell], dataset: Dataset, console: Console) -> None:
+    """Compute the semantic vectors that trials will ask for, here where it can be watched; trials find them kept."""
+    trials = [
+        build_trial(spec, cell, candidate, trial="semantics", seed=spec.seeds[0])
+        for cell in cells for candidate in candidates(cell)
+    ]
+    wanted = {(trial.semantic_source, spec.data.train_split) for trial in trials if trial.semantic_source is not None}
+    if spec.evaluation.srd_at:
+        wanted.add(("encoder", evaluated_split(spec.data, dataset)))
+    for source, split in sorted(wanted):
+        with terminal_progress(console) as progress:
+            semantic_vectors_of(dataset, spec.data, source, split=split, progress=progress)
 
 
 def _splits(spec: StudySpec) -> list[str]:

@@ -5,34 +5,33 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from vsetune.config.evaluation import EvaluationSpec
 from vsetune.config.training import TrialSpec
 from vsetune.data.dataset import Dataset
 from vsetune.errors import AttemptError, NumericError, StorageError
-from vsetune.metrics.ranks import RANKING_PROTOCOL
 from vsetune.tracking.records import ValidationPoint
 from vsetune.training.atomic import make_folder
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CheckpointFolder
 from vsetune.training.device import choose_device, use_threads, wait_for
 from vsetune.training.environment import describe_environment
+from vsetune.training.evaluation import evaluate, evaluated_split, recalls
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.negatives import NegativeSampler
-from vsetune.training.optimizers import set_learning_rate
 from vsetune.training.progress import Progress
+from vsetune.training.protocol import describe_protocol
 from vsetune.training.random_state import RandomState
-from vsetune.training.schedule import learning_rate, next_validation, total_steps
+from vsetune.training.schedule import next_validation, phase_at, total_steps
 from vsetune.training.step import Learner
 from vsetune.training.summary import summarise
 from vsetune.training.validation import score_split
 from vsetune.training.window import StepWindow
-
-_SIZES = frozenset({"images", "captions", "folds"})  # the protocol says these once
 
 _log = logging.getLogger(__name__)
 
@@ -129,14 +128,17 @@ class Attempt:
         return summarise(self._progress, self._execution, pairs=self._batches.pairs)
 
     def finish(self) -> dict[str, float]:
-        """Summary of the trial so far; of a finished one also `test_*`, scored by the best checkpoint.
+        """Summary of the trial so far; of a finished one also what its best checkpoint reaches.
 
-        A trial stopped before its budget is never scored on the test split: the scheduler may continue it later.
+        `test_*`: on the test split. Without one, and only when `evaluation` asks for more than recalls, `best_*`: on
+        the validation split. A trial stopped before its budget is not scored: the scheduler may continue it later.
         """
         summary = self.summary()
-        test = self.trial.data.test_split
-        if self.is_finished and test in self.dataset.manifest.splits:
-            summary |= {f"test_{name}": value for name, value in self._score_test(test).items()}
+        split = evaluated_split(self.trial.data, self.dataset)
+        is_test = split == self.trial.data.test_split
+        if self.is_finished and (is_test or self.trial.evaluation != EvaluationSpec()):
+            prefix = "test" if is_test else "best"
+            summary |= {f"{prefix}_{name}": value for name, value in self._score_best(split).items()}
         self.close()
         return summary
 
@@ -146,27 +148,14 @@ class Attempt:
 
     def environment(self) -> dict[str, str]:
         """For `AttemptStart.environment`."""
-        return describe_environment(self.trial.training, device=self.device, data_fingerprint=self.dataset.fingerprint)
+        described = describe_environment(
+            self.trial.training, device=self.device, data_fingerprint=self.dataset.fingerprint
+        )
+        return described | self._batches.describe_semantics()
 
     def protocol(self) -> Mapping[str, Any]:
         """For `AttemptStart.protocol`: what is ranked, and how often. Curves under different ones do not compare."""
-        split = self.trial.data.validation_split
-        info = self.dataset.split(split)
-        return {
-            "dataset": self.dataset.manifest.name,
-            "split": split,
-            "images": info.images,
-            "captions": info.captions,
-            "data_fingerprint": self.dataset.fingerprint,
-            "train_pairs": self._batches.pairs,
-            "steps_per_epoch": self._batches.steps_per_epoch,
-            "batch_size": self.trial.training.batch_size,
-            "batch_unit": self.trial.training.batch_unit,
-            "validate_every_steps": self.trial.training.validate_every_steps,
-            "tie_rule": RANKING_PROTOCOL["tie_rule"],
-            "score_dtype": RANKING_PROTOCOL["score_dtype"],
-            "ranking_version": RANKING_PROTOCOL["version"],
-        }
+        return describe_protocol(self.trial, self.dataset, self._batches)
 
     @property
     def _where(self) -> str:
@@ -183,6 +172,9 @@ class Attempt:
         saved = self._checkpoints.load()
         if saved is None:
             return
+        if saved["learner"]["phase"] != self._learner.phase:
+            with self._random.active():
+                self._learner = self._learner.enter(saved["learner"]["phase"], learned=False)
         self._learner.load_state_dict(saved["learner"])
         self._random.load_state_dict(saved["random"])
         self._progress = Progress.from_state(saved["progress"])
@@ -196,6 +188,7 @@ class Attempt:
         )
         negatives = NegativeSampler(self.trial.training)
         while progress.step < end:
+            self._enter_phase()
             if progress.step % per_epoch == 0:
                 self._learner.loss.start_epoch(progress.step // per_epoch)
             self._step(window, negatives)
@@ -206,13 +199,26 @@ class Attempt:
         progress.train_seconds += time.perf_counter() - begin
         return window
 
+    @property
+    def _epoch(self) -> float:
+        """Where the training is, in epochs: pairs seen / pairs."""
+        return self._progress.pairs_seen / self._batches.pairs
+
+    def _enter_phase(self) -> None:
+        """Go over to the next phase where one begins. Not at the end of the phase before: its last validation, and
+        the checkpoint written there, still belong to it."""
+        phase, _ = phase_at(self.trial.training, self._epoch)
+        if phase != self._learner.phase:
+            self._learner = self._learner.enter(phase, learned=True)
+            self._learner.loss.start_epoch(int(self._epoch))
+            _log.info("%s: phase %d begins at epoch %.3f", self._where, phase, self._epoch)
+
     def _step(self, window: StepWindow, negatives: NegativeSampler) -> None:
         progress = self._progress
         begin = time.perf_counter()
         batch = self._batches.take(progress.step)
         loaded = time.perf_counter()
-        rate = learning_rate(self.trial.training, progress.pairs_seen / self._batches.pairs)
-        set_learning_rate(self._learner.optimizer, rate)
+        rate = self._learner.set_epoch(self._epoch)
         result = self._learner.step(batch)
         progress.step += 1
         progress.pairs_seen += batch.pairs
@@ -222,44 +228,45 @@ class Attempt:
         progress.train_seconds += time.perf_counter() - loaded
 
     def _validate(self, window: StepWindow) -> ValidationPoint:
-        progress = self._progress
-        scores, seconds = self._score(self.trial.data.validation_split)
-        progress.validation_seconds += seconds
-        metrics = scores | window.means() | {
-            "learning_rate": self._learner.optimizer.param_groups[0]["lr"],
+        progress, split = self._progress, self.trial.data.validation_split
+        begin = time.perf_counter()
+        with self._scoring(split):
+            scores = score_split(
+                self._learner.network, self.dataset, split, training=self.trial.training, device=self.device
+            )
+        progress.validation_seconds += time.perf_counter() - begin
+        metrics = recalls(scores) | window.means() | {
+            "learning_rate": self._learner.optimizers.learning_rate,
             "train_seconds": progress.train_seconds,
             "load_seconds": progress.load_seconds,
             "validation_seconds": progress.validation_seconds,
             "pairs_per_second": window.pairs_per_second(progress.train_seconds + progress.load_seconds),
         }
         return ValidationPoint(
-            step=progress.step, epoch=progress.pairs_seen / self._batches.pairs, pairs_seen=progress.pairs_seen,
+            step=progress.step, epoch=self._epoch, pairs_seen=progress.pairs_seen,
             m_recall=metrics.pop("m_recall"), train_seconds=progress.train_seconds, metrics=metrics,
         )
 
-    def _score(self, split: str) -> tuple[dict[str, float], float]:
-        """Scores of the network as it is, and the seconds they took. NumericError for a non-finite similarity."""
-        begin = time.perf_counter()
+    @contextlib.contextmanager
+    def _scoring(self, split: str) -> Iterator[None]:
+        """Says where a similarity was not finite."""
         try:
-            scores = score_split(
-                self._learner.network, self.dataset, split, training=self.trial.training, device=self.device
-            )
+            yield
         except NumericError as error:
             raise NumericError(f"{self._where} step {self._progress.step}: split {split}: {error}") from error
-        numbers = {name: value for name, value in scores.as_dict().items() if name not in _SIZES}
-        return numbers, time.perf_counter() - begin
 
-    def _score_test(self, split: str) -> dict[str, float]:
-        """Scores of the best checkpoint; the network keeps its own parameters."""
+    def _score_best(self, split: str) -> dict[str, float]:
+        """All numbers of the best checkpoint; the network keeps its own parameters."""
+        begin = time.perf_counter()
         network = self._learner.network
         current = {name: value.clone() for name, value in network.state_dict().items()}
         network.load_state_dict(self._checkpoints.load_best())
         try:
-            with self._random.active():
-                scores, seconds = self._score(split)
+            with self._random.active(), self._scoring(split):
+                scores = evaluate(network, self.dataset, split, trial=self.trial, device=self.device)
         finally:
             network.load_state_dict(current)
-        return scores | {"seconds": seconds}
+        return scores | {"seconds": time.perf_counter() - begin}
 
     def _save(self, point: ValidationPoint) -> None:
         progress = self._progress

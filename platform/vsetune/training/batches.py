@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from vsetune.config.losses import NEEDS_SEMANTICS
 from vsetune.config.training import TrialSpec
 from vsetune.data.batch import Batch
 from vsetune.data.dataset import Dataset
 from vsetune.data.reader import steps_per_epoch, training_batches
-from vsetune.data.semantics import semantic_vectors
+from vsetune.data.semantic_sources import cosine_spread, semantic_vectors_of, source_name
 from vsetune.errors import ConfigError, DataError
 from vsetune.training.random_state import undisturbed
+
+_SAMPLED_PAIRS = 20_000
 
 
 class TrainingBatches:
@@ -54,6 +55,21 @@ class TrainingBatches:
         self._next_step = step + 1
         return batch.to(self._device)
 
+    def describe_semantics(self) -> dict[str, str]:
+        """Which semantic vectors the loss reads, and how far their cosines spread; nothing where it reads none.
+
+        With little spread a semantic margin is nearly a constant, so results need it beside them.
+        """
+        source = self._trial.semantic_source
+        if source is None or self._semantics is None:
+            return {}
+        spread = cosine_spread(self._semantics, pairs=_SAMPLED_PAIRS, seed=0)
+        return {
+            "semantic_vectors": source_name(self._trial.data, source),
+            "semantic_cosines": f"{spread.mean:.3f} ± {spread.standard_deviation:.3f}, "
+            f"5 to 95 %: {spread.low:.3f} to {spread.high:.3f}",
+        }
+
     def close(self) -> None:
         """Stop reading ahead."""
         close = getattr(self._open, "close", None)
@@ -80,6 +96,8 @@ class TrainingBatches:
 
 
 def _semantics(trial: TrialSpec, dataset: Dataset) -> np.ndarray | None:
-    if trial.loss.name not in NEEDS_SEMANTICS:
+    """Vectors of the captions that the loss reads, in any phase; the phases of a trial read the same ones."""
+    source = trial.semantic_source
+    if source is None:
         return None
-    return semantic_vectors(dataset, trial.data.semantics, split=trial.data.train_split)
+    return semantic_vectors_of(dataset, trial.data, source, split=trial.data.train_split)

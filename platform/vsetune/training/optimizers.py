@@ -1,25 +1,68 @@
-"""The optimizer of a trial."""
+"""The optimizers of a trial: one for the network, and plain SGD for what a loss trains at a rate of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from torch import nn
-from torch.optim import Adam, AdamW, Optimizer
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from vsetune.config.training import TrainingSpec
+from vsetune.errors import ConfigError
+from vsetune.losses import Loss
 
 _OPTIMIZERS: dict[str, type[Adam] | type[AdamW]] = {"adam": Adam, "adamw": AdamW}
 
 
-def build_optimizer(training: TrainingSpec, network: nn.Module, loss: nn.Module) -> Optimizer:
-    """Network parameters, and those a loss learns (a temperature), the latter without weight decay."""
-    groups = [{"params": [p for p in network.parameters() if p.requires_grad], "weight_decay": training.weight_decay}]
-    learned = [p for p in loss.parameters() if p.requires_grad]
-    if learned:
-        groups.append({"params": learned, "weight_decay": 0.0})
-    return _OPTIMIZERS[training.optimizer](groups, lr=training.learning_rate)
+class Optimizers:
+    """Fresh optimizers for all that a phase trains.
 
+    The network's optimizer also takes what the loss learns (a temperature), without weight decay. ConfigError when
+    nothing is left to train.
+    """
 
-def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
-    """The same rate for all parameter groups, from the next step on."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
+    def __init__(self, training: TrainingSpec, network: nn.Module, loss: Loss) -> None:
+        mine = [p for p in network.parameters() if p.requires_grad]
+        groups = [{"params": mine, "weight_decay": training.weight_decay}] if mine else []
+        own = []
+        for group in loss.parameter_groups():
+            if group.sgd_rate is None:
+                groups.append({"params": group.parameters, "weight_decay": 0.0})
+            else:
+                own.append({"params": group.parameters, "lr": group.sgd_rate, "start": group.sgd_rate})
+        if not groups and not own:
+            raise ConfigError("training.phases: `trains: loss` with a loss that learns nothing; use `trains: all`")
+        self._start = training.learning_rate
+        self.learning_rate = training.learning_rate
+        self._all: dict[str, Optimizer] = {}
+        if groups:
+            self._all["network"] = _OPTIMIZERS[training.optimizer](groups, lr=training.learning_rate)
+        if own:
+            self._all["loss"] = SGD(own)
+
+    def set_learning_rate(self, factor: float, *, drop: float) -> None:
+        """From the next step on: factor x drop x the start for the network, drop x its own start for the rest."""
+        self.learning_rate = self._start * factor * drop
+        for name, optimizer in self._all.items():
+            for group in optimizer.param_groups:
+                group["lr"] = self.learning_rate if name == "network" else group["start"] * drop
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for optimizer in self._all.values():
+            optimizer.zero_grad(set_to_none=True)
+
+    def step(self) -> None:
+        """Change all parameters once."""
+        for optimizer in self._all.values():
+            optimizer.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain data."""
+        return {name: optimizer.state_dict() for name, optimizer in self._all.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue as the optimizers that were saved."""
+        for name, optimizer in self._all.items():
+            optimizer.load_state_dict(state[name])

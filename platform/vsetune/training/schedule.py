@@ -1,26 +1,34 @@
-"""When the learning rate drops, and where a budget in epochs ends."""
+"""When the learning rate drops, when a phase begins, and where a budget in epochs ends."""
 
 from __future__ import annotations
 
 import math
 
+from vsetune.config.phases import phase_starts
 from vsetune.config.training import TrainingSpec
 
 _ROUNDING = 1e-9  # 0.6 / 0.2 is 2.9999999999999996: a boundary that was meant to be reached counts as reached
 
 
-def learning_rate(training: TrainingSpec, epoch: float) -> float:
-    """Rate of a step that starts at `epoch` (pairs seen / pairs).
+def drop_factor(training: TrainingSpec, epoch: float) -> float:
+    """What the learning rate has dropped to after `epoch` epochs of its phase, as a factor of its start.
 
-    `repeat`: rate * drop ** floor(epoch / step), as VSE++; `once`: one drop from `step` on, as VSE-infinity.
+    `repeat`: drop ** floor(epoch / step), as VSE++; `once`: one drop from `step` on, as VSE-infinity.
     With a whole `step` the rate changes at the starts of epochs only.
     """
     if training.learning_rate_step is None:
-        return training.learning_rate
+        return 1.0
     drops = math.floor(epoch / training.learning_rate_step + _ROUNDING)
     if training.learning_rate_mode == "once":
         drops = min(drops, 1)
-    return training.learning_rate * training.learning_rate_drop**drops
+    return training.learning_rate_drop**drops
+
+
+def phase_at(training: TrainingSpec, epoch: float) -> tuple[int, float]:
+    """The phase (0-based) of a step that starts at `epoch`, and the epoch at which that phase began."""
+    starts = phase_starts(training.phases, training.epochs)
+    phase = max(number for number, start in enumerate(starts) if start <= epoch + _ROUNDING)
+    return phase, starts[phase]
 
 
 def total_steps(training: TrainingSpec, steps_per_epoch: int) -> int:

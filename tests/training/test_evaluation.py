@@ -1,0 +1,118 @@
+"""What the best checkpoint is scored by at the end of a trial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from vsetune.config.training import TrialSpec
+from vsetune.data import semantic_sources
+from vsetune.data.dataset import Dataset
+from vsetune.metrics.protocols import RankingProtocol
+from vsetune.networks import build_network
+from vsetune.training import evaluation
+from vsetune.training.attempt import Attempt
+from vsetune.training.evaluation import evaluate, evaluated_split
+from vsetune.training.validation import encode_split
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors by caption number instead of a model: captions of the same image are alike."""
+
+    def vectors(dataset: Dataset, spec: Any, *, split: str, **_: Any) -> np.ndarray:
+        rng = np.random.default_rng(0)
+        per_image = rng.normal(size=(dataset.split(split).images, 4))
+        return np.repeat(per_image, 2, axis=0).astype(np.float32)
+
+    monkeypatch.setattr(semantic_sources, "encoder_vectors", vectors)
+    monkeypatch.setattr(semantic_sources, "encoder_identity", lambda spec: "tiny-1")
+
+
+def with_evaluation(trial: TrialSpec, **wanted: Any) -> TrialSpec:
+    return TrialSpec.model_validate(trial.to_plain() | {"evaluation": wanted})
+
+
+def numbers(trial: TrialSpec, data_path: str, split: str = "test") -> dict[str, float]:
+    dataset = Dataset.open(data_path)
+    torch.manual_seed(0)
+    network = build_network(
+        trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
+    )
+    return evaluate(network, dataset, split, trial=trial, device=CPU)
+
+
+def test_only_recalls_are_computed_unless_more_is_asked_for(make_trial: Any, data_path: str) -> None:
+    found = numbers(make_trial(), data_path)
+    assert {"i2t_r1", "t2i_r10", "m_recall", "rsum", "tie_share"} <= set(found)
+    assert not [name for name in found if name.startswith(("srd", "coco", "relevance")) or "worst" in name]
+
+
+def test_everything_that_is_asked_for_is_there_under_its_name(
+    make_trial: Any, data_path: str, tmp_path: Path, no_encoder: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(evaluation.PROTOCOLS, "coco_test_1k", RankingProtocol("coco_test_1k", version=1, folds=4))
+    listed = tmp_path / "more.csv"
+    listed.write_text("image,caption_image,caption\nimage-0,image-1,0\n")
+    trial = with_evaluation(
+        make_trial(), positive_ranks=True, srd_at=[1, 5], relevance=str(listed), protocols=["coco_test_1k"]
+    )
+    found = numbers(trial, data_path)
+    plain = numbers(make_trial(), data_path)
+    assert all(found[name] == value for name, value in plain.items())
+    assert found["coco_test_1k_m_recall"] >= found["m_recall"]
+    assert found["i2t_mean_worst_rank"] >= found["i2t_mean_positive_rank"] >= found["i2t_mean_rank"]
+    assert found["relevance_m_recall"] >= found["m_recall"]
+    assert 0 <= found["srd_1_tiny-1"] <= 11
+    assert found["srd_share_5_tiny-1"] == pytest.approx(found["srd_5_tiny-1"] / 12)
+
+
+def test_srd_follows_its_definition(make_trial: Any, data_path: str, no_encoder: None) -> None:
+    trial = with_evaluation(make_trial(), srd_at=[3])
+    dataset = Dataset.open(data_path)
+    torch.manual_seed(0)
+    network = build_network(
+        trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
+    )
+    encoded = encode_split(network, dataset, "test", training=trial.training, device=CPU)
+    scores = network.similarity(encoded.images, encoded.captions).tolist()
+    vectors = semantic_sources.encoder_vectors(dataset, None, split="test").astype(float)
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    total = 0
+    for query in range(24):
+        meaning = [max(float(units[c] @ units[query]) for c in (2 * n, 2 * n + 1)) for n in range(12)]
+        by_meaning = sorted(range(12), key=lambda n: -meaning[n])
+        by_network = sorted(range(12), key=lambda n: -scores[n][query])
+        total += sum(abs(by_network.index(n) - place) for place, n in enumerate(by_meaning[:3]))
+    assert numbers(trial, data_path)["srd_3_tiny-1"] == pytest.approx(total / (24 * 3))
+
+
+def test_a_data_set_without_test_split_is_scored_on_validation_when_more_than_recalls_is_asked_for(
+    make_trial: Any, tmp_path: Path
+) -> None:
+    def summary(trial: TrialSpec, folder: str) -> dict[str, float]:
+        attempt = Attempt(trial, tmp_path / folder, device="cpu", threads=1)
+        while not attempt.is_finished:
+            attempt.advance()
+        return attempt.finish()
+
+    plain = make_trial(epochs=1.0, data={"test_split": None})
+    assert not [name for name in summary(plain, "plain") if name.startswith(("test_", "best_i2t"))]
+    found = summary(with_evaluation(plain, positive_ranks=True), "more")
+    assert found["best_m_recall"] == pytest.approx(summary(plain, "again")["best_m_recall"])
+    assert found["best_i2t_mean_worst_rank"] >= 1
+    tested = summary(with_evaluation(make_trial(epochs=1.0), positive_ranks=True), "tested")
+    assert tested["test_i2t_mean_worst_rank"] >= 1
+
+
+def test_the_evaluated_split_is_test_where_there_is_one(make_trial: Any, data_path: str) -> None:
+    dataset = Dataset.open(data_path)
+    assert evaluated_split(make_trial().data, dataset) == "test"
+    assert evaluated_split(make_trial(data={"test_split": None}).data, dataset) == "validation"
+    assert evaluated_split(make_trial(data={"test_split": "gone"}).data, dataset) == "validation"

@@ -1,0 +1,107 @@
+"""Phases of a training: what is frozen, what carries over, and continuing in any of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from vsetune.data.dataset import Dataset
+from vsetune.training.attempt import Attempt
+from vsetune.training.batches import TrainingBatches
+from vsetune.training.checkpoint import CHECKPOINT_FILE
+from vsetune.training.step import Learner
+
+CPU = torch.device("cpu")
+PHASES = [
+    {"epochs": 1},
+    {"epochs": 1, "trains": "loss", "learning_rate_factor": 0.5, "loss": {"softmax_temperature": 0.5}},
+    {"learning_rate_factor": 0.1},
+]
+LEARNED = {"name": "info_nce", "learned": True, "softmax_temperature": 0.1}
+
+
+def state(folder: Path) -> dict[str, Any]:
+    learner: dict[str, Any] = torch.load(folder / CHECKPOINT_FILE, weights_only=True)["state"]["learner"]
+    return learner
+
+
+def parameters_of(network: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in network.items()}
+
+
+def test_a_phase_that_trains_the_loss_leaves_the_network_alone_and_carries_on_what_was_learned(
+    make_trial: Any, tmp_path: Path
+) -> None:
+    attempt = Attempt(make_trial(loss=LEARNED, phases=PHASES, epochs=3.0), tmp_path, device="cpu", threads=1)
+    states = []
+    for _ in range(3):
+        attempt.advance()
+        states.append(state(tmp_path))
+    attempt.close()
+    assert [each["phase"] for each in states] == [0, 1, 2]
+    first, second, third = (parameters_of(each["network"]) for each in states)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert any(not torch.equal(second[name], third[name]) for name in second)
+    scales = [float(each["loss"]["log_scale"]) for each in states]
+    assert scales[0] != pytest.approx(-torch.tensor(0.1).log().item(), abs=1e-6)  # learned in the first phase
+    assert scales[1] != scales[0]
+    assert abs(scales[1] - scales[0]) < 0.1  # continued from there, not from the start value of the second phase
+    assert [point.metrics["gradient_norm"] == 0 for point in attempt.history] == [False, True, False]
+
+
+def test_learning_rates_follow_the_phase_and_drops_count_from_its_start(make_trial: Any, tmp_path: Path) -> None:
+    trial = make_trial(loss=LEARNED, phases=PHASES, epochs=4.0, learning_rate_step=1, learning_rate=0.01)
+    attempt = Attempt(trial, tmp_path, device="cpu", threads=1)
+    while not attempt.is_finished:
+        attempt.advance()
+    attempt.close()
+    assert [point.metrics["learning_rate"] for point in attempt.history] == pytest.approx([0.01, 0.005, 0.001, 0.0001])
+
+
+@pytest.mark.parametrize("validations", [1, 2, 3, 4, 5])
+def test_a_trial_interrupted_in_any_phase_equals_one_never_interrupted(
+    validations: int, make_trial: Any, tmp_path: Path
+) -> None:
+    trial = make_trial(loss=LEARNED, phases=PHASES, epochs=3.0, validate_every_steps=3)
+    straight = Attempt(trial, tmp_path / "straight", device="cpu", threads=1)
+    while not straight.is_finished:
+        straight.advance()
+    first = Attempt(trial, tmp_path / "broken", device="cpu", threads=1)
+    for _ in range(validations):
+        first.advance()
+    first.close()
+    torch.manual_seed(99)
+    second = Attempt(trial, tmp_path / "broken", device="cpu", threads=1)
+    while not second.is_finished:
+        second.advance()
+    straight.close(), second.close()
+    assert [p.m_recall for p in straight.history] == [p.m_recall for p in second.history]
+    ours, theirs = state(tmp_path / "straight"), state(tmp_path / "broken")
+    for part in ("network", "loss"):
+        assert all(torch.equal(ours[part][name], theirs[part][name]) for name in ours[part])
+
+
+def test_a_sum_of_losses_is_the_weighted_sum_and_logs_every_part(make_trial: Any, data_path: str) -> None:
+    def value(loss: dict[str, Any]) -> tuple[float, dict[str, Tensor]]:
+        trial = make_trial(loss=loss)
+        dataset = Dataset.open(data_path)
+        torch.manual_seed(0)
+        learner = Learner.build(trial, dataset, CPU)
+        batches = TrainingBatches(trial, dataset, CPU)
+        result = learner.step(batches.take(0))
+        batches.close()
+        return float(result.loss), result.output.parts
+
+    hinge, _ = value({"name": "lmh"})
+    softmax, _ = value({"name": "info_nce"})
+    parts = {"lmh": {"loss": {"name": "lmh"}}, "nce": {"weight": 0.1, "loss": {"name": "info_nce"}}}
+    total, logged = value({"name": "sum", "parts": parts})
+    assert total == pytest.approx(hinge + 0.1 * softmax, rel=1e-6)
+    assert float(logged["lmh"]) == pytest.approx(hinge)
+    assert float(logged["nce"]) == pytest.approx(softmax)
+    assert "lmh_active_share" in logged
+    assert "nce_temperature" in logged
