@@ -17,6 +17,7 @@ from vsetune.losses.lmh import active_queries, mined_output
 from vsetune.losses.lsh import sum_of_hinges_output
 from vsetune.losses.pairing import Candidates, batch_negatives, candidates, pair_similarity
 from vsetune.losses.registry import register
+from vsetune.losses.selection import floors_of_largest
 
 
 def mean_hardest_hinges(among: Candidates, matched: Tensor, *, margin: float, hardest: int) -> QueryTerms:
@@ -31,9 +32,14 @@ def mean_hardest_hinges(among: Candidates, matched: Tensor, *, margin: float, ha
 
 
 def _row_means(scores: Tensor, matched: Tensor, *, margin: float, hardest: int) -> Tensor:
-    highest = scores.topk(min(hardest, scores.shape[1]), dim=1, sorted=False).values  # takes NaN for the highest
-    hinges = (margin + highest - matched[:, None]).relu()
-    return hinges.sum(dim=1) / (highest != float("-inf")).sum(dim=1).clamp(min=1)
+    used = (scores != float("-inf")).sum(dim=1).clamp(max=hardest)
+    floors = floors_of_largest(scores, used)
+    if floors is None:
+        scores = scores.topk(min(hardest, scores.shape[1]), dim=1, sorted=False).values  # takes NaN for the highest
+        hinges = (margin + scores - matched[:, None]).relu()
+    else:
+        hinges = (margin + scores - matched[:, None]).relu() * (scores > floors[:, None])  # NaN x 0 stays NaN
+    return hinges.sum(dim=1) / used.clamp(min=1)
 
 
 @register(IrtmSpec)

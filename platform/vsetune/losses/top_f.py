@@ -16,6 +16,7 @@ from vsetune.config.losses import TopFSpec
 from vsetune.losses.base import Loss, LossInputs, LossOutput, Selection, at_least_float32
 from vsetune.losses.pairing import same_image
 from vsetune.losses.registry import register
+from vsetune.losses.selection import floors_of_largest
 
 _ROUNDING = 1e-9  # 0.07 * 100 is a hair above 7 in floating point
 
@@ -88,17 +89,28 @@ def _lifted(scores: Tensor, negatives: Tensor, margin: float) -> Tensor:
 def _count(scores: Tensor, lifted: Tensor, positives: Tensor, negatives: Tensor, fraction: float) -> ActiveTriplets:
     """`active_triplets` of scores and `_lifted` scores (N, M) without gradient."""
     low = _lowest_positives(scores, positives, fraction)
-    high, high_places, high_used = _highest_negatives(lifted, negatives, fraction)
-    counts, active = torch.zeros_like(high), torch.empty_like(high)
+    high = _highest_negatives(lifted, negatives, fraction)
+    counts, active = torch.zeros_like(high.values), torch.empty_like(high.values)
     violations = torch.empty_like(low.values)
     for rank in range(low.values.shape[1]):
-        torch.gt(high, low.values[:, rank, None], out=active)  # floats, as sums of bools are slow
+        level = torch.maximum(low.values[:, rank], high.floors)
+        torch.gt(high.values, level[:, None], out=active)  # floats, as sums of bools are slow
         counts += active
         violations[:, rank] = active.sum(dim=1)
-    if high_places is not None:
-        counts = torch.zeros_like(scores).scatter_(1, high_places, counts)
+    if high.places is not None:
+        counts = torch.zeros_like(scores).scatter_(1, high.places, counts)
     counts.scatter_add_(1, low.places, -violations)
-    return ActiveTriplets(counts, violations.sum(dim=1), low.used * high_used)
+    return ActiveTriplets(counts, violations.sum(dim=1), low.used * high.used)
+
+
+class Highest(NamedTuple):
+    """The negatives each anchor uses: those of values (N, k) above floors (N,). places: (N, k) their columns; None where
+    values are whole rows. used: (N,) how many an anchor uses."""
+
+    values: Tensor
+    floors: Tensor
+    places: Tensor | None
+    used: Tensor
 
 
 class Hardest(NamedTuple):
@@ -110,10 +122,16 @@ class Hardest(NamedTuple):
     used: Tensor
 
 
-def _highest_negatives(lifted: Tensor, negatives: Tensor, fraction: float) -> tuple[Tensor, Tensor | None, Tensor]:
-    """The fields of `Hardest`; at f = 1 whole rows without places."""
+def _highest_negatives(lifted: Tensor, negatives: Tensor, fraction: float) -> Highest:
     used = _used(negatives.sum(dim=1), fraction)
-    return (lifted, None, used) if fraction == 1 else _hardest(lifted, used, largest=True)
+    everything = lifted.new_full((lifted.shape[0],), float("-inf"))
+    if fraction == 1:
+        return Highest(lifted, everything, None, used)
+    floors = floors_of_largest(lifted, used) if int(used.max()) > 1 else None
+    if floors is not None:
+        return Highest(lifted, floors, None, used)
+    hardest = _hardest(lifted, used, largest=True)
+    return Highest(hardest.values, everything, hardest.places, used)
 
 
 def _lowest_positives(scores: Tensor, positives: Tensor, fraction: float) -> Hardest:
