@@ -1,0 +1,1 @@
+"""Hyperparameters of the networks, one file each."""

@@ -1,0 +1,47 @@
+"""Hyperparameters of CGMN."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from vsetune.config.base import Range, tunable
+from vsetune.config.networks import NetworkSpec
+
+
+class CgmnSpec(NetworkSpec):
+    """CGMN (Cheng et al. 2022): graph convolution over regions and over words, a GRU over each graph's nodes."""
+
+    name: Literal["cgmn"] = "cgmn"
+    embedding_size: int = Field(2048, ge=1, description="D, size of the joint space and of the nodes")
+    spatial_graph: bool = Field(
+        False,
+        description="second image graph over boxes that overlap, or over neighbouring grid cells; off as in the "
+        "published commands",
+    )
+    box_overlap: float = Field(
+        0.4, gt=0, le=1, description="intersection over union from which two boxes are joined (released: 0.4)",
+    )
+    region_normalization: Literal["channel_over_regions", "feature"] = Field(
+        "channel_over_regions",
+        description="`channel_over_regions` gives each channel unit length across the regions, as the released code; "
+        "`feature` gives each region vector unit length",
+    )
+    edge_weights: Literal["released", "cosine"] = Field(
+        "released",
+        description="of spatial and caption graphs: x_a x_b / |x_b|^2 (`released`, divides twice by the same norm), or "
+        "the cosine of a and b",
+    )
+    caption_graph: Literal["dependencies", "dense"] = Field(
+        "dependencies", description="words joined by the parse of the caption, or all words; both with self-loops",
+    )
+    caption_statistics: Literal["words", "padded"] = Field(
+        "words",
+        description="what BatchNorm of the caption graph counts in training: real words, or padding too (released)",
+    )
+    matching_weight: float = tunable(
+        1 / 3, Range(low=0.03, high=3.0, log=True), ge=0,
+        description="of the node-matching loss beside the retrieval loss; 0: none", paper="CGMN: 1/3",
+    )
+    matching_margin: float = Field(0.2, ge=0, description="margin of the node-matching loss")

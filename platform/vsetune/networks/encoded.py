@@ -1,0 +1,63 @@
+"""Images or captions in the form in which a network compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """n items, float32 or wider.
+
+    vectors: (n, D) one embedding per item; (n, K, D) several embeddings; (n, P, D) parts of a network that scores pairs
+    (regions or words), zero where padded. lengths: (n,) int64, parts that are real; None without parts.
+    whole: (n, D) a vector of the whole item beside its parts, if the network compares one. links: (n, P, P) weights of
+    edges between parts (GSMN), zero where padded. centres: (n, P, 2) x, y of each region's box (GSMN). log_scales:
+    (n, D) logs of standard deviations (PCME). residuals: (n, K, D) what PVSE's attention adds.
+    """
+
+    vectors: Tensor
+    lengths: Tensor | None = None
+    whole: Tensor | None = None
+    links: Tensor | None = None
+    centres: Tensor | None = None
+    log_scales: Tensor | None = None
+    residuals: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.vectors.shape[0]
+
+    def __getitem__(self, items: slice | Tensor) -> Encoded:
+        """Some of the items, in the order given; parts that only other items have stay as padding."""
+        return replace(self, **{name: value[items] for name, value in self._present().items()})
+
+    def to(self, dtype: torch.dtype) -> Encoded:
+        """The same items in another floating type."""
+        changed = {name: value.to(dtype) for name, value in self._present().items() if value.is_floating_point()}
+        return replace(self, **changed)
+
+    def _present(self) -> dict[str, Tensor]:
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def joined(groups: Sequence[Encoded]) -> Encoded:
+    """All items of several groups of the same network, parts padded to the longest."""
+    most = max(group.vectors.shape[1] for group in groups) if groups[0].lengths is not None else None
+    values: dict[str, Tensor] = {}
+    for name in groups[0]._present():
+        tensors = [group._present()[name] for group in groups]
+        if most is not None and name in ("vectors", "links", "centres"):
+            tensors = [_with_parts(tensor, most, square=name == "links") for tensor in tensors]
+        values[name] = torch.cat(tensors)
+    return Encoded(**values)
+
+
+def _with_parts(tensor: Tensor, parts: int, *, square: bool) -> Tensor:
+    missing = parts - tensor.shape[1]
+    return pad(tensor, (0, missing if square else 0, 0, missing))

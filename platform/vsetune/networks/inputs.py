@@ -1,0 +1,33 @@
+"""What networks read: the images and the captions of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class ImageInputs:
+    """features: (n, R, width) float, zero rows where an image has fewer regions. counts: (n,) int64, real regions, from 1.
+
+    boxes: (n, R, 4) x1, y1, x2, y2 of the regions, 0 to 1 of the image; None where the data set has none (a grid's cells
+    then follow from R).
+    """
+
+    features: Tensor
+    counts: Tensor
+    boxes: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class CaptionInputs:
+    """tokens: (m, L) int64 ids, start and end included, 0 where padded. lengths: (m,) int64, ids that are real, from 1.
+
+    dependencies: (m, L, L) bool, True where the parse joins two words (both orders, no diagonal), over token positions;
+    None where the data set has no parses.
+    """
+
+    tokens: Tensor
+    lengths: Tensor
+    dependencies: Tensor | None = None

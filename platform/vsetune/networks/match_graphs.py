@@ -1,0 +1,120 @@
+"""Letting matches travel along the graphs of an image and of a caption (GSMN; Liu et al. 2020, section 3.3).
+
+Letters of shapes: N images, C captions, R regions, L words, B blocks, K kernels, H = K x F hidden units.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+_SMALLEST_VARIANCE = 1e-14
+
+
+def word_links(words: Tensor, lengths: Tensor, dependencies: Tensor | None, scale: float) -> Tensor:
+    """(C, L, L) weights with which word i gathers from word j: softmax of scale x w_i . w_j, 0 where padded.
+
+    words: (C, L, D) unit vectors; lengths: (C,). dependencies: (C, L, L) bool keeps the words joined to i, and i.
+    The paper multiplies the weights by a learned number per kernel, normalises them by length (sparse) and then by
+    their sum: neither step changes that ratio, and what is left of it is this softmax.
+    """
+    positions = torch.arange(words.shape[1], device=words.device)
+    itself = torch.eye(len(positions), dtype=torch.bool, device=words.device)
+    is_real = positions < lengths[:, None]
+    joined = is_real[:, None] & (True if dependencies is None else dependencies)
+    logits = (scale * (words @ words.transpose(1, 2))).masked_fill(~(joined | itself), float("-inf"))
+    return logits.softmax(dim=-1) * is_real[..., None]
+
+
+class BoxKernels(nn.Module):
+    """Gaussian kernels over distance and direction from one box centre to another."""
+
+    def __init__(self, kernels: int, *, normalized_over: str) -> None:
+        super().__init__()
+        self._normalized_over = normalized_over
+        self.mean_distance = nn.Parameter(torch.empty(kernels).uniform_(0.0, 1.0))
+        self.mean_angle = nn.Parameter(torch.empty(kernels).uniform_(-math.pi, math.pi))
+        self.width_distance = nn.Parameter(torch.empty(kernels).uniform_(0.0, 1.0))
+        self.width_angle = nn.Parameter(torch.empty(kernels).uniform_(0.0, 1.0))
+
+    def forward(self, centres: Tensor, mask: Tensor) -> Tensor:
+        """(N, K, R, R) weights, 0 where padded. centres: (N, R, 2) x, y; mask: (N, R) bool, True for real regions.
+
+        Weights of the edge i, j sum to 1 over the kernels (`kernels`), or those of a node over its neighbours j. Taken
+        as a softmax of log kernels, which stays finite where all kernels underflow; the reference divides 0 by 0.
+        """
+        offsets = centres[:, None, :, None] - centres[:, None, None]  # (N, 1, R, R, 2), from j to i
+        distance = torch.linalg.vector_norm(offsets, dim=-1)
+        angle = torch.atan2(offsets[..., 0], offsets[..., 1])  # from the y axis, as in the reference
+        turn = (angle - self.mean_angle[:, None, None]).abs()
+        turn = torch.minimum(turn, (2 * math.pi - turn).abs())
+        logs: Tensor = -(distance - self.mean_distance[:, None, None]).square() / self._doubled(self.width_distance)
+        logs = logs - turn.square() / self._doubled(self.width_angle)
+        pairs = mask[:, None, :, None] & mask[:, None, None]
+        if self._normalized_over == "neighbours":
+            itself = torch.eye(centres.shape[1], dtype=torch.bool, device=centres.device)
+            return logs.masked_fill(~(pairs | itself), float("-inf")).softmax(dim=-1) * pairs
+        return logs.softmax(dim=1) * pairs
+
+    def _doubled(self, width: Tensor) -> Tensor:
+        return 2 * (width.square() + _SMALLEST_VARIANCE)[:, None, None]
+
+
+class RegionPropagation(nn.Module):
+    """x_i = concatenation over kernels k of W_k applied to what node i gathers under kernel k; no bias."""
+
+    def __init__(self, *, blocks: int, kernels: int, hidden_size: int, variant: str) -> None:
+        super().__init__()
+        self._kernels = kernels
+        self._variant = variant
+        self.map = nn.Linear(blocks, hidden_size, bias=False)
+
+    def forward(self, found: Tensor, edges: Tensor) -> Tensor:
+        """(H, R, N, C). found: (B, R, N, C) matches of regions; edges: (N, K, R, R), 0 where padded."""
+        mapped = along_first(self.map, found)  # W_k first and gathering later: both are linear, and this is cheaper
+        mapped = mapped.reshape(self._kernels, -1, *found.shape[1:])  # (K, F, R, N, C)
+        if self._variant == "released":
+            gates = edges.sum(dim=-1).permute(1, 2, 0)  # (K, R, N)
+            return (mapped * gates[:, None, ..., None]).flatten(0, 1)
+        kernels, features, regions, number, captions = mapped.shape
+        gathered = edges @ mapped.permute(3, 0, 2, 1, 4).reshape(number, kernels, regions, -1)
+        gathered = gathered.reshape(number, kernels, regions, features, captions)
+        return gathered.permute(1, 3, 2, 0, 4).flatten(0, 1)
+
+
+class WordPropagation(nn.Module):
+    """x_i = W times what word i gathers, plus bias; all kernels gather the same (see `word_links`), so W holds all."""
+
+    def __init__(self, *, blocks: int, hidden_size: int) -> None:
+        super().__init__()
+        self.map = nn.Linear(blocks, hidden_size)
+
+    def forward(self, found: Tensor, links: Tensor | None) -> Tensor:
+        """(H, N, L, C). found: (B, N, L, C) matches of words; links: (C, L, L), or None if each keeps its own."""
+        if links is not None:
+            found = torch.einsum("cij,bnjc->bnic", links, found)
+        return along_first(self.map, found)
+
+
+class NodeScores(nn.Module):
+    """Linear, tanh, linear to one number, both weight-normalised."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.inner = weight_norm(nn.Linear(hidden_size, hidden_size))
+        self.outer = weight_norm(nn.Linear(hidden_size, 1))
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        """Scores without the first axis. nodes: (H, any)."""
+        return along_first(self.outer, along_first(self.inner, nodes).tanh()).squeeze(0)
+
+
+def along_first(linear: nn.Linear, values: Tensor) -> Tensor:
+    """The linear map applied to the first axis, where it costs no copy."""
+    mapped = linear.weight @ values.flatten(1)
+    if linear.bias is not None:
+        mapped = mapped + linear.bias[:, None]
+    return mapped.reshape(-1, *values.shape[1:])

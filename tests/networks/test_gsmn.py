@@ -1,0 +1,297 @@
+"""What must hold for GSMN; its formulas stand in test_gsmn_loops.py."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import pad
+
+from vsetune.config.network_specs.gsmn import GsmnSpec
+from vsetune.errors import DataError
+from vsetune.networks import gsmn as module
+from vsetune.networks.encoded import joined
+from vsetune.networks.gsmn import Gsmn, grid_centres
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+
+WIDTH, VOCABULARY, REGIONS, WORDS = 7, 30, 4, 9
+SMALL = {"embedding_size": 12, "word_size": 5, "blocks": 3, "kernels": 2, "hidden_size": 4, "attention_scale": 4.0}
+VARIANTS = [
+    {"text_graph": graph, "propagation": propagation}
+    for graph in ("dense", "sparse")
+    for propagation in ("paper", "released")
+] + [{"kernel_normalization": "neighbours"}]
+
+
+def make(*, seed=0, **options):
+    torch.manual_seed(seed)
+    return Gsmn(GsmnSpec(**(SMALL | options)), width=WIDTH, vocabulary_size=VOCABULARY).double().eval()
+
+
+def draw_images(number=4, *, counts=None, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    counts = torch.tensor([4, 1, 3, 2][:number] if counts is None else counts)
+    is_real = (torch.arange(REGIONS) < counts[:, None])[..., None]
+    features = torch.randn(number, REGIONS, WIDTH, generator=generator, dtype=torch.float64)
+    corners = torch.rand(number, REGIONS, 2, 2, generator=generator, dtype=torch.float64).sort(dim=2).values
+    return ImageInputs(features * is_real, counts, corners.flatten(2) * is_real)
+
+
+def draw_captions(number=4, *, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.tensor([5, 1, 9, 3, 2, 7][:number])
+    is_real = torch.arange(WORDS) < lengths[:, None]
+    tokens = torch.randint(1, VOCABULARY, (number, WORDS), generator=generator) * is_real
+    edges = (torch.rand(number, WORDS, WORDS, generator=generator) < 0.3).triu(diagonal=1)
+    edges = (edges | edges.transpose(1, 2)) & is_real[:, None] & is_real[..., None]
+    return CaptionInputs(tokens, lengths, edges)
+
+
+def scores_of(built, images, captions):
+    return built.similarity(built.encode_images(images), built.encode_captions(captions))
+
+
+@pytest.mark.parametrize("options", VARIANTS)
+def test_float32_is_close_to_float64(options):
+    built = make(**options)
+    images, captions = draw_images(), draw_captions()
+    exact = scores_of(built, images, captions)
+    rough = scores_of(built.float(), ImageInputs(images.features.float(), images.counts, images.boxes), captions)
+    torch.testing.assert_close(rough.double(), exact, rtol=1e-4, atol=1e-4)
+
+
+def test_steps_and_recomputation_change_neither_scores_nor_gradients(monkeypatch):
+    built = make(text_graph="sparse")
+    images, captions = draw_images(), draw_captions(6)
+
+    def run():
+        scores = scores_of(built, images, captions)
+        return scores, torch.autograd.grad(scores.square().sum(), list(built.parameters()))
+
+    whole = run()
+    monkeypatch.setattr(module, "_MOST_IMAGES", 3)
+    monkeypatch.setattr(module, "_NUMBERS_PER_STEP", 3 * REGIONS * 3 * 8)
+    monkeypatch.setattr(module, "_NUMBERS_KEPT", 0)
+    again = run()
+    torch.testing.assert_close(again[0], whole[0], rtol=0, atol=1e-12)
+    for one, other in zip(again[1], whole[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_captions_are_taken_longest_first_in_steps_that_keep_their_size():
+    steps = list(module._steps([9, 7, 2, 2, 1], module._NUMBERS_PER_STEP // 14))
+    assert steps == [slice(0, 1), slice(1, 3), slice(3, 5)]
+    assert list(module._steps([50, 1], module._NUMBERS_PER_STEP)) == [slice(0, 1), slice(1, 2)]
+
+
+@pytest.mark.parametrize("options", VARIANTS)
+def test_padding_changes_nothing(options):
+    built = make(**options)
+    images, captions = draw_images(), draw_captions()
+    features, boxes = pad(images.features, (0, 0, 0, 7)).clone(), pad(images.boxes, (0, 0, 0, 7)).clone()
+    for row, count in enumerate(images.counts.tolist()):
+        features[row, count:], boxes[row, count:] = 1e3, 0.7
+    edges = pad(captions.dependencies, (0, 7, 0, 7), value=True)
+    longer = CaptionInputs(pad(captions.tokens, (0, 7), value=3), captions.lengths, edges)
+    plain = scores_of(built, images, captions)
+    padded = scores_of(built, ImageInputs(features, images.counts, boxes), longer)
+    torch.testing.assert_close(padded, plain, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", VARIANTS)
+def test_a_score_does_not_depend_on_other_pairs(options):
+    built = make(**options)
+    images, captions = draw_images(), draw_captions(3)
+    encoded = built.encode_images(images), built.encode_captions(captions)
+    whole = built.similarity(*encoded)
+    assert whole.shape == (4, 3)
+    for row in range(4):
+        for column in range(3):
+            alone = scores_of(
+                built,
+                ImageInputs(images.features[[row]], images.counts[[row]], images.boxes[[row]]),
+                CaptionInputs(captions.tokens[[column]], captions.lengths[[column]], captions.dependencies[[column]]),
+            )
+            torch.testing.assert_close(alone[0, 0], whole[row, column], rtol=0, atol=1e-12)
+    order = torch.tensor([2, 0, 3, 1])
+    turned = built.similarity(encoded[0][order], encoded[1][order[order < 3]])
+    torch.testing.assert_close(turned, whole[order][:, order[order < 3]], rtol=0, atol=1e-12)
+
+
+def test_groups_joined_for_evaluation_score_as_one():
+    built = make()
+    images, captions = draw_images(), draw_captions()
+    parts = [
+        built.encode_captions(CaptionInputs(captions.tokens[rows, :most], captions.lengths[rows]))
+        for rows, most in (([0, 1], 5), ([2, 3], 9))
+    ]
+    encoded = built.encode_images(images)
+    split = joined([encoded[:1], encoded[1:]])
+    torch.testing.assert_close(
+        built.similarity(split, joined(parts)), scores_of(built, images, captions), rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("options", VARIANTS)
+def test_regions_and_their_boxes_may_be_permuted_and_all_boxes_moved(options):
+    built = make(**options)
+    images, captions = draw_images(counts=[4, 4, 4, 4]), draw_captions()
+    plain = scores_of(built, images, captions)
+    order = torch.tensor([2, 0, 3, 1])
+    turned = ImageInputs(images.features[:, order], images.counts, images.boxes[:, order])
+    torch.testing.assert_close(scores_of(built, turned, captions), plain, rtol=0, atol=1e-12)
+    moved = ImageInputs(images.features, images.counts, images.boxes + torch.tensor([0.1, -0.2, 0.1, -0.2]))
+    torch.testing.assert_close(scores_of(built, moved, captions), plain, rtol=0, atol=1e-9)
+    shrunk = ImageInputs(images.features, images.counts, images.boxes * 0.5)
+    assert not torch.allclose(scores_of(built, shrunk, captions), plain)
+
+
+def test_one_edge_changes_sparse_scores_in_paper_mode_and_none_in_released_mode():
+    images, captions = draw_images(), draw_captions()
+    edges = captions.dependencies.clone()
+    edges[2, 1, 6] = edges[2, 6, 1] = ~edges[2, 1, 6]
+    changed = CaptionInputs(captions.tokens, captions.lengths, edges)
+    paper, released = (make(text_graph="sparse", propagation=name) for name in ("paper", "released"))
+    before, after = scores_of(paper, images, captions), scores_of(paper, images, changed)
+    is_same = torch.tensor([True, True, False, True])
+    assert torch.equal(before[:, is_same], after[:, is_same])
+    assert not torch.isclose(before[:, 2], after[:, 2]).any()
+    assert torch.equal(scores_of(released, images, captions), scores_of(released, images, changed))
+
+
+def test_dense_is_sparse_with_all_edges_and_in_released_mode_always():
+    images, captions = draw_images(), draw_captions()
+    all_edges = CaptionInputs(captions.tokens, captions.lengths, torch.ones_like(captions.dependencies))
+    dense, sparse = make(), make(text_graph="sparse")
+    expected = scores_of(dense, images, captions)
+    torch.testing.assert_close(scores_of(sparse, images, all_edges), expected, rtol=0, atol=1e-12)
+    assert not torch.allclose(scores_of(sparse, images, captions), expected)
+    dense, sparse = (make(text_graph=name, propagation="released") for name in ("dense", "sparse"))
+    assert torch.equal(scores_of(dense, images, captions), scores_of(sparse, images, captions))
+
+
+def test_sparse_refuses_captions_without_parses_and_dense_does_not():
+    captions = draw_captions()
+    bare = CaptionInputs(captions.tokens, captions.lengths)
+    with pytest.raises(DataError) as caught:
+        make(text_graph="sparse").encode_captions(bare)
+    assert str(caught.value) == (
+        "network.text_graph: sparse needs the dependency parse of every caption, the data set has none; ingest it with "
+        "parses, or use dense."
+    )
+    assert len(make().encode_captions(bare)) == 4
+
+
+def test_cells_of_a_grid_stand_for_boxes():
+    # 2 x 2 cells, row by row: centres at 1/4 and 3/4
+    torch.testing.assert_close(grid_centres(4), torch.tensor([[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]]))
+    built, captions = make(), draw_captions()
+    images = draw_images(counts=[4, 4, 4, 4])
+    boxes = torch.tensor([[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]]).double()
+    grid = ImageInputs(images.features, images.counts)
+    same = ImageInputs(images.features, images.counts, boxes.expand(4, -1, -1))
+    torch.testing.assert_close(scores_of(built, grid, captions), scores_of(built, same, captions), rtol=0, atol=1e-12)
+
+
+def test_regions_without_boxes_must_be_a_square_grid():
+    images = ImageInputs(torch.zeros(2, 5, WIDTH, dtype=torch.float64), torch.tensor([5, 5]))
+    with pytest.raises(DataError) as caught:
+        make().encode_images(images)
+    assert str(caught.value) == (
+        "network gsmn: 5 regions without boxes are no square grid; ingest features with boxes, or a grid such as 6 x 6."
+    )
+
+
+@pytest.mark.parametrize("options", VARIANTS)
+def test_one_image_with_one_or_no_region_and_one_word_gives_finite_values_and_gradients(options):
+    captions = CaptionInputs(torch.tensor([[7]]), torch.tensor([1]), torch.zeros(1, 1, 1, dtype=torch.bool))
+    for count in (0, 1):
+        for training in (False, True):
+            built = make(**options).train(training)
+            score = scores_of(built, draw_images(1, counts=[count]), captions)
+            score.sum().backward()
+            assert torch.isfinite(score).all()
+            assert all(torch.isfinite(value.grad).all() for value in built.parameters() if value.grad is not None)
+
+
+@pytest.mark.parametrize("options", VARIANTS)
+def test_an_image_of_zeros_gives_finite_values_and_moderate_gradients(options):
+    built, images = make(**options), draw_images(counts=[4, 4, 4, 4])
+    images.features[1] = 0
+    with torch.no_grad():
+        built.region_map.bias.zero_()
+    scores = scores_of(built, images, draw_captions())
+    (scores * torch.randn_like(scores)).sum().backward()
+    found = [value.grad for value in built.parameters() if value.grad is not None]
+    assert torch.isfinite(scores).all()
+    assert all(torch.isfinite(gradient).all() for gradient in found)
+    assert max(gradient.abs().max() for gradient in found) < 1e3
+
+
+def test_a_region_and_a_word_that_are_alike_match_in_every_block():
+    built = make()
+    vector = torch.nn.functional.normalize(torch.randn(1, 1, 12, dtype=torch.float64), dim=-1)
+    side = module.prepared(vector, torch.tensor([1]), 3)
+    for found in module.matches(side, side, 4.0):
+        torch.testing.assert_close(found.flatten(), torch.ones(3, dtype=torch.float64))
+    images, captions = (
+        module.prepared(encoded.vectors, encoded.lengths, 3)
+        for encoded in (built.encode_images(draw_images()), built.encode_captions(draw_captions()))
+    )
+    for found in module.matches(images, captions, 4.0):
+        assert found.abs().max() <= 1 + 1e-12
+
+
+def test_scores_are_identical_after_saving_and_loading(tmp_path):
+    built, images, captions = make(), draw_images(), draw_captions()
+    torch.save(built.state_dict(), tmp_path / "network.pt")
+    restored = make(seed=9)
+    restored.load_state_dict(torch.load(tmp_path / "network.pt", weights_only=True))
+    assert torch.equal(scores_of(built, images, captions), scores_of(restored, images, captions))
+
+
+def test_scores_are_float32_under_autocast():
+    built, images = make().float(), draw_images()
+    images = ImageInputs(images.features.float(), images.counts, images.boxes.float())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        encoded = built.encode_images(images), built.encode_captions(draw_captions())
+        scores = built.similarity(*encoded)
+    tensors = (scores, encoded[0].vectors, encoded[1].vectors, encoded[1].links)
+    assert {tensor.dtype for tensor in tensors} == {torch.float32}
+    assert torch.equal(scores, built.similarity(*encoded))
+    scores.sum().backward()
+
+
+@pytest.mark.parametrize(("sizes", "message"), [
+    ({"embedding_size": 10, "blocks": 4}, "embedding_size 10 does not divide into 4 blocks"),
+    ({"hidden_size": 10, "kernels": 4}, "hidden_size 10 does not divide into 4 kernels"),
+])
+def test_sizes_that_do_not_divide_are_refused(sizes, message):
+    with pytest.raises(ValueError, match=message):
+        GsmnSpec(**(SMALL | sizes))
+
+
+@pytest.mark.parametrize("propagation", ["paper", "released"])
+def test_thirty_two_random_pairs_are_learned_by_heart(propagation):
+    torch.manual_seed(0)
+    spec = GsmnSpec(
+        embedding_size=32, word_size=16, blocks=8, kernels=4, hidden_size=16, attention_scale=9.0,
+        propagation=propagation,
+    )
+    built = Gsmn(spec, width=16, vocabulary_size=50)
+    images = ImageInputs(torch.randn(32, 4, 16), torch.full((32,), 4))
+    captions = CaptionInputs(torch.randint(5, 50, (32, 6)), torch.full((32,), 6))
+    optimizer = torch.optim.Adam(built.parameters(), lr=5e-3)
+    is_diagonal = torch.eye(32, dtype=torch.bool)
+    for step in range(200):
+        scores = scores_of(built, images, captions)
+        matched, loss = scores.diagonal(), 0
+        for dim, other in ((1, matched[:, None]), (0, matched)):
+            costs = (0.2 + scores - other).relu().masked_fill(is_diagonal, 0.0)
+            loss = loss + (costs.amax(dim=dim).sum() if step > 30 else costs.sum())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        scores = scores_of(built.eval(), images, captions)
+    assert (scores.argmax(dim=1) == torch.arange(32)).all()
+    assert (scores.argmax(dim=0) == torch.arange(32)).all()

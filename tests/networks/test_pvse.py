@@ -1,0 +1,265 @@
+"""PVSE: equal to loops written from the equations; what holds of its embeddings whatever the batch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import pad
+
+from vsetune.config.network_specs.pvse import PvseNetworkSpec
+from vsetune.losses.pvse import multiple_instance_similarity
+from vsetune.networks.encoded import joined
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.polysemous import ItemAttention
+from vsetune.networks.pvse import Pvse, most_similar_pair
+
+REGIONS, WIDTH, WORDS = 6, 7, 30
+SMALL = {"embedding_size": 8, "word_size": 5}
+CASES = [
+    PvseNetworkSpec(**SMALL, embeddings=1),
+    PvseNetworkSpec(**SMALL, embeddings=2),
+    PvseNetworkSpec(**SMALL, embeddings=3, end_state="legacy"),
+]
+
+
+def make(spec, *, seed=0):
+    torch.manual_seed(seed)
+    network = Pvse(spec, width=WIDTH, vocabulary_size=WORDS).double()
+    with torch.no_grad():  # LayerNorm and biases away from their start
+        for value in network.parameters():
+            value.add_(torch.rand_like(value) * 0.3)
+    return network.eval()
+
+
+def draw(batch, *, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    counts = torch.randint(1, REGIONS + 1, (batch,), generator=generator)
+    features = torch.randn(batch, REGIONS, WIDTH, generator=generator, dtype=torch.float64)
+    features = features * (torch.arange(REGIONS) < counts[:, None])[..., None]
+    lengths = torch.randint(1, 10, (batch,), generator=generator)
+    tokens = torch.randint(1, WORDS, (batch, 9), generator=generator)
+    tokens = tokens.masked_fill(torch.arange(9) >= lengths[:, None], 0)
+    return ImageInputs(features, counts), CaptionInputs(tokens, lengths)
+
+
+def encode(network, drawn):
+    return network.encode_images(drawn[0]), network.encode_captions(drawn[1])
+
+
+def loop_head(head, whole, items):
+    """K embeddings and residuals of one item, head by head and local item by local item."""
+    scores = [head.attention.outer.weight @ torch.tanh(head.attention.inner.weight @ item) for item in items]
+    embeddings, residuals = [], []
+    for k in range(len(scores[0])):
+        total = sum(score[k].exp() for score in scores)
+        attended = sum(score[k].exp() / total * item for score, item in zip(scores, items, strict=True))
+        residual = 1 / (1 + (-(head.local_map.weight @ attended + head.local_map.bias)).exp())
+        added = whole + residual
+        spread = ((added - added.mean()) ** 2).mean()
+        normed = (added - added.mean()) / (spread + 1e-5).sqrt() * head.norm.weight + head.norm.bias
+        embeddings.append(normed / normed.norm())
+        residuals.append(residual)
+    return torch.stack(embeddings), torch.stack(residuals)
+
+
+def loop_images(network, images):
+    out = []
+    for features, count in zip(images.features, images.counts, strict=True):
+        regions = list(features[:count])
+        whole = network.image_map.weight @ (sum(regions) / len(regions)) + network.image_map.bias
+        out.append(loop_head(network.image_head, whole, regions))
+    return [torch.stack(part) for part in zip(*out, strict=True)]
+
+
+def loop_captions(network, captions, end_state):
+    out = []
+    for tokens, length in zip(captions.tokens, captions.lengths, strict=True):
+        words = network.words(tokens[:length])
+        states, final = network.gru(words[None])
+        whole = torch.cat((final[0, 0], final[1, 0])) if end_state == "final" else states[0, -1]
+        out.append(loop_head(network.caption_head, whole, list(words)))
+    return [torch.stack(part) for part in zip(*out, strict=True)]
+
+
+def loop_similarity(images, captions):
+    return torch.stack([
+        torch.stack([torch.stack([p @ q for p in image for q in caption]).max() for caption in captions])
+        for image in images
+    ])
+
+
+@pytest.mark.parametrize("spec", CASES, ids=["K=1", "K=2", "K=3 legacy"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_embeddings_similarities_and_gradients_equal_plain_loops(spec, dtype, tolerance):
+    network = make(spec).train().to(dtype)
+    images, captions = draw(4)
+    images = ImageInputs(images.features.to(dtype), images.counts)
+    slow_images = loop_images(network, images)
+    slow_captions = loop_captions(network, captions, spec.end_state)
+    fast_images, fast_captions = encode(network, (images, captions))
+    close = {"rtol": tolerance, "atol": tolerance}
+    if spec.embeddings > 1:
+        torch.testing.assert_close(fast_images.residuals, slow_images[1], **close)
+        torch.testing.assert_close(fast_captions.residuals, slow_captions[1], **close)
+    shape = fast_images.vectors.shape
+    torch.testing.assert_close(fast_images.vectors, slow_images[0].view(shape), **close)
+    torch.testing.assert_close(fast_captions.vectors, slow_captions[0].view(shape), **close)
+    weights = torch.randn(4, 4, dtype=dtype)
+    fast, slow = network.similarity(fast_images, fast_captions), loop_similarity(slow_images[0], slow_captions[0])
+    torch.testing.assert_close(fast, slow, **close)
+    gradients = [torch.autograd.grad((weights * scores).sum(), list(network.parameters())) for scores in (fast, slow)]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, **close)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5])
+@pytest.mark.parametrize("embeddings", [1, 2])
+def test_every_embedding_has_unit_length(embeddings, batch):
+    network = make(PvseNetworkSpec(**SMALL, embeddings=embeddings))
+    for encoded in encode(network, draw(batch)):
+        assert encoded.vectors.shape == ((batch, 8) if embeddings == 1 else (batch, embeddings, 8))
+        torch.testing.assert_close(encoded.vectors.norm(dim=-1), torch.ones(encoded.vectors.shape[:-1]).double())
+
+
+def test_residuals_are_kept_in_training_and_only_with_several_embeddings():
+    drawn = draw(3)
+    several, one = make(CASES[1]).train(), make(CASES[0]).train()
+    assert {encoded.residuals.shape for encoded in encode(several, drawn)} == {(3, 2, 8)}
+    assert [encoded.residuals for encoded in encode(several.eval(), drawn)] == [None, None]
+    assert [encoded.residuals for encoded in encode(one, drawn)] == [None, None]
+    assert (CASES[0].kind, CASES[1].kind) == (one.kind, several.kind) == ("embedding", "several_embeddings")
+
+
+def test_one_embedding_is_compared_by_a_dot_product():
+    network = make(CASES[0])
+    images, captions = encode(network, draw(4))
+    torch.testing.assert_close(network.similarity(images[:2], captions), images.vectors[:2] @ captions.vectors.T)
+
+
+def test_the_order_of_the_embeddings_of_an_item_does_not_matter():
+    images, captions = torch.randn(3, 4, 5), torch.randn(2, 4, 5)
+    turned = most_similar_pair(images[:, [2, 0, 3, 1]], captions[:, [1, 3, 2, 0]])
+    torch.testing.assert_close(turned, most_similar_pair(images, captions))
+
+
+def test_the_similarity_is_the_one_of_the_loss():
+    images, captions = torch.randn(3, 2, 5), torch.randn(4, 2, 5)
+    assert torch.equal(most_similar_pair(images, captions), multiple_instance_similarity(images, captions))
+
+
+def test_attention_sums_to_one_over_the_real_items():
+    torch.manual_seed(0)
+    attention = ItemAttention(4, 3)
+    mask = torch.arange(5) < torch.tensor([5, 1, 3])[:, None]
+    weights = attention.weights(torch.randn(3, 5, 4), mask)
+    torch.testing.assert_close(weights.sum(dim=1), torch.ones(3, 3))
+    assert (weights[~mask] == 0).all()
+
+
+@pytest.mark.parametrize("spec", CASES, ids=["K=1", "K=2", "K=3 legacy"])
+def test_padding_and_the_order_of_regions_change_nothing(spec):
+    network, (images, captions) = make(spec), draw(5)
+    junk = pad(images.features, (0, 0, 0, 7), value=1e3)
+    for row, count in enumerate(images.counts.tolist()):
+        junk[row, count:] = 1e3
+        junk[row, :count] = junk[row, torch.randperm(count)]
+    longer = pad(captions.tokens, (0, 7)).masked_fill(pad(captions.tokens, (0, 7)) == 0, 3)
+    other = ImageInputs(junk, images.counts), CaptionInputs(longer, captions.lengths)
+    for plain, padded in zip(encode(network, (images, captions)), encode(network, other), strict=True):
+        torch.testing.assert_close(padded.vectors, plain.vectors, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("spec", CASES, ids=["K=1", "K=2", "K=3 legacy"])
+def test_an_item_depends_neither_on_its_batch_nor_on_its_place(spec):
+    network, (images, captions) = make(spec), draw(5)
+    whole = encode(network, (images, captions))
+    order = torch.tensor([3, 0, 4, 1, 2])
+    for rows in (order, order[:1], order[2:4]):
+        part = (
+            ImageInputs(images.features[rows], images.counts[rows]),
+            CaptionInputs(captions.tokens[rows], captions.lengths[rows]),
+        )
+        for some, every in zip(encode(network, part), whole, strict=True):
+            torch.testing.assert_close(some.vectors, every.vectors[rows], rtol=0, atol=1e-12)
+
+
+def test_groups_of_encoded_items_are_compared_like_one_group():
+    network = make(CASES[1])
+    images, captions = encode(network, draw(5))
+    again = joined([captions[:2], captions[2:]])
+    assert torch.equal(network.similarity(images, again), network.similarity(images, captions))
+
+
+@pytest.mark.parametrize("embeddings", [1, 2])
+@pytest.mark.parametrize("training", [False, True])
+def test_empty_images_and_one_word_give_finite_values_and_gradients(embeddings, training):
+    network = make(PvseNetworkSpec(**SMALL, embeddings=embeddings)).train(training)
+    images = ImageInputs(torch.zeros(1, REGIONS, WIDTH, dtype=torch.float64), torch.tensor([0]))
+    captions = CaptionInputs(torch.tensor([[1, 7, 2]]), torch.tensor([3]))
+    scores = network.similarity(*encode(network, (images, captions)))
+    scores.sum().backward()
+    assert scores.shape == (1, 1)
+    assert torch.isfinite(scores).all()
+    assert all(torch.isfinite(value.grad).all() for value in network.parameters() if value.grad is not None)
+
+
+def test_dropout_acts_in_training_only():
+    network, drawn = make(PvseNetworkSpec(**SMALL, dropout=0.5)), draw(3)
+    quiet = [encoded.vectors for encoded in encode(network, drawn)]
+    assert all(map(torch.equal, quiet, [encoded.vectors for encoded in encode(network, drawn)]))
+    network.train()
+    torch.manual_seed(1)
+    noisy = [encoded.vectors for encoded in encode(network, drawn)]
+    assert not any(map(torch.allclose, quiet, noisy))
+    torch.manual_seed(1)
+    assert all(map(torch.equal, noisy, [encoded.vectors for encoded in encode(network, drawn)]))
+
+
+def test_scores_are_identical_after_saving_and_loading(tmp_path):
+    network, drawn = make(CASES[1]), draw(4)
+    torch.save(network.state_dict(), tmp_path / "network.pt")
+    restored = make(CASES[1], seed=5)
+    restored.load_state_dict(torch.load(tmp_path / "network.pt", weights_only=True))
+    scores = [one.similarity(*encode(one, drawn)) for one in (network, restored)]
+    assert torch.equal(*scores)
+
+
+def test_an_equal_seed_gives_equal_parameters():
+    one, same, other = (make(CASES[1], seed=seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not torch.equal(one["words.weight"], other["words.weight"])
+
+
+def test_embeddings_are_float32_under_autocast():
+    network, (images, captions) = make(CASES[1]).float().train(), draw(3)
+    drawn = ImageInputs(images.features.float(), images.counts), captions
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        encoded = encode(network, drawn)
+        scores = network.similarity(*encoded)
+    assert {scores.dtype, *(item.vectors.dtype for item in encoded)} == {torch.float32}
+    assert {item.residuals.dtype for item in encoded} == {torch.float32}
+    assert torch.equal(scores, network.similarity(*encoded))
+
+
+@pytest.mark.parametrize("embeddings", [1, 2])
+def test_thirty_two_random_pairs_are_learned_by_heart(embeddings):
+    torch.manual_seed(0)
+    spec = PvseNetworkSpec(embedding_size=32, word_size=16, embeddings=embeddings)
+    network = Pvse(spec, width=16, vocabulary_size=50)
+    images = ImageInputs(torch.randn(32, 4, 16), torch.full((32,), 4))
+    captions = CaptionInputs(torch.randint(5, 50, (32, 6)), torch.full((32,), 6))
+    optimizer = torch.optim.Adam(network.parameters(), lr=5e-3)
+    for step in range(200):
+        similarity = network.similarity(*encode(network, (images, captions)))
+        matched, diagonal = similarity.diagonal(), torch.eye(32, dtype=torch.bool)
+        costs = [
+            (0.2 + similarity - matched[:, None]).relu().masked_fill(diagonal, 0.0),
+            (0.2 + similarity - matched).relu().masked_fill(diagonal, 0.0).T,
+        ]
+        loss = sum(cost.amax(dim=1).sum() if step > 30 else cost.sum() for cost in costs)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    similarity = network.eval().similarity(*encode(network, (images, captions)))
+    assert (similarity.argmax(dim=1) == torch.arange(32)).all()
+    assert (similarity.argmax(dim=0) == torch.arange(32)).all()
