@@ -36,6 +36,7 @@ OWNERS = {
     "optuna": ["search/"],
     "webdataset": ["data/"],
     "boto3": ["data/storage.py"],
+    "spacy": ["data/spacy_parser.py"],
     "typer": ["cli/"],
 }
 

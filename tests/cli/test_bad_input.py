@@ -111,6 +111,17 @@ def test_flatten_needs_the_same_number_of_regions_everywhere(vsetune, study, hom
     assert_refused(vsetune("train", str(flat)), "cell vsepp.lmh: network.image_input: flatten", "10 to 36", "use mean")
 
 
+def test_a_network_that_reads_boxes_needs_them_or_a_square_grid(vsetune, study, home) -> None:
+    manifest = home / "data" / "scenes" / "manifest.json"
+    make(vsetune, manifest)
+    manifest.write_text(manifest.read_text().replace('"regions_min": 36', '"regions_min": 10'))
+    boxes = study(networks=[{"name": "gsmn"}], data={"path": "data/scenes"})
+    assert_refused(
+        vsetune("train", str(boxes)), "cell gsmn.lmh: network gsmn needs the boxes of regions, or a square grid",
+        "10 to 36 regions without boxes", "ingest it with boxes",
+    )
+
+
 def test_every_cell_that_does_not_fit_the_data_is_told_at_once(vsetune, study, home) -> None:
     make(vsetune, home / "data" / "scenes" / "manifest.json")
     networks = [{"name": "vsepp", "fixed": {"image_input": "global"}}, {"name": "vse_infinity"}]

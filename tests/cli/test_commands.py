@@ -86,6 +86,20 @@ def test_the_catalogue_shows_default_limits_and_search_of_a_hyperparameter(vsetu
     assert "decided, diagonal, released" in shown
 
 
+def test_a_network_is_shown_with_its_paper_size_cost_losses_and_published_recalls(vsetune) -> None:
+    described = json.loads(vsetune("networks", "show", "gsmn", "--json").out)
+    assert described["paper"] == "Liu et al., CVPR 2020"
+    assert described["parameters"] == 13_248_452
+    assert described["flops_per_pair"] == pytest.approx(2.1e6, rel=0.02)
+    assert "lseh" in described["losses"]
+    assert "semantic_center" not in described["losses"]
+    assert {row["source"] for row in described["published"]} == {"LSEH, Table 9"}
+    shown = vsetune("networks", "show", "gsmn").out
+    assert "13,248,452" in shown
+    assert "71.4 92.0 96.1" in shown
+    assert "Published" not in vsetune("networks", "show", "pvse").out
+
+
 def test_an_unknown_name_in_the_catalogue_gets_a_hint(vsetune) -> None:
     said = vsetune("losses", "show", "lsehh")
     assert said.code == 2

@@ -42,8 +42,11 @@ def problems(losses: list[dict[str, Any]], **changes: Any) -> list[str]:
 class ScoreNetwork(NetworkSpec):
     """A matching network: it only scores pairs."""
 
-    kind = "score"
     name: str = "matcher"
+
+    @property
+    def kind(self) -> Kind:
+        return "score"
 
     @property
     def score(self) -> Score:
@@ -102,7 +105,8 @@ def test_the_worst_part_of_a_sum_decides() -> None:
 def test_every_pair_of_loss_and_kind_of_network_fits_or_is_refused_with_one_line(
     loss: str, kind: Kind, score: Score
 ) -> None:
-    network = type("Probe", (ScoreNetwork,), {"kind": kind, "score": property(lambda self: score)})()
+    gives = {"kind": property(lambda self: kind), "score": property(lambda self: score)}
+    network = type("Probe", (ScoreNetwork,), gives)()
     spec = LOSSES[loss]()
     reason = mismatch(network, spec, batch_unit="pairs")
     assert (reason is None) == (kind in spec.needed_kinds and score in spec.needed_scores)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from vsetune.config.network_specs.cgmn import CgmnSpec
+from vsetune.config.networks.cgmn import CgmnSpec
 from vsetune.errors import DataError
 from vsetune.networks.cgmn import Cgmn, GraphEncoded
 from vsetune.networks.encoded import Encoded
@@ -67,9 +67,9 @@ def test_node_matching_needs_items_of_training_and_can_be_left_out():
     negatives = ~torch.eye(3, dtype=torch.bool)
     assert not any(isinstance(item, GraphEncoded) for item in encode(network, drawn))
     with pytest.raises(TypeError, match="encoded in training mode"):
-        network.auxiliary_loss(*encode(network, drawn), negatives)
+        network.matching_loss(*encode(network, drawn), negatives)
     without = make(CgmnSpec(**SMALL, matching_weight=0)).train()
-    assert without.auxiliary_loss(*encode(without, drawn), negatives).item() == 0
+    assert without.matching_loss(*encode(without, drawn), negatives).item() == 0
     assert not any(isinstance(item, GraphEncoded) for item in encode(without, drawn))
 
 
@@ -198,7 +198,7 @@ def test_empty_images_and_one_word_give_finite_values_and_bounded_gradients(spec
     encoded = encode(network, (images, captions))
     total = network.similarity(*encoded).sum()
     if training:
-        total = total + network.auxiliary_loss(*encoded, torch.zeros(1, 1, dtype=torch.bool))
+        total = total + network.matching_loss(*encoded, torch.zeros(1, 1, dtype=torch.bool))
     total.backward()
     assert torch.isfinite(total)
     gradients = [value.grad for value in network.parameters() if value.grad is not None]
@@ -231,7 +231,7 @@ def test_embeddings_are_float32_under_autocast():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         encoded = encode(network, (images, captions))
         scores = network.similarity(*encoded)
-        loss = network.auxiliary_loss(*encoded, ~torch.eye(4, dtype=torch.bool))
+        loss = network.matching_loss(*encoded, ~torch.eye(4, dtype=torch.bool))
     assert {scores.dtype, loss.dtype, *(item.vectors.dtype for item in encoded)} == {torch.float32}
     (scores.sum() + loss).backward()
 
@@ -255,7 +255,7 @@ def test_thirty_two_random_pairs_are_learned_by_heart(with_matching):
         ]
         loss = sum(cost.amax(dim=1).sum() if step > 30 else cost.sum() for cost in costs)
         if with_matching:
-            loss = loss + network.auxiliary_loss(found, texts, negatives)
+            loss = loss + network.matching_loss(found, texts, negatives)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 2.0)

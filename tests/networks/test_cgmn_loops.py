@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.network_specs.cgmn import CgmnSpec
+from vsetune.config.networks.cgmn import CgmnSpec
 from vsetune.networks.cgmn import Cgmn
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 
@@ -189,7 +189,7 @@ def test_node_matching_and_its_gradient_equal_plain_loops():
         (0.3 + scores[i, j] - scores[i, i]).relu() + (0.3 + scores[i, j] - scores[j, j]).relu()
         for i in range(4) for j in range(4) if negatives[i, j]
     )
-    fast = network.auxiliary_loss(*encode(network, (images, captions)), negatives)
+    fast = network.matching_loss(*encode(network, (images, captions)), negatives)
     torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-12)
     for one, other in zip(
         *(torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True) for loss in (fast, slow)),

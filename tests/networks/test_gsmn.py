@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from vsetune.config.network_specs.gsmn import GsmnSpec
+from vsetune.config.networks.gsmn import GsmnSpec
 from vsetune.errors import DataError
 from vsetune.networks import gsmn as module
 from vsetune.networks.encoded import joined

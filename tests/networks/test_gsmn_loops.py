@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from vsetune.config.network_specs.gsmn import GsmnSpec
+from vsetune.config.networks.gsmn import GsmnSpec
 from vsetune.networks.gsmn import Gsmn
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 

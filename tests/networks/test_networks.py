@@ -6,14 +6,22 @@ import pytest
 import torch
 
 from vsetune.config.networks import VseInfinitySpec, VseppSpec
-from vsetune.networks import build_network
+from vsetune.networks import CaptionInputs, Encoded, ImageInputs, build_network
 from vsetune.networks.network import unit_length
+
+
+def image_vectors(network, features, counts):
+    return network.encode_images(ImageInputs(features, counts)).vectors
+
+
+def caption_vectors(network, tokens, lengths):
+    return network.encode_captions(CaptionInputs(tokens, lengths)).vectors
 
 
 def embed(network, drawn):
     return (
-        network.encode_images(drawn["features"], drawn["region_counts"]),
-        network.encode_captions(drawn["tokens"], drawn["lengths"]),
+        image_vectors(network, drawn["features"], drawn["region_counts"]),
+        caption_vectors(network, drawn["tokens"], drawn["lengths"]),
     )
 
 
@@ -26,7 +34,7 @@ def test_both_towers_give_unit_vectors_of_the_joint_size(any_network, inputs, ba
 
 def test_similarity_has_images_in_rows_and_captions_in_columns(any_network, inputs):
     images, captions = embed(any_network, inputs(5))
-    similarity = any_network.similarity(images[:2], captions)
+    similarity = any_network.similarity(Encoded(images[:2]), Encoded(captions))
     assert similarity.shape == (2, 5)
     torch.testing.assert_close(similarity[1, 3], images[1] @ captions[3])
 
@@ -36,7 +44,7 @@ def test_a_batch_of_one_and_a_one_word_caption_give_finite_values_and_gradients(
     any_network.train(training)
     drawn = inputs(1) | {"tokens": torch.tensor([[1, 7, 2]]), "lengths": torch.tensor([3])}
     images, captions = embed(any_network, drawn)
-    any_network.similarity(images, captions).sum().backward()
+    any_network.similarity(Encoded(images), Encoded(captions)).sum().backward()
     assert torch.isfinite(images).all()
     assert torch.isfinite(captions).all()
     assert all(torch.isfinite(value.grad).all() for value in any_network.parameters() if value.grad is not None)
@@ -47,7 +55,7 @@ def test_an_image_of_zeros_gives_finite_values_and_gradients(any_network, inputs
     any_network.train(training)
     drawn = inputs(3)
     drawn["features"][1] = 0
-    embedded = any_network.encode_images(drawn["features"], drawn["region_counts"])
+    embedded = image_vectors(any_network, drawn["features"], drawn["region_counts"])
     (embedded * torch.randn_like(embedded)).sum().backward()
     assert torch.isfinite(embedded).all()
     gradients = [value.grad for value in any_network.parameters() if value.grad is not None]
@@ -59,8 +67,8 @@ def test_more_padding_behind_captions_changes_nothing(any_network, inputs):
     drawn = inputs(5)
     longer = torch.nn.functional.pad(drawn["tokens"], (0, 7))
     torch.testing.assert_close(
-        any_network.encode_captions(longer, drawn["lengths"]),
-        any_network.encode_captions(drawn["tokens"], drawn["lengths"]), rtol=0, atol=1e-12,
+        caption_vectors(any_network, longer, drawn["lengths"]),
+        caption_vectors(any_network, drawn["tokens"], drawn["lengths"]), rtol=0, atol=1e-12,
     )
 
 
@@ -69,8 +77,8 @@ def test_ids_behind_the_length_are_not_looked_at(any_network, inputs):
     junk = drawn["tokens"].masked_fill(drawn["tokens"] == 0, 3)
     assert not torch.equal(junk, drawn["tokens"])
     torch.testing.assert_close(
-        any_network.encode_captions(junk, drawn["lengths"]),
-        any_network.encode_captions(drawn["tokens"], drawn["lengths"]), rtol=0, atol=1e-12,
+        caption_vectors(any_network, junk, drawn["lengths"]),
+        caption_vectors(any_network, drawn["tokens"], drawn["lengths"]), rtol=0, atol=1e-12,
     )
 
 
@@ -100,22 +108,22 @@ def test_padded_regions_and_the_order_of_regions_change_nothing(network, inputs,
     built, drawn = network(spec), inputs(4)
     counts = torch.tensor([6, 1, 3, 5])
     junk = torch.nn.functional.pad(drawn["features"], (0, 0, 0, 2), value=9.0)
-    plain = built.encode_images(drawn["features"], counts)
+    plain = image_vectors(built, drawn["features"], counts)
     for row, count in enumerate(counts.tolist()):
         junk[row, count:] = 1e3
         junk[row, :count] = junk[row, torch.randperm(count)]
-    torch.testing.assert_close(built.encode_images(junk, counts), plain, rtol=0, atol=1e-12)
+    torch.testing.assert_close(image_vectors(built, junk, counts), plain, rtol=0, atol=1e-12)
 
 
 def test_the_order_of_regions_matters_when_they_are_concatenated(network, inputs):
     built, drawn = network(VseppSpec(embedding_size=8, word_size=5, image_input="flatten")), inputs(4)
-    turned = built.encode_images(drawn["features"].flip(1), drawn["region_counts"])
-    assert not torch.allclose(turned, built.encode_images(drawn["features"], drawn["region_counts"]))
+    turned = image_vectors(built, drawn["features"].flip(1), drawn["region_counts"])
+    assert not torch.allclose(turned, image_vectors(built, drawn["features"], drawn["region_counts"]))
 
 
 def test_the_order_of_words_matters(any_network):
     tokens = torch.tensor([[1, 7, 8, 9, 2], [1, 9, 8, 7, 2]])
-    forward, backward = any_network.encode_captions(tokens, torch.tensor([5, 5]))
+    forward, backward = caption_vectors(any_network, tokens, torch.tensor([5, 5]))
     assert not torch.allclose(forward, backward)
 
 
@@ -134,7 +142,8 @@ def test_scores_are_identical_after_saving_and_loading(any_network, network, inp
     torch.save(any_network.state_dict(), tmp_path / "network.pt")
     restored = network(any_network._spec, seed=9)
     restored.load_state_dict(torch.load(tmp_path / "network.pt", weights_only=True))
-    assert torch.equal(any_network.similarity(*embed(any_network, drawn)), restored.similarity(*embed(restored, drawn)))
+    scores = (each.similarity(*map(Encoded, embed(each, drawn))) for each in (any_network, restored))
+    assert torch.equal(*scores)
 
 
 def test_embeddings_are_float32_under_autocast(any_network, inputs):
@@ -143,7 +152,7 @@ def test_embeddings_are_float32_under_autocast(any_network, inputs):
     any_network.float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         images, captions = embed(any_network, drawn)
-        similarity = any_network.similarity(images, captions)
+        similarity = any_network.similarity(Encoded(images), Encoded(captions))
     assert {images.dtype, captions.dtype, similarity.dtype} == {torch.float32}
     assert torch.equal(similarity, images @ captions.T)
 
@@ -157,10 +166,11 @@ def test_thirty_two_random_pairs_are_learned_by_heart(name):
     )
     built = build_network(spec, regions=4, width=16, vocabulary_size=50)
     features, tokens = torch.randn(32, 4, 16), torch.randint(5, 50, (32, 6))
-    counts, lengths = torch.full((32,), 4), torch.full((32,), 6)
+    images = ImageInputs(features, torch.full((32,), 4))
+    captions = CaptionInputs(tokens, torch.full((32,), 6))
     optimizer = torch.optim.Adam(built.parameters(), lr=5e-3)
     for step in range(200):
-        similarity = built.similarity(built.encode_images(features, counts), built.encode_captions(tokens, lengths))
+        similarity = built.similarity(built.encode_images(images), built.encode_captions(captions))
         matched = similarity.diagonal()
         loss = hinge(similarity, matched[:, None], dim=1, hardest=step > 30)
         loss = loss + hinge(similarity, matched, dim=0, hardest=step > 30)
@@ -169,7 +179,7 @@ def test_thirty_two_random_pairs_are_learned_by_heart(name):
         optimizer.step()
     built.eval()
     with torch.no_grad():
-        similarity = built.similarity(built.encode_images(features, counts), built.encode_captions(tokens, lengths))
+        similarity = built.similarity(built.encode_images(images), built.encode_captions(captions))
     assert (similarity.argmax(dim=1) == torch.arange(32)).all()
     assert (similarity.argmax(dim=0) == torch.arange(32)).all()
 

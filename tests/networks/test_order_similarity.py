@@ -6,8 +6,16 @@ import pytest
 import torch
 
 from vsetune.config.networks import VseppSpec
-from vsetune.networks import build_network, order
+from vsetune.networks import CaptionInputs, Encoded, ImageInputs, build_network, order
 from vsetune.networks.order import order_similarity
+
+
+def image_vectors(network, features, counts):
+    return network.encode_images(ImageInputs(features, counts)).vectors
+
+
+def caption_vectors(network, tokens, lengths):
+    return network.encode_captions(CaptionInputs(tokens, lengths)).vectors
 
 
 def plain(images: torch.Tensor, captions: torch.Tensor) -> list[list[float]]:
@@ -45,9 +53,10 @@ def test_vsepp_with_order_similarity_ranks_by_it() -> None:
         VseppSpec(embedding_size=6, word_size=4, absolute=True, similarity="order"), regions=1, width=3,
         vocabulary_size=9,
     )
-    images = network.encode_images(torch.randn(2, 1, 3), torch.ones(2, dtype=torch.int64))
-    captions = network.encode_captions(torch.tensor([[1, 5, 2]]), torch.tensor([3]))
-    torch.testing.assert_close(network.similarity(images, captions), torch.tensor(plain(images, captions)))
+    images = image_vectors(network, torch.randn(2, 1, 3), torch.ones(2, dtype=torch.int64))
+    captions = caption_vectors(network, torch.tensor([[1, 5, 2]]), torch.tensor([3]))
+    similarity = network.similarity(Encoded(images), Encoded(captions))
+    torch.testing.assert_close(similarity, torch.tensor(plain(images, captions)))
 
 
 def test_order_similarity_without_absolute_embeddings_is_refused() -> None:

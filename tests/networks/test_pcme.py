@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import pad
 
 from vsetune.config.losses import PcmeSpec
-from vsetune.config.network_specs.pcme import PcmeNetworkSpec
+from vsetune.config.networks.pcme import PcmeNetworkSpec
 from vsetune.losses import Items, LossInputs, build_loss
 from vsetune.losses.base import LossContext
 from vsetune.networks.encoded import Encoded, joined
@@ -195,7 +195,7 @@ def test_empty_images_and_one_word_give_finite_values_and_gradients(similarity, 
 def test_scores_are_identical_after_saving_and_loading(tmp_path):
     spec = PcmeNetworkSpec(**SMALL, similarity="match_probability")
     network, drawn = make(spec), draw(4)
-    network.take_match_parameters(torch.tensor(7.0), torch.tensor(3.0))
+    network.take_loss_parameters({"match_scale": torch.tensor(7.0), "match_shift": torch.tensor(3.0)})
     torch.save(network.state_dict(), tmp_path / "network.pt")
     restored = make(spec, seed=5)
     restored.load_state_dict(torch.load(tmp_path / "network.pt", weights_only=True))
@@ -261,5 +261,5 @@ def test_thirty_two_random_pairs_are_learned_by_heart_with_pcmes_own_loss(simila
         output.value.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 2.0)
         optimizer.step()
-    network.eval().take_match_parameters(loss.scale, loss.shift)
+    network.eval().take_loss_parameters({"match_scale": loss.scale, "match_shift": loss.shift})
     assert_learned(network.similarity(*encode(network, drawn)))

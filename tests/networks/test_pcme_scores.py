@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from vsetune.config.network_specs.pcme import PcmeNetworkSpec
+from vsetune.config.networks.pcme import PcmeNetworkSpec
 from vsetune.networks import pcme
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.pcme import Pcme, match_log_odds, samples, sums_of_samples
@@ -121,7 +121,8 @@ def test_the_loss_hands_its_parameters_over_and_they_are_saved():
     network = make(PcmeNetworkSpec(**SMALL, similarity="match_probability"))
     items = gaussians(3), gaussians(3, seed=1)
     before = network.similarity(*items)
-    network.take_match_parameters(torch.nn.Parameter(torch.tensor(7.0)), torch.nn.Parameter(torch.tensor(3.0)))
+    learned = {"match_scale": 7.0, "match_shift": 3.0}
+    network.take_loss_parameters({name: torch.nn.Parameter(torch.tensor(value)) for name, value in learned.items()})
     assert not torch.allclose(network.similarity(*items), before)
     assert network.state_dict()["match_scale"].item() == 7
     assert not network.match_shift.requires_grad

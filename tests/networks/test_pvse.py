@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from vsetune.config.network_specs.pvse import PvseNetworkSpec
+from vsetune.config.networks.pvse import PvseNetworkSpec
 from vsetune.losses.pvse import multiple_instance_similarity
 from vsetune.networks.encoded import joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs

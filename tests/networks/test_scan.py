@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, pad
 
-from vsetune.config.network_specs.scan import ScanSpec
+from vsetune.config.networks.scan import ScanSpec
 from vsetune.networks import scan
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import batch_norm
 
-from vsetune.config.network_specs.sgraf import SgrafSafSpec, SgrafSgrSpec
+from vsetune.config.networks.sgraf import SgrafSafSpec, SgrafSgrSpec
 from vsetune.networks import sgraf, similarity_reasoning, squared_differences
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.masked_statistics import normalize_regions

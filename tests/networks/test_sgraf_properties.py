@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vsetune.config.network_specs.sgraf import SgrafSafSpec, SgrafSgrSpec
+from vsetune.config.networks.sgraf import SgrafSafSpec, SgrafSgrSpec
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs

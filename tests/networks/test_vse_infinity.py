@@ -5,9 +5,18 @@ import torch
 
 from vsetune.config.networks import VseInfinitySpec
 from vsetune.data.vocabulary import MASK
+from vsetune.networks import CaptionInputs, ImageInputs
 from vsetune.networks.augmentation import MASK_TOKEN, drop_cells, drop_regions, drop_words
 
 SPEC = VseInfinitySpec(embedding_size=8, word_size=5, pooling_size=4, augment=False)
+
+
+def image_vectors(network, features, counts):
+    return network.encode_images(ImageInputs(features, counts)).vectors
+
+
+def caption_vectors(network, tokens, lengths):
+    return network.encode_captions(CaptionInputs(tokens, lengths)).vectors
 
 
 def test_the_region_tower_adds_an_mlp_with_batch_statistics_of_real_regions(network, inputs):
@@ -24,7 +33,7 @@ def test_the_region_tower_adds_an_mlp_with_batch_statistics_of_real_regions(netw
         for part in mapped.split(counts.tolist())
     ]
     expected = torch.stack([vector / vector.norm() for vector in pooled])
-    torch.testing.assert_close(built.encode_images(drawn["features"], counts), expected, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(image_vectors(built, drawn["features"], counts), expected, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(mlp.norm.running_mean, 0.1 * mean)
 
 
@@ -35,7 +44,7 @@ def test_padded_regions_stay_out_of_the_running_statistics(network, inputs):
         built = network(SPEC).train()
         features = drawn["features"].clone()
         features[torch.arange(6) >= counts[:, None]] = padding
-        built.encode_images(features, counts)
+        image_vectors(built, features, counts)
         states.append(built.region_mlp.norm.running_var.clone())
     assert torch.equal(*states)
 
@@ -56,22 +65,21 @@ def test_captions_pool_the_mean_of_both_directions(network, inputs):
         states, _ = built.gru(built.words(tokens)[None])
         word_states = (states[..., :8] + states[..., 8:]) / 2
         pooled = built.caption_pooling(word_states, torch.ones(1, len(tokens), dtype=torch.bool))[0]
-        torch.testing.assert_close(
-            built.encode_captions(drawn["tokens"], drawn["lengths"])[row], pooled / pooled.norm(), rtol=1e-9, atol=1e-12
-        )
+        found = caption_vectors(built, drawn["tokens"], drawn["lengths"])[row]
+        torch.testing.assert_close(found, pooled / pooled.norm(), rtol=1e-9, atol=1e-12)
 
 
 def test_augmentation_acts_in_training_only_and_follows_the_global_seed(network, inputs):
     built, drawn = network(SPEC.model_copy(update={"augment": True})), inputs(4)
     images, captions = (drawn["features"], drawn["region_counts"]), (drawn["tokens"], drawn["lengths"])
-    assert torch.equal(built.encode_images(*images), built.encode_images(*images))
-    assert torch.equal(built.encode_captions(*captions), built.encode_captions(*captions))
+    assert torch.equal(image_vectors(built, *images), image_vectors(built, *images))
+    assert torch.equal(caption_vectors(built, *captions), caption_vectors(built, *captions))
     built.train()
     built.region_mlp.eval()
 
     def draw(seed):
         torch.manual_seed(seed)
-        return torch.cat((built.encode_images(*images), built.encode_captions(*captions)))
+        return torch.cat((image_vectors(built, *images), caption_vectors(built, *captions)))
 
     assert torch.equal(draw(1), draw(1))
     assert not torch.allclose(draw(1)[:4], draw(2)[:4])

@@ -5,9 +5,17 @@ import torch
 
 from vsetune.config.networks import VseppSpec
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks import build_network
+from vsetune.networks import CaptionInputs, ImageInputs, build_network
 
 SMALL = {"embedding_size": 8, "word_size": 5}
+
+
+def image_vectors(network, features, counts):
+    return network.encode_images(ImageInputs(features, counts)).vectors
+
+
+def caption_vectors(network, tokens, lengths):
+    return network.encode_captions(CaptionInputs(tokens, lengths)).vectors
 
 
 def parameters(network):
@@ -53,7 +61,7 @@ def test_embeddings_and_gradients_equal_plain_loops(network, inputs, image_input
         total = (weights[0] * images).sum() + (weights[1] * captions).sum()
         return torch.autograd.grad(total, list(built.parameters()))
 
-    images, captions = built.encode_images(features, counts), built.encode_captions(drawn["tokens"], lengths)
+    images, captions = image_vectors(built, features, counts), caption_vectors(built, drawn["tokens"], lengths)
     slow_images = torch.stack([loop_image(built, features[row], int(counts[row]), image_input) for row in range(4)])
     slow_captions = torch.stack([loop_caption(built, drawn["tokens"][row, : lengths[row]]) for row in range(4)])
     torch.testing.assert_close(images, slow_images, rtol=1e-9, atol=1e-12)
@@ -79,14 +87,14 @@ def test_parameters_start_as_published():
 
 def test_absolute_makes_both_embeddings_non_negative(network, inputs):
     built, drawn = network(VseppSpec(**SMALL, absolute=True)), inputs(4)
-    assert (built.encode_images(drawn["features"], drawn["region_counts"]) >= 0).all()
-    assert (built.encode_captions(drawn["tokens"], drawn["lengths"]) >= 0).all()
+    assert (image_vectors(built, drawn["features"], drawn["region_counts"]) >= 0).all()
+    assert (caption_vectors(built, drawn["tokens"], drawn["lengths"]) >= 0).all()
 
 
 def test_images_keep_their_length_without_normalisation(network, inputs):
     drawn = inputs(4)
     images = (drawn["features"], drawn["region_counts"])
-    free, unit = (network(VseppSpec(**SMALL, normalize_images=flag)).encode_images(*images) for flag in (False, True))
+    free, unit = (image_vectors(network(VseppSpec(**SMALL, normalize_images=flag)), *images) for flag in (False, True))
     torch.testing.assert_close(free / free.norm(dim=1, keepdim=True), unit)
     assert not torch.allclose(free, unit)
 
@@ -103,7 +111,7 @@ def test_global_input_refuses_regions():
 def test_flatten_refuses_an_image_with_fewer_regions(network, inputs):
     built, drawn = network(VseppSpec(**SMALL, image_input="flatten")), inputs(3)
     with pytest.raises(DataError, match="flatten needs 6 regions in every image, got one with 5"):
-        built.encode_images(drawn["features"], torch.tensor([6, 5, 6]))
+        image_vectors(built, drawn["features"], torch.tensor([6, 5, 6]))
 
 
 def test_impossible_sizes_are_refused():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from vsetune.config.network_specs.vsrn import VsrnSpec
+from vsetune.config.networks.vsrn import VsrnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.region_graph import normalized_regions
 from vsetune.networks.vsrn import Vsrn
@@ -62,16 +62,16 @@ def test_longer_label_padding_and_ids_behind_the_end_do_not_change_the_generatio
     built = make().train()
     images, captions = draw()
     encoded, rows = built.encode_images(images), torch.arange(4)
-    loss = built.auxiliary_loss(encoded, captions, rows)
+    loss = built.captioning_loss(encoded, captions, rows)
     longer = CaptionInputs(pad(captions.tokens, (0, 7), value=3), captions.lengths)
-    torch.testing.assert_close(built.auxiliary_loss(encoded, longer, rows), loss, rtol=0, atol=1e-12)
+    torch.testing.assert_close(built.captioning_loss(encoded, longer, rows), loss, rtol=0, atol=1e-12)
 
 
 def test_the_generator_does_not_look_at_padded_regions():
     built = make().train()
     images, captions = draw()
     padded = ImageInputs(pad(images.features, (0, 0, 0, 2), value=9.0), images.counts)
-    losses = [built.auxiliary_loss(built.encode_images(one), captions, torch.arange(4)) for one in (images, padded)]
+    losses = [built.captioning_loss(built.encode_images(one), captions, torch.arange(4)) for one in (images, padded)]
     torch.testing.assert_close(*losses, rtol=0, atol=1e-12)
 
 
@@ -80,7 +80,7 @@ def test_the_generation_loss_is_proportional_to_its_weight_and_reaches_the_regio
     losses = []
     for weight in (1.0, 2.0):
         built = make(captioning_weight=weight).train()
-        losses.append(built.auxiliary_loss(built.encode_images(images), captions, torch.arange(4)))
+        losses.append(built.captioning_loss(built.encode_images(images), captions, torch.arange(4)))
     torch.testing.assert_close(losses[1], 2 * losses[0])
     losses[1].backward()
     assert built.region_map.weight.grad.abs().max() > 0
@@ -93,14 +93,14 @@ def test_without_weight_there_is_no_generator_and_the_rest_starts_the_same():
     assert plain.generator is None
     named = whole.state_dict()
     assert all(torch.equal(value, named[name]) for name, value in plain.state_dict().items())
-    assert plain.auxiliary_loss(plain.encode_images(images), captions, torch.arange(4)) == 0
+    assert plain.captioning_loss(plain.encode_images(images), captions, torch.arange(4)) == 0
 
 
 def test_evaluation_keeps_no_regions_and_has_no_generation_loss():
     built = make()
     images, captions = draw()
     with pytest.raises(TypeError, match="needs images encoded in training mode"):
-        built.auxiliary_loss(built.encode_images(images), captions, torch.arange(4))
+        built.captioning_loss(built.encode_images(images), captions, torch.arange(4))
 
 
 def test_every_parameter_is_registered_once():
@@ -189,7 +189,7 @@ def test_one_image_with_one_or_no_region_and_one_word_gives_finite_values_and_gr
         encoded = built.encode_images(images)
         loss = built.similarity(encoded, built.encode_captions(captions)).sum()
         if training:
-            loss = loss + built.auxiliary_loss(encoded, captions, torch.tensor([0]))
+            loss = loss + built.captioning_loss(encoded, captions, torch.tensor([0]))
         loss.backward()
         assert torch.isfinite(loss)
         assert all(torch.isfinite(value.grad).all() for value in built.parameters() if value.grad is not None)
@@ -228,7 +228,7 @@ def test_everything_is_float32_under_autocast():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         encoded = built.encode_images(images)
         similarity = built.similarity(encoded, built.encode_captions(captions))
-        loss = similarity.sum() + built.auxiliary_loss(encoded, captions, torch.arange(4))
+        loss = similarity.sum() + built.captioning_loss(encoded, captions, torch.arange(4))
     loss.backward()
     assert {encoded.vectors.dtype, similarity.dtype, loss.dtype} == {torch.float32}
 
@@ -240,7 +240,7 @@ def test_dropout_only_acts_in_training_and_follows_the_global_seed():
 
     def loss(seed):
         torch.manual_seed(seed)
-        return built.auxiliary_loss(encoded, captions, torch.arange(4))
+        return built.captioning_loss(encoded, captions, torch.arange(4))
 
     assert torch.equal(loss(1), loss(1))
     assert not torch.equal(loss(1), loss(2))
@@ -259,7 +259,7 @@ def test_thirty_two_random_pairs_are_learned_by_heart(mode):
     for step in range(200):
         encoded = built.encode_images(images)
         similarity = built.similarity(encoded, built.encode_captions(captions))
-        loss = hinges(similarity, hardest=step > 30) + built.auxiliary_loss(encoded, captions, torch.arange(32))
+        loss = hinges(similarity, hardest=step > 30) + built.captioning_loss(encoded, captions, torch.arange(32))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.network_specs.vsrn import VsrnSpec
+from vsetune.config.networks.vsrn import VsrnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.vsrn import Vsrn
 
@@ -185,7 +185,7 @@ def test_the_generation_loss_and_its_gradients_equal_plain_loops(longest):
     images, captions = draw(images=3, captions=5)
     captions = CaptionInputs(captions.tokens, torch.tensor([9, 5, 6, 1, 7]))
     rows = torch.tensor([0, 0, 2, 1, 2])
-    fast = built.auxiliary_loss(built.encode_images(images), captions, rows)
+    fast = built.captioning_loss(built.encode_images(images), captions, rows)
     slow = 0.5 * loop_generation(
         built, loop_reasoned(built, images, built._spec, True), captions, rows, longest=longest
     )

@@ -78,6 +78,18 @@ def data_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 MakeTrial = Callable[..., TrialSpec]
+SMALL: dict[str, dict[str, Any]] = {
+    "vsepp": {}, "vsrn": {"captioning_size": 6}, "vse_infinity": {"pooling_size": 4}, "scan": {},
+    "sgraf_saf": {"similarity_size": 6}, "sgraf_sgr": {"similarity_size": 6},
+    "gsmn": {"blocks": 2, "kernels": 2, "hidden_size": 4}, "pvse": {}, "pcme": {"samples": 3},
+    "cgmn": {"caption_graph": "dense"},
+}
+
+
+@pytest.fixture
+def small() -> Callable[[str], dict[str, Any]]:
+    """small(name): settings of each network, 8 wide, for the tiny data."""
+    return lambda name: {"name": name, "embedding_size": 8, "word_size": 6} | SMALL[name]
 
 
 @pytest.fixture

@@ -80,8 +80,8 @@ def test_srd_follows_its_definition(make_trial: Any, data_path: str, no_encoder:
     network = build_network(
         trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
     )
-    encoded = encode_split(network, dataset, "test", training=trial.training, device=CPU)
-    scores = network.similarity(encoded.images, encoded.captions).tolist()
+    encoded = encode_split(network, dataset, "test", trial=trial, device=CPU)
+    scores = network.similarity(encoded.images, encoded.captions[0]).tolist()
     vectors = semantic_sources.encoder_vectors(dataset, None, split="test").astype(float)
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     total = 0

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from vsetune.config.losses import LOSSES
+from vsetune.config.networks import NETWORKS
 from vsetune.config.training import TrialSpec
 from vsetune.errors import StorageError
 from vsetune.training.attempt import Attempt
@@ -67,6 +68,9 @@ CASES |= {  # every other loss, with all that it keeps between steps
 }
 
 
+NETWORK_LOSSES = {"pcme": "pcme", "pvse": "pvse"}  # others train by LMH
+
+
 def test_every_loss_is_among_the_cases() -> None:
     assert {case["loss"]["name"] for case in CASES.values()} == {*LOSSES, "sum"}
 
@@ -100,7 +104,20 @@ def assert_same(a: Attempt, b: Attempt) -> None:
 def test_a_trial_continued_in_the_middle_of_an_epoch_equals_one_never_interrupted(
     case: str, make_trial: Any, tmp_path: Path
 ) -> None:
-    trial = make_trial(**CASES[case], validate_every_steps=4, epochs=2.0, learning_rate_step=1)
+    assert_resumes(make_trial(**CASES[case], validate_every_steps=4, epochs=2.0, learning_rate_step=1), tmp_path)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_network_continues_as_if_never_interrupted(
+    network: str, make_trial: Any, small: Any, tmp_path: Path
+) -> None:
+    settings = small(network) | ({"dropout": 0.3} if network == "pvse" else {})
+    loss = {"name": NETWORK_LOSSES.get(network, "lmh")}
+    assert_resumes(make_trial(network=settings, loss=loss, validate_every_steps=4, epochs=2.0), tmp_path)
+
+
+def assert_resumes(trial: TrialSpec, tmp_path: Path) -> None:
+    """A trial stopped after its first validation ends as one that ran through."""
     straight = open_attempt(trial, tmp_path / "straight")
     while not straight.is_finished:
         straight.advance()

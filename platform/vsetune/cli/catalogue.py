@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from rich.table import Column, Table
 from rich.text import Text
 
+from vsetune.cli.network_facts import fact_lines, flops_text, network_facts, published_table
 from vsetune.cli.output import print_json, results, say
 from vsetune.config.base import Choices, Domain, Spec, conditions, known_name, tunables
 from vsetune.config.compatibility import mismatch
@@ -81,8 +82,7 @@ def _facts(spec: type[Spec]) -> dict[str, Any]:
             "semantic_vectors": loss.semantic_source, "batch_units": ["pairs", *["images"] * spec.several_positives],
         }
     if issubclass(spec, NetworkSpec):
-        network = spec()
-        return {"kind": spec.kind, "similarity": network.score}
+        return network_facts(spec(), str(spec.model_fields["name"].default))
     return {}
 
 
@@ -98,10 +98,16 @@ def _list(specs: Mapping[str, type[Spec]], *, as_json: bool) -> None:
     table = Table(Column("name", no_wrap=True), "what it is", "network gives", "searched by default")
     for name, spec in specs.items():
         meaning = " ".join((inspect.getdoc(spec) or "").split("\n\n")[0].split())
-        facts = _facts(spec)
-        gives = facts.get("kind") or _kinds_text(facts["network_kinds"], facts["similarities"])
-        table.add_row(*map(Text, (name, meaning, gives, ", ".join(key for key, _ in tunables(spec)))))
+        table.add_row(*map(Text, (name, meaning, _gives(_facts(spec)), ", ".join(key for key, _ in tunables(spec)))))
     results.print(table)
+
+
+def _gives(facts: Mapping[str, Any]) -> str:
+    """What a loss takes; what a network gives, and at what cost."""
+    if "network_kinds" in facts:
+        return _kinds_text(facts["network_kinds"], facts["similarities"])
+    kind = str(facts["kind"]).replace("_", " ")
+    return f"{kind}; {facts['parameters'] / 1e6:.0f} M parameters, {flops_text(facts['flops_per_pair'])} per pair"
 
 
 def _kinds_text(kinds: list[str], scores: list[str]) -> str:
@@ -136,6 +142,9 @@ def _show(name: str, specs: Mapping[str, type[Spec]], kind: str, *, as_json: boo
     for line in (f"{name}: {paragraphs[0]}", *paragraphs[1:], *_fact_lines(described)):
         results.print(line, markup=False, highlight=False)
     results.print(table)
+    published = published_table(described) if "published" in described else None
+    if published is not None:
+        results.print(published)
     say(f"in a study file: {{name: {name}, fixed: {{...}}, search: default}}")
 
 
@@ -176,7 +185,7 @@ def _paper(field: FieldInfo) -> str:
 
 def _fact_lines(described: Mapping[str, Any]) -> list[str]:
     if "equation" not in described:
-        return [f"kind: {described['kind']}; similarities: {described['similarity']}"]
+        return fact_lines(described)
     lines = [
         f"equation: {described['equation']}",
         f"source: {described['source']}",

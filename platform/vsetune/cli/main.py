@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from vsetune.cli import catalogue, data, leaderboard, study, train
+from vsetune.cli import catalogue, data, leaderboard, network_import, study, train
 from vsetune.cli.output import complain, results
 from vsetune.errors import UsageError, VsetuneError
 
@@ -30,6 +30,7 @@ app.add_typer(leaderboard.app, name="leaderboard")
 app.add_typer(data.app, name="data")
 app.add_typer(catalogue.losses, name="losses")
 app.add_typer(catalogue.networks, name="networks")
+catalogue.networks.command("import", epilog=network_import.EXAMPLE)(network_import.import_network)
 app.command(name="train", epilog=train.EXAMPLE)(train.train)
 
 

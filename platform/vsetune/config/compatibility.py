@@ -44,6 +44,11 @@ def _reasons(network: NetworkSpec, loss: LossSpec, batch_unit: str) -> Iterator[
             f"{network_name} with these settings gives {_SCORES[network.score]}; use another loss or other settings "
             "of the network"
         )
+    if batch_unit == "images" and network.needs_pairs:
+        yield (
+            f"batch_unit images gives each image several captions, network {network_name} adds a loss of its own that "
+            "needs pairs; use batch_unit pairs, or set the weight of that loss to 0"
+        )
     if batch_unit == "images" and not loss.several_positives:
         fitting = ", ".join(sorted(key for key, spec in LOSSES.items() if spec.several_positives))
         yield (

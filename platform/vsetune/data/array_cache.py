@@ -21,26 +21,28 @@ from vsetune.data import storage
 _log = logging.getLogger(__name__)
 
 
-def cached_array(data_path: str, name: str, *, rows: int, make: Callable[[], np.ndarray]) -> np.ndarray:
+def cached_array(
+    data_path: str, name: str, *, rows: int, make: Callable[[], np.ndarray], dtype: str = "float32"
+) -> np.ndarray:
     """The array kept under this name, memory-mapped read-only; made and kept first when there is none.
 
     Kept in the data folder; when that is remote or cannot be written, in the `cache` folder of vsetune's home; when
-    neither can be, the array is only returned. name must say everything the content depends on. rows: length of a
-    sound array.
+    neither can be, the array is only returned. name must say everything the content depends on. rows, dtype: of a
+    sound array, which has two axes.
     """
     folders = [_cache_folder()] if storage.is_remote(data_path) else [Path(data_path), _cache_folder()]
-    kept = _first_sound(folders, name, rows)
+    kept = _first_sound(folders, name, rows, dtype)
     if kept is not None:
         return kept
     with _one_at_a_time(name):
-        kept = _first_sound(folders, name, rows)
+        kept = _first_sound(folders, name, rows, dtype)
         if kept is not None:
             return kept
         made = make()
         made.setflags(write=False)
         for folder in folders:
             if _keep(folder / name, made):
-                kept = _first_sound([folder], name, rows)  # mapped, so that trials on a node share its memory
+                kept = _first_sound([folder], name, rows, dtype)  # mapped, so that trials on a node share its memory
                 return made if kept is None else kept
         _log.warning("%s is computed again by every trial, cannot write to: %s", name, ", ".join(map(str, folders)))
         return made
@@ -51,7 +53,7 @@ def _cache_folder() -> Path:
     return home() / "cache"
 
 
-def _first_sound(folders: list[Path], name: str, rows: int) -> np.ndarray | None:
+def _first_sound(folders: list[Path], name: str, rows: int, dtype: str) -> np.ndarray | None:
     for folder in folders:
         try:
             array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
@@ -60,10 +62,10 @@ def _first_sound(folders: list[Path], name: str, rows: int) -> np.ndarray | None
         except (OSError, ValueError, EOFError) as error:
             _log.warning("%s cannot be used (%s); computing it again", folder / name, error)
             continue
-        if array.ndim == 2 and len(array) == rows and array.dtype == np.float32:
+        if array.ndim == 2 and len(array) == rows and array.dtype == np.dtype(dtype):
             return array  # type: ignore[no-any-return]
         found = f"{array.shape} {array.dtype}"
-        _log.warning("%s is %s, need %d rows of float32; computing it again", folder / name, found, rows)
+        _log.warning("%s is %s, need %d rows of %s; computing it again", folder / name, found, rows, dtype)
     return None
 
 

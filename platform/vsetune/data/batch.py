@@ -24,6 +24,10 @@ class Batch:
     caption_rows:   (captions,) int64, row of `image_features` the caption belongs to.
     caption_ids:    (captions,) int64, index of the caption in its split, its row in the semantic vectors.
     semantic_vectors: (captions, k) float32, or None where the loss needs none.
+    boxes:          (images, regions, 4) float32 x1, y1, x2, y2, 0 to 1 of the image, zero rows where an image has fewer
+        regions. None where they were not asked for or the data set has none.
+    dependencies:   (captions, words, words) bool over token positions, True where the parse joins two words (both
+        orders, no diagonal). None where they were not asked for.
     """
 
     image_features: Tensor
@@ -34,6 +38,8 @@ class Batch:
     caption_rows: Tensor
     caption_ids: Tensor
     semantic_vectors: Tensor | None
+    boxes: Tensor | None = None
+    dependencies: Tensor | None = None
 
     @property
     def pairs(self) -> int:

@@ -24,10 +24,12 @@ from vsetune.data.features import Extractor, build_extractor, to_float16
 from vsetune.data.finish import finish, upload_dataset
 from vsetune.data.journal import Journal, ShardRecord, locked_journal
 from vsetune.data.manifest import MANIFEST_FILE, FeatureInfo, Manifest
+from vsetune.data.parses import copy_parses, parse_dataset, read_parses
 from vsetune.data.progress import ProgressSink
 from vsetune.data.raw import FeatureArrays, RawDataset, RawImage, RawSplit, decode_image, image_suffix, png_bytes
 from vsetune.data.readers import read_raw
 from vsetune.data.shard_writer import TAR_END_BYTES, Sample, sample_bytes_bound, write_shard
+from vsetune.data.spacy_parser import load_parser
 from vsetune.errors import DataError, StorageError, StudyConflict
 
 log = logging.getLogger(__name__)
@@ -65,14 +67,19 @@ def ingest(recipe: IngestRecipe, *, progress: ProgressSink) -> Manifest:
     ConfigError, DataError: recipe or source. StorageError: disk or bucket. StudyConflict: the folder holds another.
     """
     output = output_folder(recipe)
+    if recipe.parses is not None and read_parses(str(output)) is None:
+        load_parser(recipe.parses.pipeline)  # what is missing is told before hours of work
     manifest = _finished(recipe, output)
     if manifest is None:
         raw = named_splits(read_raw(recipe.source), recipe.splits)
         with locked_journal(output, recipe=recipe.content_fingerprint(), source=raw.digest()) as journal:
             work = _Work(recipe, raw, build_extractor(recipe.features), output, progress)
             manifest = _write_dataset(work, journal)
+    if recipe.parses is not None:
+        parse_dataset(str(output), recipe.parses.pipeline, progress=progress)
     if recipe.upload:
         upload_dataset(manifest, output, recipe.upload, progress=progress)
+        copy_parses(output, recipe.upload)
     return manifest
 
 

@@ -11,6 +11,7 @@ import mmap
 import random
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Literal, TypeVar
 
@@ -20,6 +21,7 @@ import torch
 from vsetune.data.batch import Batch
 from vsetune.data.dataset import Dataset
 from vsetune.data.manifest import SplitInfo
+from vsetune.data.parses import joined_words, word_heads
 from vsetune.data.prefetch import Prefetched
 from vsetune.data.sample_stream import shuffled_images
 from vsetune.data.shards import ImageSample, read_shard
@@ -40,6 +42,14 @@ class _Item:
     captions: range
 
 
+@dataclass(frozen=True)
+class _PerCaption:
+    """What stands outside the shards, row = caption id; None where it is not asked for."""
+
+    semantics: np.ndarray | None = None
+    heads: np.ndarray | None = None
+
+
 def training_batches(
     dataset: Dataset,
     split: str,
@@ -52,14 +62,17 @@ def training_batches(
     skip_batches: int = 0,
     workers: int = 0,
     semantics: np.ndarray | None = None,
+    boxes: bool = False,
+    dependencies: bool = False,
 ) -> Prefetched[Batch]:
     """Exactly one epoch: every pair once, the last short batch kept, in an order set by (seed, epoch) alone.
 
     batch_size counts pairs or images as batch_unit says. shuffle_pairs: pairs held in the shuffle buffer.
     skip_batches: leave out that many at the start, to resume; what follows equals the uninterrupted epoch.
     workers: processes that read shards; 0 reads in the background thread; the batches are the same.
-    semantics: (captions of the split, k), row = caption id. DataError for a missing or damaged split; damage found
-    later is raised by next(). Close the iterator (or drop it) to stop early.
+    semantics: (captions of the split, k), row = caption id. boxes, dependencies: of `Batch`, read only when asked for.
+    DataError for a missing or damaged split, or dependencies of a data set without parses; damage found later is
+    raised by next(). Close the iterator (or drop it) to stop early.
     """
     info = dataset.split(split)
     if semantics is not None and len(semantics) != info.captions:
@@ -67,17 +80,25 @@ def training_batches(
             f"{dataset.path}: semantic vectors have {len(semantics)} rows, split {split!r} has {info.captions} "
             "captions; fit them on this split."
         )
-    images = shuffled_images(dataset, info.shards, seed=seed, epoch=epoch, workers=workers)
+    read = partial(read_shard, dataset, boxes=boxes)
+    images = shuffled_images(read, info.shards, seed=seed, epoch=epoch, workers=workers)
     buffer_size = _buffer_size(info, batch_unit, shuffle_pairs)
     items = _shuffled(_items(images, batch_unit), buffer_size, random.Random(f"items/{seed}/{epoch}"))
-    batches = _batches(dataset, items, batch_size, skip=skip_batches, semantics=semantics)
+    per_caption = _PerCaption(semantics, word_heads(dataset, split) if dependencies else None)
+    batches = _batches(dataset, items, batch_size, skip=skip_batches, per_caption=per_caption)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
 
 
-def evaluation_batches(dataset: Dataset, split: str, *, batch_size: int) -> Prefetched[Batch]:
-    """Every image of the split once with all its captions, in split order; batch_size counts images."""
-    images = (image for shard in dataset.split(split).shards for image in read_shard(dataset, shard))
-    batches = _batches(dataset, _items(images, "images"), batch_size, skip=0, semantics=None)
+def evaluation_batches(
+    dataset: Dataset, split: str, *, batch_size: int, boxes: bool = False, dependencies: bool = False
+) -> Prefetched[Batch]:
+    """Every image of the split once with all its captions, in split order; batch_size counts images.
+
+    boxes, dependencies: as for `training_batches`.
+    """
+    images = (image for shard in dataset.split(split).shards for image in read_shard(dataset, shard, boxes=boxes))
+    per_caption = _PerCaption(heads=word_heads(dataset, split) if dependencies else None)
+    batches = _batches(dataset, _items(images, "images"), batch_size, skip=0, per_caption=per_caption)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
 
 
@@ -120,21 +141,22 @@ def _shuffled(items: Iterable[T], size: int, rng: random.Random) -> Iterator[T]:
 
 
 def _batches(
-    dataset: Dataset, items: Iterator[_Item], size: int, *, skip: int, semantics: np.ndarray | None
+    dataset: Dataset, items: Iterator[_Item], size: int, *, skip: int, per_caption: _PerCaption
 ) -> Generator[Batch, None, None]:
     for _ in islice(items, skip * size):  # skipped items are read, but never put together
         pass
     while rows := list(islice(items, size)):
-        yield _batch(dataset, rows, semantics)
+        yield _batch(dataset, rows, per_caption)
 
 
-def _batch(dataset: Dataset, items: list[_Item], semantics: np.ndarray | None) -> Batch:
+def _batch(dataset: Dataset, items: list[_Item], per_caption: _PerCaption) -> Batch:
     captions = [item.image.tokens[caption] for item in items for caption in item.captions]
     caption_ids = np.array([item.image.first_caption + number for item in items for number in item.captions], np.int64)
     lengths = np.array([len(caption) for caption in captions], np.int64)
     padded = np.full((len(captions), lengths.max()), PAD, np.int64)
     for row, caption in enumerate(captions):
         padded[row, : len(caption)] = caption
+    semantics, heads = per_caption.semantics, per_caption.heads
     counts = np.array([len(item.image.features) for item in items], np.int64)
     return Batch(
         image_features=torch.from_numpy(_image_features(dataset, items)),
@@ -145,6 +167,8 @@ def _batch(dataset: Dataset, items: list[_Item], semantics: np.ndarray | None) -
         caption_rows=torch.from_numpy(np.repeat(np.arange(len(items)), [len(item.captions) for item in items])),
         caption_ids=torch.from_numpy(caption_ids),
         semantic_vectors=None if semantics is None else torch.from_numpy(semantics[caption_ids].astype(np.float32)),
+        boxes=_boxes(dataset, items),
+        dependencies=None if heads is None else torch.from_numpy(joined_words(heads[caption_ids], lengths)),
     )
 
 
@@ -159,3 +183,14 @@ def _image_features(dataset: Dataset, items: list[_Item]) -> np.ndarray:
     for row, item in enumerate(items):
         features[row, : len(item.image.features)] = item.image.features
     return features
+
+
+def _boxes(dataset: Dataset, items: list[_Item]) -> torch.Tensor | None:
+    """(images, regions, 4) float32, zero rows where an image has fewer regions; None where no boxes were read."""
+    read = [item.image.boxes for item in items]
+    padded = np.zeros((len(items), dataset.regions, 4), np.float32)
+    for row, boxes in enumerate(read):
+        if boxes is None:
+            return None
+        padded[row, : len(boxes)] = boxes
+    return torch.from_numpy(padded)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -19,14 +19,15 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from vsetune.data.dataset import Dataset
 from vsetune.data.manifest import ShardInfo
-from vsetune.data.shards import ImageSample, read_shard
+from vsetune.data.shards import ImageSample
 from vsetune.errors import VsetuneError
 
 T = TypeVar("T")
 Chunk = list[ImageSample]
 Lane = list[ShardInfo]
+Read = Callable[[ShardInfo], Iterator[ImageSample]]
+"""Gives the images of a shard in order; travels to worker processes."""
 
 LANES = 4
 """Shards read side by side. Part of the order: another number gives another (equally good) shuffling."""
@@ -35,11 +36,11 @@ _CHUNKS_AHEAD = 2
 
 
 def shuffled_images(
-    dataset: Dataset, shards: Iterable[ShardInfo], *, seed: int, epoch: int, workers: int
+    read: Read, shards: Iterable[ShardInfo], *, seed: int, epoch: int, workers: int
 ) -> Generator[ImageSample, None, None]:
     """Every image of the shards once. The order is a function of (seed, epoch); the same for any number of workers."""
     lanes = _lanes(list(shards), random.Random(f"shards/{seed}/{epoch}"))
-    chunks = _chunks_by_workers(dataset, lanes, workers) if workers else _chunks_of(dataset, lanes)
+    chunks = _chunks_by_workers(read, lanes, workers) if workers else _chunks_of(read, lanes)
     for chunk in chunks:
         yield from chunk
 
@@ -49,13 +50,13 @@ def _lanes(shards: Lane, rng: random.Random) -> list[Lane]:
     return [shards[lane::LANES] for lane in range(min(LANES, len(shards)))]
 
 
-def _chunks_of(dataset: Dataset, lanes: list[Lane]) -> Iterator[Chunk]:
-    return _in_turn([_lane_chunks(dataset, lane) for lane in lanes])
+def _chunks_of(read: Read, lanes: list[Lane]) -> Iterator[Chunk]:
+    return _in_turn([_lane_chunks(read, lane) for lane in lanes])
 
 
-def _lane_chunks(dataset: Dataset, lane: Lane) -> Iterator[Chunk]:
+def _lane_chunks(read: Read, lane: Lane) -> Iterator[Chunk]:
     for shard in lane:
-        images = read_shard(dataset, shard)
+        images = read(shard)
         while chunk := list(islice(images, _CHUNK)):
             yield chunk
 
@@ -80,21 +81,21 @@ class _Failure:
 class _WorkerLanes(IterableDataset[Any]):
     """What one worker process reads."""
 
-    def __init__(self, dataset: Dataset, lanes: list[Lane]) -> None:
-        self._dataset = dataset
+    def __init__(self, read: Read, lanes: list[Lane]) -> None:
+        self._read = read
         self._lanes = lanes
 
     def __iter__(self) -> Iterator[Chunk | _Failure]:
         try:
-            yield from _chunks_of(self._dataset, self._lanes)
+            yield from _chunks_of(self._read, self._lanes)
         except VsetuneError as error:
             yield _Failure(type(error)(str(error)))
 
 
-def _chunks_by_workers(dataset: Dataset, lanes: list[Lane], workers: int) -> Iterator[Chunk]:
+def _chunks_by_workers(read: Read, lanes: list[Lane], workers: int) -> Iterator[Chunk]:
     """The chunks of `_chunks_of`, in its order, read by one process per group of lanes."""
     groups = min(workers, len(lanes))
-    loaders = [iter(_worker(dataset, lanes[group::groups])) for group in range(groups)]
+    loaders = [iter(_worker(read, lanes[group::groups])) for group in range(groups)]
     chunk_counts = (sum(math.ceil(shard.images / _CHUNK) for shard in lane) for lane in lanes)
     lane_sources = [islice(loaders[number % groups], count) for number, count in enumerate(chunk_counts)]
     try:
@@ -110,9 +111,9 @@ def _chunks_by_workers(dataset: Dataset, lanes: list[Lane], workers: int) -> Ite
         lane_sources.clear()
 
 
-def _worker(dataset: Dataset, lanes: list[Lane]) -> DataLoader[Any]:
+def _worker(read: Read, lanes: list[Lane]) -> DataLoader[Any]:
     return DataLoader(
-        _WorkerLanes(dataset, lanes), batch_size=None, num_workers=1, prefetch_factor=_CHUNKS_AHEAD,
+        _WorkerLanes(read, lanes), batch_size=None, num_workers=1, prefetch_factor=_CHUNKS_AHEAD,
         collate_fn=_as_is,
         # without a generator of its own, DataLoader draws from the global one, that dropout uses
         generator=torch.Generator(),

@@ -20,26 +20,37 @@ from webdataset.tariterators import group_by_keys, tar_file_iterator
 from vsetune.data import storage
 from vsetune.data.dataset import Dataset
 from vsetune.data.manifest import ShardInfo
+from vsetune.data.tokens import with_case
 from vsetune.errors import DataError
 
 _CAPTIONS = "json"
 _FEATURES = "features.npy"
+_BOXES = "boxes.npy"
 
 
 @dataclass(frozen=True)
 class ImageSample:
-    """One image with its captions. features: (regions, width) as stored; tokens: one int64 array per caption."""
+    """One image with its captions. features: (regions, width) as stored; tokens: one int64 array per caption.
+
+    boxes: (regions, 4) float32 x1, y1, x2, y2, 0 to 1 of the image; None where they were not read.
+    """
 
     index: int
     first_caption: int
     features: np.ndarray
     tokens: list[np.ndarray]
+    boxes: np.ndarray | None = None
 
 
-def read_shard(dataset: Dataset, shard: ShardInfo) -> Iterator[ImageSample]:
-    """All images of a shard in order. DataError when it is damaged or does not hold what the manifest says."""
+def read_shard(dataset: Dataset, shard: ShardInfo, *, boxes: bool = False) -> Iterator[ImageSample]:
+    """All images of a shard in order. DataError when it is damaged or does not hold what the manifest says.
+
+    boxes: read them too, where the data set has them.
+    """
+    boxes = boxes and dataset.manifest.features.boxes
     captions = 0
-    for position, (key, members) in enumerate(_samples(dataset, shard, (_CAPTIONS, _FEATURES))):
+    wanted = (_CAPTIONS, _FEATURES, _BOXES) if boxes else (_CAPTIONS, _FEATURES)
+    for position, (key, members) in enumerate(_samples(dataset, shard, wanted)):
         where = f"{dataset.shard_url(shard.file)}: sample {key}"
         described = _described(where, members)
         expected = (shard.first_image + position, shard.first_caption + captions)
@@ -48,7 +59,8 @@ def read_shard(dataset: Dataset, shard: ShardInfo) -> Iterator[ImageSample]:
             raise _damaged(dataset, shard, f"sample {key} is (image, caption) {found}, need {expected}")
         tokens = [np.asarray(dataset.vocabulary.encode(words), np.int64) for words in described["tokens"]]
         captions += len(tokens)
-        yield ImageSample(*found, _features(dataset, where, members), tokens)
+        features = _features(dataset, where, members)
+        yield ImageSample(*found, features, tokens, _boxes(where, members, len(features)) if boxes else None)
     _check_captions(dataset, shard, captions)
 
 
@@ -74,6 +86,14 @@ def iter_captions(dataset: Dataset, split: str) -> Iterator[str]:
     for shard in dataset.split(split).shards:
         for texts in read_captions(dataset, shard):
             yield from texts
+
+
+def iter_words(dataset: Dataset, split: str) -> Iterator[list[str]]:
+    """The words of every caption, one per token id but start and end, as they are written; in order of caption ids."""
+    for shard in dataset.split(split).shards:
+        for key, members in _samples(dataset, shard, (_CAPTIONS,)):
+            described = _described(f"{dataset.shard_url(shard.file)}: sample {key}", members)
+            yield from map(with_case, described["tokens"], described["captions"])
 
 
 def _samples(dataset: Dataset, shard: ShardInfo, suffixes: tuple[str, ...]) -> Iterator[tuple[str, dict[str, bytes]]]:
@@ -129,14 +149,28 @@ def _described(where: str, members: dict[str, bytes]) -> dict[str, Any]:
     return described  # type: ignore[no-any-return]
 
 
-def _features(dataset: Dataset, where: str, members: dict[str, bytes]) -> np.ndarray:
+def _array(where: str, members: dict[str, bytes], suffix: str) -> np.ndarray:
     try:
         # read_array, unlike np.load, has no other formats to fall back to
-        array = np.lib.format.read_array(io.BytesIO(members[_FEATURES]), allow_pickle=False)
+        return np.lib.format.read_array(io.BytesIO(members[suffix]), allow_pickle=False)
     except (ValueError, EOFError, OSError, MemoryError) as error:
         raise DataError(
-            f"{where}: .{_FEATURES} is no plain array ({error}); pickles are refused, ingest the data set again."
+            f"{where}: .{suffix} is no plain array ({error}); pickles are refused, ingest the data set again."
         ) from error
+
+
+def _boxes(where: str, members: dict[str, bytes], regions: int) -> np.ndarray:
+    array = _array(where, members, _BOXES)
+    if array.shape != (regions, 4) or array.dtype != np.float32 or not ((array >= 0) & (array <= 1)).all():
+        raise DataError(
+            f"{where}: boxes are {array.shape} {array.dtype}, need ({regions}, 4) float32 from 0 to 1 (x by the width "
+            "of the image, y by its height); ingest the data set again."
+        )
+    return array
+
+
+def _features(dataset: Dataset, where: str, members: dict[str, bytes]) -> np.ndarray:
+    array = _array(where, members, _FEATURES)
     need = dataset.manifest.features
     fits = array.ndim == 2 and need.regions_min <= len(array) <= need.regions and array.shape[1] == need.width
     if not fits or array.dtype != np.dtype(need.dtype):

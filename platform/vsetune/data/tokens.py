@@ -14,3 +14,9 @@ def tokenise(text: str) -> list[str]:
     several keeps the full stops inside it attached to their word ("runs." before the last sentence).
     """
     return [str(token) for token in _TOKENIZER.tokenize(text.lower())]
+
+
+def with_case(words: list[str], text: str) -> list[str]:
+    """The words of `tokenise(text)` as they are written in the text; lower case where the text splits differently."""
+    written = [str(token) for token in _TOKENIZER.tokenize(text)]
+    return written if [word.lower() for word in written] == words else words

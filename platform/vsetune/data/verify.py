@@ -17,6 +17,7 @@ from vsetune.data import storage
 from vsetune.data.dataset import Dataset
 from vsetune.data.journal import file_sha256
 from vsetune.data.manifest import MANIFEST_FILE, FeatureInfo, Manifest, ShardInfo, SplitInfo, sha256_hex
+from vsetune.data.parses import parses_problems
 from vsetune.data.raw import decode_image
 from vsetune.data.vocabulary import Vocabulary
 from vsetune.errors import DataError
@@ -63,7 +64,7 @@ def verify(path: str) -> list[str]:
         problems += _count_problems(name, split)
         for shard in split.shards:
             problems += _shard_problems(path, shard, manifest)
-    return problems + _unlisted(path, manifest)
+    return [*problems, *parses_problems(path, manifest), *_unlisted(path, manifest)]
 
 
 def require_unchanged(dataset: Dataset, splits: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from vsetune.config.phases import PhaseSpec
 from vsetune.config.study import StudySpec
 from vsetune.config.training import TrialSpec
 from vsetune.data.dataset import Dataset
+from vsetune.data.parses import word_heads
 from vsetune.data.relevance import relevant_pairs
 from vsetune.errors import ConfigError, DataError
 from vsetune.losses import LossContext, build_loss
@@ -74,6 +76,7 @@ def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) ->
         yield from _batch_problems(trial, dataset, where)
         if not candidate or any(name.startswith("network.") for name in candidate):
             yield from _network_problems(trial, dataset, where)
+            yield from _parse_problems(trial, dataset, where)
         if not candidate or any(name.startswith("loss.") for name in candidate):
             yield from _loss_problems(trial, dataset, where)
 
@@ -91,12 +94,19 @@ def _batch_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[
 
 def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
     features, spec = dataset.manifest.features, trial.network
-    if isinstance(spec, VseppSpec) and spec.image_input == "flatten" and features.regions_min != features.regions:
+    is_equal = features.regions_min == features.regions
+    if isinstance(spec, VseppSpec) and spec.image_input == "flatten" and not is_equal:
         yield (
             f"{where}: network.image_input: flatten needs the same number of regions in every image, {trial.data.path} "
             f"has {features.regions_min} to {features.regions}; use mean, or ingest a fixed number of regions"
         )
         return
+    is_grid = is_equal and math.isqrt(features.regions) ** 2 == features.regions
+    if spec.reads_boxes and not features.boxes and not is_grid:
+        yield (
+            f"{where}: network {spec.name} needs the boxes of regions, or a square grid of them; {trial.data.path} has "
+            f"{features.regions_min} to {features.regions} regions without boxes; ingest it with boxes, or a grid"
+        )
     try:
         with torch.device("meta"):  # shapes without memory or arithmetic
             build_network(
@@ -104,6 +114,17 @@ def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterato
             )
     except ConfigError as error:
         yield f"{where}: {error}"
+
+
+def _parse_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+    """A network that reads dependency parses, on data that have none (of these captions); says how to add them."""
+    if not trial.network.needs_dependencies:
+        return
+    for split in (trial.data.train_split, trial.data.validation_split, evaluated_split(trial.data, dataset)):
+        try:
+            word_heads(dataset, split)
+        except DataError as error:
+            yield f"{where}: network {trial.network.name} reads dependency parses; {error}"
 
 
 def _loss_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:

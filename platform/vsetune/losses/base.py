@@ -137,6 +137,10 @@ class Loss(nn.Module, ABC):
         learned = [parameter for parameter in self.parameters() if parameter.requires_grad]
         return [ParameterGroup(learned, None)] if learned else []
 
+    def shared_parameters(self) -> dict[str, Tensor]:
+        """What a network may compute its similarities with of what this loss has learned, by name; mostly nothing."""
+        return {}
+
     def continue_from(self, previous: Loss) -> None:
         """Take over what the loss of the phase before has learned: here everything of equal name and shape."""
         mine, theirs = self.state_dict(), previous.state_dict()

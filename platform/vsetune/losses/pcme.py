@@ -109,6 +109,10 @@ class SoftContrastive(Loss):
         selection = Selection(at_least_float32(inputs.similarity).detach(), negatives, None, None, is_proxy=True)
         return LossOutput(value=value, parts=parts, selection=selection)
 
+    def shared_parameters(self) -> dict[str, Tensor]:
+        """a and b, of the match probability."""
+        return {"match_scale": self.scale.detach(), "match_shift": self.shift.detach()}
+
     def _uniformity(self, samples: list[Tensor]) -> Tensor:
         everything = torch.cat([drawn.flatten(0, 1) for drawn in samples])
         if self.spec.variant == "released" and everything.shape[0] > _RELEASED_SAMPLES:

@@ -56,6 +56,9 @@ class WeightedSum(Loss):
     def parameter_groups(self) -> list[ParameterGroup]:
         return [group for _, loss in self.named_parts() for group in loss.parameter_groups()]
 
+    def shared_parameters(self) -> dict[str, Tensor]:
+        return {name: value for _, loss in self.named_parts() for name, value in loss.shared_parameters().items()}
+
     def continue_from(self, previous: Loss) -> None:
         if not isinstance(previous, WeightedSum):
             raise TypeError(f"a sum of losses cannot continue from {type(previous).__name__}")

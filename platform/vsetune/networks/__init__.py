@@ -1,26 +1,11 @@
-"""Networks: image and caption encoders and their similarity. No loss, no training."""
+"""Networks: image and caption encoders and their similarity. No retrieval loss, no training."""
 
-from __future__ import annotations
+from vsetune.networks import cgmn, gsmn, pcme, pvse, scan, sgraf, vse_infinity, vsepp, vsrn  # noqa: F401  they register
+from vsetune.networks.encoded import Encoded, joined
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network import Network, TrainingItems
+from vsetune.networks.registry import build_network
 
-from vsetune.config.networks import NetworkSpec, VseInfinitySpec, VseppSpec
-from vsetune.errors import ConfigError
-from vsetune.networks.network import Network
-from vsetune.networks.vse_infinity import VseInfinity
-from vsetune.networks.vsepp import Vsepp
-
-__all__ = ["Network", "build_network"]
-
-
-def build_network(spec: NetworkSpec, *, regions: int, width: int, vocabulary_size: int) -> Network:
-    """A new network for features of (regions, width) per image; parameters drawn from torch's global generator.
-
-    ConfigError when the spec does not fit the data.
-    """
-    for name, size in (("regions", regions), ("width", width), ("vocabulary_size", vocabulary_size)):
-        if size < 1:
-            raise ConfigError(f"network: {name} of the data is {size}, need at least 1; check the data set.")
-    if isinstance(spec, VseppSpec):
-        return Vsepp(spec, regions=regions, width=width, vocabulary_size=vocabulary_size)
-    if isinstance(spec, VseInfinitySpec):
-        return VseInfinity(spec, width=width, vocabulary_size=vocabulary_size)
-    raise TypeError(f"no network is built from {type(spec).__name__}")
+__all__ = [
+    "CaptionInputs", "Encoded", "ImageInputs", "Network", "TrainingItems", "build_network", "joined",
+]

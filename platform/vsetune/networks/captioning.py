@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from vsetune.config.network_specs.vsrn import VsrnSpec
+from vsetune.config.networks.vsrn import VsrnSpec
 from vsetune.networks.network import at_least_float32, region_mask
 
 

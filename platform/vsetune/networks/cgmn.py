@@ -7,26 +7,26 @@
              t = n(last state of a GRU over U)
     S_ij = v_i t_j
 
-Retrieval compares v and t alone. The nodes V and U meet in `auxiliary_loss`, in training only.
+Retrieval compares v and t alone. The nodes V and U meet in `matching_loss`, in training only.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from vsetune.config.network_specs.cgmn import CgmnSpec
+from vsetune.config.networks.cgmn import CgmnSpec
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network import at_least_float32, region_mask, unit_length
+from vsetune.networks.network import Network, TrainingItems, at_least_float32, region_mask, unit_length
 from vsetune.networks.node_matching import node_matching_loss, node_matching_scores
 from vsetune.networks.region_graph import RegionGraph, batch_normalized, normalized_regions
+from vsetune.networks.registry import register
 from vsetune.networks.weighted_graph import (
     WeightedGraph,
     cosine_weights,
@@ -41,7 +41,7 @@ _RELATION_BLOCKS, _SPATIAL_BLOCKS = 4, 2
 
 @dataclass(frozen=True)
 class GraphEncoded(Encoded):
-    """Embeddings with the nodes they were read from, which `auxiliary_loss` compares; only made in training.
+    """Embeddings with the nodes they were read from, which `matching_loss` compares; only made in training.
 
     nodes: (n, P, D) regions or words behind the convolutions, zero where padded. counts: (n,) real nodes.
     """
@@ -50,18 +50,16 @@ class GraphEncoded(Encoded):
     counts: Tensor | None = None
 
 
-class Cgmn(nn.Module):
+@register(CgmnSpec)
+class Cgmn(Network):
     """Blocks change nothing at the start, so a new network is a GRU over mapped regions and two GRUs over words.
 
     The order of regions matters: of detections it is the order of the data set, of grid cells row by row.
     """
 
-    kind: Literal["embedding"] = "embedding"
-    embedding_size: int
-
     def __init__(self, spec: CgmnSpec, *, width: int, vocabulary_size: int) -> None:
-        super().__init__()
-        self.embedding_size = size = spec.embedding_size
+        super().__init__(spec)
+        size = spec.embedding_size
         self._spec = spec
         self.region_map = nn.Linear(width, size)
         nn.init.xavier_uniform_(self.region_map.weight)
@@ -77,7 +75,7 @@ class Cgmn(nn.Module):
         self.spatial = nn.ModuleList(WeightedGraph(size) for _ in range(_SPATIAL_BLOCKS if spec.spatial_graph else 0))
 
     def encode_images(self, images: ImageInputs) -> Encoded:
-        """(n, D) unit vectors; in training with the nodes that `auxiliary_loss` needs."""
+        """(n, D) unit vectors; in training with the nodes that `matching_loss` needs."""
         counts = images.counts.clamp_min(1)
         nodes = self.image_nodes(images)
         state = at_least_float32(_last_of_nodes(self.image_gru, nodes, counts))
@@ -89,12 +87,13 @@ class Cgmn(nn.Module):
         vectors = unit_length(_last_of_nodes(self.caption_gru, nodes, captions.lengths))
         return self._encoded(vectors, nodes, captions.lengths)
 
-    def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
-        """(n, m) cosines, float32 or wider."""
-        with torch.autocast(images.vectors.device.type, enabled=False):
-            return at_least_float32(images.vectors) @ at_least_float32(captions.vectors).T
+    def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
+        """`matching`, unless its weight is 0. The batch consists of pairs."""
+        if self._spec.matching_weight == 0:
+            return {}
+        return {"matching": self.matching_loss(items.images, items.captions, items.negatives)}
 
-    def auxiliary_loss(self, images: Encoded, captions: Encoded, negatives: Tensor) -> Tensor:
+    def matching_loss(self, images: Encoded, captions: Encoded, negatives: Tensor) -> Tensor:
         """Scalar to add to the retrieval loss: `matching_weight` times the node-matching loss of B pairs.
 
         images, captions: what both encoders gave in training. negatives: (B, B) bool, False on the diagonal and where
@@ -172,5 +171,5 @@ def _last_of_nodes(gru: nn.GRU, nodes: Tensor, counts: Tensor) -> Tensor:
 
 def _nodes_and_mask(items: Encoded) -> tuple[Tensor, Tensor]:
     if not isinstance(items, GraphEncoded) or items.nodes is None or items.counts is None:
-        raise TypeError("CGMN's auxiliary_loss needs images and captions encoded in training mode")
+        raise TypeError("CGMN's matching_loss needs images and captions encoded in training mode")
     return items.nodes, region_mask(items.counts, items.nodes.shape[1])

@@ -29,6 +29,11 @@ class Encoded:
     log_scales: Tensor | None = None
     residuals: Tensor | None = None
 
+    @property
+    def device(self) -> torch.device:
+        """Where the items are."""
+        return self.vectors.device
+
     def __len__(self) -> int:
         return self.vectors.shape[0]
 

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vsetune.config.network_specs.gsmn import GsmnSpec
+from vsetune.config.networks.gsmn import GsmnSpec
 from vsetune.errors import DataError
 from vsetune.networks.block_matching import Side, matches, prepared
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.match_graphs import BoxKernels, NodeScores, RegionPropagation, WordPropagation, word_links
-from vsetune.networks.matching import MatchingNetwork
-from vsetune.networks.network import at_least_float32, region_mask, unit_length
+from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, word_embedding, word_states
 
 _NUMBERS_PER_STEP = 2**24
@@ -34,12 +34,12 @@ _TENSORS_KEPT = 3
 """Tensors of the size of the block similarities that a step keeps: 2.1 to 2.6 when counted, smaller ones included."""
 
 
-class Gsmn(MatchingNetwork):
+@register(GsmnSpec)
+class Gsmn(Network):
     """Score = mean over regions of a small network on their nodes, plus the same over words with other weights."""
 
     def __init__(self, spec: GsmnSpec, *, width: int, vocabulary_size: int) -> None:
-        super().__init__()
-        self.embedding_size = spec.embedding_size
+        super().__init__(spec)
         self._spec = spec
         self.region_map = nn.Linear(width, spec.embedding_size)
         nn.init.xavier_uniform_(self.region_map.weight)

@@ -9,10 +9,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class ImageInputs:
-    """features: (n, R, width) float, zero rows where an image has fewer regions. counts: (n,) int64, real regions, from 1.
+    """features: (n, R, width) float, zero rows where an image has fewer regions. counts: (n,) int64, real ones, from 1.
 
-    boxes: (n, R, 4) x1, y1, x2, y2 of the regions, 0 to 1 of the image; None where the data set has none (a grid's cells
-    then follow from R).
+    boxes: (n, R, 4) x1, y1, x2, y2 of the regions, 0 to 1 of the image; None where the data set has none (the cells of
+    a grid then follow from R).
     """
 
     features: Tensor

@@ -1,38 +1,74 @@
-"""What every network is: two towers into one space."""
+"""What every network is: images and captions, encoded apart, and a score of every image with every caption."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from vsetune.config.networks import Kind, NetworkSpec
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+
 _SHORTEST = 1e-8
 
 
-class Network(nn.Module, ABC):
-    """Embeds images and captions in one space of `embedding_size` dimensions (D).
+@dataclass(frozen=True)
+class TrainingItems:
+    """A batch that the network has encoded in training mode, for the losses it brings itself.
 
-    Outputs are float32 or wider, also under autocast. In evaluation mode an embedding depends on its own image or
-    caption alone, never on its batch nor on padding.
+    words: what the captions were encoded from. caption_rows: (m,) row of each caption's image. negatives: (n, m) bool,
+    False for a caption of the same image.
     """
 
-    kind: Literal["embedding"] = "embedding"
+    images: Encoded
+    captions: Encoded
+    words: CaptionInputs
+    caption_rows: Tensor
+    negatives: Tensor
+
+
+class Network(nn.Module, ABC):
+    """Encodes images and captions apart, then compares every image with every caption.
+
+    kind: what `Encoded.vectors` holds, see `vsetune.config.networks`. Encoded items and scores are float32 or wider,
+    also under autocast. In evaluation mode an encoded item depends on its own image or caption alone, and a score on
+    its own pair, never on the batch nor on padding.
+    """
+
+    kind: Kind
     embedding_size: int
+    needs_regions: ClassVar[bool] = False
+    """Whether it is built for a number of regions."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.kind = spec.kind
+        self.embedding_size = spec.embedding_size
 
     @abstractmethod
-    def encode_images(self, features: Tensor, region_counts: Tensor) -> Tensor:
-        """(images, D). features: (images, regions, width); region_counts: (images,) rows that are real, from 1."""
+    def encode_images(self, images: ImageInputs) -> Encoded:
+        """Every image."""
 
     @abstractmethod
-    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """(captions, D). tokens: (captions, words) ids, start and end included; lengths: (captions,), from 1."""
+    def encode_captions(self, captions: CaptionInputs) -> Encoded:
+        """Every caption."""
 
-    def similarity(self, images: Tensor, captions: Tensor) -> Tensor:
-        """(images, captions) dot products, in float32 or wider: cosines where the embeddings have unit length."""
+    def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
+        """(n, m) scores, larger is closer, with gradient; here dot products: cosines of vectors of unit length."""
         with torch.autocast(images.device.type, enabled=False):
-            return at_least_float32(images) @ at_least_float32(captions).T
+            return at_least_float32(images.vectors) @ at_least_float32(captions.vectors).T
+
+    def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
+        """Scalars to add to the retrieval loss, each with its weight, by the name they are logged under."""
+        return {}
+
+    def take_loss_parameters(self, learned: Mapping[str, Tensor]) -> None:
+        """Use what a loss has learned where similarities are computed with it; most networks use nothing."""
 
 
 def at_least_float32(values: Tensor) -> Tensor:

@@ -16,16 +16,18 @@ from a seed, one set for all images and one for all captions, so that a score do
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from vsetune.config.network_specs.pcme import PcmeNetworkSpec
-from vsetune.config.networks import Kind
+from vsetune.config.networks.pcme import PcmeNetworkSpec
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network import at_least_float32, region_mask
+from vsetune.networks.network import Network, at_least_float32, region_mask
 from vsetune.networks.polysemous import ItemAttention, PolysemousHead, end_states, local_map, mean_of_items, unpacked
+from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, word_embedding
 
 _ADDED_SQUARE = 1e-6
@@ -62,21 +64,21 @@ def _block_of_log_odds(images: Tensor, captions: Tensor, scale: Tensor, shift: T
     return logsigmoid(logits).logsumexp(dim=(1, 3)) - logsigmoid(-logits).logsumexp(dim=(1, 3))
 
 
-class Pcme(nn.Module):
+@register(PcmeNetworkSpec)
+class Pcme(Network):
     """Encoded items have the mean, of unit length, as `vectors` and s as `log_scales`.
 
-    match_scale, match_shift: buffers, a and b. The loss learns them; `take_match_parameters` brings them here.
+    match_scale, match_shift: buffers, a and b. PCME's loss learns them; other losses leave them alone.
     """
 
-    kind: Kind = "probabilistic"
     match_scale: Tensor
     match_shift: Tensor
     image_noise: Tensor
     caption_noise: Tensor
 
     def __init__(self, spec: PcmeNetworkSpec, *, width: int, vocabulary_size: int) -> None:
-        super().__init__()
-        self.embedding_size = size = spec.embedding_size
+        super().__init__(spec)
+        size = spec.embedding_size
         self._spec = spec
         self.image_map = nn.Linear(width, size)
         self.image_head = PolysemousHead(width, size, heads=1)
@@ -133,10 +135,11 @@ class Pcme(nn.Module):
             return torch.cat(scores, dim=1)
 
     @torch.no_grad()
-    def take_match_parameters(self, scale: Tensor, shift: Tensor) -> None:
-        """Use the a and b that the loss has learned; call it before evaluation by match probability."""
-        self.match_scale.copy_(scale)
-        self.match_shift.copy_(shift)
+    def take_loss_parameters(self, learned: Mapping[str, Tensor]) -> None:
+        """Measure the match probability by the a and b that PCME's loss has learned."""
+        if "match_scale" in learned and "match_shift" in learned:
+            self.match_scale.copy_(learned["match_scale"])
+            self.match_shift.copy_(learned["match_shift"])
 
     def _noise(self, means: Tensor, of_evaluation: Tensor) -> Tensor:
         if not self.training:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.network_specs.pvse import PvseNetworkSpec
-from vsetune.config.networks import Kind
+from vsetune.config.networks.pvse import PvseNetworkSpec
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network import at_least_float32, region_mask
+from vsetune.networks.network import Network, at_least_float32, region_mask
 from vsetune.networks.polysemous import PolysemousHead, end_states, mean_of_items, unpacked
+from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, word_embedding
 
 
@@ -31,16 +31,15 @@ def most_similar_pair(images: Tensor, captions: Tensor) -> Tensor:
     return products.view(n, drawn, m, other).max(dim=3).values.max(dim=1).values
 
 
-class Pvse(nn.Module):
+@register(PvseNetworkSpec)
+class Pvse(Network):
     """With K = 1 an item has one vector (n, D) and no residuals; else (n, K, D), and in training residuals alike.
 
     Word vectors start as in the other networks and are trained; the reference reads GloVe vectors and freezes them.
     """
 
     def __init__(self, spec: PvseNetworkSpec, *, width: int, vocabulary_size: int) -> None:
-        super().__init__()
-        self.kind: Kind = spec.kind
-        self.embedding_size = spec.embedding_size
+        super().__init__(spec)
         self._spec = spec
         heads, dropout = spec.embeddings, spec.dropout
         self.image_map = nn.Linear(width, spec.embedding_size)  # default start: the released Xavier one is never called

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from vsetune.config.network_specs.scan import ScanSpec
+from vsetune.config.networks.scan import ScanSpec
 from vsetune.networks.cross_attention import (
     REGIONS,
     WORDS,
@@ -25,20 +25,20 @@ from vsetune.networks.cross_attention import (
 )
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.matching import MatchingNetwork
-from vsetune.networks.network import at_least_float32, region_mask, unit_length
+from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, word_embedding, word_states
 
 # of the (C, L, N, R) products: 4 MiB of float32 stay in a CPU's cache; 128 MiB keep a GPU busy
 _NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**20, 2**25
 
 
-class Scan(MatchingNetwork):
+@register(ScanSpec)
+class Scan(Network):
     """S = pooled cosines of each word with the regions it attends to (text_to_image), or of each region with words."""
 
     def __init__(self, spec: ScanSpec, *, width: int, vocabulary_size: int) -> None:
-        super().__init__()
-        self.embedding_size = spec.embedding_size
+        super().__init__(spec)
         self._spec = spec
         self._attention = Attention(spec.attention_scale, spec.leak, spec.attention_normalization)
         image_map = nn.Linear(width, spec.embedding_size)

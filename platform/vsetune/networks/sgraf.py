@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.network_specs.sgraf import SgrafSafSpec, SgrafSgrSpec
+from vsetune.config.networks.sgraf import SgrafSafSpec, SgrafSgrSpec
 from vsetune.errors import DataError
 from vsetune.networks.cross_attention import (
     Attention,
@@ -25,8 +25,8 @@ from vsetune.networks.cross_attention import (
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.masked_statistics import normalize_regions, normalize_rows
-from vsetune.networks.matching import MatchingNetwork
-from vsetune.networks.network import at_least_float32, region_mask, unit_length
+from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.registry import register
 from vsetune.networks.similarity_reasoning import (
     AttentionFiltration,
     GraphReasoning,
@@ -41,17 +41,21 @@ from vsetune.networks.words import embed_words, word_embedding, word_states
 _NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**22, 2**27
 
 
-class Sgraf(MatchingNetwork):
+@register(SgrafSafSpec)
+@register(SgrafSgrSpec)
+class Sgraf(Network):
     """S = reasoning over n(W_loc (k_l - w_l)^2) of all words l and n(W_glo (v* - t*)^2); SAF or SGR by its spec.
 
     k_l: the regions that word l attends to, unit length. v*, t*: image and caption, by self-attention.
     """
 
+    needs_regions = True
+
     def __init__(
         self, spec: SgrafSafSpec | SgrafSgrSpec, *, regions: int, width: int, vocabulary_size: int
     ) -> None:
-        super().__init__()
-        self.embedding_size = size = spec.embedding_size
+        super().__init__(spec)
+        size = spec.embedding_size
         self._spec = spec
         self._attention = Attention(spec.attention_scale)
         self._regions = regions

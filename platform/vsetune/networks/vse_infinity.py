@@ -8,11 +8,15 @@ from torch.nn import functional
 
 from vsetune.config.networks import VseInfinitySpec
 from vsetune.networks.augmentation import drop_cells, drop_regions, drop_words
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
 from vsetune.networks.pooling import GeneralisedPooling
+from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, word_embedding, word_states
 
 
+@register(VseInfinitySpec)
 class VseInfinity(Network):
     """v = n(GPO of mapped regions), t = n(GPO of Bi-GRU word states); each tower has its own GPO.
 
@@ -20,8 +24,7 @@ class VseInfinity(Network):
     """
 
     def __init__(self, spec: VseInfinitySpec, *, width: int, vocabulary_size: int) -> None:
-        super().__init__()
-        self.embedding_size = spec.embedding_size
+        super().__init__(spec)
         self._spec = spec
         self._vocabulary_size = vocabulary_size
         self.region_map = nn.Linear(width, spec.embedding_size)
@@ -33,28 +36,30 @@ class VseInfinity(Network):
         self.gru = nn.GRU(spec.word_size, spec.embedding_size, batch_first=True, bidirectional=True)
         self.caption_pooling = GeneralisedPooling(spec.pooling_size)
 
-    def encode_images(self, features: Tensor, region_counts: Tensor) -> Tensor:
-        """In training regions are dropped first, then only the real ones are mapped and counted by BatchNorm."""
-        mask = region_mask(region_counts, features.shape[1])
+    def encode_images(self, images: ImageInputs) -> Encoded:
+        """(n, D). In training regions are dropped, then only the real ones are mapped and counted by BatchNorm."""
+        mask = region_mask(images.counts, images.features.shape[1])
         if self.training and self._spec.augment:
             drop = drop_regions if self.region_mlp is not None else drop_cells
             mask = drop(mask, self._spec.region_dropout)
-        rows = features[mask]
+        rows = images.features[mask]
         mapped = self.region_map(rows)
         if self.region_mlp is not None:
             mapped = mapped + self.region_mlp(rows)
         placed = mapped.new_zeros(*mask.shape, self.embedding_size)
         placed[mask] = mapped
-        return unit_length(self.image_pooling(placed, mask))
+        return Encoded(unit_length(self.image_pooling(placed, mask)))
 
-    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+    def encode_captions(self, captions: CaptionInputs) -> Encoded:
+        """(m, D). In training words are masked, replaced or dropped first."""
+        tokens, lengths = captions.tokens, captions.lengths
         if self.training and self._spec.augment:
             tokens, lengths = drop_words(
                 tokens, lengths, probability=self._spec.word_dropout, vocabulary_size=self._vocabulary_size
             )
         states = word_states(self.gru, embed_words(self.words, tokens, lengths))
         mask = torch.arange(states.shape[1], device=lengths.device) < lengths[:, None]
-        return unit_length(self.caption_pooling(states, mask))
+        return Encoded(unit_length(self.caption_pooling(states, mask)))
 
 
 class RegionMlp(nn.Module):

@@ -6,22 +6,27 @@ from torch import Tensor, nn
 
 from vsetune.config.networks import VseppSpec
 from vsetune.errors import ConfigError, DataError
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
 from vsetune.networks.order import order_similarity
+from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, last_state, word_embedding
 
 
+@register(VseppSpec)
 class Vsepp(Network):
     """v = n(W x + b), t = n(last GRU state); x is the only vector, the mean of the regions, or all of them in a row."""
 
+    needs_regions = True
+
     def __init__(self, spec: VseppSpec, *, regions: int, width: int, vocabulary_size: int) -> None:
-        super().__init__()
+        super().__init__(spec)
         if spec.image_input == "global" and regions > 1:
             raise ConfigError(
                 f"network.image_input: global needs one vector per image, the data have {regions} regions; use mean "
                 "or flatten, or ingest global features."
             )
-        self.embedding_size = spec.embedding_size
         self._spec = spec
         self._regions = regions
         self.image_map = nn.Linear(width * regions if spec.image_input == "flatten" else width, spec.embedding_size)
@@ -30,22 +35,24 @@ class Vsepp(Network):
         self.words = word_embedding(vocabulary_size, spec.word_size)
         self.gru = nn.GRU(spec.word_size, spec.embedding_size, batch_first=True)
 
-    def encode_images(self, features: Tensor, region_counts: Tensor) -> Tensor:
-        """DataError for `flatten` when an image has fewer regions than the others."""
-        embedded = at_least_float32(self.image_map(self._image_vectors(features, region_counts)))
+    def encode_images(self, images: ImageInputs) -> Encoded:
+        """(n, D). DataError for `flatten` when an image has fewer regions than the others."""
+        embedded = at_least_float32(self.image_map(self._image_vectors(images.features, images.counts)))
         if self._spec.normalize_images:
             embedded = unit_length(embedded)
-        return embedded.abs() if self._spec.absolute else embedded
+        return Encoded(embedded.abs() if self._spec.absolute else embedded)
 
-    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        embedded = unit_length(last_state(self.gru, embed_words(self.words, tokens, lengths)))
-        return embedded.abs() if self._spec.absolute else embedded
+    def encode_captions(self, captions: CaptionInputs) -> Encoded:
+        """(m, D)."""
+        words = embed_words(self.words, captions.tokens, captions.lengths)
+        embedded = unit_length(last_state(self.gru, words))
+        return Encoded(embedded.abs() if self._spec.absolute else embedded)
 
-    def similarity(self, images: Tensor, captions: Tensor) -> Tensor:
+    def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
         """(images, captions), float32 or wider: dot products, or minus the order violations."""
         if self._spec.similarity == "cosine":
             return super().similarity(images, captions)
-        return order_similarity(at_least_float32(images), at_least_float32(captions))
+        return order_similarity(at_least_float32(images.vectors), at_least_float32(captions.vectors))
 
     def _image_vectors(self, features: Tensor, region_counts: Tensor) -> Tensor:
         if self._spec.image_input == "global":

@@ -6,18 +6,17 @@ Letters of shapes: N images, M captions, R regions, D dimensions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from vsetune.config.network_specs.vsrn import VsrnSpec
+from vsetune.config.networks.vsrn import VsrnSpec
 from vsetune.networks.captioning import CaptionGenerator
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network import at_least_float32, region_mask, unit_length
+from vsetune.networks.network import Network, TrainingItems, at_least_float32, region_mask, unit_length
 from vsetune.networks.region_graph import RegionGraph, batch_normalized, normalized_regions
+from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, last_state, word_embedding
 
 _BLOCKS = 4
@@ -34,19 +33,16 @@ class ReasonedImages(Encoded):
     counts: Tensor | None = None
 
 
-class Vsrn(nn.Module):
+@register(VsrnSpec)
+class Vsrn(Network):
     """v = n(last state of a GRU over reasoned regions), t = n(last state of a GRU over words).
 
     The order of regions matters: of detections it is the order of the data set, of grid cells row by row.
     """
 
-    kind: Literal["embedding"] = "embedding"
-    embedding_size: int
-
     def __init__(self, spec: VsrnSpec, *, width: int, vocabulary_size: int) -> None:
-        super().__init__()
+        super().__init__(spec)
         size = spec.embedding_size
-        self.embedding_size = size
         self._spec = spec
         self.region_map = nn.Linear(width, size)
         nn.init.xavier_uniform_(self.region_map.weight)
@@ -61,7 +57,7 @@ class Vsrn(nn.Module):
         self.generator = CaptionGenerator(spec, vocabulary_size=vocabulary_size) if has_generator else None
 
     def encode_images(self, images: ImageInputs) -> Encoded:
-        """Embeddings; in training with the regions that `auxiliary_loss` needs."""
+        """Embeddings; in training with the regions that `captioning_loss` needs."""
         counts = images.counts.clamp_min(1)
         regions = self.reasoned(images)
         packed = pack_padded_sequence(regions, counts.cpu(), batch_first=True, enforce_sorted=False)
@@ -76,12 +72,13 @@ class Vsrn(nn.Module):
         words = embed_words(self.words, captions.tokens, captions.lengths)
         return Encoded(unit_length(last_state(self.word_gru, words)))
 
-    def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
-        """(N, M) cosines, float32 or wider."""
-        with torch.autocast(images.vectors.device.type, enabled=False):
-            return at_least_float32(images.vectors) @ at_least_float32(captions.vectors).T
+    def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
+        """`captioning`, unless its weight is 0."""
+        if self.generator is None:
+            return {}
+        return {"captioning": self.captioning_loss(items.images, items.words, items.caption_rows)}
 
-    def auxiliary_loss(self, images: Encoded, captions: CaptionInputs, caption_rows: Tensor) -> Tensor:
+    def captioning_loss(self, images: Encoded, captions: CaptionInputs, caption_rows: Tensor) -> Tensor:
         """Scalar to add to the retrieval loss: `captioning_weight` times the loss of writing each caption.
 
         images: what `encode_images` gave in training. caption_rows: (M,) row of each caption's image. The reference
@@ -91,7 +88,7 @@ class Vsrn(nn.Module):
         if self.generator is None:
             return images.vectors.new_zeros(())
         if not isinstance(images, ReasonedImages) or images.regions is None or images.counts is None:
-            raise TypeError("VSRN's auxiliary_loss needs images encoded in training mode")
+            raise TypeError("VSRN's captioning_loss needs images encoded in training mode")
         loss: Tensor = self.generator(images.regions, images.counts, captions.tokens, captions.lengths, caption_rows)
         return self._spec.captioning_weight * loss
 

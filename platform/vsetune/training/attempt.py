@@ -24,6 +24,7 @@ from vsetune.training.environment import describe_environment
 from vsetune.training.evaluation import evaluate, evaluated_split, recalls
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.negatives import NegativeSampler
+from vsetune.training.pair_scores import LoggedProgress
 from vsetune.training.progress import Progress
 from vsetune.training.protocol import describe_protocol
 from vsetune.training.random_state import RandomState
@@ -151,7 +152,7 @@ class Attempt:
         described = describe_environment(
             self.trial.training, device=self.device, data_fingerprint=self.dataset.fingerprint
         )
-        return described | self._batches.describe_semantics()
+        return described | self._batches.describe_semantics() | self._batches.describe_parses()
 
     def protocol(self) -> Mapping[str, Any]:
         """For `AttemptStart.protocol`: what is ranked, and how often. Curves under different ones do not compare."""
@@ -230,9 +231,9 @@ class Attempt:
     def _validate(self, window: StepWindow) -> ValidationPoint:
         progress, split = self._progress, self.trial.data.validation_split
         begin = time.perf_counter()
-        with self._scoring(split):
+        with self._scoring(split) as report:
             scores = score_split(
-                self._learner.network, self.dataset, split, training=self.trial.training, device=self.device
+                self._learner.network, self.dataset, split, trial=self.trial, device=self.device, report=report
             )
         progress.validation_seconds += time.perf_counter() - begin
         metrics = recalls(scores) | window.means() | {
@@ -248,10 +249,10 @@ class Attempt:
         )
 
     @contextlib.contextmanager
-    def _scoring(self, split: str) -> Iterator[None]:
-        """Says where a similarity was not finite."""
+    def _scoring(self, split: str) -> Iterator[LoggedProgress]:
+        """Says where a similarity was not finite, and how far a long scoring has come."""
         try:
-            yield
+            yield LoggedProgress(f"{self._where} split {split}")
         except NumericError as error:
             raise NumericError(f"{self._where} step {self._progress.step}: split {split}: {error}") from error
 
@@ -262,8 +263,10 @@ class Attempt:
         current = {name: value.clone() for name, value in network.state_dict().items()}
         network.load_state_dict(self._checkpoints.load_best())
         try:
-            with self._random.active(), self._scoring(split):
-                scores = evaluate(network, self.dataset, split, trial=self.trial, device=self.device)
+            with self._random.active(), self._scoring(split) as report:
+                scores = evaluate(
+                    network, self.dataset, split, trial=self.trial, device=self.device, report=report
+                )
         finally:
             network.load_state_dict(current)
         return scores | {"seconds": time.perf_counter() - begin}

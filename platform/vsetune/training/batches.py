@@ -10,6 +10,7 @@ import torch
 from vsetune.config.training import TrialSpec
 from vsetune.data.batch import Batch
 from vsetune.data.dataset import Dataset
+from vsetune.data.parses import read_parses
 from vsetune.data.reader import steps_per_epoch, training_batches
 from vsetune.data.semantic_sources import cosine_spread, semantic_vectors_of, source_name
 from vsetune.errors import ConfigError, DataError
@@ -70,6 +71,11 @@ class TrainingBatches:
             f"5 to 95 %: {spread.low:.3f} to {spread.high:.3f}",
         }
 
+    def describe_parses(self) -> dict[str, str]:
+        """Which pipeline parsed the captions; nothing where the network reads no parses."""
+        parses = read_parses(self._dataset.path) if self._trial.network.needs_dependencies else None
+        return {} if parses is None else {"dependency_parses": f"{parses.pipeline} {parses.version}"}
+
     def close(self) -> None:
         """Stop reading ahead."""
         close = getattr(self._open, "close", None)
@@ -80,7 +86,7 @@ class TrainingBatches:
     def _start(self, step: int) -> Batch | None:
         self.close()
         epoch, done = divmod(step, self.steps_per_epoch)
-        training = self._trial.training
+        training, network = self._trial.training, self._trial.network
         # A run continued in the middle of an epoch opens its reader once more than an uninterrupted one:
         # whatever opening draws must not shift the random numbers of the network.
         with undisturbed(self._device):
@@ -89,7 +95,7 @@ class TrainingBatches:
                     self._dataset, self._trial.data.train_split, batch_size=training.batch_size,
                     batch_unit=training.batch_unit, seed=self._trial.seed, epoch=epoch,
                     shuffle_pairs=training.shuffle_pairs, skip_batches=done, workers=training.loader_workers,
-                    semantics=self._semantics,
+                    semantics=self._semantics, boxes=network.reads_boxes, dependencies=network.needs_dependencies,
                 )
             )
             return next(self._open, None)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from vsetune.config.paths import under_home
 from vsetune.config.training import DataSpec, TrialSpec
@@ -14,12 +17,13 @@ from vsetune.data.semantic_sources import semantic_vectors_of, source_name
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.protocols import COCO_TEST_1K, COCO_TEST_5K
 from vsetune.metrics.rank_averages import rank_averages
-from vsetune.metrics.recall import RetrievalScores, retrieval_scores
-from vsetune.metrics.relevance import relevance_scores
-from vsetune.metrics.score_blocks import EmbeddingScores
+from vsetune.metrics.recall import RetrievalScores, owner_scores
+from vsetune.metrics.relevance import pair_scores
+from vsetune.metrics.score_blocks import MeanScores, Scores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 from vsetune.networks import Network
-from vsetune.training.validation import EncodedSplit, encode_split
+from vsetune.training.pair_scores import Report
+from vsetune.training.validation import encode_split, evaluating, split_scores
 
 PROTOCOLS = {protocol.name: protocol for protocol in (COCO_TEST_5K, COCO_TEST_1K)}
 _SIZES = frozenset({"images", "captions", "folds"})  # the protocol says these once
@@ -37,47 +41,62 @@ def recalls(scores: RetrievalScores) -> dict[str, float]:
 
 
 def evaluate(
-    network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device
+    network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
+    report: Report | None = None,
 ) -> dict[str, float]:
     """Recalls of the split and everything else that the trial's `evaluation` asks for, by name.
 
-    NumericError if any similarity is not finite; DataError when an external list or the folds do not fit the split.
+    report: as in `score_split`. NumericError if any similarity is not finite; DataError when an external list or the
+    folds do not fit the split.
     """
-    encoded = encode_split(network, dataset, split, training=trial.training, device=device)
-    with torch.no_grad():
-        items = (encoded.images, encoded.captions, encoded.owner)
-        numbers = recalls(retrieval_scores(*items, similarity=network.similarity))
-        return numbers | _extras(encoded, network, dataset, split, trial)
+    with evaluating(network):
+        encoded = encode_split(network, dataset, split, trial=trial, device=device)
+        scores = split_scores(network, encoded, trial=trial, report=report)
+        return recalls(owner_scores(scores, encoded.owner)) | _extras(scores, encoded.owner, dataset, split, trial)
 
 
-def _extras(
-    encoded: EncodedSplit, network: Network, dataset: Dataset, split: str, trial: TrialSpec
+def evaluate_ensemble(
+    members: Sequence[tuple[Network, TrialSpec]], dataset: Dataset, split: str, *, device: torch.device
 ) -> dict[str, float]:
+    """Recalls of the mean of the members' scores, as SGRAF has it of SAF and SGR. The first trial says what else.
+
+    Scores are averaged as they are: members should give scores of the same range. Errors as in `evaluate`.
+    """
+    with ExitStack() as stack:
+        scores = []
+        for network, trial in members:
+            stack.enter_context(evaluating(network))
+            encoded = encode_split(network, dataset, split, trial=trial, device=device)
+            scores.append(split_scores(network, encoded, trial=trial))
+        mean, owner = MeanScores(scores), encoded.owner
+        return recalls(owner_scores(mean, owner)) | _extras(mean, owner, dataset, split, members[0][1])
+
+
+def _extras(scores: Scores, owner: Tensor, dataset: Dataset, split: str, trial: TrialSpec) -> dict[str, float]:
     wanted = trial.evaluation
-    images, captions, owner, similarity = encoded.images, encoded.captions, encoded.owner, network.similarity
+    images, captions = scores.shape
     numbers: dict[str, float] = {}
     for name in wanted.protocols:
-        scores = PROTOCOLS[name].scores(images, captions, owner, similarity=similarity)
-        numbers |= {f"{name}_{key}": value for key, value in recalls(scores).items()}
+        found = recalls(PROTOCOLS[name].scores(scores, owner))
+        numbers |= {f"{name}_{key}": value for key, value in found.items()}
     if wanted.positive_ranks:
-        positives = Positives.of_owner(owner, images=len(images), captions=len(captions))
-        numbers |= rank_averages(EmbeddingScores(images, captions, similarity), positives).as_dict()
+        positives = Positives.of_owner(owner, images=images, captions=captions)
+        numbers |= rank_averages(scores, positives).as_dict()
     if wanted.relevance is not None:
         pairs = relevant_pairs(dataset, split, Path(under_home(wanted.relevance))).to(owner.device)
-        found = relevance_scores(images, captions, pairs, similarity=similarity).as_dict()
-        numbers |= {f"relevance_{name}": value for name, value in found.items() if name not in _SIZES}
+        listed = pair_scores(scores, pairs).as_dict()
+        numbers |= {f"relevance_{name}": value for name, value in listed.items() if name not in _SIZES}
     if wanted.srd_at:
-        numbers |= _semantic_ranking(encoded, network, dataset, split, trial)
+        numbers |= _semantic_ranking(scores, owner, dataset, split, trial)
     return numbers
 
 
 def _semantic_ranking(
-    encoded: EncodedSplit, network: Network, dataset: Dataset, split: str, trial: TrialSpec
+    scores: Scores, owner: Tensor, dataset: Dataset, split: str, trial: TrialSpec
 ) -> dict[str, float]:
     """SRD@k; the encoder is part of the name, because SRD by another encoder is another metric."""
-    vectors = torch.tensor(semantic_vectors_of(dataset, trial.data, "encoder", split=split)).to(encoded.owner.device)
-    semantics = CaptionSemantics(vectors, encoded.owner, images=len(encoded.images), image_score="max")
-    scores = EmbeddingScores(encoded.images, encoded.captions, network.similarity)
+    vectors = torch.tensor(semantic_vectors_of(dataset, trial.data, "encoder", split=split)).to(owner.device)
+    semantics = CaptionSemantics(vectors, owner, images=scores.shape[0], image_score="max")
     encoder = source_name(trial.data, "encoder")
     numbers: dict[str, float] = {}
     for distance in semantic_ranking_distance(scores, semantics, trial.evaluation.srd_at):

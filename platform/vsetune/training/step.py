@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,8 +13,9 @@ from vsetune.config.training import TrialSpec
 from vsetune.data.batch import Batch
 from vsetune.data.dataset import Dataset
 from vsetune.losses import Items, Loss, LossContext, LossInputs, LossOutput, build_loss
-from vsetune.networks import Network, build_network
+from vsetune.networks import Encoded, Network, TrainingItems, build_network
 from vsetune.training.device import tower_precision
+from vsetune.training.network_inputs import caption_inputs, image_inputs
 from vsetune.training.optimizers import Optimizers
 from vsetune.training.schedule import drop_factor, phase_at
 
@@ -82,12 +83,13 @@ class Learner:
     def step(self, batch: Batch) -> StepResult:
         """Change the parameters once by a batch that is on the device already."""
         self.optimizers.zero_grad()
-        output = self.loss(self._loss_inputs(batch))
-        output.value.backward()
+        output = self._output(batch)
+        output.value.backward()  # type: ignore[no-untyped-call]
         norm = _clip(self.network, self.trial.training.gradient_clip, self.device)
         self.loss.before_step()
         self.optimizers.step()
         self.loss.after_step()
+        self.network.take_loss_parameters(self.loss.shared_parameters())
         return StepResult(output.value.detach(), norm, output)
 
     def state_dict(self) -> dict[str, Any]:
@@ -105,21 +107,44 @@ class Learner:
         self.loss.load_state_dict(state["loss"])
         self.optimizers.load_state_dict(state["optimizers"])
 
-    def _loss_inputs(self, batch: Batch) -> LossInputs:
+    def _output(self, batch: Batch) -> LossOutput:
+        """The loss of the batch, with what the network adds to it in training (logged as `network_...`)."""
+        words = caption_inputs(batch)
         with tower_precision(self.trial.training, self.device):
-            images = self.network.encode_images(batch.image_features, batch.region_counts)
-            captions = self.network.encode_captions(batch.captions, batch.caption_lengths)
+            images = self.network.encode_images(image_inputs(batch))
+            captions = self.network.encode_captions(words)
         # Similarities and losses compare small differences: bfloat16 never reaches them.
-        images, captions = images.float(), captions.float()
-        return LossInputs(
+        inputs = LossInputs(
             similarity=self.network.similarity(images, captions),
             image_ids=batch.image_ids,
             caption_image_ids=batch.image_ids[batch.caption_rows],
             caption_rows=batch.caption_rows,
             semantic_vectors=batch.semantic_vectors,
-            images=Items(images),
-            captions=Items(captions),
+            images=_items(self.network, images),
+            captions=_items(self.network, captions),
         )
+        output: LossOutput = self.loss(inputs)
+        if not self.network.training:
+            return output
+        negatives = inputs.image_ids[:, None] != inputs.caption_image_ids
+        items = TrainingItems(images, captions, words, batch.caption_rows, negatives)
+        return _with_auxiliary(output, self.network.auxiliary_losses(items))
+
+
+def _items(network: Network, encoded: Encoded) -> Items | None:
+    """What losses see of encoded images or captions; no regions or words of a network that scores pairs."""
+    if network.kind == "score":
+        return None
+    return Items(encoded.vectors, encoded.log_scales, encoded.residuals)
+
+
+def _with_auxiliary(output: LossOutput, auxiliary: Mapping[str, Tensor]) -> LossOutput:
+    """The sum; the retrieval loss itself is logged beside the parts that the network added."""
+    if not auxiliary:
+        return output
+    parts = {"retrieval": output.value.detach()} | {f"network_{key}": loss.detach() for key, loss in auxiliary.items()}
+    value = torch.stack([output.value, *auxiliary.values()]).sum()
+    return replace(output, value=value, parts=output.parts | parts)
 
 
 def _clip(network: Network, largest: float | None, device: torch.device) -> Tensor:

@@ -2,69 +2,121 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from vsetune.config.training import TrainingSpec
-from vsetune.data.batch import Batch
+from vsetune.config.training import TrialSpec
 from vsetune.data.dataset import Dataset
 from vsetune.data.reader import evaluation_batches
-from vsetune.metrics import RetrievalScores, retrieval_scores
-from vsetune.networks import Network
+from vsetune.metrics import EmbeddingScores, MatrixScores, RetrievalScores, Scores
+from vsetune.metrics.recall import owner_scores
+from vsetune.networks import CaptionInputs, Encoded, Network, joined
 from vsetune.training.device import tower_precision
+from vsetune.training.network_inputs import caption_inputs, image_inputs
+from vsetune.training.pair_scores import Report, pair_scores
 
 _IMAGES_PER_BATCH = 128
 """Images encoded at once, with all their captions; bounds memory, never changes a score beyond rounding."""
 
+_CAPTIONS_PER_GROUP = 256
+"""Captions of similar length encoded at once for a network that scores pairs."""
+
 
 @dataclass(frozen=True)
 class EncodedSplit:
-    """images: (N, D). captions: (M, D). owner: (M,) int64, row of each caption's image. In the order of the split."""
+    """images: N items, in the order of the split. captions: M items in groups; a network that scores pairs has many,
+    each of captions of similar length, others have one. places: (M,) int64, where in the split each of them stands.
+    owner: (M,) int64, row of each caption's image, in the order of the split.
+    """
 
-    images: Tensor
-    captions: Tensor
+    images: Encoded
+    captions: list[Encoded]
+    places: Tensor
     owner: Tensor
 
 
+@contextmanager
+def evaluating(network: Network) -> Iterator[None]:
+    """Evaluation mode and no gradient; afterwards the network is in training mode if it was before."""
+    was_training = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        network.train(was_training)
+
+
 def score_split(
-    network: Network, dataset: Dataset, split: str, *, training: TrainingSpec, device: torch.device
+    network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
+    report: Report | None = None,
 ) -> RetrievalScores:
-    """Scores of the whole split. The network is in training mode afterwards if it was before.
+    """Scores of the whole split. report: called with pairs scored and pairs in all, by networks that score pairs.
 
     Raises NumericError if any similarity is not finite.
     """
-    encoded = encode_split(network, dataset, split, training=training, device=device)
-    with torch.no_grad():
-        return retrieval_scores(encoded.images, encoded.captions, encoded.owner, similarity=network.similarity)
+    with evaluating(network):
+        encoded = encode_split(network, dataset, split, trial=trial, device=device)
+        return owner_scores(split_scores(network, encoded, trial=trial, report=report), encoded.owner)
 
 
-@torch.no_grad()
+def split_scores(
+    network: Network, encoded: EncodedSplit, *, trial: TrialSpec, report: Report | None = None
+) -> Scores:
+    """Scores of every image with every caption, to be read inside `evaluating` with `encode_split`'s items.
+
+    Embeddings are compared when a block is asked for, in float64. Pairs are scored here, each once, in float32 as the
+    network's parameters are; 4 bytes per pair are held, 500 MB for the test split of MS-COCO.
+    """
+    if network.kind != "score":
+        return EmbeddingScores(encoded.images, encoded.captions[0], network.similarity)
+    items = encoded.images, encoded.captions, encoded.places
+    return MatrixScores(pair_scores(network, *items, cost=trial.network.pair_cost, report=report))
+
+
 def encode_split(
-    network: Network, dataset: Dataset, split: str, *, training: TrainingSpec, device: torch.device
+    network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device
 ) -> EncodedSplit:
-    """Every image and caption of a split in the joint space, without gradient, the network in evaluation mode."""
-    was_training = network.training
-    network.eval()
-    images, captions, owners = [], [], []
-    try:
-        with evaluation_batches(dataset, split, batch_size=_IMAGES_PER_BATCH) as batches:
-            for batch in batches:
-                moved = batch.to(device)
-                image_part, caption_part = _encode(network, moved, training, device)
-                images.append(image_part)
-                captions.append(caption_part)
-                owners.append(moved.image_ids[moved.caption_rows])
-    finally:
-        network.train(was_training)
-    return EncodedSplit(torch.cat(images), torch.cat(captions), torch.cat(owners))
+    """Every image and caption of a split, without gradient, the network in evaluation mode."""
+    images, captions, words, owners = [], [], [], []
+    batches = evaluation_batches(
+        dataset, split, batch_size=_IMAGES_PER_BATCH, boxes=trial.network.reads_boxes,
+        dependencies=trial.network.needs_dependencies,
+    )
+    with evaluating(network), tower_precision(trial.training, device), batches:
+        for batch in batches:
+            moved = batch.to(device)
+            images.append(network.encode_images(image_inputs(moved)))
+            if network.kind == "score":
+                words.append(caption_inputs(moved))
+            else:
+                captions.append(network.encode_captions(caption_inputs(moved)))
+            owners.append(moved.image_ids[moved.caption_rows])
+        owner = torch.cat(owners)
+        if network.kind != "score":
+            return EncodedSplit(joined(images), [joined(captions)], torch.arange(len(owner), device=device), owner)
+        places = torch.cat([group.lengths for group in words]).argsort(stable=True)
+        groups = [network.encode_captions(group) for group in _by_length(words, places)]
+    return EncodedSplit(joined(images), groups, places, owner)
 
 
-def _encode(
-    network: Network, batch: Batch, training: TrainingSpec, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    with tower_precision(training, device):
-        images = network.encode_images(batch.image_features, batch.region_counts)
-        captions = network.encode_captions(batch.captions, batch.caption_lengths)
-    return images.float(), captions.float()
+def _by_length(groups: Sequence[CaptionInputs], places: Tensor) -> Iterator[CaptionInputs]:
+    """The captions of all groups in the order of places, shortest first, without padding that no caption needs."""
+    most = max(group.tokens.shape[1] for group in groups)
+    lengths = torch.cat([group.lengths for group in groups])
+    tokens = torch.cat([pad(group.tokens, (0, most - group.tokens.shape[1])) for group in groups])
+    dependencies = [
+        pad(group.dependencies, (0, most - group.tokens.shape[1]) * 2) for group in groups
+        if group.dependencies is not None
+    ]
+    joins = torch.cat(dependencies) if dependencies else None
+    for chosen in torch.split(places, _CAPTIONS_PER_GROUP):
+        longest = int(lengths[chosen].max())
+        yield CaptionInputs(
+            tokens[chosen, :longest], lengths[chosen], None if joins is None else joins[chosen, :longest, :longest],
+        )

@@ -7,7 +7,7 @@ import io
 import json
 import shutil
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class TinyData:
     split: str = "train"
     images_per_shard: int = 5
     regions: Sequence[int] = (2,)
+    boxes: bool = False
     edit: Callable[[int, dict[str, bytes]], Any] = lambda index, members: None
     shards: list[ShardInfo] = field(default_factory=list)
 
@@ -54,7 +55,8 @@ class TinyData:
             Manifest(
                 name="tiny", splits={self.split: split}, recipe_fingerprint="0",
                 features=FeatureInfo(
-                    extractor="test", regions=max(self.regions), regions_min=min(self.regions), width=WIDTH
+                    extractor="test", regions=max(self.regions), regions_min=min(self.regions), width=WIDTH,
+                    boxes=self.boxes,
                 ),
                 vocabulary=VocabularyInfo(
                     sha256=hashlib.sha256(content).hexdigest(), words=len(vocabulary), min_count=1
@@ -89,6 +91,28 @@ class TinyData:
             images=len(block), captions=written, first_image=first, first_caption=first_caption,
         ))
         return written
+
+
+class Chain:
+    """Stands in for a spaCy pipeline: every word depends on the one before it. parsed: captions so far."""
+
+    version = "1"
+
+    def __init__(self) -> None:
+        self.parsed = 0
+
+    def heads(self, captions: Iterable[list[str]]) -> Iterator[np.ndarray]:
+        for words in captions:
+            self.parsed += 1
+            yield np.arange(-1, len(words) - 1, dtype=np.int16)
+
+
+@pytest.fixture
+def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
+    """Parses are made by a chain instead of spaCy."""
+    parser = Chain()
+    monkeypatch.setattr("vsetune.data.parses.load_parser", lambda pipeline: parser)
+    return parser
 
 
 def as_npy(array: np.ndarray, *, dtype: str = "float16", allow_pickle: bool = False) -> bytes:

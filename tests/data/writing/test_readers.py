@@ -229,6 +229,16 @@ def test_boxes_that_do_not_fit_are_refused(feature_folder: Callable[..., RawData
         feature_folder(features(3, 4, 6), 15, boxes=features(3, 5, 4))
 
 
+def test_boxes_in_pixels_are_refused_with_the_way_to_mend_them(feature_folder: Callable[..., RawDataset]) -> None:
+    boxes = np.full((3, 4, 4), 0.5)
+    boxes[1, 2, 3] = 480
+    with pytest.raises(DataError, match=r"train_boxes.npy: boxes from 0.5 to 480, need .* divide x by its width"):
+        feature_folder(features(3, 4, 6), 15, boxes=boxes)
+    boxes[1, 2, 3] = np.nan
+    with pytest.raises(DataError, match=r"boxes from nan to nan"):
+        feature_folder(features(3, 4, 6), 15, boxes=boxes)
+
+
 def test_pickled_arrays_are_refused(feature_folder: Callable[..., RawDataset]) -> None:
     with pytest.raises(DataError, match=r"cannot read as a plain .npy array"):
         feature_folder(np.array([{"a": 1}], dtype=object), 5)
@@ -238,7 +248,7 @@ def test_a_feature_folder_is_ingested_with_boxes_as_float16(
     feature_folder: Callable[..., RawDataset], run: Callable[[IngestRecipe], Manifest], tmp_path: Path
 ) -> None:
     array = features(3, 4, 6)
-    feature_folder(array, 15, boxes=features(3, 4, 4) * 3000)
+    feature_folder(array, 15, boxes=np.random.default_rng(1).random((3, 4, 4)))
     recipe = IngestRecipe.model_validate({
         "name": "ready", "output": str(tmp_path / "out"), "vocabulary_min_count": 1,
         "source": {"layout": "feature_folder", "folder": str(tmp_path)}, "features": {"extractor": "precomputed"},

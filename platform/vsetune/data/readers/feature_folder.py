@@ -98,6 +98,12 @@ def _boxes(path: Path, features: np.ndarray) -> np.ndarray | None:
     expected = (*features.shape[:2], 4)
     if boxes.shape != expected:
         raise DataError(f"{path}: shape {boxes.shape}, need {expected} to fit the features; fetch both again.")
+    low, high = float(boxes.min()), float(boxes.max())
+    if not (low >= 0 and high <= 1):
+        raise DataError(
+            f"{path}: boxes from {low:g} to {high:g}, need shares of the image from 0 to 1; divide x by its width and "
+            "y by its height."
+        )
     return boxes
 
 

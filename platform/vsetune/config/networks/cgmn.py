@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from vsetune.config.base import Range, tunable
-from vsetune.config.networks import NetworkSpec
+from vsetune.config.networks.base import NetworkSpec
 
 
 class CgmnSpec(NetworkSpec):
     """CGMN (Cheng et al. 2022): graph convolution over regions and over words, a GRU over each graph's nodes."""
+
+    source: ClassVar[str] = "Cheng et al., ACM TOMM 2022"
+
+    @property
+    def needs_pairs(self) -> bool:
+        return self.matching_weight > 0
+
+    @property
+    def needs_dependencies(self) -> bool:
+        return self.caption_graph == "dependencies"
+
+    @property
+    def reads_boxes(self) -> bool:
+        return self.spatial_graph
 
     name: Literal["cgmn"] = "cgmn"
     embedding_size: int = Field(2048, ge=1, description="D, size of the joint space and of the nodes")

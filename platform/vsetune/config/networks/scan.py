@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vsetune.config.base import Range, tunable
-from vsetune.config.networks import Kind, NetworkSpec, Score
+from vsetune.config.networks.base import Kind, NetworkSpec, PairCost, Score
 
 _PUBLISHED: dict[str, dict[str, float]] = {
     "text_to_image": {"attention_scale": 9.0, "pooling_scale": 6.0},
@@ -19,7 +19,17 @@ _PUBLISHED: dict[str, dict[str, float]] = {
 class ScanSpec(NetworkSpec):
     """SCAN (Lee et al. 2018): cosines of words with the regions they attend to, or of regions with words, pooled."""
 
-    kind: ClassVar[Kind] = "score"
+    source: ClassVar[str] = "Lee et al., ECCV 2018"
+
+    def pair_cost(self, *, regions: int, words: int) -> PairCost:
+        """Dot products of words and regions, then a quadratic form per word or per region (Gram shortcut)."""
+        attending, attended = (words, regions) if self.direction == "text_to_image" else (regions, words)
+        flops = 2 * regions * words * self.embedding_size + 2 * attending * attended**2
+        return PairCost(flops=flops, numbers=6 * regions * words)
+
+    @property
+    def kind(self) -> Kind:
+        return "score"
 
     name: Literal["scan"] = "scan"
     direction: Literal["text_to_image", "image_to_text"] = Field(

@@ -7,17 +7,13 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from vsetune.config.base import Range, tunable
-from vsetune.config.networks import Kind, NetworkSpec, Score
+from vsetune.config.networks.base import NetworkSpec
 
 
 class VsrnSpec(NetworkSpec):
     """VSRN (Li et al. 2019): graph reasoning between regions, a GRU over regions, caption generation as second task."""
 
-    kind: ClassVar[Kind] = "embedding"
-
-    @property
-    def score(self) -> Score:
-        return "cosine"
+    source: ClassVar[str] = "Li et al., ICCV 2019"
 
     name: Literal["vsrn"] = "vsrn"
     embedding_size: int = Field(2048, ge=1, description="D, size of the joint space, of regions and of both GRUs")

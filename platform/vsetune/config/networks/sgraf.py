@@ -7,13 +7,23 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from vsetune.config.base import Range, tunable
-from vsetune.config.networks import Kind, NetworkSpec, Score
+from vsetune.config.networks.base import Kind, NetworkSpec, PairCost, Score
 
 
 class SgrafSpec(NetworkSpec):
     """What SAF and SGR share: similarity vectors of every word with its image, and of whole image and caption."""
 
-    kind: ClassVar[Kind] = "score"
+    source: ClassVar[str] = "Diao et al., AAAI 2021"
+
+    def pair_cost(self, *, regions: int, words: int) -> PairCost:
+        """Attention and the maps to similarity vectors; a vector per word and one of the whole."""
+        size, mapped = self.embedding_size, self.similarity_size
+        flops = 4 * regions * words * size + 2 * (words + 1) * size * mapped
+        return PairCost(flops=flops, numbers=4 * regions * words + 6 * (words + 1) * mapped)
+
+    @property
+    def kind(self) -> Kind:
+        return "score"
 
     similarity_size: int = Field(256, ge=1, description="size of a similarity vector")
     attention_scale: float = tunable(
@@ -52,3 +62,10 @@ class SgrafSgrSpec(SgrafSpec):
 
     name: Literal["sgraf_sgr"] = "sgraf_sgr"
     steps: int = Field(3, ge=1, description="steps of reasoning, each with weights of its own")
+
+    def pair_cost(self, *, regions: int, words: int) -> PairCost:
+        """SGRAF's similarity vectors, and three maps and two products of nodes per step."""
+        shared, nodes, size = super().pair_cost(regions=regions, words=words), words + 1, self.similarity_size
+        return PairCost(
+            flops=shared.flops + self.steps * (6 * nodes * size**2 + 4 * nodes**2 * size), numbers=shared.numbers,
+        )

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from vsetune.config.base import Range, tunable
-from vsetune.config.networks import Kind, NetworkSpec
+from vsetune.config.networks.base import Kind, NetworkSpec, PairCost
 
 
 class PvseNetworkSpec(NetworkSpec):
     """PVSE (Song and Soleymani 2019): K embeddings per item, global features plus what K attention heads add."""
+
+    source: ClassVar[str] = "Song and Soleymani, CVPR 2019"
+
+    def pair_cost(self, *, regions: int, words: int) -> PairCost:
+        """K x K dot products."""
+        return PairCost(flops=2 * self.embeddings**2 * self.embedding_size, numbers=2 * self.embeddings**2)
 
     name: Literal["pvse"] = "pvse"
     embedding_size: int = Field(
@@ -29,6 +35,6 @@ class PvseNetworkSpec(NetworkSpec):
     )
 
     @property
-    def kind(self) -> Kind:  # type: ignore[override]
+    def kind(self) -> Kind:
         """One vector per item with K = 1, else several."""
         return "embedding" if self.embeddings == 1 else "several_embeddings"

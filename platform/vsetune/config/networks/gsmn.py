@@ -7,13 +7,26 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vsetune.config.base import Range, tunable
-from vsetune.config.networks import Kind, NetworkSpec, Score
+from vsetune.config.networks.base import Kind, NetworkSpec, PairCost, Score
 
 
 class GsmnSpec(NetworkSpec):
     """GSMN (Liu et al. 2020): words and regions are matched block by block, matches travel along two graphs."""
 
-    kind: ClassVar[Kind] = "score"
+    source: ClassVar[str] = "Liu et al., CVPR 2020"
+
+    def pair_cost(self, *, regions: int, words: int) -> PairCost:
+        """Products of all blocks, norms by Gram matrices of both sides, and the layers behind the two graphs."""
+        blocks, hidden = self.blocks, self.hidden_size
+        flops = 2 * regions * words * self.embedding_size + 2 * blocks * regions * words * (regions + words)
+        flops += 2 * (regions + words) * hidden * (blocks + hidden + 1)
+        if self.propagation == "paper":
+            flops += 2 * regions**2 * hidden + 2 * words**2 * blocks
+        return PairCost(flops=flops, numbers=5 * blocks * regions * words)
+
+    @property
+    def kind(self) -> Kind:
+        return "score"
 
     @property
     def score(self) -> Score:
@@ -21,8 +34,11 @@ class GsmnSpec(NetworkSpec):
 
     @property
     def needs_dependencies(self) -> bool:
-        """Whether captions must come with their dependency parses."""
         return self.text_graph == "sparse"
+
+    @property
+    def reads_boxes(self) -> bool:
+        return True
 
     name: Literal["gsmn"] = "gsmn"
     text_graph: Literal["dense", "sparse"] = Field(

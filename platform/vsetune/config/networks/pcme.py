@@ -6,13 +6,22 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.networks import Kind, NetworkSpec, Score
+from vsetune.config.networks.base import Kind, NetworkSpec, PairCost, Score
 
 
 class PcmeNetworkSpec(NetworkSpec):
     """PCME (Chun et al. 2021): a Gaussian per item; the mean is PVSE's with one head, the spread has its own layers."""
 
-    kind: ClassVar[Kind] = "probabilistic"
+    source: ClassVar[str] = "Chun et al., CVPR 2021"
+
+    def pair_cost(self, *, regions: int, words: int) -> PairCost:
+        """One dot product, of means or of sums of samples; or the distances of all pairs of samples."""
+        drawn = self.samples**2 if self.similarity == "match_probability" else 1
+        return PairCost(flops=2 * drawn * self.embedding_size, numbers=4 * drawn)
+
+    @property
+    def kind(self) -> Kind:
+        return "probabilistic"
 
     name: Literal["pcme"] = "pcme"
     embedding_size: int = Field(

@@ -1,0 +1,101 @@
+"""`vsetune networks import`: weights of a released implementation as one of our networks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vsetune.cli.output import print_json, results, say
+from vsetune.config.base import known_name
+from vsetune.config.loading import dump_yaml
+from vsetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from vsetune.networks.importing import Imported
+
+EXAMPLE = "Example: vsetune networks import --from vsepp runs/model_best.pth.tar"
+
+_ENDINGS = (".tar", ".pth", ".pt", ".safetensors")  # in this order: .pth.tar
+
+
+def import_network(
+    file: Annotated[Path, typer.Argument(help="weights file of the released code", show_default=False)],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="NAME", show_default=False,
+            help="vsepp, vsrn, sgraf, scan, gsmn, vse_infinity, pvse or pcme",
+        ),
+    ],
+    output: Annotated[
+        Path | None, typer.Option(help="new folder for the result; default: FILE without its ending, -vsetune")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="what was found as JSON")] = False,
+) -> None:
+    """Bring trained weights of a released implementation: weights.safetensors, and network.yaml for a study file.
+
+    Tensors and plain values are read, never code. A wrong or partial file is refused with the names that differ.
+    """
+    from vsetune.networks.importing import SOURCES, import_released
+    from vsetune.training.atomic import make_folder, write_whole
+
+    try:
+        known_name(source, SOURCES, "released implementation")
+    except ValueError as error:
+        raise UsageError(f"--from: {error}") from error
+    folder = output if output is not None else _folder_of(file)
+    if folder.exists():
+        raise UsageError(f"{folder}: exists already; choose another --output, or remove it.")
+    imported = import_released(file, source)
+    make_folder(folder)
+    write_whole(folder / "weights.safetensors", imported.to_safetensors(), durable=False)
+    write_whole(folder / "network.yaml", _snippet(file, imported).encode(), durable=False)
+    found = _summary(imported)
+    if as_json:
+        print_json({"weights": str(folder / "weights.safetensors"), "network": imported.study_entry(), **found})
+        return
+    results.print(_snippet(file, imported), end="", markup=False, highlight=False, soft_wrap=True)
+    for reason, number in Counter(imported.unused.values()).items():
+        say(f"not needed: {number} tensors, {_names(imported, reason)}: {reason}")
+    say(f"{folder / 'weights.safetensors'}: {found['parameters']:,} numbers in {len(imported.weights)} tensors")
+
+
+def _folder_of(file: Path) -> Path:
+    name = file.name
+    for ending in _ENDINGS:
+        name = name.removesuffix(ending)
+    return file.with_name(f"{name}-vsetune")
+
+
+def _summary(imported: Imported) -> dict[str, Any]:
+    return {
+        "source": imported.source, "regions": imported.regions, "width": imported.width,
+        "vocabulary_size": imported.vocabulary_size, "parameters": sum(map(_count, imported.weights.values())),
+        "assumed": list(imported.assumed), "unused": dict(imported.unused),
+    }
+
+
+def _count(tensor: Any) -> int:
+    return int(tensor.numel())
+
+
+def _snippet(file: Path, imported: Imported) -> str:
+    """An entry of `networks`, with what the reader must know above it."""
+    regions = f"{imported.regions} regions of" if imported.regions > 1 else "vectors of"
+    lines = [
+        f"# {imported.source}, weights of {file.name}",
+        f"# reads {regions} {imported.width} numbers, and ids of the vocabulary it was trained with: "
+        f"{imported.vocabulary_size}",
+    ]
+    if imported.assumed:
+        lines.append(f"# the file does not tell: {', '.join(imported.assumed)}; set them as the weights were trained")
+    return "\n".join(lines) + "\n" + dump_yaml({"networks": [imported.study_entry()]})
+
+
+def _names(imported: Imported, reason: str) -> str:
+    """The first of the names left over for a reason."""
+    first, *others = [name for name, why in imported.unused.items() if why == reason]
+    return f"{first}, ..." if others else first

@@ -1,1 +1,0 @@
-"""Hyperparameters of the networks, one file each."""

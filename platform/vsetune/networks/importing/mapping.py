@@ -1,0 +1,121 @@
+"""From the names of a released implementation to ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vsetune.errors import DataError
+from vsetune.networks.importing.released import WEIGHT_NORM, Released
+
+_MOST_NAMES = 60
+_COUNTER = "num_batches_tracked"
+"""A count that BatchNorm keeps and does not use; files of before 2018 have none."""
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """What a file says of its network.
+
+    spec: `name` and the hyperparameters that the file determines, in our words. modules: our module or tensor -> the
+    released one; of several the tensors are stacked along the first axis. unused: start of a released name -> why we
+    do not need it. absent: our tensor -> its value where a file does not have it. assumed: hyperparameters in `spec`
+    that weights do not show and the file does not tell.
+    """
+
+    spec: Mapping[str, Any]
+    modules: Mapping[str, str | tuple[str, ...]]
+    width: int
+    vocabulary_size: int
+    regions: int = 1
+    unused: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, float] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
+
+
+def untold(released: Released, spec: Mapping[str, Any], told_by: Mapping[str, str]) -> tuple[str, ...]:
+    """Hyperparameters of a spec that no setting of the file tells. told_by: hyperparameter -> setting."""
+    return tuple(name for name, setting in told_by.items() if name in spec and setting not in released.settings)
+
+
+def mapped_weights(
+    network: nn.Module, recognised: Recognised, released: Released, *, source: str
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """All weights of a network under our names, and the released names left over with the reason.
+
+    network: shows names, shapes and types; may be on the meta device. DataError with the names that are missing,
+    unexpected or of another shape.
+    """
+    tensors = released.tensors
+    weights: dict[str, Tensor] = {}
+    taken: set[str] = set()
+    missing, misshapen = [], []
+    for name, target in network.state_dict().items():
+        names = _released_names(name, recognised.modules)
+        found = [tensors[each] for each in names if each in tensors]
+        taken.update(names)
+        if len(found) < len(names):
+            value = 0.0 if name.endswith(_COUNTER) else recognised.absent.get(name)
+            if value is None:
+                missing += [each for each in names if each not in tensors]
+            else:
+                weights[name] = torch.full(target.shape, value, dtype=target.dtype)
+            continue
+        stacked = found[0] if len(found) == 1 else _stacked(found)
+        if stacked is None or _without_ones(stacked) != _without_ones(target):
+            shapes = " + ".join(str(tuple(each.shape)) for each in found)
+            misshapen.append(f"{' + '.join(names)} is {shapes}, need {tuple(target.shape)}")
+            continue
+        weights[name] = stacked.reshape(target.shape).to(target.dtype).contiguous().clone()
+    left = sorted(tensors.keys() - taken)
+    reasons = {each: _reason(each, recognised.unused) for each in left}
+    unexpected = [each for each, reason in reasons.items() if reason is None]
+    if missing or unexpected or misshapen:
+        raise DataError("\n".join(_refusal(released, source, missing, unexpected, misshapen)))
+    return weights, {each: reason for each, reason in reasons.items() if reason is not None}
+
+
+def _released_names(name: str, modules: Mapping[str, str | tuple[str, ...]]) -> tuple[str, ...]:
+    """Of one of our tensors. The longest entry of `modules` that it is, or lies in, decides."""
+    words = name.split(".")
+    for length in range(len(words), 0, -1):
+        module = ".".join(words[:length])
+        if module not in modules:
+            continue
+        rest = ".".join(words[length:])
+        rest = WEIGHT_NORM.get(rest, rest)
+        theirs = modules[module]
+        return tuple(f"{each}.{rest}" if rest else each for each in ((theirs,) if isinstance(theirs, str) else theirs))
+    raise KeyError(f"no released name is known for {name}")
+
+
+def _stacked(tensors: Sequence[Tensor]) -> Tensor | None:
+    same = {tuple(each.shape[1:]) for each in tensors}
+    return torch.cat(list(tensors)) if len(same) == 1 and all(each.dim() for each in tensors) else None
+
+
+def _without_ones(tensor: Tensor) -> list[int]:
+    """A convolution of width 1 is a linear map, (8, 1) numbers are 8: axes of length 1 do not matter."""
+    return [length for length in tensor.shape if length != 1]
+
+
+def _reason(name: str, unused: Mapping[str, str]) -> str | None:
+    return next((reason for start, reason in unused.items() if name.startswith(start)), None)
+
+
+def _refusal(
+    released: Released, source: str, missing: list[str], unexpected: list[str], misshapen: list[str]
+) -> list[str]:
+    lines = [
+        f"{released.path}: not the weights of {source}: {len(missing)} names missing, {len(unexpected)} unexpected, "
+        f"{len(misshapen)} of another shape; check --from, or get the whole file."
+    ]
+    for title, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", misshapen)):
+        if names:
+            more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+            lines.append(f"{title}: {', '.join(names[:_MOST_NAMES])}{more}")
+    return lines

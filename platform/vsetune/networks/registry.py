@@ -1,0 +1,47 @@
+"""From a network spec to its network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from vsetune.config.networks import NetworkSpec
+from vsetune.errors import ConfigError
+from vsetune.networks.network import Network
+
+N = TypeVar("N", bound=Network)
+
+_NETWORKS: dict[type[NetworkSpec], type[Network]] = {}
+
+
+def register(spec: type[NetworkSpec]) -> Callable[[type[N]], type[N]]:
+    """Class decorator: this network is built from that spec and the sizes of the data.
+
+    Raises ValueError if the spec already has a network.
+    """
+
+    def add(network: type[N]) -> type[N]:
+        if spec in _NETWORKS:
+            raise ValueError(f"{spec.__name__} is already registered")
+        _NETWORKS[spec] = network
+        return network
+
+    return add
+
+
+def build_network(spec: NetworkSpec, *, regions: int, width: int, vocabulary_size: int) -> Network:
+    """A new network for features of (regions, width) per image; parameters drawn from torch's global generator.
+
+    ConfigError when the spec does not fit the data, or has no network.
+    """
+    for name, size in (("regions", regions), ("width", width), ("vocabulary_size", vocabulary_size)):
+        if size < 1:
+            raise ConfigError(f"network: {name} of the data is {size}, need at least 1; check the data set.")
+    build: Callable[..., Network] | None = _NETWORKS.get(type(spec))
+    if build is None:
+        known = ", ".join(sorted(known_spec.__name__ for known_spec in _NETWORKS))
+        raise ConfigError(f"network: got a {type(spec).__name__}, which no network is built from; need one of {known}.")
+    sizes = {"width": width, "vocabulary_size": vocabulary_size}
+    if _NETWORKS[type(spec)].needs_regions:
+        sizes["regions"] = regions
+    return build(spec, **sizes)

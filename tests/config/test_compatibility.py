@@ -1,0 +1,107 @@
+"""The whole matrix of networks and losses: what trains, and what is refused with a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from vsetune.config.compatibility import mismatch
+from vsetune.config.losses import LOSSES, ManyToManySpec
+from vsetune.config.networks import (
+    NETWORKS,
+    CgmnSpec,
+    NetworkSpec,
+    PcmeNetworkSpec,
+    PvseNetworkSpec,
+    ScanSpec,
+    VseppSpec,
+)
+from vsetune.config.training import TrialSpec
+
+ANY = {"lsh", "lmh", "lseh", "top_f", "info_nce", "irtm"}  # read similarities alone
+SEVERAL = {"adaptive_margin", "contrastive", "margin_based", "pvse"}  # cosines of one or several embeddings
+COSINES = {"luwm", "additive_margin", "many_to_many"}
+ONE = ANY | COSINES | SEVERAL | {"semantic_center", "nt_xent", "pcme"}  # one embedding of unit length
+EXPECTED: dict[str, set[str]] = {
+    "vsepp": ONE, "vsrn": ONE, "vse_infinity": ONE, "cgmn": ONE,
+    "pvse": ANY | COSINES | SEVERAL,
+    "pcme": ANY | {"luwm", "additive_margin", "pcme"},
+    "scan": ANY | {"luwm", "additive_margin"},
+    "gsmn": ANY | {"luwm", "additive_margin"},
+    "sgraf_saf": ANY | {"luwm", "additive_margin"},
+    "sgraf_sgr": ANY | {"luwm", "additive_margin"},
+}
+"""Losses that train a network, both at their default settings."""
+
+SETTINGS: list[tuple[NetworkSpec, set[str]]] = [
+    (PvseNetworkSpec(embeddings=1), ONE),
+    (PcmeNetworkSpec(similarity="mean"), ANY | COSINES | {"pcme"}),
+    (ScanSpec(pooling="mean"), ANY | COSINES),
+    (VseppSpec(normalize_images=False), ANY | {"luwm", "additive_margin", "pcme"}),
+    (VseppSpec(absolute=True, similarity="order"), ANY | {"order"}),
+]
+
+
+def fitting(network: NetworkSpec) -> set[str]:
+    return {name for name, loss in LOSSES.items() if mismatch(network, loss(), batch_unit="pairs") is None}
+
+
+def test_the_table_names_every_network() -> None:
+    assert EXPECTED.keys() == NETWORKS.keys()
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_losses_of_a_network_are_those_of_the_table(network: str) -> None:
+    assert fitting(NETWORKS[network]()) == EXPECTED[network]
+
+
+@pytest.mark.parametrize(("network", "losses"), SETTINGS)
+def test_settings_of_a_network_change_which_losses_fit(network: NetworkSpec, losses: set[str]) -> None:
+    assert fitting(network) == losses
+
+
+@pytest.mark.parametrize("batch_unit", ["pairs", "images"])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_combination_validates_or_is_refused_in_one_line(network: str, loss: str, batch_unit: Any) -> None:
+    plain = {
+        "study": "s", "trial": "t", "cell": "c", "data": {"path": "d"}, "seed": 0, "network": {"name": network},
+        "loss": {"name": loss}, "training": {"batch_unit": batch_unit},
+    }
+    try:
+        trial = TrialSpec.model_validate(plain)
+    except ValidationError as error:
+        (problem,) = error.errors()
+        reason = mismatch(NETWORKS[network](), LOSSES[loss](), batch_unit=batch_unit)
+        assert reason is not None
+        assert reason in problem["msg"]
+        assert "\n" not in reason
+        assert loss in reason or network in reason
+        assert "; " in reason  # and how to mend it
+    else:
+        assert (trial.network, trial.loss) == (NETWORKS[network](), LOSSES[loss]())
+        assert loss in EXPECTED[network]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_batch_of_images_with_all_their_captions_needs_a_loss_of_several_positives(network: str) -> None:
+    spec = NETWORKS[network]()
+    found = {name for name, loss in LOSSES.items() if mismatch(spec, loss(), batch_unit="images") is None}
+    expected = {name for name in EXPECTED[network] if LOSSES[name].several_positives}
+    assert found == (set() if network == "cgmn" else expected)
+
+
+def test_the_sentence_loss_takes_probabilities_when_told_so() -> None:
+    network = NETWORKS["sgraf_saf"]()
+    assert mismatch(network, ManyToManySpec(similarity_range="unit"), batch_unit="pairs") is None
+    assert "other settings" in str(mismatch(network, ManyToManySpec(), batch_unit="pairs"))
+
+
+def test_cgmn_takes_batches_of_images_without_its_own_loss() -> None:
+    loss = LOSSES["lmh"]()
+    assert mismatch(CgmnSpec(matching_weight=0), loss, batch_unit="images") is None
+    reason = mismatch(CgmnSpec(), loss, batch_unit="images")
+    assert reason is not None
+    assert "network cgmn adds a loss of its own that needs pairs" in reason

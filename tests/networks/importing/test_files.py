@@ -1,0 +1,134 @@
+"""Files that are no weights, hold code, belong to another network or are incomplete."""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+
+from vsetune.config.networks import NETWORKS
+from vsetune.errors import DataError
+from vsetune.networks.importing import SOURCES, import_released, network_of
+
+
+@pytest.fixture
+def towers(released: Any) -> tuple[nn.Module, nn.Module]:
+    """A VSE++ model."""
+    text = released(embed=nn.Embedding(12, 5), rnn=nn.GRU(5, 8, batch_first=True))
+    return released(fc=nn.Linear(6, 8)), text
+
+
+@pytest.mark.parametrize("source", list(SOURCES))
+def test_a_file_of_another_network_is_refused_with_what_it_lacks_and_what_it_has(source: str, tmp_path: Path) -> None:
+    path = tmp_path / "weights.pth"
+    torch.save({"classifier.weight": torch.zeros(2, 2)}, path)
+    with pytest.raises(DataError) as refused:
+        import_released(path, source)
+    summary, missing, unexpected = str(refused.value).splitlines()
+    assert "1 unexpected" in summary
+    assert "img_enc.fc.weight" in missing
+    assert unexpected == "unexpected: classifier.weight"
+
+
+def test_a_partial_file_is_refused_with_every_missing_name(towers: Any, checkpoint: Any) -> None:
+    image, text = towers
+    del text.rnn
+    with pytest.raises(DataError, match=r"4 names missing, 0 unexpected.*\nmissing: txt_enc\.rnn\.weight_ih_l0, "):
+        import_released(checkpoint(image, text), "vsepp")
+
+
+def test_a_second_layer_is_unexpected_and_another_size_is_shown(towers: Any, released: Any, checkpoint: Any) -> None:
+    image, _ = towers
+    text = released(embed=nn.Embedding(12, 5), rnn=nn.GRU(5, 7, num_layers=2, batch_first=True))
+    with pytest.raises(DataError) as refused:
+        import_released(checkpoint(image, text), "vsepp")
+    assert "unexpected: txt_enc.rnn.bias_hh_l1" in str(refused.value)
+    assert "of another shape: txt_enc.rnn.weight_ih_l0 is (21, 5), need (24, 5)" in str(refused.value)
+
+
+def test_a_long_list_of_names_is_cut_and_counted(towers: Any, released: Any, checkpoint: Any) -> None:
+    image, text = towers
+    image.extra = nn.Sequential(*(nn.Linear(1, 1) for _ in range(35)))
+    with pytest.raises(DataError, match="and 10 more"):
+        import_released(checkpoint(image, text), "vsepp")
+
+
+def test_the_same_tensors_as_safetensors_are_read(towers: Any, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    image, text = (part.state_dict(prefix=name) for part, name in zip(towers, ("img_enc.", "txt_enc."), strict=True))
+    safetensors.torch.save_file({**image, **text}, path)
+    imported = import_released(path, "vsepp")
+    assert torch.equal(imported.weights["image_map.weight"], image["img_enc.fc.weight"])
+    assert imported.assumed == ("absolute", "normalize_images", "similarity")
+
+
+def test_a_bare_list_of_state_dicts_in_the_format_of_old_torch_is_read(towers: Any, tmp_path: Path) -> None:
+    path = tmp_path / "old.pth.tar"
+    torch.save([part.state_dict() for part in towers], path, _use_new_zipfile_serialization=False)
+    assert import_released(path, "vsepp").vocabulary_size == 12
+
+
+def test_numbers_of_numpy_beside_the_weights_do_no_harm(towers: Any, tmp_path: Path) -> None:
+    path = tmp_path / "model.pth"
+    state = {"model": [part.state_dict() for part in towers], "best_rsum": np.float64(3.5), "step": np.int64(2)}
+    torch.save(state, path)
+    assert import_released(path, "vsepp").width == 6
+
+
+class Trap:
+    """Runs code when a file is unpickled carelessly."""
+
+    def __reduce__(self) -> Any:
+        return (Path("trapped").touch, ())
+
+
+def test_a_file_with_code_is_refused_and_the_code_does_not_run(
+    towers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    state = {"model": [part.state_dict() for part in towers], "opt": argparse.Namespace(extra=Trap())}
+    torch.save(state, tmp_path / "bad.pth")
+    with pytest.raises(DataError, match="could run code; need tensors and plain values"):
+        import_released(tmp_path / "bad.pth", "vsepp")
+    assert not Path("trapped").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"text", pickle.dumps({"a": 1}), b"PK\x03\x04broken"])
+@pytest.mark.parametrize("ending", [".pth", ".safetensors"])
+def test_what_is_no_weights_file_is_refused_in_one_line(content: bytes, ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"weights{ending}"
+    path.write_bytes(content)
+    with pytest.raises(DataError) as refused:
+        import_released(path, "vsepp")
+    assert str(refused.value).startswith(f"{path}: ")
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"gone\.pth: no such file"):
+        import_released(tmp_path / "gone.pth", "vsepp")
+
+
+def test_weights_of_someone_else_are_no_imported_network(towers: Any, tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    safetensors.torch.save_file(towers[0].state_dict(), path)
+    with pytest.raises(DataError, match="does not say which network it holds"):
+        network_of(path)
+
+
+def test_importing_leaves_the_random_generator_alone(towers: Any, checkpoint: Any, bring: Any) -> None:
+    path = checkpoint(*towers)
+    before = torch.get_rng_state()
+    bring(path, "vsepp")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_every_source_is_a_network_we_have() -> None:
+    assert {source.removesuffix("_saf").removesuffix("_sgr") for source in NETWORKS} >= SOURCES.keys() - {"sgraf"}

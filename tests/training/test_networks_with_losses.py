@@ -1,0 +1,100 @@
+"""Every network learns with every loss that fits it: one step on the tiny data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from vsetune.config.compatibility import mismatch
+from vsetune.config.losses import LOSSES
+from vsetune.config.networks import NETWORKS
+from vsetune.data.dataset import Dataset
+from vsetune.training.batches import TrainingBatches
+from vsetune.training.step import Learner
+
+CPU = torch.device("cpu")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "many_to_many": {"semantics": "svd"}, "semantic_center": {"quantised_centers": 4},
+}
+PAIRS = [
+    (network, loss, unit)
+    for network in NETWORKS for loss in LOSSES for unit in ("pairs", "images")
+    if mismatch(NETWORKS[network](), LOSSES[loss](), batch_unit=unit) is None
+]
+
+
+@pytest.mark.parametrize(("network", "loss", "unit"), PAIRS)
+def test_a_step_changes_the_network_and_gives_finite_numbers(
+    network: str, loss: str, unit: str, make_trial: Any, small: Any
+) -> None:
+    trial = make_trial(
+        network=small(network), loss={"name": loss} | SETTINGS.get(loss, {}), batch_unit=unit, batch_size=6
+    )
+    dataset = Dataset.open(trial.data.path)
+    torch.manual_seed(0)
+    learner = Learner.build(trial, dataset, CPU)
+    batches = TrainingBatches(trial, dataset, CPU)
+    before = [parameter.detach().clone() for parameter in learner.network.parameters()]
+    learner.set_epoch(0.0)
+    learner.loss.start_epoch(0)
+    result = learner.step(batches.take(0))
+    batches.close()
+    assert torch.isfinite(result.loss)
+    assert torch.isfinite(result.gradient_norm)
+    assert result.gradient_norm > 0
+    after = list(learner.network.parameters())
+    assert all(torch.isfinite(parameter).all() for parameter in after)
+    assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+
+
+def parts(network: dict[str, Any], make_trial: Any) -> dict[str, float]:
+    trial = make_trial(network=network)
+    dataset = Dataset.open(trial.data.path)
+    torch.manual_seed(0)
+    learner, batches = Learner.build(trial, dataset, CPU), TrainingBatches(trial, dataset, CPU)
+    result = learner.step(batches.take(0))
+    batches.close()
+    return {"loss": result.loss.item()} | {name: value.item() for name, value in result.output.parts.items()}
+
+
+@pytest.mark.parametrize(("network", "part", "weight"), [
+    ("vsrn", "network_captioning", "captioning_weight"), ("cgmn", "network_matching", "matching_weight"),
+])
+def test_what_a_network_adds_to_the_loss_is_logged_beside_it(
+    network: str, part: str, weight: str, make_trial: Any, small: Any
+) -> None:
+    once = parts(small(network) | {weight: 1.0}, make_trial)
+    twice = parts(small(network) | {weight: 2.0}, make_trial)
+    assert once["loss"] == pytest.approx(once["retrieval"] + once[part])
+    assert twice[part] == pytest.approx(2 * once[part])
+    assert twice["retrieval"] == pytest.approx(once["retrieval"])
+    without = parts(small(network) | {weight: 0.0}, make_trial)
+    assert part not in without
+    assert without["loss"] == pytest.approx(once["retrieval"])
+
+
+def test_a_frozen_network_adds_nothing(make_trial: Any, small: Any) -> None:
+    trial = make_trial(
+        network=small("vsrn"), loss={"name": "info_nce", "learned": True}, phases=[{"trains": "loss"}]
+    )
+    dataset = Dataset.open(trial.data.path)
+    learner, batches = Learner.build(trial, dataset, CPU), TrainingBatches(trial, dataset, CPU)
+    assert "network_captioning" not in learner.step(batches.take(0)).output.parts
+    batches.close()
+
+
+def test_the_match_probability_is_measured_by_what_the_loss_has_learned(make_trial: Any, small: Any) -> None:
+    network = small("pcme") | {"similarity": "match_probability", "match_scale": 9.0}
+    for loss in ({"name": "pcme"}, {"name": "sum", "parts": {"own": {"loss": {"name": "pcme"}}}}):
+        trial = make_trial(network=network, loss=loss)
+        dataset = Dataset.open(trial.data.path)
+        learner, batches = Learner.build(trial, dataset, CPU), TrainingBatches(trial, dataset, CPU)
+        assert learner.network.match_scale == 9
+        learner.step(batches.take(0))
+        batches.close()
+        learned = learner.loss.shared_parameters()
+        assert learned["match_scale"] != 15
+        assert torch.equal(learner.network.match_scale, learned["match_scale"])
+        assert torch.equal(learner.network.match_shift, learned["match_shift"])

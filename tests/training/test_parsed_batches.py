@@ -1,0 +1,57 @@
+"""Networks that read dependency parses get them with every training batch."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from vsetune.config.networks.gsmn import GsmnSpec
+from vsetune.data.dataset import Dataset
+from vsetune.data.parses import parse_dataset
+from vsetune.data.progress import SilentProgress
+from vsetune.errors import DataError
+from vsetune.training.batches import TrainingBatches
+
+
+class Chain:
+    """Stands in for a spaCy pipeline: every word depends on the one before it."""
+
+    version = "1"
+
+    def heads(self, captions):
+        return (np.arange(-1, len(words) - 1, dtype=np.int16) for words in captions)
+
+
+@pytest.fixture
+def sparse(make_trial, data_path, tmp_path):
+    """A trial of sparse GSMN on a data set of its own, not parsed yet."""
+    path = str(shutil.copytree(data_path, tmp_path / "data"))
+    trial = make_trial(data={"path": path})
+    return trial.model_copy(update={"network": GsmnSpec(text_graph="sparse")})
+
+
+def test_batches_bring_parses_where_the_network_reads_them(sparse, monkeypatch):
+    monkeypatch.setattr("vsetune.data.parses.load_parser", lambda pipeline: Chain())
+    parse_dataset(sparse.data.path, "chain", progress=SilentProgress())
+    batches = TrainingBatches(sparse, Dataset.open(sparse.data.path), torch.device("cpu"))
+    batch = batches.take(0)
+    assert batch.dependencies.sum(dim=(1, 2)).tolist() == (2 * (batch.caption_lengths - 3)).tolist()
+    assert batches.describe_parses() == {"dependency_parses": "chain 1"}
+    batches.close()
+
+
+def test_batches_without_parses_are_refused_where_the_network_reads_them(sparse):
+    batches = TrainingBatches(sparse, Dataset.open(sparse.data.path), torch.device("cpu"))
+    assert batches.describe_parses() == {}
+    with pytest.raises(DataError, match=r"has no parses of its captions; add them: vsetune data parse"):
+        batches.take(0)
+
+
+def test_other_networks_read_no_parses(make_trial, data_path):
+    batches = TrainingBatches(make_trial(), Dataset.open(data_path), torch.device("cpu"))
+    assert batches.take(0).dependencies is None
+    assert batches.describe_parses() == {}
+    batches.close()
