@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from vsetune.errors import NumericError
 from vsetune.metrics import expected_if_random, unique_hard_negatives
 
 E_MATRIX = torch.tensor([[0.60, 0.50, 0.10], [0.30, 0.40, 0.55], [0.20, 0.45, 0.70]])
@@ -68,3 +69,22 @@ def test_a_batch_without_negatives_selects_nothing() -> None:
 @pytest.mark.parametrize(("pairs", "expected"), [(128, 81.1), (84, 53.3), (2, 2), (1, 0)])
 def test_random_selection_gives_the_yardstick_of_the_paper(pairs, expected) -> None:
     assert round(expected_if_random(pairs), 1) == expected
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf")])
+def test_broken_scores_of_negatives_are_refused_with_their_count(broken) -> None:
+    scores = E_MATRIX.clone()
+    scores[0, 1] = scores[2, 0] = broken
+    with pytest.raises(NumericError, match="hard negatives: got 2 of 6 scores that are not finite"):
+        unique_hard_negatives(scores, off_diagonal(3), active_images=None, active_captions=None)
+
+
+def test_what_is_no_negative_may_hold_any_score() -> None:
+    scores = E_MATRIX.clone().fill_diagonal_(float("nan"))
+    result = unique_hard_negatives(scores, off_diagonal(3), active_images=None, active_captions=None)
+    assert (result.captions, result.images) == (2, 2)
+
+
+def test_a_collapsed_network_selects_one_negative_or_its_neighbour() -> None:
+    result = unique_hard_negatives(torch.full((9, 9), 0.5), off_diagonal(9), active_images=None, active_captions=None)
+    assert (result.captions, result.images) == (2, 2)

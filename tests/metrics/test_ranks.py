@@ -9,22 +9,27 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from vsetune.errors import DataError, NumericError
-from vsetune.metrics.ranks import (
-    EmbeddingScores,
-    MatrixScores,
-    image_to_text_ranks,
-    pessimistic_finite,
-    ranks_of_positives,
-    text_to_image_ranks,
-)
+from vsetune.metrics import EmbeddingScores, MatrixScores, Positives
+from vsetune.metrics.ranks import RetrievalRanks, pessimistic_finite, retrieval_ranks
+from vsetune.metrics.score_blocks import BLOCK_SHAPE, Scores
+
+BLOCK_SHAPES = [(1, 1), (1, 1000), (1000, 1), (7, 5), (40, 130), BLOCK_SHAPE]
 
 
-def both(similarity: Tensor, owner: Tensor, scores_per_block: int = 10**6) -> tuple[list[int], list[int]]:
-    scores = MatrixScores(similarity)
-    return (
-        image_to_text_ranks(scores, owner, scores_per_block=scores_per_block).ranks.tolist(),
-        text_to_image_ranks(scores, owner, scores_per_block=scores_per_block).ranks.tolist(),
-    )
+def ranks_of(scores: Scores, owner: Tensor, block_shape: tuple[int, int] = BLOCK_SHAPE) -> RetrievalRanks:
+    positives = Positives.of_owner(owner, images=scores.shape[0], captions=scores.shape[1])
+    return retrieval_ranks(scores, positives, block_shape=block_shape)
+
+
+def both(
+    similarity: Tensor, owner: Tensor, block_shape: tuple[int, int] = BLOCK_SHAPE
+) -> tuple[list[int], list[int]]:
+    ranks = ranks_of(MatrixScores(similarity), owner, block_shape)
+    return ranks.image_to_text.ranks.tolist(), ranks.text_to_image.ranks.tolist()
+
+
+def product(rows: Tensor, columns: Tensor) -> Tensor:
+    return rows @ columns.T
 
 
 def plain_ranks(scores: list[list[float]], positives: list[list[bool]]) -> list[int]:
@@ -50,17 +55,16 @@ def test_five_captions_per_image() -> None:
 
 def test_ties_count_against_the_query_wherever_the_positive_stands() -> None:
     for place in range(4):
-        positives = torch.zeros(1, 4, dtype=torch.bool)
-        positives[0, place] = True
-        result = ranks_of_positives(torch.full((1, 4), 0.3), positives)
+        pairs = Positives.of_pairs(torch.tensor([[0, place]]), images=1, captions=4)
+        result = retrieval_ranks(MatrixScores(torch.full((1, 4), 0.3)), pairs).image_to_text
         assert result.ranks.tolist() == [3]
         assert result.tied.tolist() == [True]
 
 
 def test_other_positives_neither_push_down_nor_tie() -> None:
-    positives = torch.tensor([[True, True, False]])
-    result = ranks_of_positives(torch.tensor([[0.9, 0.9, 0.1]]), positives)
-    assert (result.ranks.tolist(), result.tied.tolist()) == ([0], [False])
+    pairs = Positives.of_pairs(torch.tensor([[0, 0], [0, 1]]), images=1, captions=3)
+    result = retrieval_ranks(MatrixScores(torch.tensor([[0.9, 0.9, 0.1]])), pairs).image_to_text
+    assert (result.ranks.tolist(), result.tied.tolist(), result.left_out) == ([0], [False], 0)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -73,45 +77,59 @@ def test_ranks_equal_plain_loops_with_any_number_of_captions_and_many_ties(seed,
     assert both(scores, owner) == expected
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 12), st.integers(1, 200), st.integers(0, 2**31))
-def test_blocks_of_any_size_give_the_same_ranks(images, scores_per_block, seed) -> None:
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 13), st.integers(1, 20), st.integers(0, 2**31))
+def test_blocks_of_any_size_give_the_same_ranks(images, block_images, block_captions, seed) -> None:
     generator = torch.Generator().manual_seed(seed)
     owner = torch.cat([torch.arange(images), torch.randint(images, (7,), generator=generator)])
     scores = torch.randint(0, 9, (images, images + 7), generator=generator) / 9
-    assert both(scores, owner, scores_per_block) == both(scores, owner)
+    assert both(scores, owner, (block_images, block_captions)) == both(scores, owner)
 
 
-def test_blocks_of_embeddings_give_the_ranks_of_the_whole_matrix() -> None:
+@pytest.mark.parametrize("block_shape", BLOCK_SHAPES)
+def test_blocks_of_embeddings_give_the_ranks_of_the_whole_matrix(block_shape) -> None:
     generator = torch.Generator().manual_seed(0)
     images = torch.nn.functional.normalize(torch.randn(40, 33, generator=generator), dim=1)
     captions = torch.nn.functional.normalize(torch.randn(130, 33, generator=generator), dim=1)
     owner = torch.cat([torch.arange(40), torch.randint(40, (90,), generator=generator)])
-
-    def similarity(rows: Tensor, columns: Tensor) -> Tensor:
-        return rows @ columns.T
-
-    whole = both(similarity(images.double(), captions.double()).float(), owner)
-    for size, tile in ((1, 40), (131, 7), (700, 100), (10**6, 1), (10**6, 1000)):
-        blocks = EmbeddingScores(images, captions, similarity, embeddings_per_tile=tile)
-        assert image_to_text_ranks(blocks, owner, scores_per_block=size).ranks.tolist() == whole[0]
-        assert text_to_image_ranks(blocks, owner, scores_per_block=size).ranks.tolist() == whole[1]
+    whole = both(product(images.double(), captions.double()).float(), owner)
+    ranks = ranks_of(EmbeddingScores(images, captions, product), owner, block_shape)
+    assert (ranks.image_to_text.ranks.tolist(), ranks.text_to_image.ranks.tolist()) == whole
 
 
-def test_equal_embeddings_tie_in_every_block_size() -> None:
+@pytest.mark.parametrize("block_shape", BLOCK_SHAPES)
+def test_equal_embeddings_tie_in_every_block_size(block_shape) -> None:
     """Float32 products of one pair of vectors differ in the last bit from block shape to block shape."""
     generator = torch.Generator().manual_seed(1)
     image = torch.randn(1, 1001, generator=generator).expand(37, -1)
     caption = torch.randn(1, 1001, generator=generator).expand(74, -1)
-    owner = torch.arange(74) // 2
-    for size, tile in ((1, 100), (75, 5), (500, 30), (10**6, 1), (10**6, 100)):
-        blocks = EmbeddingScores(image, caption, lambda rows, columns: rows @ columns.T, embeddings_per_tile=tile)
-        for result, last in (
-            (image_to_text_ranks(blocks, owner, scores_per_block=size), 72),
-            (text_to_image_ranks(blocks, owner, scores_per_block=size), 36),
-        ):
-            assert set(result.ranks.tolist()) == {last}
-            assert result.tied.all()
+    ranks = ranks_of(EmbeddingScores(image, caption, product), torch.arange(74) // 2, block_shape)
+    for result, last in ((ranks.image_to_text, 72), (ranks.text_to_image, 36)):
+        assert set(result.ranks.tolist()) == {last}
+        assert result.tied.all()
+
+
+def test_every_pair_is_scored_once_and_positives_once_more() -> None:
+    """A similarity may be a network of its own."""
+    scored = torch.zeros(500, 1000, dtype=torch.int64)
+    rows, columns = torch.arange(500.0)[:, None], torch.arange(1000.0)[:, None]
+
+    def similarity(images: Tensor, captions: Tensor) -> Tensor:
+        scored[images[:, 0].long()[:, None], captions[:, 0].long()[None, :]] += 1
+        return -(images - captions.T / 2).abs()
+
+    owner = torch.arange(1000) // 2
+    ranks_of(EmbeddingScores(rows, columns, similarity), owner, (130, 270))
+    assert (scored.min(), scored.max()) == (1, 2)
+    assert (scored[owner, torch.arange(1000)] == 2).all()
+    assert (scored == 2).double().mean() < 0.13
+
+
+def test_a_tied_query_is_one_whose_rank_depends_on_the_tie() -> None:
+    scores = torch.tensor([[0.5, 0.5, 0.1], [0.9, 0.2, 0.1], [0.3, 0.4, 0.1]])
+    ranks = ranks_of(MatrixScores(scores), torch.arange(3))
+    assert ranks.image_to_text.tied.tolist() == [True, False, False]
+    assert ranks.text_to_image.tied.tolist() == [False, False, True]
 
 
 def test_permuting_images_and_captions_permutes_the_ranks(random_case) -> None:
@@ -148,15 +166,22 @@ def test_a_further_candidate_never_lowers_a_rank(random_case) -> None:
 
 
 @pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf")])
-@pytest.mark.parametrize("scores_per_block", [1, 1000])
-def test_broken_scores_are_an_error_with_direction_and_count(broken, scores_per_block, f, owner) -> None:
+@pytest.mark.parametrize("block_shape", [(1, 1), (2, 4), BLOCK_SHAPE])
+def test_broken_scores_are_an_error_with_directions_and_count(broken, block_shape, f, owner) -> None:
     f[0, 3] = broken
     f[2, 1] = broken
-    scores = MatrixScores(f)
-    with pytest.raises(NumericError, match="image_to_text: got 2 of 18 similarities that are not finite"):
-        image_to_text_ranks(scores, owner, scores_per_block=scores_per_block)
-    with pytest.raises(NumericError, match="text_to_image: got 2 of 18 similarities that are not finite"):
-        text_to_image_ranks(scores, owner, scores_per_block=scores_per_block)
+    message = "image_to_text and text_to_image: got 2 of 18 similarities that are not finite"
+    with pytest.raises(NumericError, match=message):
+        ranks_of(MatrixScores(f), owner, block_shape)
+    f[0, 0] = broken
+    with pytest.raises(NumericError, match="got 3 of 18"):
+        ranks_of(MatrixScores(f), owner, block_shape)
+
+
+def test_finite_scores_whose_sum_overflows_are_ranked() -> None:
+    scores = torch.full((4, 4), 1e38).fill_diagonal_(3e38)
+    assert not scores.sum().isfinite()
+    assert both(scores, torch.arange(4)) == ([0] * 4, [0] * 4)
 
 
 def test_an_all_nan_network_is_no_perfect_network(f, owner) -> None:
@@ -179,7 +204,7 @@ def test_broken_scores_of_a_foreign_file_count_as_not_retrieved(f, owner) -> Non
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
 def test_half_precision_matrices_are_compared_in_float32(half, f, owner) -> None:
     low = f.to(half)
-    assert MatrixScores(low).rows(0, 1).dtype == torch.float32
+    assert MatrixScores(low).block(slice(0, 1), slice(0, 6)).dtype == torch.float32
     assert both(low, owner) == both(low.float(), owner)
 
 
@@ -196,6 +221,13 @@ def test_owners_that_do_not_fit_are_refused(owner, message, f) -> None:
     with pytest.raises(DataError) as caught:
         both(f, torch.tensor(owner))
     assert message in str(caught.value)
+
+
+def test_scoring_changes_nothing_that_was_passed_in(f, owner) -> None:
+    before = f.clone(), owner.clone()
+    both(f, owner)
+    assert torch.equal(f, before[0])
+    assert torch.equal(owner, before[1])
 
 
 def test_an_empty_split_is_refused() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.metrics import matrix_scores
-from vsetune.metrics.ranks import MatrixScores, image_to_text_ranks, text_to_image_ranks
+from vsetune.metrics import MatrixScores, Positives, matrix_scores
+from vsetune.metrics.ranks import retrieval_ranks
 from vsetune.metrics.uncertainty import (
     ImageHits,
     m_recall_difference_interval,
@@ -15,19 +15,22 @@ from vsetune.metrics.uncertainty import (
 )
 
 
+def image_hits(similarity: torch.Tensor, owner: torch.Tensor) -> ImageHits:
+    positives = Positives.of_owner(owner, images=similarity.shape[0], captions=similarity.shape[1])
+    ranks = retrieval_ranks(MatrixScores(similarity), positives)
+    return ImageHits.of_ranks(ranks.image_to_text.ranks, ranks.text_to_image.ranks, owner)
+
+
 def hits_of(noise: float, seed: int, images: int = 200) -> tuple[ImageHits, float]:
     generator = torch.Generator().manual_seed(seed)
     centers = torch.randn(images, 6, generator=torch.Generator().manual_seed(99))
     owner = torch.arange(images).repeat_interleave(2)
     similarity = centers @ (centers[owner] + noise * torch.randn(owner.numel(), 6, generator=generator)).T
-    scores = MatrixScores(similarity)
-    ranks = (image_to_text_ranks(scores, owner).ranks, text_to_image_ranks(scores, owner).ranks)
-    return ImageHits.of_ranks(*ranks, owner), matrix_scores(similarity, owner).m_recall
+    return image_hits(similarity, owner), matrix_scores(similarity, owner).m_recall
 
 
 def test_the_value_is_the_m_recall_and_lies_in_its_interval(f, owner) -> None:
-    ranks = (image_to_text_ranks(MatrixScores(f), owner).ranks, text_to_image_ranks(MatrixScores(f), owner).ranks)
-    interval = m_recall_interval(ImageHits.of_ranks(*ranks, owner), resamples=50, level=0.9, seed=0)
+    interval = m_recall_interval(image_hits(f, owner), resamples=50, level=0.9, seed=0)
     assert interval.value == pytest.approx(83.333333, abs=1e-6)
     assert interval.low <= interval.value <= interval.high
 

@@ -1,8 +1,9 @@
 """Metrics: scores in, numbers out. Pure functions; a non-finite score is an error, never a rank.
 
-ranks -> recall is the way of an evaluation; curves -> efficiency the way of a training curve.
+score_blocks, positives -> ranks -> recall is the way of an evaluation; curves -> efficiency that of a training curve.
 """
 
+from vsetune.metrics.cost import LineFit, fit_seconds
 from vsetune.metrics.curves import (
     BaselineFlags,
     BestPoint,
@@ -27,13 +28,22 @@ from vsetune.metrics.efficiency import (
     mean_difference,
 )
 from vsetune.metrics.hard_negatives import UniqueHardNegatives, expected_if_random, unique_hard_negatives
+from vsetune.metrics.positives import Positives
+from vsetune.metrics.protocols import COCO_TEST_1K, COCO_TEST_5K, RankingProtocol
+from vsetune.metrics.rank_averages import RankAverages, rank_averages
 from vsetune.metrics.ranks import RANKING_PROTOCOL
 from vsetune.metrics.recall import RetrievalScores, fold_scores, matrix_scores, retrieval_scores
+from vsetune.metrics.relevance import RelevanceScores, relevance_matrix_scores, relevance_scores
+from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores
+from vsetune.metrics.semantic_ranking import CaptionSemantics, SemanticRankingDistance, semantic_ranking_distance
 
 __all__ = [
-    "RANKING_PROTOCOL", "BaselineFlags", "BestPoint", "Curve", "Difference", "Epochs", "MeanDifference",
-    "RetrievalScores", "SeedDifference", "UniqueHardNegatives", "baseline_flags", "best_of_curve",
-    "check_same_cadence", "check_same_protocol", "difference_of_curves", "difference_over_seeds",
-    "difference_percent", "epochs_to_best", "epochs_to_target", "expected_if_random", "fold_scores", "matrix_scores",
-    "mean_difference", "resolution", "retrieval_scores", "unique_hard_negatives", "without_replays",
+    "COCO_TEST_1K", "COCO_TEST_5K", "RANKING_PROTOCOL", "BaselineFlags", "BestPoint", "CaptionSemantics", "Curve",
+    "Difference", "EmbeddingScores", "Epochs", "LineFit", "MatrixScores", "MeanDifference", "Positives",
+    "RankAverages", "RankingProtocol", "RelevanceScores", "RetrievalScores", "SeedDifference",
+    "SemanticRankingDistance", "UniqueHardNegatives", "baseline_flags", "best_of_curve", "check_same_cadence",
+    "check_same_protocol", "difference_of_curves", "difference_over_seeds", "difference_percent", "epochs_to_best",
+    "epochs_to_target", "expected_if_random", "fit_seconds", "fold_scores", "matrix_scores", "mean_difference",
+    "rank_averages", "relevance_matrix_scores", "relevance_scores", "resolution", "retrieval_scores",
+    "semantic_ranking_distance", "unique_hard_negatives", "without_replays",
 ]

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
+from vsetune.errors import NumericError
+
 
 @dataclass(frozen=True)
 class UniqueHardNegatives:
@@ -38,7 +40,14 @@ def unique_hard_negatives(
 
     scores: (N, M), the loss's own score. negatives: (N, M) bool; queries without a negative select nothing.
     active_images: (N,) bool, image queries whose hinge is positive, or None; active_captions: (M,) likewise.
+    Raises NumericError if the score of a negative is not finite: it would be selected by everybody or by nobody.
     """
+    broken = int((~torch.isfinite(scores) & negatives).sum())
+    if broken:
+        raise NumericError(
+            f"hard negatives: got {broken} of {int(negatives.sum())} scores that are not finite, need all finite; "
+            "the network has diverged, lower training.learning_rate"
+        )
     captions, active_caption_count = _selected(scores, negatives, active_images)
     images, active_image_count = _selected(scores.T, negatives.T, active_captions)
     return UniqueHardNegatives(

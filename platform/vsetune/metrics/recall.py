@@ -13,16 +13,9 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError
-from vsetune.metrics.ranks import (
-    EmbeddingScores,
-    MatrixScores,
-    QueryRanks,
-    Scores,
-    Similarity,
-    check_owner,
-    image_to_text_ranks,
-    text_to_image_ranks,
-)
+from vsetune.metrics.positives import Positives, check_owner
+from vsetune.metrics.ranks import RetrievalRanks, retrieval_ranks
+from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, Scores, Similarity
 
 logger = logging.getLogger(__name__)
 
@@ -83,16 +76,16 @@ class RetrievalScores:
 def retrieval_scores(images: Tensor, captions: Tensor, owner: Tensor, *, similarity: Similarity) -> RetrievalScores:
     """Score embeddings without ever holding the whole matrix.
 
-    images: (N, D). captions: (M, D). owner: (M,) int64, row of each caption's image. similarity: (n, D), (m, D) ->
-    (n, m), larger is closer; called on blocks with float64 embeddings.
+    images: (N, ...). captions: (M, ...). owner: (M,) int64, row of each caption's image. similarity: (n, ...), (m, ...)
+    -> (n, m), larger is closer; called with float64 embeddings, once per pair (positives twice).
     Raises NumericError if a score is not finite, DataError if owner does not fit.
     """
-    return scores_of(EmbeddingScores(images, captions, similarity), owner)
+    return owner_scores(EmbeddingScores(images, captions, similarity), owner)
 
 
 def matrix_scores(similarity: Tensor, owner: Tensor) -> RetrievalScores:
     """Score a whole similarity matrix (N, M). owner and errors as in retrieval_scores."""
-    return scores_of(MatrixScores(similarity), owner)
+    return owner_scores(MatrixScores(similarity), owner)
 
 
 def fold_scores(
@@ -118,18 +111,22 @@ def fold_scores(
     return _mean(parts)
 
 
-def scores_of(scores: Scores, owner: Tensor) -> RetrievalScores:
-    """Score anything that hands out bands of a score matrix."""
-    fewest = min(scores.shape)
-    if fewest < max(_CUTOFFS):
-        logger.warning("Only %d candidates: R@k is 100 for every k from there on and says nothing", fewest)
-    return scores_of_ranks(image_to_text_ranks(scores, owner), text_to_image_ranks(scores, owner))
+def owner_scores(scores: Scores, owner: Tensor) -> RetrievalScores:
+    """Score anything that hands out blocks of a score matrix. owner and errors as in retrieval_scores."""
+    images, captions = scores.shape
+    positives = Positives.of_owner(owner, images=images, captions=captions)
+    return scores_of_ranks(retrieval_ranks(scores, positives), candidates=min(images, captions))
 
 
-def scores_of_ranks(image_ranks: QueryRanks, caption_ranks: QueryRanks) -> RetrievalScores:
-    """Summarise the ranks of all image queries and of all caption queries. Every query counts once."""
-    i2t, t2i = image_ranks.ranks, caption_ranks.ranks
-    tie_share = float(torch.cat([image_ranks.tied, caption_ranks.tied]).double().mean())
+def scores_of_ranks(ranks: RetrievalRanks, *, candidates: int) -> RetrievalScores:
+    """Summarise the ranks of all image queries and of all caption queries. Every query counts once.
+
+    candidates: of the direction that has fewer. Warns where a number says little.
+    """
+    if candidates < max(_CUTOFFS):
+        logger.warning("Only %d candidates: R@k is 100 for every k from there on and says nothing", candidates)
+    i2t, t2i = ranks.image_to_text.ranks, ranks.text_to_image.ranks
+    tie_share = float(torch.cat([ranks.image_to_text.tied, ranks.text_to_image.tied]).double().mean())
     if tie_share > _LARGEST_TIE_SHARE:
         logger.warning(
             "%.1f %% of the queries are ranked by a tie (counted against them): look for collapsed embeddings or "

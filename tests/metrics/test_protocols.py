@@ -1,0 +1,75 @@
+"""Named test protocols and their folds."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from vsetune.errors import DataError
+from vsetune.metrics import COCO_TEST_1K, COCO_TEST_5K, RankingProtocol, fold_scores, retrieval_scores
+
+RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
+
+
+def product(rows: Tensor, columns: Tensor) -> Tensor:
+    return rows @ columns.T
+
+
+def test_coco_protocols_say_what_they_rank() -> None:
+    assert (COCO_TEST_5K.name, COCO_TEST_5K.folds) == ("coco_test_5k", 1)
+    assert (COCO_TEST_1K.name, COCO_TEST_1K.folds) == ("coco_test_1k", 5)
+    assert COCO_TEST_1K.as_dict() == {
+        "protocol": "coco_test_1k", "protocol_version": 1, "protocol_images": 5000, "folds": 5,
+        "tie_rule": "pessimistic", "score_dtype": "float32", "ranking_version": 1,
+    }
+    assert COCO_TEST_1K != COCO_TEST_5K
+
+
+def test_both_coco_protocols_on_5000_images() -> None:
+    """One caption per image in eight dimensions, close to its image but not always closest."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.nn.functional.normalize(torch.randn(5000, 8, generator=generator), dim=1)
+    captions = torch.nn.functional.normalize(images + 0.2 * torch.randn(5000, 8, generator=generator), dim=1)
+    whole = COCO_TEST_5K.scores(images, captions, torch.arange(5000), similarity=product)
+    folds = COCO_TEST_1K.scores(images, captions, torch.arange(5000), similarity=product)
+    assert (whole.folds, folds.folds, folds.images, folds.captions) == (1, 5, 5000, 5000)
+    assert whole == retrieval_scores(images, captions, torch.arange(5000), similarity=product)
+    for name in RECALLS:
+        assert getattr(folds, name) > getattr(whole, name)
+    parts = [
+        retrieval_scores(images[part], captions[part], torch.arange(1000), similarity=product)
+        for part in torch.arange(5000).split(1000)
+    ]
+    assert folds.i2t_r1 == pytest.approx(sum(part.i2t_r1 for part in parts) / 5)
+    assert folds.t2i_mean_rank == pytest.approx(sum(part.t2i_mean_rank for part in parts) / 5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 8), st.integers(0, 2**31))
+def test_folds_are_never_harder_than_the_whole_set(folds, size, seed) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(folds * size, 4, generator=generator)
+    owner = torch.arange(folds * size).repeat_interleave(2)
+    captions = images[owner] + torch.randn(owner.numel(), 4, generator=generator)
+    whole = RankingProtocol("whole", version=1, folds=1).scores(images, captions, owner, similarity=product)
+    parts = RankingProtocol("parts", version=1, folds=folds).scores(images, captions, owner, similarity=product)
+    assert all(getattr(parts, name) >= getattr(whole, name) - 1e-9 for name in RECALLS)
+    assert parts.m_recall == pytest.approx(parts.rsum / 6)
+
+
+def test_a_fold_takes_the_captions_of_its_images_wherever_they_stand() -> None:
+    generator = torch.Generator().manual_seed(4)
+    images, captions = torch.randn(20, 6, generator=generator), torch.randn(60, 6, generator=generator)
+    owner = torch.arange(60) // 3
+    shuffled = torch.randperm(60, generator=generator)
+    assert fold_scores(images, captions[shuffled], owner[shuffled], similarity=product, folds=4) == fold_scores(
+        images, captions, owner, similarity=product, folds=4
+    )
+
+
+def test_another_number_of_images_is_not_the_protocol() -> None:
+    with pytest.raises(DataError, match="coco_test_1k: got 10 images, need the 5000 of the protocol"):
+        COCO_TEST_1K.scores(torch.eye(10), torch.eye(10), torch.arange(10), similarity=product)

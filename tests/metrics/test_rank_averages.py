@@ -1,0 +1,101 @@
+"""MeanR, MeanWorstR and coverage@k: the worked matrix, plain loops, ties, blocks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from vsetune.errors import NumericError
+from vsetune.metrics import EmbeddingScores, MatrixScores, Positives, rank_averages
+from vsetune.metrics.rank_averages import coverage_at_k, mean_positive_rank, mean_worst_rank, positive_ranks
+
+
+def of_owner(owner: Tensor, images: int) -> Positives:
+    return Positives.of_owner(owner, images=images, captions=owner.numel())
+
+
+def plain_ranks(scores: list[list[float]], positives: list[list[bool]]) -> list[list[int]]:
+    """1 + higher ones + equal strangers + equal positives of lower index, for every positive of every query."""
+    result = []
+    for row, match in zip(scores, positives, strict=True):
+        ranks = []
+        for place, level in enumerate(row):
+            if match[place]:
+                beside = [other for other, score in enumerate(row) if score == level and other != place]
+                before = [other for other in beside if not match[other] or other < place]
+                ranks.append(1 + sum(score > level for score in row) + len(before))
+        result.append(ranks)
+    return result
+
+
+def test_ranks_of_all_positives_of_f(f, owner) -> None:
+    i2t, t2i = positive_ranks(MatrixScores(f), of_owner(owner, 3))
+    assert i2t.rank.tolist() == [1, 4, 2, 1, 6, 2]
+    assert i2t.query.tolist() == [0, 0, 1, 1, 1, 2]
+    assert t2i.rank.tolist() == [1, 3, 2, 1, 3, 2]
+    assert t2i.query.tolist() == [0, 1, 2, 3, 4, 5]
+    assert mean_positive_rank(i2t) == pytest.approx(2.5)
+    assert mean_worst_rank(i2t) == pytest.approx(4)
+    assert [coverage_at_k(i2t, k) for k in (1, 2, 3)] == pytest.approx([0.666667, 0.833333, 0.722222], abs=1e-6)
+
+
+def test_averages_of_f_by_name(f, owner) -> None:
+    numbers = rank_averages(MatrixScores(f), of_owner(owner, 3)).as_dict()
+    assert numbers["i2t_mean_positive_rank"] == pytest.approx(2.5)
+    assert numbers["i2t_mean_worst_rank"] == pytest.approx(4)
+    assert numbers["t2i_mean_positive_rank"] == numbers["t2i_mean_worst_rank"] == pytest.approx(2)
+    assert numbers["i2t_coverage_1"] == pytest.approx(0.666667, abs=1e-6)
+    assert numbers["t2i_coverage_1"] == pytest.approx(2 / 6)
+    assert numbers["i2t_coverage_10"] == numbers["t2i_coverage_10"] == 1
+
+
+def test_tied_positives_keep_index_order_and_strangers_go_before_them() -> None:
+    pairs = Positives.of_pairs(torch.tensor([[0, 2], [0, 0]]), images=1, captions=4)
+    i2t, _ = positive_ranks(MatrixScores(torch.full((1, 4), 0.5)), pairs)
+    assert i2t.rank.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ranks_equal_plain_loops_with_many_ties_and_any_relevance(seed) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, 6, (7, 11), generator=generator) / 6
+    positives = torch.rand(7, 11, generator=generator) < 0.4
+    pairs = Positives.of_pairs(positives.nonzero(), images=7, captions=11)
+    i2t, t2i = positive_ranks(MatrixScores(scores), pairs, block_shape=(3, 4))
+    for result, matrix, matches in ((i2t, scores, positives), (t2i, scores.T, positives.T)):
+        expected = plain_ranks(matrix.tolist(), matches.tolist())
+        asked = [ranks for ranks in expected if ranks]
+        assert result.rank.tolist() == [rank for ranks in expected for rank in ranks]
+        assert mean_positive_rank(result) == pytest.approx(sum(sum(r) / len(r) for r in asked) / len(asked))
+        assert mean_worst_rank(result) == pytest.approx(sum(max(r) for r in asked) / len(asked))
+        found = [sum(rank <= 3 for rank in r) / min(3, len(r)) for r in asked]
+        assert coverage_at_k(result, 3) == pytest.approx(sum(found) / len(asked))
+
+
+@pytest.mark.parametrize("block_shape", [(1, 1), (3, 50), (50, 3), (100, 100)])
+def test_blocks_of_embeddings_give_the_ranks_of_the_whole_matrix(block_shape) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images, captions = torch.randn(12, 5, generator=generator), torch.randn(60, 5, generator=generator)
+    positives = of_owner(torch.arange(60) % 12, 12)
+
+    def product(rows: Tensor, columns: Tensor) -> Tensor:
+        return rows @ columns.T
+
+    whole = positive_ranks(MatrixScores(product(images.double(), captions.double()).float()), positives)
+    blocks = positive_ranks(EmbeddingScores(images, captions, product), positives, block_shape=block_shape)
+    assert [direction.rank.tolist() for direction in blocks] == [direction.rank.tolist() for direction in whole]
+
+
+def test_mean_positive_rank_lies_below_the_worst_and_its_bound() -> None:
+    for seed in range(5):
+        scores = torch.rand(6, 18, generator=torch.Generator().manual_seed(seed))
+        averages = rank_averages(MatrixScores(scores), of_owner(torch.arange(18) // 3, 6))
+        mean, worst = averages.i2t_mean_positive_rank, averages.i2t_mean_worst_rank
+        assert mean <= worst <= 3 * mean - 3
+
+
+def test_broken_scores_are_refused_with_their_count(f, owner) -> None:
+    f[0, 0] = float("nan")
+    with pytest.raises(NumericError, match="image_to_text and text_to_image: got 1 of 18 similarities"):
+        rank_averages(MatrixScores(f), of_owner(owner, 3))

@@ -1,0 +1,132 @@
+"""External relevance lists: several captions fit several images."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from vsetune.errors import DataError, NumericError
+from vsetune.metrics import MatrixScores, Positives, matrix_scores, relevance_matrix_scores, relevance_scores
+from vsetune.metrics.ranks import retrieval_ranks
+
+
+def plain_ranks(scores: list[list[float]], relevant: list[list[bool]]) -> list[int]:
+    """Strangers that score at least as high as the best relevant one, for queries that have one."""
+    ranks = []
+    for row, match in zip(scores, relevant, strict=True):
+        if any(match):
+            best = max(score for score, fits in zip(row, match, strict=True) if fits)
+            ranks.append(sum(score >= best for score, fits in zip(row, match, strict=True) if not fits))
+    return ranks
+
+
+def product(rows: Tensor, columns: Tensor) -> Tensor:
+    return rows @ columns.T
+
+
+def test_a_longer_list_on_f_by_hand(f, owner) -> None:
+    """F with caption 3 fitting image 0 too and caption 1 fitting image 2.
+
+    i2t: the best are 0.70, 0.65 and 0.75 (caption 1), nothing above them: ranks 0, 0, 0. t2i: caption 1 has its best in
+    image 2 now, rank 0; caption 3 keeps image 1, rank 0; the others as before: 0, 0, 1, 0, 2, 1.
+    """
+    pairs = torch.stack([owner, torch.arange(6)], dim=1)
+    extended = torch.cat([pairs, torch.tensor([[0, 3], [2, 1]])])
+    ranks = retrieval_ranks(MatrixScores(f), Positives.of_pairs(extended, images=3, captions=6))
+    assert ranks.image_to_text.ranks.tolist() == [0, 0, 0]
+    assert ranks.text_to_image.ranks.tolist() == [0, 0, 1, 0, 2, 1]
+    scores = relevance_matrix_scores(f, extended)
+    assert (scores.scores.i2t_r1, scores.scores.t2i_r1, scores.left_out) == (100, 50, 0)
+
+
+def test_the_list_of_owners_gives_the_ordinary_scores(random_case) -> None:
+    for seed in range(4):
+        scores, owner = random_case(seed, 12, 4)
+        pairs = torch.stack([owner, torch.arange(owner.numel())], dim=1)
+        result = relevance_matrix_scores(scores, pairs[torch.randperm(len(pairs))])
+        assert result.scores == matrix_scores(scores, owner)
+        assert result.left_out == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 9), st.integers(1, 12), st.floats(0.05, 1), st.integers(1, 10), st.integers(1, 13),
+    st.integers(0, 2**31),
+)
+def test_ranks_equal_plain_loops_for_any_list_and_any_block(images, captions, share, rows, columns, seed) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, 7, (images, captions), generator=generator) / 7
+    relevant = torch.rand(images, captions, generator=generator) < share
+    relevant[0, 0] = True
+    positives = Positives.of_pairs(relevant.nonzero(), images=images, captions=captions)
+    ranks = retrieval_ranks(MatrixScores(scores), positives, block_shape=(rows, columns))
+    assert ranks.image_to_text.ranks.tolist() == plain_ranks(scores.tolist(), relevant.tolist())
+    assert ranks.text_to_image.ranks.tolist() == plain_ranks(scores.T.tolist(), relevant.T.tolist())
+    assert ranks.image_to_text.left_out == int((~relevant.any(dim=1)).sum())
+    assert ranks.text_to_image.left_out == int((~relevant.any(dim=0)).sum())
+
+
+def test_queries_without_a_positive_are_left_out_and_counted_but_stay_candidates(f) -> None:
+    """Image 1 fits nothing; caption 3 fits nothing, and yet both push others down."""
+    pairs = torch.tensor([[0, 2], [2, 5]])
+    result = relevance_matrix_scores(f, pairs)
+    assert (result.left_out_images, result.left_out_captions, result.left_out) == (1, 4, 5)
+    assert (result.scores.images, result.scores.captions) == (2, 2)
+    assert result.scores.i2t_mean_rank == 1 + (2 + 1) / 2
+    assert result.scores.t2i_mean_rank == 1 + (0 + 1) / 2
+    numbers = result.as_dict()
+    assert (numbers["left_out_images"], numbers["left_out_captions"], numbers["images"]) == (1, 4, 2)
+
+
+def test_a_repeated_pair_counts_once(f, owner) -> None:
+    pairs = torch.stack([owner, torch.arange(6)], dim=1)
+    assert relevance_matrix_scores(f, torch.cat([pairs, pairs.flip(0)])) == relevance_matrix_scores(f, pairs)
+
+
+def test_more_relevant_candidates_never_push_the_best_one_down(random_case) -> None:
+    scores, owner = random_case(5, 10, 3)
+    pairs = torch.stack([owner, torch.arange(owner.numel())], dim=1)
+    more = torch.cat([pairs, torch.tensor([[0, 7], [3, 2], [9, 5], [9, 6]])])
+    images, captions = scores.shape
+    few, many = (
+        retrieval_ranks(MatrixScores(scores), Positives.of_pairs(each, images=images, captions=captions))
+        for each in (pairs, more)
+    )
+    assert (many.image_to_text.ranks <= few.image_to_text.ranks).all()
+    assert (many.text_to_image.ranks <= few.text_to_image.ranks).all()
+
+
+def test_embeddings_equal_the_whole_matrix() -> None:
+    generator = torch.Generator().manual_seed(0)
+    images, captions = torch.randn(40, 16, generator=generator), torch.randn(70, 16, generator=generator)
+    pairs = torch.stack(
+        [torch.randint(40, (150,), generator=generator), torch.randint(70, (150,), generator=generator)], dim=1
+    )
+    whole = relevance_matrix_scores(product(images.double(), captions.double()).float(), pairs)
+    assert relevance_scores(images, captions, pairs, similarity=product) == whole
+
+
+def test_a_diverged_network_cannot_be_scored(f, owner) -> None:
+    f[1, 0] = float("nan")
+    with pytest.raises(NumericError, match="image_to_text and text_to_image: got 1 of 18"):
+        relevance_matrix_scores(f, torch.tensor([[0, 0]]))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (torch.zeros(0, 2, dtype=torch.int64), "got no pairs"),
+        (torch.tensor([[3, 0]]), "got image indices from 3 to 3, need 0 to 2"),
+        (torch.tensor([[0, 6], [0, 1]]), "got caption indices from 1 to 6, need 0 to 5"),
+        (torch.tensor([[-1, 0]]), "got image indices from -1 to -1"),
+        (torch.tensor([0, 1]), "got pairs of shape (2,)"),
+        (torch.tensor([[0.0, 1.0]]), "type torch.float32"),
+    ],
+)
+def test_lists_that_do_not_fit_are_refused(pairs, message, f) -> None:
+    with pytest.raises(DataError) as caught:
+        relevance_matrix_scores(f, pairs)
+    assert message in str(caught.value)
