@@ -28,7 +28,7 @@ def test_the_transpose_is_read_by_its_own_rows() -> None:
     values = torch.tensor([[1.0, 6.0], [2.0, 5.0], [3.0, 4.0]])
     floors = floors_of_largest(values.T, torch.tensor([1, 2]))
     assert floors is not None
-    assert (values.T > floors[:, None]).tolist() == [[False, False, True], [True, True, False]]
+    assert (floors[:, None] < values.T).tolist() == [[False, False, True], [True, True, False]]
 
 
 def test_a_tie_for_the_last_place_has_no_answer_and_a_tie_elsewhere_has() -> None:

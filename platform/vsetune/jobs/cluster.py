@@ -15,8 +15,8 @@ from vsetune.errors import ConfigError, UsageError
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 
-# Readers fill shuffle buffers in threads. Left alone, glibc gives threads up to 8 heaps per core, each of which keeps what
-# one reader once needed: a worker that had trained six trials on Flickr8k held 5 GB, with two heaps it holds 1 GB.
+# Readers fill shuffle buffers in threads. Left alone, glibc gives threads up to 8 heaps per core, each of which keeps
+# what one reader once needed: a worker that had trained six trials on Flickr8k held 5 GB, with two heaps it holds 1 GB.
 _WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 
 

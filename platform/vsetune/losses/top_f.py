@@ -104,8 +104,8 @@ def _count(scores: Tensor, lifted: Tensor, positives: Tensor, negatives: Tensor,
 
 
 class Highest(NamedTuple):
-    """The negatives each anchor uses: those of values (N, k) above floors (N,). places: (N, k) their columns; None where
-    values are whole rows. used: (N,) how many an anchor uses."""
+    """The negatives each anchor uses: those of values (N, k) above floors (N,). places: (N, k) their columns; None
+    where values are whole rows. used: (N,) how many an anchor uses."""
 
     values: Tensor
     floors: Tensor
