@@ -6,11 +6,12 @@ import math
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
-from vsetune.config.losses import AdaptiveMarginSpec
+from vsetune.config.losses import AdaptiveMarginSpec, SemanticCenterSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import build_loss
+from vsetune.losses import LossContext, build_loss
 from vsetune.losses.adaptive_margin import (
     all_gaps,
     distances,
@@ -188,7 +189,14 @@ def test_margins_never_exceed_the_cap() -> None:
     for _ in range(3):
         window(loss, (64_000, 64_000))
     assert loss.margins.tolist() == [0.5, 0.5]
-    assert build_loss(AdaptiveMarginSpec(cap=0.3, margin=0.4)).margins.tolist() == [0.3, 0.3]
+    with pytest.raises(ValidationError, match=r"margin 0.4 is above cap 0.3; raise cap or lower margin"):
+        AdaptiveMarginSpec(cap=0.3, margin=0.4)
+
+
+def test_a_margin_that_does_not_grow_needs_no_cap() -> None:
+    assert build_loss(AdaptiveMarginSpec(cap=0.3, margin=1.0, growth=1)).margins.tolist() == [1.0, 1.0]
+    center = build_loss(SemanticCenterSpec(margin=1.0), LossContext(2, 3))
+    assert center.margins.tolist() == [1.0, 1.0]
 
 
 def evenly_normal(mean: float) -> Tensor:

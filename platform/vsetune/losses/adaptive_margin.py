@@ -119,7 +119,7 @@ class MarginWindow(NamedTuple):
 
 def new_window(spec: TripletMarginFields) -> MarginWindow:
     """Margins at their start, nothing counted yet."""
-    margins = torch.full((2,), min(spec.margin, spec.cap), dtype=torch.float64)
+    margins = torch.full((2,), spec.margin, dtype=torch.float64)
     nothing = torch.zeros(2, dtype=torch.int64)
     return MarginWindow(margins, counted=nothing, triplets=nothing.clone(), step=torch.zeros((), dtype=torch.int64))
 

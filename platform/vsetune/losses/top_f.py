@@ -230,13 +230,13 @@ class TopFraction(Loss):
         """f of the next training step."""
         spec = self.spec
         return top_fraction(
-            int(self.steps), decay=spec.decay, decay_steps=spec.decay_steps, sharpness=spec.sharpness,
+            self.counter("steps"), decay=spec.decay, decay_steps=spec.decay_steps, sharpness=spec.sharpness,
             min_fraction=spec.min_fraction,
         )
 
     def after_step(self) -> None:
         if not self.is_warming_up:
-            self.steps += 1
+            self.set_counter("steps", self.counter("steps") + 1)
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         margin = self.spec.margin

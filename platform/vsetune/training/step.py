@@ -83,7 +83,7 @@ class Learner:
         """Change the parameters once by a batch that is on the device already."""
         self.optimizers.zero_grad()
         output = self.loss(self._loss_inputs(batch))
-        output.value.backward()
+        torch.autograd.backward(output.value)
         norm = _clip(self.network, self.trial.training.gradient_clip, self.device)
         self.loss.before_step()
         self.optimizers.step()
