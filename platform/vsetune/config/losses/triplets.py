@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vsetune.config.base import Range, tunable
 from vsetune.config.losses.base import COSINES, EMBEDDINGS, LossSpec, warmup_epochs
@@ -75,6 +75,17 @@ class TripletMarginFields(DistanceSpec):
     )
     negatives: Literal["random", "hardest"] = Field("random", description="negative of each anchor in the batch")
     squared: bool = Field(False, description="squared instead of plain Euclidean distance")
+
+    @property
+    def margins_grow(self) -> bool:
+        """Whether any margin can become larger than it starts."""
+        return self.growth > 1
+
+    @model_validator(mode="after")
+    def _start_below_cap(self) -> TripletMarginFields:
+        if self.margins_grow and self.margin > self.cap:
+            raise ValueError(f"margin {self.margin:g} is above cap {self.cap:g}; raise cap or lower margin")
+        return self
 
 
 class AdaptiveMarginSpec(TripletMarginFields):
