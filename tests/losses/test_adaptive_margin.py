@@ -21,6 +21,7 @@ from vsetune.losses.adaptive_margin import (
     random_derangement,
     sampled_gaps,
 )
+from vsetune.losses.pairing import candidates_of_batch
 
 OFF = ~torch.eye(3, dtype=torch.bool)
 MARGINS = torch.tensor([0.2, 0.2], dtype=torch.float64)
@@ -40,14 +41,14 @@ def test_distances_of_e(e) -> None:
 
 
 def test_all_negatives_of_e(e) -> None:
-    gaps = all_gaps(e, OFF, squared=False)
+    gaps = all_gaps(candidates_of_batch(e, OFF, None), e.diagonal(), squared=False)
     hinges = hinge_gaps(gaps, margins=MARGINS)
     assert hinges.images.sum().item() == pytest.approx(0.553418, abs=1e-6)
     assert hinges.captions.sum().item() == pytest.approx(0.567995, abs=1e-6)
     for gap in gaps:
         assert int(((gap + 0.2 <= 0) & gap.isfinite()).sum()) == 3
         assert int((gap + 0.2 > 0).sum()) == 3
-    squared = hinge_gaps(all_gaps(e, OFF, squared=True), margins=MARGINS)
+    squared = hinge_gaps(all_gaps(candidates_of_batch(e, OFF, None), e.diagonal(), squared=True), margins=MARGINS)
     assert squared.images.sum().item() == pytest.approx(0.5, abs=1e-6)
     assert squared.captions.sum().item() == pytest.approx(0.7, abs=1e-6)
 
@@ -146,7 +147,8 @@ def test_gradients_agree_with_finite_differences(squared, random_pairs) -> None:
         return hinge_gaps(gaps, margins=MARGINS).total()
 
     def nearest(s: Tensor) -> Tensor:
-        return hinge_gaps(hardest_gaps(s, negatives, squared=squared), margins=MARGINS).total()
+        gaps = hardest_gaps(candidates_of_batch(s, negatives, None), s.diagonal(), squared=squared)
+        return hinge_gaps(gaps, margins=MARGINS).total()
 
     assert torch.autograd.gradcheck(sampled, similarity)
     assert torch.autograd.gradcheck(nearest, similarity)

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vsetune.config.base import Range, tunable
-from vsetune.config.losses.base import COSINES, EMBEDDINGS, LossSpec, warmup_epochs
+from vsetune.config.losses.base import COSINES, EMBEDDINGS, LossSpec, MemorySpec, warmup_epochs
 from vsetune.config.networks import Kind, Score
 
 
-class TopFSpec(LossSpec):
+class TopFSpec(MemorySpec):
     """Triplets over the hardest fraction f of positives and negatives, f decaying (MSE**, Eq. 1-4)."""
 
     equation: ClassVar[str] = (
@@ -88,7 +88,7 @@ class TripletMarginFields(DistanceSpec):
         return self
 
 
-class AdaptiveMarginSpec(TripletMarginFields):
+class AdaptiveMarginSpec(TripletMarginFields, MemorySpec):
     """Triplet hinge on distances whose two margins grow with success (Malali and Keller, Eq. 10-13)."""
 
     equation: ClassVar[str] = (
@@ -100,8 +100,13 @@ class AdaptiveMarginSpec(TripletMarginFields):
     name: Literal["adaptive_margin"] = "adaptive_margin"
     warmup_epochs: int = warmup_epochs()
 
+    @model_validator(mode="after")
+    def _random_has_no_memory(self) -> AdaptiveMarginSpec:
+        _refuse_random_with_memory(self.negatives, self.memory_size, "hardest")
+        return self
 
-class ContrastiveSpec(DistanceSpec):
+
+class ContrastiveSpec(DistanceSpec, MemorySpec):
     """Pair loss on distances: matched pairs attract, others repel up to a margin (Malali and Keller, Eq. 2)."""
 
     equation: ClassVar[str] = "sum_n D(x_n, y_n+)  +  sum_n [m - D(x_n, y_n-)]+"
@@ -116,6 +121,11 @@ class ContrastiveSpec(DistanceSpec):
         description="negative of each pair: one drawn per image, the nearest caption of each image, or all captions",
     )
     squared: bool = Field(False, description="squared instead of plain Euclidean distance")
+
+    @model_validator(mode="after")
+    def _random_has_no_memory(self) -> ContrastiveSpec:
+        _refuse_random_with_memory(self.negatives, self.memory_size, "hardest or all")
+        return self
 
 
 class MarginBasedSpec(DistanceSpec):
@@ -148,3 +158,11 @@ class MarginBasedSpec(DistanceSpec):
         1.4, gt=0, lt=2,
         description="negatives farther than this are not drawn, unless a query has no others (released code)",
     )
+
+
+def _refuse_random_with_memory(negatives: str, memory_size: int, others: str) -> None:
+    if negatives == "random" and memory_size:
+        raise ValueError(
+            f"memory_size {memory_size}: negatives random draws from the batch alone and would never see the memory; "
+            f"use negatives {others}, or memory_size 0"
+        )
