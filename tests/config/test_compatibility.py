@@ -22,16 +22,17 @@ from vsetune.config.training import TrialSpec
 
 ANY = {"lsh", "lmh", "lseh", "top_f", "info_nce", "irtm"}  # read similarities alone
 SEVERAL = {"adaptive_margin", "contrastive", "margin_based", "pvse"}  # cosines of one or several embeddings
-COSINES = {"luwm", "additive_margin", "many_to_many"}
+BOUNDED = {"luwm"}  # cosines or probabilities
+COSINES = {"additive_margin", "many_to_many"} | BOUNDED
 ONE = ANY | COSINES | SEVERAL | {"semantic_center", "nt_xent", "pcme"}  # one embedding of unit length
 EXPECTED: dict[str, set[str]] = {
     "vsepp": ONE, "vsrn": ONE, "vse_infinity": ONE, "cgmn": ONE,
     "pvse": ANY | COSINES | SEVERAL,
-    "pcme": ANY | {"luwm", "additive_margin", "pcme"},
-    "scan": ANY | {"luwm", "additive_margin"},
-    "gsmn": ANY | {"luwm", "additive_margin"},
-    "sgraf_saf": ANY | {"luwm", "additive_margin"},
-    "sgraf_sgr": ANY | {"luwm", "additive_margin"},
+    "pcme": ANY | {"additive_margin", "pcme"},
+    "scan": ANY | {"additive_margin"},
+    "gsmn": ANY | {"additive_margin"},
+    "sgraf_saf": ANY | BOUNDED | {"additive_margin"},
+    "sgraf_sgr": ANY | BOUNDED | {"additive_margin"},
 }
 """Losses that train a network, both at their default settings."""
 
@@ -39,7 +40,7 @@ SETTINGS: list[tuple[NetworkSpec, set[str]]] = [
     (PvseNetworkSpec(embeddings=1), ONE),
     (PcmeNetworkSpec(similarity="mean"), ANY | COSINES | {"pcme"}),
     (ScanSpec(pooling="mean"), ANY | COSINES),
-    (VseppSpec(normalize_images=False), ANY | {"luwm", "additive_margin", "pcme"}),
+    (VseppSpec(normalize_images=False), ANY | {"additive_margin", "pcme"}),
     (VseppSpec(absolute=True, similarity="order"), ANY | {"order"}),
 ]
 

@@ -12,7 +12,7 @@ from vsetune.config.cells import build_trial, resolve_cells
 from vsetune.config.compatibility import mismatch
 from vsetune.config.loading import parse_spec
 from vsetune.config.loss_settings import setting, with_setting
-from vsetune.config.losses import LOSSES, LmhSpec, NtXentSpec, SemanticCenterSpec, SumSpec
+from vsetune.config.losses import LOSSES, LmhSpec, LuwmSpec, NtXentSpec, SemanticCenterSpec, SumSpec
 from vsetune.config.networks import ALL_KINDS, ALL_SCORES, Kind, NetworkSpec, Score, VseppSpec
 from vsetune.config.study import StudySpec
 from vsetune.config.training import TrialSpec
@@ -177,7 +177,7 @@ def test_an_entry_is_one_loss_or_a_sum(entry: dict[str, Any]) -> None:
 
 def test_a_part_out_of_range_is_named_with_its_part() -> None:
     (line,) = problems([{"loss": [{"name": "lmh", "fixed": {"margin": -3}}, {"name": "lsh"}]}])
-    assert line.startswith("f.yaml: cell vsepp.lmh_lsh: loss.parts.lmh.loss.margin: got -3, need a number >= 0")
+    assert line.startswith("f.yaml: cell vsepp.lmh_lsh: loss.lmh.margin: got -3, need a number >= 0")
 
 
 def test_parts_that_read_different_semantic_vectors_are_refused() -> None:
@@ -200,8 +200,8 @@ def test_a_value_is_set_in_the_part_it_belongs_to() -> None:
         ([{"epochs": 1}, {"epochs": 2}], "they take 3 epochs, training.epochs is 4"),
         ([{"epochs": 4}, {}], "they take 4 epochs before the last one, training.epochs is 4"),
         ([{}, {"epochs": 2}], "phases.0..epochs: only the last phase may leave it out"),
-        ([{"epochs": 2}, {"loss": {"margin": -1}}], "phases.1..loss.margin: got -1"),
-        ([{"epochs": 2}, {"loss": {"marginn": 1}}], "phases.1..loss.marginn"),
+        ([{"epochs": 2}, {"loss": {"margin": -1}}], r"training.phases\[1\].loss.margin: got -1, need a number >= 0"),
+        ([{"loss": {"marginn": 1}}], r"training.phases\[0\].loss.marginn: unknown key; did you mean margin\?"),
     ],
 )
 def test_phases_that_make_no_sense_are_refused(phases: list[dict[str, Any]], message: str) -> None:
@@ -221,3 +221,38 @@ def test_a_phase_of_a_sum_changes_the_part_it_names() -> None:
     trial = TrialSpec.model_validate(TRIAL | {"loss": loss, "training": {"epochs": 4, "phases": phases}})
     second = trial.loss_in(1)
     assert (setting(second, "lmh.margin"), setting(second, "lmh.weight"), setting(second, "nce.weight")) == (0.1, 2, 1)
+
+
+def test_a_misspelt_key_in_a_phase_of_a_sum_is_named_as_the_file_names_it() -> None:
+    loss = {"name": "sum", "parts": {"lmh": {"loss": {"name": "lmh"}}, "nce": {"loss": {"name": "info_nce"}}}}
+    expected = r"training.phases\[0\].loss.lmh.marginn: unknown key; did you mean margin"
+    with pytest.raises(ValidationError, match=expected):
+        TrialSpec.model_validate(TRIAL | {"loss": loss, "training": {"phases": [{"loss": {"lmh": {"marginn": 1}}}]}})
+
+
+def test_a_setting_that_every_phase_sets_is_not_searched() -> None:
+    phases = [{"epochs": 2, "loss": {"margin": 0.1}}, {"loss": {"margin": 0.2}}]
+    training = {"epochs": 4, "phases": phases}
+    (cell,) = resolve_cells(study([{"name": "lsh"}], training=training), where="f.yaml")
+    assert cell.domains == {}
+    (line,) = problems([{"name": "lsh", "search": {"margin": "default"}}], training=training)
+    assert "losses[0].search.margin: every phase of the training sets it" in line
+
+
+def test_the_number_of_quantised_centres_stays_from_phase_to_phase() -> None:
+    phases = [{"epochs": 2, "loss": {"centers": "quantised", "quantised_centers": n}} for n in (20, 30)]
+    with pytest.raises(ValidationError, match=r"quantised_centers changes between phases \(20, 30\)"):
+        TrialSpec.model_validate(
+            TRIAL | {"loss": {"name": "semantic_center"}, "training": {"epochs": 4, "phases": phases}}
+        )
+
+
+def test_luwm_takes_unbounded_scores_only_on_request() -> None:
+    assert "need" in str(mismatch(ScoreNetwork(), LuwmSpec(), batch_unit="pairs"))
+    assert mismatch(ScoreNetwork(), LuwmSpec(allow_unbounded=True), batch_unit="pairs") is None
+
+
+def test_a_key_of_another_component_is_not_suggested() -> None:
+    (line,) = problems([{"name": "order", "fixed": {"memory_size": 5},
+                         "network": {"absolute": True, "similarity": "order"}}])
+    assert line == "f.yaml: cell vsepp.order: loss.memory_size: unknown key; remove it"

@@ -6,11 +6,12 @@ import math
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
-from vsetune.config.losses import AdaptiveMarginSpec
+from vsetune.config.losses import AdaptiveMarginSpec, SemanticCenterSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import build_loss
+from vsetune.losses import LossContext, build_loss
 from vsetune.losses.adaptive_margin import (
     all_gaps,
     distances,
@@ -20,6 +21,7 @@ from vsetune.losses.adaptive_margin import (
     random_derangement,
     sampled_gaps,
 )
+from vsetune.losses.pairing import candidates_of_batch
 
 OFF = ~torch.eye(3, dtype=torch.bool)
 MARGINS = torch.tensor([0.2, 0.2], dtype=torch.float64)
@@ -39,14 +41,14 @@ def test_distances_of_e(e) -> None:
 
 
 def test_all_negatives_of_e(e) -> None:
-    gaps = all_gaps(e, OFF, squared=False)
+    gaps = all_gaps(candidates_of_batch(e, OFF, None), e.diagonal(), squared=False)
     hinges = hinge_gaps(gaps, margins=MARGINS)
     assert hinges.images.sum().item() == pytest.approx(0.553418, abs=1e-6)
     assert hinges.captions.sum().item() == pytest.approx(0.567995, abs=1e-6)
     for gap in gaps:
         assert int(((gap + 0.2 <= 0) & gap.isfinite()).sum()) == 3
         assert int((gap + 0.2 > 0).sum()) == 3
-    squared = hinge_gaps(all_gaps(e, OFF, squared=True), margins=MARGINS)
+    squared = hinge_gaps(all_gaps(candidates_of_batch(e, OFF, None), e.diagonal(), squared=True), margins=MARGINS)
     assert squared.images.sum().item() == pytest.approx(0.5, abs=1e-6)
     assert squared.captions.sum().item() == pytest.approx(0.7, abs=1e-6)
 
@@ -145,7 +147,8 @@ def test_gradients_agree_with_finite_differences(squared, random_pairs) -> None:
         return hinge_gaps(gaps, margins=MARGINS).total()
 
     def nearest(s: Tensor) -> Tensor:
-        return hinge_gaps(hardest_gaps(s, negatives, squared=squared), margins=MARGINS).total()
+        gaps = hardest_gaps(candidates_of_batch(s, negatives, None), s.diagonal(), squared=squared)
+        return hinge_gaps(gaps, margins=MARGINS).total()
 
     assert torch.autograd.gradcheck(sampled, similarity)
     assert torch.autograd.gradcheck(nearest, similarity)
@@ -188,7 +191,14 @@ def test_margins_never_exceed_the_cap() -> None:
     for _ in range(3):
         window(loss, (64_000, 64_000))
     assert loss.margins.tolist() == [0.5, 0.5]
-    assert build_loss(AdaptiveMarginSpec(cap=0.3, margin=0.4)).margins.tolist() == [0.3, 0.3]
+    with pytest.raises(ValidationError, match=r"margin 0.4 is above cap 0.3; raise cap or lower margin"):
+        AdaptiveMarginSpec(cap=0.3, margin=0.4)
+
+
+def test_a_margin_that_does_not_grow_needs_no_cap() -> None:
+    assert build_loss(AdaptiveMarginSpec(cap=0.3, margin=1.0, growth=1)).margins.tolist() == [1.0, 1.0]
+    center = build_loss(SemanticCenterSpec(margin=1.0), LossContext(2, 3))
+    assert center.margins.tolist() == [1.0, 1.0]
 
 
 def evenly_normal(mean: float) -> Tensor:

@@ -11,8 +11,9 @@ from torch import Tensor
 from vsetune.config.losses import LmhSpec, LsehSpec, LshSpec
 from vsetune.errors import ConfigError
 from vsetune.losses import build_loss
-from vsetune.losses.hinges import max_of_hinges, sum_of_hinges
+from vsetune.losses.hinges import QueryTerms, hardest_hinges, summed_hinges
 from vsetune.losses.lseh import lifted_similarity, semantic_cosine, semantic_row_maximum, without_margin
+from vsetune.losses.pairing import candidates_of_batch
 
 OFF = ~torch.eye(3, dtype=torch.bool)
 SPECS = [
@@ -31,6 +32,14 @@ def close(actual: object, expected: object, tolerance: float = 1e-6) -> None:
 def gradient(value: Tensor, at: Tensor) -> Tensor:
     (result,) = torch.autograd.grad(value, at)
     return result
+
+
+def sum_of_hinges(similarity: Tensor, negatives: Tensor, *, margin: float) -> QueryTerms:
+    return summed_hinges(candidates_of_batch(similarity, negatives, None), similarity.diagonal(), margin=margin)
+
+
+def max_of_hinges(scores: Tensor, matched: Tensor, negatives: Tensor, *, margin: float) -> QueryTerms:
+    return hardest_hinges(candidates_of_batch(scores, negatives, None), matched, margin=margin)
 
 
 def plain_cosine(first: list[float], second: list[float]) -> float:

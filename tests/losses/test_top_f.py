@@ -10,11 +10,10 @@ from torch import Tensor
 
 from vsetune.config.losses import LmhSpec, LshSpec, TopFSpec
 from vsetune.losses import build_loss
+from vsetune.losses.active_triplets import active_triplets, both_directions, hardest_count
+from vsetune.losses.pairing import pools_of_batch
 from vsetune.losses.top_f import (
-    active_triplets,
     anchor_means,
-    both_directions,
-    hardest_count,
     mean_of_anchors,
     sum_of_all_triplets,
     top_f_loss,
@@ -63,7 +62,7 @@ def plain_loss(s: list[list[float]], positives: list[list[bool]], fraction: floa
 )
 def test_anchors_of_the_worked_example(fraction, images, captions, total, several, several_owner, make_images) -> None:
     matches = SEVERAL_POSITIVES
-    i2t, t2i = both_directions(several, matches, ~matches, margin=0.2, fraction=fraction)
+    i2t, t2i = both_directions(pools_of_batch(several, ~matches), matches, margin=0.2, fraction=fraction)
     assert anchor_means(several, i2t, margin=0.2).tolist() == pytest.approx(images, abs=1e-6)
     assert anchor_means(several.T, t2i, margin=0.2).tolist() == pytest.approx(captions, abs=1e-6)
     assert loss_of(several, matches, fraction).item() == pytest.approx(total, abs=1e-6)
@@ -93,7 +92,8 @@ def test_one_caption_per_image_gives_lsh_at_fraction_one_and_lmh_at_zero(e, rand
     lmh = build_loss(LmhSpec(margin=0.3))(make_pairs(similarity)).value.item()
     assert loss_of(similarity, eye, 1.0, 0.3).item() == pytest.approx(lsh / (2 * 7 * 6 * 0.3), abs=1e-12)
     assert loss_of(similarity, eye, 0.0, 0.3).item() == pytest.approx(lmh / (2 * 7 * 0.3), abs=1e-12)
-    assert sum_of_all_triplets(similarity, eye, ~eye, margin=0.3).item() == pytest.approx(lsh, abs=1e-12)
+    total = sum_of_all_triplets(pools_of_batch(similarity, ~eye), eye, margin=0.3)
+    assert total.item() == pytest.approx(lsh, abs=1e-12)
 
 
 SCHEDULE = {
@@ -180,6 +180,25 @@ def test_gradients_agree_with_finite_differences(fraction) -> None:
     assert torch.autograd.gradcheck(lambda s: loss_of(s, positives, fraction), similarity)
 
 
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("values", [2, 5, None])
+def test_sorting_counts_the_same_triplets_as_one_positive_after_the_other(fraction, values, monkeypatch) -> None:
+    generator = torch.Generator().manual_seed(4)
+    positives = torch.arange(3)[:, None] == torch.tensor([0] * 40 + [1] * 5 + [2] * 20)[None, :]
+    similarity = torch.rand(3, 65, generator=generator, dtype=torch.float64)
+    if values:  # many ties
+        similarity = (similarity * values).floor() / 5
+    for matrix, matches in ((similarity, positives), (similarity.T.contiguous(), positives.T)):
+        found = []
+        for most in (0, 1000):
+            monkeypatch.setattr("vsetune.losses.active_triplets._MOST_POSITIVES_ONE_BY_ONE", most)
+            found.append(active_triplets(matrix, matches, ~matches, margin=0.2, fraction=fraction))
+        for sorted_out, one_by_one in zip(*found, strict=True):
+            assert torch.equal(sorted_out, one_by_one)
+    expected = plain_loss(similarity.tolist(), positives.tolist(), fraction, 0.2)
+    assert loss_of(similarity, positives, fraction).item() == pytest.approx(expected, abs=1e-9)
+
+
 def test_permuting_images_and_captions_changes_nothing(several) -> None:
     rows, columns = torch.tensor([2, 0, 1]), torch.tensor([4, 1, 0, 3, 2])
     for fraction in (0.0, 0.5, 1.0):
@@ -234,7 +253,8 @@ def test_one_nan_anywhere_reaches_the_value_and_the_anchor_that_uses_it(fraction
 def test_on_a_tie_as_many_entries_are_used_as_without_one(fraction) -> None:
     positives = torch.arange(3)[:, None] == torch.arange(12)[None, :] // 4
     similarity = torch.full((3, 12), 0.3, dtype=torch.float64)
-    images, captions = both_directions(similarity, positives, ~positives, margin=0.2, fraction=fraction)
+    met = pools_of_batch(similarity, ~positives)
+    images, captions = both_directions(met, positives, margin=0.2, fraction=fraction)
     used_positives, used_negatives = hardest_count(4, fraction), hardest_count(8, fraction)
     assert (images.counts > 0).sum(dim=1).tolist() == [used_negatives] * 3
     assert (images.counts < 0).sum(dim=1).tolist() == [used_positives] * 3
@@ -254,9 +274,10 @@ def test_ignored_entries_get_no_gradient_and_enter_no_mean(several) -> None:
 
 
 def test_the_same_triplets_can_be_reduced_twice(several) -> None:
-    images, captions = both_directions(several, SEVERAL_POSITIVES, ~SEVERAL_POSITIVES, margin=0.2, fraction=0.5)
-    first = mean_of_anchors(several, images, captions, margin=0.2)
-    assert first.item() == mean_of_anchors(several, images, captions, margin=0.2).item()
+    met = pools_of_batch(several, ~SEVERAL_POSITIVES)
+    images, captions = both_directions(met, SEVERAL_POSITIVES, margin=0.2, fraction=0.5)
+    first = mean_of_anchors(met, images, captions, margin=0.2)
+    assert first.item() == mean_of_anchors(met, images, captions, margin=0.2).item()
 
 
 def test_perfect_separation_gives_exactly_zero() -> None:

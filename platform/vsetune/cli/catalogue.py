@@ -95,7 +95,9 @@ def _list(specs: Mapping[str, type[Spec]], *, as_json: bool) -> None:
     if as_json:
         print_json([describe(name, spec) for name, spec in specs.items()])
         return
-    table = Table(Column("name", no_wrap=True), "what it is", "network gives", "searched by default")
+    table = Table(
+        Column("name", no_wrap=True), "what it is", "network gives", Column("searched by default", overflow="fold")
+    )
     for name, spec in specs.items():
         meaning = " ".join((inspect.getdoc(spec) or "").split("\n\n")[0].split())
         table.add_row(*map(Text, (name, meaning, _gives(_facts(spec)), ", ".join(key for key, _ in tunables(spec)))))
@@ -127,7 +129,8 @@ def _show(name: str, specs: Mapping[str, type[Spec]], kind: str, *, as_json: boo
     if as_json:
         print_json(described)
         return
-    table = Table(Column("hyperparameter", no_wrap=True), "default", "allowed", "meaning", show_lines=True)
+    columns = (Column("hyperparameter", no_wrap=True), Column("default", overflow="fold"), "allowed", "meaning")
+    table = Table(*columns, show_lines=True)
     domains = dict(tunables(spec))
     for each in described["hyperparameters"]:
         allowed, meaning = each["allowed"], each["description"]

@@ -13,6 +13,7 @@ from vsetune.cli.catalogue import domain_text
 from vsetune.cli.output import messages, print_json, results, say
 from vsetune.config.cells import Cell, resolve_cells
 from vsetune.config.loading import dump_yaml, load_spec
+from vsetune.config.paths import under_home
 from vsetune.config.study import StudySpec
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def validate(
     """Check a study file without running anything: every problem at once, then its cells."""
     study = load_spec(file, StudySpec)
     cells = resolve_cells(study, where=str(file))
+    checked = _check_data(study, cells, file)
     if as_json:
         print_json([_plain_cell(cell) for cell in cells])
         return
@@ -44,7 +46,20 @@ def validate(
         ranges = ", ".join(f"{name} {domain_text(domain)}" for name, domain in cell.domains.items())
         table.add_row(cell.name, str(study.search.configurations if cell.domains else 1), ranges or "nothing (fixed)")
     results.print(table)
-    say(f"{file}: valid; {_trials(study, cells)} trials of at most {study.training.epochs:g} epochs")
+    say(f"{file}: valid; {_trials(study, cells)} trials of at most {study.training.epochs:g} epochs{checked}")
+
+
+def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
+    """Does every cell fit the data set, if that is there already? Says so where it is not."""
+    from vsetune.data.dataset import Dataset
+    from vsetune.data.manifest import MANIFEST_FILE
+    from vsetune.jobs.fitting import require_fit
+
+    path = under_home(study.data.path)
+    if "://" not in path and not (Path(path) / MANIFEST_FILE).exists():
+        return f"; the data set {path} is not there yet, so it was not looked at"
+    require_fit(study, cells, Dataset.open(path), where=str(file))
+    return ""
 
 
 @app.command(epilog="Example: vsetune study schema > study.schema.json")

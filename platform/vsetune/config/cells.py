@@ -10,7 +10,15 @@ from pydantic import ValidationError
 
 from vsetune.config.base import Choices, Domain, Range, Spec, conditions, known_name, tunables
 from vsetune.config.loading import describe_problems
-from vsetune.config.loss_settings import SUM, loss_type, setting, with_setting, with_settings
+from vsetune.config.loss_settings import (
+    SUM,
+    as_settings,
+    loss_settings_of,
+    loss_type,
+    setting,
+    with_setting,
+    with_settings,
+)
 from vsetune.config.losses import LOSSES, WeightedLoss
 from vsetune.config.networks import NETWORKS
 from vsetune.config.study import LossEntry, NetworkEntry, Override, Settings, StudySpec
@@ -171,10 +179,13 @@ def _entry_domains(
         return {
             f"{part}.{name}": domain for name, domain in tunables(spec)
             if name not in fixed and _has_effect(spec, name, fixed, phases)
+            and not _always_overridden(spec, name, fixed, phases)
         }
-    both = sorted(set(entry.search) & set(fixed))
-    if both:
-        raise ConfigError(f"{where}.search.{both[0]}: is also in `fixed`; keep one of them")
+    for name in entry.search:
+        if name in fixed:
+            raise ConfigError(f"{where}.search.{name}: is also in `fixed`; keep one of them")
+        if name in spec.model_fields and _always_overridden(spec, name, fixed, phases):
+            raise ConfigError(f"{where}.search.{name}: every phase of the training sets it; leave it out here or there")
     return _domains(part, spec, entry.search, f"{where}.search")
 
 
@@ -182,12 +193,25 @@ def _has_effect(
     spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
 ) -> bool:
     """A setting declared with `when` matters if any phase of the training has those values."""
+    return bool(_phases_with_effect(spec, name, fixed, phases or [{}]))
+
+
+def _always_overridden(
+    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Whether every phase in which the setting matters has a value of its own for it."""
+    effective = _phases_with_effect(spec, name, fixed, phases)
+    return bool(effective) and all(name in phase for phase in effective)
+
+
+def _phases_with_effect(
+    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
     needed = conditions(spec).get(name, {})
-    stages = [{**fixed, **phase} for phase in phases] or [dict(fixed)]
-    return any(
-        all(stage.get(key, spec.model_fields[key].default) == value for key, value in needed.items())
-        for stage in stages
-    )
+    return [
+        phase for phase in phases
+        if all({**fixed, **phase}.get(key, spec.model_fields[key].default) == value for key, value in needed.items())
+    ]
 
 
 def _domains(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: str) -> dict[str, Domain]:
@@ -215,14 +239,17 @@ def _is_integer(spec: type[Spec], name: str) -> bool:
 
 def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
     """Refuses a cell that some configuration of its own space would make invalid."""
-    known = {*TrainingSpec.model_fields, *loss_type(cell.loss).model_fields}
-    known |= {*NETWORKS[cell.network["name"]].model_fields}
+    known = {
+        "training": {*TrainingSpec.model_fields}, "network": {*NETWORKS[cell.network["name"]].model_fields},
+        "loss": loss_settings_of(cell.loss),
+    }
     unions = frozenset({("network", cell.network["name"]), *(("loss", name) for name in (SUM, *LOSSES))})
     for candidate in candidates(cell):
         try:
             build_trial(study, cell, candidate, trial="check", seed=study.seeds[0])
         except ValidationError as error:
             problems = describe_problems(error, where=f"{where}: cell {cell.name}", known=known, unions=unions)
+            problems = [as_settings(line) for line in problems]
             suffix = "; this is an end of its search range" if candidate else ""
             raise ConfigError([line + suffix for line in problems]) from error
 

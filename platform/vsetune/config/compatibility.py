@@ -41,8 +41,7 @@ def _reasons(network: NetworkSpec, loss: LossSpec, batch_unit: str) -> Iterator[
     elif network.score not in loss.needed_scores:
         yield (
             f"loss {name}{_memory(loss)} needs similarities that are {_listed(loss.needed_scores, _SCORES)}, network "
-            f"{network_name} with these settings gives {_SCORES[network.score]}; use another loss or other settings "
-            "of the network"
+            f"{network_name} with these settings gives {_SCORES[network.score]}; {_way_out(loss)}"
         )
     if batch_unit == "images" and network.needs_pairs:
         yield (
@@ -55,6 +54,12 @@ def _reasons(network: NetworkSpec, loss: LossSpec, batch_unit: str) -> Iterator[
             f"batch_unit images gives each image several positives, which {name} does not define; "
             f"use batch_unit pairs, or one of {fitting}"
         )
+
+
+def _way_out(loss: LossSpec) -> str:
+    if loss.needed_scores == {"order"}:
+        return "give this loss `network: {absolute: true, similarity: order}` with vsepp"
+    return "use another loss or other settings of the network"
 
 
 def _name(spec: NetworkSpec | LossSpec) -> str:

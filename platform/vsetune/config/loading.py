@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,12 +57,13 @@ def dump_yaml(plain: dict[str, Any]) -> str:
 
 
 def describe_problems(
-    error: ValidationError, *, where: str, known: set[str], unions: frozenset[tuple[str, str]] = frozenset()
+    error: ValidationError, *, where: str, known: set[str] | Mapping[str, set[str]],
+    unions: frozenset[tuple[str | None, str]] = frozenset(),
 ) -> list[str]:
     """One line per problem: file, key, what was found, what is needed.
 
-    known: keys to choose a "did you mean" from. unions: (field, branch) pairs; pydantic writes the branch of a union it
-    took into the path, right after the field.
+    known: keys to choose a "did you mean" from; a mapping has them by the first key of the path. unions: (field,
+    branch) pairs; pydantic writes the branch of a union it took into the path, after the field (None: at its start).
     """
     lines = []
     for item in error.errors():
@@ -70,7 +72,8 @@ def describe_problems(
                               if (before, part) not in unions))
         prefix = f"{where}: {key}: " if key else f"{where}: "
         if item["type"] == "extra_forbidden":
-            close = difflib.get_close_matches(str(item["loc"][-1]), sorted(known), n=1)
+            names = known.get(str(location[0]), set()) if isinstance(known, Mapping) else known
+            close = difflib.get_close_matches(str(location[-1]), sorted(names), n=1)
             hint = f"did you mean {close[0]}?" if close else "remove it"
             lines.append(f"{prefix}unknown key; {hint}")
         elif item["type"] == "missing":

@@ -7,6 +7,7 @@ A single loss is `{name: lmh, margin: 0.2}` and its settings are called `margin`
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,3 +53,14 @@ def setting(spec: LossSpec, name: str) -> Any:
         return getattr(spec, name)
     term = spec.parts[part]
     return term.weight if field == "weight" else getattr(term.loss, field)
+
+
+def loss_settings_of(plain: Mapping[str, Any]) -> set[str]:
+    """Names of all settings of a loss, or of the parts of a sum."""
+    losses = [part["loss"] for part in plain["parts"].values()] if plain["name"] == SUM else [plain]
+    return {name for loss in losses for name in LOSSES[loss["name"]].model_fields}
+
+
+def as_settings(text: str) -> str:
+    """Error text with settings of a sum's parts under the names that study files use: `loss.lmh.margin`."""
+    return re.sub(r"\bloss\.parts\.([\w-]+)\.(?:loss\.)?", r"loss.\1.", text)

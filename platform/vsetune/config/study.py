@@ -98,7 +98,8 @@ class LossEntry(Settings):
     @model_validator(mode="after")
     def _one_loss_or_a_sum(self) -> LossEntry:
         if (self.name is None) == (not self.loss):
-            raise ValueError("need either `name` of one loss, or `loss` with a list of losses to add")
+            got = "both `name` and `loss`" if self.loss else "neither `name` nor losses under `loss`"
+            raise ValueError(f"got {got}, need either `name` of one loss, or `loss` with a list of losses to add")
         if self.loss and (self.fixed or "search" in self.model_fields_set):
             raise ValueError("`fixed` and `search` of a sum belong to its parts under `loss`")
         names = [part.part_name for part in self.loss]

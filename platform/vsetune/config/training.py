@@ -9,8 +9,9 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from vsetune.config.base import Range, Spec, tunable
 from vsetune.config.compatibility import mismatch
 from vsetune.config.evaluation import EvaluationSpec
-from vsetune.config.loss_settings import with_settings
-from vsetune.config.losses import LossSpec
+from vsetune.config.loading import describe_problems
+from vsetune.config.loss_settings import SUM, as_settings, loss_settings_of, with_settings
+from vsetune.config.losses import LOSSES, LossSpec, SemanticCenterSpec
 from vsetune.config.losses.composition import AnyLoss
 from vsetune.config.networks import AnyNetwork
 from vsetune.config.phases import PhaseSpec, phase_starts
@@ -88,6 +89,18 @@ class TrialSpec(Spec):
         return self
 
     @model_validator(mode="after")
+    def _centres_stay_as_many(self) -> TrialSpec:
+        losses = [self.loss_in(phase) for phase in range(len(self.training.phases))]
+        counts = [
+            loss.quantised_centers
+            for loss in losses if isinstance(loss, SemanticCenterSpec) and loss.centers == "quantised"
+        ]
+        if len(set(counts)) > 1:
+            found = ", ".join(map(str, counts))
+            raise ValueError(f"training.phases: quantised_centers changes between phases ({found}); keep one number")
+        return self
+
+    @model_validator(mode="after")
     def _one_source_of_semantics(self) -> TrialSpec:
         sources = {self.loss_in(phase).semantic_source for phase in range(max(1, len(self.training.phases)))} - {None}
         if len(sources) > 1:
@@ -109,9 +122,12 @@ class TrialSpec(Spec):
         try:
             return _ONE_LOSS.validate_python(with_settings(self.loss.to_plain(), changes)) if changes else self.loss
         except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"][1:])
-            raise ValueError(f"phases[{phase}].loss.{key}: got {first['input']!r}: {first['msg']}") from error
+            known = loss_settings_of(self.loss.to_plain())
+            problem, *_ = describe_problems(error, where="loss", known=known, unions=_BRANCHES)
+            raise ValueError(f"training.phases[{phase}].{as_settings(problem.replace(': ', '.', 1))}") from error
 
 
 _ONE_LOSS: TypeAdapter[AnyLoss] = TypeAdapter(AnyLoss)
+_BRANCHES: frozenset[tuple[str | None, str]] = frozenset(
+    (field, name) for field in (None, "loss") for name in (SUM, *LOSSES)
+)

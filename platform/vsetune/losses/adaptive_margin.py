@@ -18,7 +18,7 @@ from torch import Tensor
 from vsetune.config.losses import AdaptiveMarginSpec, TripletMarginFields
 from vsetune.losses.base import Loss, LossInputs, LossOutput, Selection, at_least_float32, require_pairs
 from vsetune.losses.hinges import QueryTerms
-from vsetune.losses.pairing import pair_negatives
+from vsetune.losses.pairing import Candidates, candidates, pair_negatives
 from vsetune.losses.registry import register
 
 _SMALLEST_SQUARE = 1e-12  # keeps the gradient of the root finite at distance 0
@@ -58,18 +58,27 @@ def sampled_gaps(
     )
 
 
-def hardest_gaps(similarity: Tensor, negatives: Tensor, *, squared: bool) -> QueryTerms:
-    """D+ - D- with the nearest negative of each query; minus infinity where there is none."""
-    matched = distances(similarity.diagonal(), squared=squared)
-    others = distances(similarity, squared=squared).masked_fill(~negatives, float("inf"))
-    return QueryTerms(matched - others.min(dim=1).values, matched - others.min(dim=0).values)
+def hardest_gaps(among: Candidates, matched: Tensor, *, squared: bool) -> QueryTerms:
+    """D+ - D- with the nearest negative of each query; minus infinity where there is none. See `all_gaps`."""
+    own = distances(matched, squared=squared)
+    by_image, by_caption = _distances_of_each(among, squared=squared)
+    return QueryTerms(own - by_image.min(dim=1).values, own - by_caption.min(dim=0).values)
 
 
-def all_gaps(similarity: Tensor, negatives: Tensor, *, squared: bool) -> QueryTerms:
-    """D+ - D- of every triplet, (B, B) per direction, minus infinity where there is no negative."""
-    matched = distances(similarity.diagonal(), squared=squared)
-    others = distances(similarity, squared=squared).masked_fill(~negatives, float("inf"))
-    return QueryTerms(matched[:, None] - others, matched[None, :] - others)
+def all_gaps(among: Candidates, matched: Tensor, *, squared: bool) -> QueryTerms:
+    """D+ - D- of every triplet, of a batch of pairs: (B, B + P) of image queries, (B + P, B) of caption queries.
+
+    Minus infinity where there is no negative. matched: (B,) similarity of the pairs.
+    """
+    own = distances(matched, squared=squared)
+    by_image, by_caption = _distances_of_each(among, squared=squared)
+    return QueryTerms(own[:, None] - by_image, own[None, :] - by_caption)
+
+
+def _distances_of_each(among: Candidates, *, squared: bool) -> tuple[Tensor, Tensor]:
+    """Distances of the candidates of both directions, infinite where an item is no negative."""
+    by_image = distances(among.images, squared=squared)
+    return by_image, by_image if among.captions is among.images else distances(among.captions, squared=squared)
 
 
 def hinge_gaps(gaps: QueryTerms, *, margins: Tensor) -> QueryTerms:
@@ -77,13 +86,16 @@ def hinge_gaps(gaps: QueryTerms, *, margins: Tensor) -> QueryTerms:
     return QueryTerms((gaps.images + margins[0]).relu(), (gaps.captions + margins[1]).relu())
 
 
-def triplet_gaps(similarity: Tensor, negatives: Tensor, spec: TripletMarginFields) -> QueryTerms:
+def triplet_gaps(
+    inputs: LossInputs, similarity: Tensor, negatives: Tensor, spec: TripletMarginFields
+) -> QueryTerms:
     """D+ - D- of one triplet per query, with the negatives the spec asks for.
 
     Random ones are derangements drawn from torch's global generator, of the images' captions first.
     """
     if spec.negatives == "hardest":
-        return hardest_gaps(similarity, negatives, squared=spec.squared)
+        among = candidates(inputs, similarity, negatives, inputs.memory, "decided")
+        return hardest_gaps(among, similarity.diagonal(), squared=spec.squared)
     size, device = similarity.shape[0], similarity.device
     return sampled_gaps(
         similarity, negatives, image_negatives=random_derangement(size).to(device),
@@ -99,10 +111,11 @@ def mean_over_triplets(hinges: QueryTerms, gaps: QueryTerms) -> Tensor:
     return means[0] + means[1]
 
 
-def mined_selection(similarity: Tensor, negatives: Tensor, hinges: QueryTerms) -> Selection:
-    """What the hardest negatives were mined from."""
+def mined_selection(inputs: LossInputs, similarity: Tensor, negatives: Tensor, hinges: QueryTerms) -> Selection:
+    """What the hardest negatives were mined from; with a memory, where they may stand instead, a proxy."""
     active_images, active_captions = hinges.images.detach() > 0, hinges.captions.detach() > 0
-    return Selection(similarity.detach(), negatives, active_images, active_captions, is_proxy=False)
+    is_proxy = inputs.memory is not None
+    return Selection(similarity.detach(), negatives, active_images, active_captions, is_proxy=is_proxy)
 
 
 class MarginWindow(NamedTuple):
@@ -119,7 +132,7 @@ class MarginWindow(NamedTuple):
 
 def new_window(spec: TripletMarginFields) -> MarginWindow:
     """Margins at their start, nothing counted yet."""
-    margins = torch.full((2,), min(spec.margin, spec.cap), dtype=torch.float64)
+    margins = torch.full((2,), spec.margin, dtype=torch.float64)
     nothing = torch.zeros(2, dtype=torch.int64)
     return MarginWindow(margins, counted=nothing, triplets=nothing.clone(), step=torch.zeros((), dtype=torch.int64))
 
@@ -176,13 +189,15 @@ class AdaptiveMargin(Loss):
         similarity = at_least_float32(inputs.similarity)
         negatives = pair_negatives(inputs, "decided")
         if self.is_warming_up:
-            hinges = hinge_gaps(all_gaps(similarity, negatives, squared=spec.squared), margins=self.margins)
+            among = candidates(inputs, similarity, negatives, inputs.memory, "decided")
+            gaps = all_gaps(among, similarity.diagonal(), squared=spec.squared)
+            hinges = hinge_gaps(gaps, margins=self.margins)
             return LossOutput(value=hinges.total(), parts=self._parts())
-        gaps = triplet_gaps(similarity, negatives, spec)
+        gaps = triplet_gaps(inputs, similarity, negatives, spec)
         hinges = hinge_gaps(gaps, margins=self.margins)
         if self.training:
             count_triplets(self._window(), gaps, spec)
-        selection = mined_selection(similarity, negatives, hinges) if spec.negatives == "hardest" else None
+        selection = mined_selection(inputs, similarity, negatives, hinges) if spec.negatives == "hardest" else None
         return LossOutput(value=hinges.total(), parts=self._parts(), selection=selection)
 
     def after_step(self) -> None:

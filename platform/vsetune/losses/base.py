@@ -7,12 +7,13 @@ on the diagonal; with `batch_unit: images` each image meets all its captions and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from vsetune.config.losses import LOSSES
 from vsetune.errors import ConfigError
 
 
@@ -121,10 +122,33 @@ class Loss(nn.Module, ABC):
         super().__init__()
         self.warmup_epochs = warmup_epochs
         self.register_buffer("epoch", torch.zeros((), dtype=torch.int64))
+        self._known: dict[str, int] = {}  # counters as Python numbers: reading a buffer would wait for a GPU
+        self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
+            lambda loss, _: loss._known.clear()
+        )
+
+    def __call__(self, inputs: LossInputs) -> LossOutput:
+        """`forward`, and a NaN or an infinity anywhere in the similarity makes the value NaN.
+
+        Also where the loss never looks: a diverged network must not go on with a finite loss.
+        """
+        output: LossOutput = super().__call__(inputs)
+        return replace(output, value=output.value + 0 * inputs.similarity.detach().float().sum())
+
+    def counter(self, name: str) -> int:
+        """The value of an int64 buffer, read from the device only once after it was loaded."""
+        if name not in self._known:
+            self._known[name] = int(getattr(self, name))
+        return self._known[name]
+
+    def set_counter(self, name: str, value: int) -> None:
+        """Change an int64 buffer."""
+        getattr(self, name).fill_(value)
+        self._known[name] = value
 
     def start_epoch(self, epoch: int) -> None:
         """Tell the loss which epoch begins (0-based)."""
-        self.epoch.fill_(epoch)
+        self.set_counter("epoch", epoch)
 
     def before_step(self) -> None:
         """Change the gradients of the loss's own parameters before the optimizer sees them. Most losses do nothing."""
@@ -151,8 +175,8 @@ class Loss(nn.Module, ABC):
 
     @property
     def is_warming_up(self) -> bool:
-        """True in the first `warmup_epochs` epochs. Reads the epoch from the device only if there is a warm-up."""
-        return self.warmup_epochs > 0 and int(self.epoch) < self.warmup_epochs
+        """True in the first `warmup_epochs` epochs."""
+        return self.warmup_epochs > 0 and self.counter("epoch") < self.warmup_epochs
 
     @abstractmethod
     def forward(self, inputs: LossInputs) -> LossOutput:
@@ -168,9 +192,10 @@ def require_pairs(inputs: LossInputs, loss: str) -> None:
     """Refuse a batch in which images have several captions. Raises ConfigError."""
     images, captions = inputs.similarity.shape
     if images != captions:
+        fitting = sorted(name for name, spec in LOSSES.items() if spec.several_positives)
         raise ConfigError(
             f"loss {loss}: got {images} images x {captions} captions, need one caption per row; "
-            f"set training.batch_unit to pairs, or use top_f or info_nce"
+            f"set training.batch_unit to pairs, or use {', '.join(fitting)}"
         )
 
 

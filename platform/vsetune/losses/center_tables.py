@@ -23,9 +23,10 @@ from vsetune.losses.center_terms import (
     concept_hinges,
     concept_movement,
     mean_assignment_entropy,
+    repulsion,
     repulsion_movement,
+    soft_hinges,
     soft_movement,
-    squared_distances,
     table_gradient,
 )
 
@@ -156,18 +157,18 @@ class QuantisedCenters(Centers):
         items = torch.cat([images, captions])
         centers = self.table.detach()
         weights = self.assignment(items).softmax(dim=1)
-        excess = (squared_distances(items, centers) - spec.delta).relu()
-        attraction = (weights * excess).sum() / images.shape[0]
-        pulling = weights.detach() * (excess > 0)
+        hinges = soft_hinges(items, centers, weights, delta=spec.delta)
+        attraction = hinges.values.sum() / images.shape[0]
         if self._is_learning:
             self._repel(centers)
-            self._gradient = table_gradient(self._movement(items, centers, pulling), spec.center_update)
-        repulsion = self.repelled.clone() if self._is_learning else repulsion_movement(centers, delta=spec.delta)[0]
+            self._gradient = table_gradient(self._movement(items, centers, hinges.pulling), spec.center_update)
+        repelled = self.repelled.clone() if self._is_learning else repulsion(centers, delta=spec.delta)
         parts = {
-            "center": attraction.detach(), "repulsion": repulsion, "outside_share": pulling.sum() / items.shape[0],
+            "center": attraction.detach(), "repulsion": repelled,
+            "outside_share": hinges.pulling.sum() / items.shape[0],
             "assignment_entropy": mean_assignment_entropy(weights.detach()),
         }
-        return CenterTerm(attraction + spec.repulsion * repulsion, parts)
+        return CenterTerm(attraction + spec.repulsion * repelled, parts)
 
     @torch.no_grad()
     def after_step(self) -> None:

@@ -16,6 +16,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from vsetune.losses.products import clamped_squared_distances
+
 CenterUpdate = Literal["count_normalised", "sgd"]
 
 
@@ -30,25 +32,33 @@ class Movement(NamedTuple):
     weight: Tensor
 
 
+class SoftHinges(NamedTuple):
+    """values: (n, k) w_j [|x - c_j|^2 - delta]+. pulling: (n, k) w_j where the item is outside delta, else 0; without
+    gradient."""
+
+    values: Tensor
+    pulling: Tensor
+
+
 def concept_hinges(items: Tensor, own_centers: Tensor, *, delta: float) -> Tensor:
     """(n,) [|x - c|^2 - delta]+ of each item and the centre of its concept. Both (n, D); delta: >= 0."""
     return ((items - own_centers).square().sum(dim=1) - delta).relu()
 
 
-def squared_distances(items: Tensor, centers: Tensor) -> Tensor:
-    """(n, k) squared Euclidean distances by one matrix product; what rounding leaves below 0 becomes 0."""
-    without_items = torch.addmm(centers.square().sum(dim=1), items, centers.T, alpha=-2)
-    return (without_items + items.square().sum(dim=1, keepdim=True)).clamp(min=0)
+def soft_hinges(items: Tensor, centers: Tensor, assignment: Tensor, *, delta: float) -> SoftHinges:
+    """The first two sums of Eq. 7, before they are summed. assignment: (n, k), rows add up to 1. delta: >= 0."""
+    excess = (clamped_squared_distances(items, centers) - delta).relu()
+    return SoftHinges(assignment * excess, assignment.detach() * (excess.detach() > 0))
 
 
-def soft_hinges(items: Tensor, centers: Tensor, assignment: Tensor, *, delta: float) -> Tensor:
-    """(n,) sum_j w_j [|x - c_j|^2 - delta]+. assignment: (n, k), rows add up to 1. delta: >= 0."""
-    return (assignment * (squared_distances(items, centers) - delta).relu()).sum(dim=1)
+def lacking_distances(centers: Tensor, *, delta: float) -> Tensor:
+    """(k, k) [2 delta - |c_k - c_l|^2]+ of every two different centres, 0 on the diagonal."""
+    return (2 * delta - clamped_squared_distances(centers, centers)).fill_diagonal_(0.0).relu()
 
 
 def repulsion(centers: Tensor, *, delta: float) -> Tensor:
-    """Sum over the unordered pairs of different centres of [2 delta - |c_k - c_l|^2]+, before its weight a. Scalar."""
-    return (2 * delta - squared_distances(centers, centers)).relu().triu(diagonal=1).sum()
+    """Sum of `lacking_distances` over the unordered pairs, before its weight a. Scalar."""
+    return lacking_distances(centers, delta=delta).sum() / 2
 
 
 def mean_assignment_entropy(assignment: Tensor) -> Tensor:
@@ -74,7 +84,7 @@ def concept_movement(images: Tensor, captions: Tensor, own_centers: Tensor, ids:
 
 @torch.no_grad()
 def soft_movement(items: Tensor, centers: Tensor, pulling: Tensor) -> Movement:
-    """Of the first two sums of Eq. 7. pulling: (n, k), the assignment where the item is outside delta, else 0."""
+    """Of the first two sums of Eq. 7. pulling: (n, k), see `SoftHinges`."""
     weight = pulling.sum(dim=0)[:, None]
     return Movement(weight * centers - pulling.T @ items, weight)
 
@@ -82,11 +92,13 @@ def soft_movement(items: Tensor, centers: Tensor, pulling: Tensor) -> Movement:
 @torch.no_grad()
 def repulsion_movement(centers: Tensor, *, delta: float) -> tuple[Tensor, Movement]:
     """`repulsion` and how it moves the centres, from the same distances."""
-    lacking = (2 * delta - squared_distances(centers, centers)).relu().fill_diagonal_(0.0)
+    lacking = lacking_distances(centers, delta=delta)
     near = lacking > 0
     weight = near.sum(dim=1, keepdim=True).to(centers.dtype)
     half_gradient = torch.zeros_like(centers)
-    crowded = weight[:, 0].nonzero()[:, 0]  # mostly few, and the product below costs as much as the distances
+    crowded: Tensor | slice = slice(None)
+    if centers.device.type == "cpu":  # mostly few, and the product costs as much as the distances; a GPU would wait
+        crowded = weight[:, 0].nonzero()[:, 0]
     neighbours = near[crowded][:, crowded].to(centers.dtype) @ centers[crowded]
     half_gradient[crowded] = neighbours - weight[crowded] * centers[crowded]
     return lacking.sum() / 2, Movement(half_gradient, weight)

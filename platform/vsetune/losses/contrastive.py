@@ -16,16 +16,17 @@ from torch import Tensor
 from vsetune.config.losses import ContrastiveSpec
 from vsetune.losses.adaptive_margin import distances, random_derangement
 from vsetune.losses.base import Loss, LossInputs, LossOutput, at_least_float32, require_pairs
-from vsetune.losses.pairing import pair_negatives
+from vsetune.losses.pairing import pair_negatives, pools
 from vsetune.losses.registry import register
 
 PairNegatives = Literal["random", "hardest", "all"]
 
 
 def used_negatives(similarity: Tensor, negatives: Tensor, rule: PairNegatives) -> Tensor:
-    """(B, B) bool, the negatives that give a term: all, or at most one per image.
+    """(B, B + P) bool, the negatives that give a term: all, or at most one per image.
 
-    `random` draws a derangement from torch's global generator; an image whose draw is no negative gives no term.
+    similarity, negatives: (B, B + P), the batch, then what a memory holds. `random` draws a derangement of the batch
+    from torch's global generator; an image whose draw is no negative gives no term.
     `hardest` takes the most similar negative, one of them on a tie.
     """
     if rule == "all":
@@ -42,7 +43,7 @@ def pair_terms(
 ) -> tuple[Tensor, Tensor]:
     """D of the pairs (B,) and [m - D]+ of each image summed over its used negatives (B,), not yet reduced.
 
-    similarity: (B, B). used: (B, B) bool. margin: in units of distance (of its square if squared).
+    similarity, used: (B, B + P), pairs on the diagonal. margin: in units of distance (of its square if squared).
     """
     grid = distances(similarity, squared=squared)
     return grid.diagonal(), (margin - grid).relu().masked_fill(~used, 0.0).sum(dim=1)
@@ -61,7 +62,8 @@ class Contrastive(Loss):
         spec = self.spec
         require_pairs(inputs, spec.name)
         similarity = at_least_float32(inputs.similarity)
-        used = used_negatives(similarity, pair_negatives(inputs, "decided"), spec.negatives)
-        attraction, repulsion = pair_terms(similarity, used, margin=spec.margin, squared=spec.squared)
+        met = pools(inputs, similarity, pair_negatives(inputs, "decided"), inputs.memory, "decided")
+        used = used_negatives(met.images, met.image_negatives, spec.negatives)
+        attraction, repulsion = pair_terms(met.images, used, margin=spec.margin, squared=spec.squared)
         parts = {"attraction": attraction.detach().sum(), "repulsion": repulsion.detach().sum()}
         return LossOutput(value=attraction.sum() + repulsion.sum(), parts=parts)

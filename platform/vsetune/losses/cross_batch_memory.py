@@ -69,7 +69,7 @@ class CrossBatchMemory(Loss):
     def forward(self, inputs: LossInputs) -> LossOutput:
         """Raises ConfigError for a batch without one embedding per item, or without semantic vectors to keep."""
         if not self._has_started:
-            return self.inner(inputs)  # type: ignore[no-any-return]
+            return self.inner(inputs)
         images, captions = self._vectors(inputs.images, "images"), self._vectors(inputs.captions, "captions")
         memory = self._recall(images, captions) if self.filled else None
         output: LossOutput = self.inner(replace(inputs, memory=memory))
@@ -109,7 +109,7 @@ class CrossBatchMemory(Loss):
     @property
     def _has_started(self) -> bool:
         start = self.settings.start_epoch
-        return self.filled > 0 or start == 0 or int(self.epoch) >= start
+        return self.filled > 0 or start == 0 or self.counter("epoch") >= start
 
     def _vectors(self, items: Items | None, what: str) -> Tensor:
         shape = None if items is None else tuple(items.vectors.shape)

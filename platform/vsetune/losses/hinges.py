@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from vsetune.losses.pairing import Candidates, candidates_of_batch
+from vsetune.losses.pairing import Candidates
 
 
 class QueryTerms(NamedTuple):
@@ -52,17 +52,3 @@ def hardest_hinges(among: Candidates, matched: Tensor, *, margin: float) -> Quer
     """Per query the hinge of its hardest negative, [margin + max score - positive]+, 0 without one (LMH, LSEH)."""
     hardest = hardest_scores(among)
     return QueryTerms((margin + hardest.images - matched).relu(), (margin + hardest.captions - matched).relu())
-
-
-def sum_of_hinges(similarity: Tensor, negatives: Tensor, *, margin: float | Tensor) -> QueryTerms:
-    """`summed_hinges` of a batch of pairs. similarity: (B, B). negatives: (B, B) bool, False on the diagonal."""
-    return summed_hinges(candidates_of_batch(similarity, negatives, None), similarity.diagonal(), margin=margin)
-
-
-def max_of_hinges(scores: Tensor, matched: Tensor, negatives: Tensor, *, margin: float) -> QueryTerms:
-    """`hardest_hinges` of a batch of pairs (LMH Eq. 2, LSEH Eq. 8).
-
-    scores: (B, B) what negatives are ranked and penalised by (similarity, plus lambda Q for LSEH). matched: (B,)
-    similarity of the pairs. negatives: (B, B) bool, False on the diagonal.
-    """
-    return hardest_hinges(candidates_of_batch(scores, negatives, None), matched, margin=margin)

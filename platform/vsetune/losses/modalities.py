@@ -6,7 +6,8 @@ modalities, its negatives those of other tuples in other modalities. Two modalit
     pairwise   one mean over anchors per ordered pair of modalities, then the mean over the K (K - 1) pairs
     union      one mean over anchors per modality, whose anchors see all other modalities as one pool (the definition)
 
-`pairwise` suits modalities whose similarities differ in scale: in a pool the hardest would come from one of them.
+`pairwise` is the default, as modalities have similarities of different scale: in a pool the hardest would come from one
+of them.
 Train data here have two modalities, so no loss of a study file reads this; it is for code that brings its own.
 """
 
@@ -20,12 +21,13 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import ConfigError
-from vsetune.losses.top_f import active_triplets, anchor_means
+from vsetune.losses.active_triplets import active_triplets
+from vsetune.losses.top_f import anchor_means
 
 
 def top_f_of_modalities(
     similarities: Mapping[tuple[str, str], Tensor], tuple_ids: Mapping[str, Tensor], *,
-    pooling: Literal["pairwise", "union"], margin: float, fraction: float,
+    pooling: Literal["pairwise", "union"] = "pairwise", margin: float, fraction: float,
 ) -> Tensor:
     """Top-f loss over all modalities, divided by the margin. Scalar, 1 at exact collapse.
 

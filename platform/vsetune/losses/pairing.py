@@ -27,6 +27,19 @@ class Candidates(NamedTuple):
     rows: Tensor | None
 
 
+class Pools(NamedTuple):
+    """What the queries of both directions meet: the batch, then the memory. Without a memory both are the same matrix.
+
+    images: (N, M + P) scores of the images' queries, captions: (N + P, M) of the captions'. The other two: bool of the
+    same shapes, which of them are negatives.
+    """
+
+    images: Tensor
+    image_negatives: Tensor
+    captions: Tensor
+    caption_negatives: Tensor
+
+
 def same_image(inputs: LossInputs) -> Tensor:
     """(N, M) bool: the caption describes the image of the row."""
     return inputs.image_ids[:, None] == inputs.caption_image_ids[None, :]
@@ -70,25 +83,47 @@ def candidates_of_batch(scores: Tensor, negatives: Tensor, rows: Tensor | None) 
     return Candidates(among, among, rows)
 
 
+def pools_of_batch(scores: Tensor, negatives: Tensor) -> Pools:
+    """Pools without a memory. scores: (N, M). negatives: (N, M) bool."""
+    return Pools(scores, negatives, scores, negatives)
+
+
 def candidates(
     inputs: LossInputs, scores: Tensor, negatives: Tensor, memory: Memory | None, same_image_rule: SameImage
 ) -> Candidates:
-    """The negatives of the batch, then those of the memory. scores: (N, M), by which the loss ranks and penalises.
+    """The negatives of `pools`. scores: (N, M), by which the loss ranks and penalises."""
+    rows = None if is_pairs(inputs) else inputs.caption_rows
+    if memory is None:
+        return candidates_of_batch(scores, negatives, rows)
+    met = pools(inputs, scores, negatives, memory, same_image_rule)
+    return Candidates(
+        met.images.masked_fill(~met.image_negatives, float("-inf")),
+        met.captions.masked_fill(~met.caption_negatives, float("-inf")), rows,
+    )
+
+
+def pools(
+    inputs: LossInputs, scores: Tensor, negatives: Tensor, memory: Memory | None, same_image_rule: SameImage
+) -> Pools:
+    """Scores (N, M) and negatives (N, M) of the batch, then those of the memory.
 
     memory: its similarities lifted in the same way as `scores`. `decided`, and any batch of images: remembered items
     of the query's own image are no negatives. `diagonal`: they are, even an earlier view of the very same pair, since
     remembered pairs are known by their image only.
     """
-    batch = candidates_of_batch(scores, negatives, None if is_pairs(inputs) else inputs.caption_rows)
     if memory is None:
-        return batch
+        return pools_of_batch(scores, negatives)
     captions = at_least_float32(memory.caption_similarity)
     images = at_least_float32(memory.image_similarity)
-    if same_image_rule == "decided" or batch.rows is not None:
-        captions = captions.masked_fill(inputs.image_ids[:, None] == memory.image_ids[None, :], float("-inf"))
-        images = images.masked_fill(memory.image_ids[:, None] == inputs.caption_image_ids[None, :], float("-inf"))
-    return Candidates(
-        torch.cat([batch.images, captions], dim=1), torch.cat([batch.captions, images], dim=0), batch.rows
+    if same_image_rule == "decided" or not is_pairs(inputs):
+        other_captions = inputs.image_ids[:, None] != memory.image_ids[None, :]
+        other_images = memory.image_ids[:, None] != inputs.caption_image_ids[None, :]
+    else:
+        other_captions = torch.ones_like(captions, dtype=torch.bool)
+        other_images = torch.ones_like(images, dtype=torch.bool)
+    return Pools(
+        torch.cat([scores, captions], dim=1), torch.cat([negatives, other_captions], dim=1),
+        torch.cat([scores, images], dim=0), torch.cat([negatives, other_images], dim=0),
     )
 
 

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from vsetune.config.losses import PvseSpec
 from vsetune.losses.base import Loss, LossInputs, LossOutput, Selection, at_least_float32, require_pairs
-from vsetune.losses.hinges import QueryTerms, max_of_hinges, sum_of_hinges
-from vsetune.losses.pairing import pair_negatives
+from vsetune.losses.hinges import QueryTerms, hardest_hinges, summed_hinges
+from vsetune.losses.pairing import candidates, pair_negatives
 from vsetune.losses.products import dot_products, squared_distances
 from vsetune.losses.registry import register
 
@@ -41,10 +41,12 @@ def mean_of_max_hinges(terms: QueryTerms) -> Tensor:
     return terms.images.mean() + terms.captions.mean()
 
 
-def mean_of_all_hinges(terms: QueryTerms) -> Tensor:
-    """Mean over all B^2 entries, both directions added; diagonal and ignored pairs count with 0, as released."""
-    pairs = terms.images.shape[0]
-    return terms.total() / (pairs * pairs)
+def mean_of_all_hinges(terms: QueryTerms, *, entries: int) -> Tensor:
+    """Mean over all entries of a direction, B^2 or B (B + P) with a memory, both directions added. Scalar.
+
+    The diagonal and ignored pairs count with 0, as released.
+    """
+    return terms.total() / entries
 
 
 def diversity(residuals: Tensor) -> Tensor:
@@ -107,11 +109,15 @@ class MultipleInstanceHinge(Loss):
         spec = self.spec
         similarity = at_least_float32(inputs.similarity)
         negatives = pair_negatives(inputs, spec.variant)
+        among = candidates(inputs, similarity, negatives, inputs.memory, spec.variant)
         if spec.negatives == "sum" or self.is_warming_up:
-            return mean_of_all_hinges(sum_of_hinges(similarity, negatives, margin=spec.margin)), None
-        terms = max_of_hinges(similarity, similarity.diagonal(), negatives, margin=spec.margin)
+            terms = summed_hinges(among, similarity.diagonal(), margin=spec.margin)
+            return mean_of_all_hinges(terms, entries=among.images.numel()), None
+        terms = hardest_hinges(among, similarity.diagonal(), margin=spec.margin)
         active_images, active_captions = terms.images.detach() > 0, terms.captions.detach() > 0
-        selection = Selection(similarity.detach(), negatives, active_images, active_captions, is_proxy=False)
+        selection = Selection(
+            similarity.detach(), negatives, active_images, active_captions, is_proxy=inputs.memory is not None
+        )
         return mean_of_max_hinges(terms), selection
 
 

@@ -12,6 +12,14 @@ from torch import Tensor
 
 
 @torch.no_grad()
+def sorted_rows(values: Tensor) -> Tensor:
+    """The rows of values (N, M), each from small to large; a NaN comes last."""
+    if values.device.type != "cpu":
+        return values.sort(dim=1).values
+    return torch.from_numpy(np.sort(values.detach().contiguous().numpy(), axis=1))
+
+
+@torch.no_grad()
 def floors_of_largest(values: Tensor, counts: Tensor) -> Tensor | None:
     """(N,) numbers; the entries of row i above the i-th of them are its counts[i] largest. Infinity where counts is 0.
 
@@ -20,7 +28,7 @@ def floors_of_largest(values: Tensor, counts: Tensor) -> Tensor | None:
     """
     if values.device.type != "cpu" or not values.numel():
         return None
-    ordered = torch.from_numpy(np.sort(values.detach().contiguous().numpy(), axis=1))
+    ordered = sorted_rows(values)
     width = values.shape[1]
     last = ordered.gather(1, (width - counts).clamp(max=width - 1)[:, None])[:, 0]
     next_one = ordered.gather(1, (width - counts - 1).clamp(min=0)[:, None])[:, 0]

@@ -141,11 +141,11 @@ class SemanticCenter(Loss):
     def _triplets(self, inputs: LossInputs) -> tuple[Tensor, Selection | None]:
         similarity = at_least_float32(inputs.similarity)
         negatives = pair_negatives(inputs, "decided")
-        gaps = triplet_gaps(similarity, negatives, self.spec)
+        gaps = triplet_gaps(inputs, similarity, negatives, self.spec)
         hinges = hinge_gaps(gaps, margins=self.margins)
         if self.training and self.spec.adaptive:
             count_triplets(self._window(), gaps, self.spec)
-        selection = mined_selection(similarity, negatives, hinges) if self.spec.negatives == "hardest" else None
+        selection = mined_selection(inputs, similarity, negatives, hinges) if self.spec.negatives == "hardest" else None
         return mean_over_triplets(hinges, gaps), selection
 
     def _window(self) -> MarginWindow:

@@ -8,13 +8,15 @@ from vsetune.config.training import TrialSpec
 from vsetune.data.dataset import Dataset
 from vsetune.metrics.ranks import RANKING_PROTOCOL
 from vsetune.training.batches import TrainingBatches
+from vsetune.training.evaluation import PROTOCOLS
 
 
 def describe_protocol(trial: TrialSpec, dataset: Dataset, batches: TrainingBatches) -> dict[str, Any]:
     """What is ranked, and how often."""
     split = trial.data.validation_split
     info = dataset.split(split)
-    return {
+    named = {name: PROTOCOLS[name].as_dict() for name in trial.evaluation.protocols}
+    return ({"evaluation_protocols": named} if named else {}) | {
         "dataset": dataset.manifest.name,
         "split": split,
         "images": info.images,

@@ -84,7 +84,7 @@ class Learner:
         """Change the parameters once by a batch that is on the device already."""
         self.optimizers.zero_grad()
         output = self._output(batch)
-        output.value.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(output.value)
         norm = _clip(self.network, self.trial.training.gradient_clip, self.device)
         self.loss.before_step()
         self.optimizers.step()

@@ -47,7 +47,7 @@ class LossSpec(Spec):
 
 
 class MemorySpec(LossSpec):
-    """Hinge losses that can take further negatives from earlier batches."""
+    """Losses of hinges that can take further negatives from earlier batches."""
 
     memory_size: int = Field(
         0, ge=0,

@@ -34,7 +34,7 @@ class SemanticCenterSpec(TripletMarginFields):
         "concepts", description="one centre per training image (Eq. 6), or few centres with soft assignments (Eq. 7)",
     )
     quantised_centers: int = tunable(
-        1000, Choices(choices=[50, 100, 300, 1000, 3000]), ge=1, when=_QUANTISED,
+        1000, Choices(choices=[50, 100, 300, 1000]), ge=1, when=_QUANTISED,
         description="N_q, number of centres", paper="Malali and Keller: 1000; Flickr8k 100",
     )
     delta: float = tunable(
@@ -88,3 +88,7 @@ class SemanticCenterSpec(TripletMarginFields):
         0.5, Range(low=0.3, high=1.0), gt=0, when=_ADAPTIVE,
         description="margins never exceed this", paper="our addition",
     )
+
+    @property
+    def margins_grow(self) -> bool:
+        return self.adaptive and self.growth > 1

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from vsetune.config.base import Range, tunable
 from vsetune.config.losses.base import LossSpec, MemorySpec, warmup_epochs
-from vsetune.config.networks import ALL_SCORES, Score
+from vsetune.config.networks import Score
 
 SameImage = Literal["decided", "diagonal"]
 
@@ -61,7 +61,7 @@ class LuwmSpec(HingeSpec):
     )
     source: ClassVar[str] = "Wei et al. 2020, as released for SCAN; LSEH's comparison (Fig. 6, Table 3)"
     several_positives: ClassVar[bool] = False
-    scores: ClassVar[frozenset[Score]] = ALL_SCORES - {"order"}
+    scores: ClassVar[frozenset[Score]] = frozenset({"cosine", "probability"})
 
     name: Literal["luwm"] = "luwm"
     positive_constant: float = tunable(
@@ -82,7 +82,17 @@ class LuwmSpec(HingeSpec):
         description="zero the negative term where it falls (left of its vertex -b1 / (2 b2) = 0.2222), where descent "
         "would raise the similarity of a negative; our addition",
     )
+    allow_unbounded: bool = Field(
+        False,
+        description="accept networks with unbounded scores (SCAN, GSMN, as in the released code), although a pair that "
+        "scores above 1 then takes no part",
+    )
     warmup_epochs: int = warmup_epochs()
+
+    @property
+    def needed_scores(self) -> frozenset[Score]:
+        scores = super().needed_scores
+        return scores | {"unbounded"} if self.allow_unbounded and not self.memory_size else scores
 
 
 class OrderSpec(LossSpec):

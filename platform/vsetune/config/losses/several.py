@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from vsetune.config.base import Range, tunable
-from vsetune.config.losses.base import COSINES, EMBEDDINGS, LossSpec, warmup_epochs
+from vsetune.config.losses.base import COSINES, EMBEDDINGS, LossSpec, MemorySpec, warmup_epochs
 from vsetune.config.losses.hinges import SameImage
 from vsetune.config.networks import ALL_SCORES, Kind, Score
 
 
-class PvseSpec(LossSpec):
+class PvseSpec(MemorySpec):
     """Multiple-instance hinge with diversity and domain-discrepancy terms (PVSE)."""
 
     equation: ClassVar[str] = (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vsetune.config.base import Range, tunable
-from vsetune.config.losses.base import COSINES, EMBEDDINGS, LossSpec, warmup_epochs
+from vsetune.config.losses.base import COSINES, EMBEDDINGS, LossSpec, MemorySpec, warmup_epochs
 from vsetune.config.networks import Kind, Score
 
 
-class TopFSpec(LossSpec):
+class TopFSpec(MemorySpec):
     """Triplets over the hardest fraction f of positives and negatives, f decaying (MSE**, Eq. 1-4)."""
 
     equation: ClassVar[str] = (
@@ -76,8 +76,19 @@ class TripletMarginFields(DistanceSpec):
     negatives: Literal["random", "hardest"] = Field("random", description="negative of each anchor in the batch")
     squared: bool = Field(False, description="squared instead of plain Euclidean distance")
 
+    @property
+    def margins_grow(self) -> bool:
+        """Whether any margin can become larger than it starts."""
+        return self.growth > 1
 
-class AdaptiveMarginSpec(TripletMarginFields):
+    @model_validator(mode="after")
+    def _start_below_cap(self) -> TripletMarginFields:
+        if self.margins_grow and self.margin > self.cap:
+            raise ValueError(f"margin {self.margin:g} is above cap {self.cap:g}; raise cap or lower margin")
+        return self
+
+
+class AdaptiveMarginSpec(TripletMarginFields, MemorySpec):
     """Triplet hinge on distances whose two margins grow with success (Malali and Keller, Eq. 10-13)."""
 
     equation: ClassVar[str] = (
@@ -89,8 +100,13 @@ class AdaptiveMarginSpec(TripletMarginFields):
     name: Literal["adaptive_margin"] = "adaptive_margin"
     warmup_epochs: int = warmup_epochs()
 
+    @model_validator(mode="after")
+    def _random_has_no_memory(self) -> AdaptiveMarginSpec:
+        _refuse_random_with_memory(self.negatives, self.memory_size, "hardest")
+        return self
 
-class ContrastiveSpec(DistanceSpec):
+
+class ContrastiveSpec(DistanceSpec, MemorySpec):
     """Pair loss on distances: matched pairs attract, others repel up to a margin (Malali and Keller, Eq. 2)."""
 
     equation: ClassVar[str] = "sum_n D(x_n, y_n+)  +  sum_n [m - D(x_n, y_n-)]+"
@@ -105,6 +121,11 @@ class ContrastiveSpec(DistanceSpec):
         description="negative of each pair: one drawn per image, the nearest caption of each image, or all captions",
     )
     squared: bool = Field(False, description="squared instead of plain Euclidean distance")
+
+    @model_validator(mode="after")
+    def _random_has_no_memory(self) -> ContrastiveSpec:
+        _refuse_random_with_memory(self.negatives, self.memory_size, "hardest or all")
+        return self
 
 
 class MarginBasedSpec(DistanceSpec):
@@ -137,3 +158,11 @@ class MarginBasedSpec(DistanceSpec):
         1.4, gt=0, lt=2,
         description="negatives farther than this are not drawn, unless a query has no others (released code)",
     )
+
+
+def _refuse_random_with_memory(negatives: str, memory_size: int, others: str) -> None:
+    if negatives == "random" and memory_size:
+        raise ValueError(
+            f"memory_size {memory_size}: negatives random draws from the batch alone and would never see the memory; "
+            f"use negatives {others}, or memory_size 0"
+        )
