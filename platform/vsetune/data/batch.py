@@ -28,6 +28,7 @@ class Batch:
         regions. None where they were not asked for or the data set has none.
     dependencies:   (captions, words, words) bool over token positions, True where the parse joins two words (both
         orders, no diagonal). None where they were not asked for.
+    pixels:         (images, crops, 3, size, size) uint8 RGB. None where they were not asked for.
     """
 
     image_features: Tensor
@@ -40,6 +41,7 @@ class Batch:
     semantic_vectors: Tensor | None
     boxes: Tensor | None = None
     dependencies: Tensor | None = None
+    pixels: Tensor | None = None
 
     @property
     def pairs(self) -> int:

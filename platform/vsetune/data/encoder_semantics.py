@@ -11,10 +11,10 @@ import logging
 import numpy as np
 import torch
 
+from vsetune.config.pretrained import encoder_identity
 from vsetune.config.semantics import EncoderSpec
 from vsetune.data.array_cache import cached_array
 from vsetune.data.dataset import Dataset
-from vsetune.data.encoder_model import encoder_identity
 from vsetune.data.progress import ProgressSink, SilentProgress
 from vsetune.data.semantics import captions_fingerprint
 from vsetune.data.shards import iter_captions

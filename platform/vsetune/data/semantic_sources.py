@@ -8,10 +8,10 @@ from typing import get_args
 import numpy as np
 import torch
 
+from vsetune.config.pretrained import encoder_identity
 from vsetune.config.semantics import SemanticSource
 from vsetune.config.training import DataSpec
 from vsetune.data.dataset import Dataset
-from vsetune.data.encoder_model import encoder_identity
 from vsetune.data.encoder_semantics import encoder_vectors
 from vsetune.data.progress import ProgressSink
 from vsetune.data.semantics import semantic_vectors

@@ -13,8 +13,9 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from vsetune.config.pretrained import ENCODER_KEY as KEY
+from vsetune.config.pretrained import PretrainedModel, find_encoder, one_line, require_transformers
 from vsetune.config.semantics import EncoderSpec
-from vsetune.data.encoder_model import KEY, EncoderModel, find_encoder, one_line, require_transformers
 from vsetune.errors import ConfigError
 
 
@@ -60,9 +61,9 @@ def _mean(states: Tensor, is_real: Tensor) -> Tensor:
     return (states * weights).sum(dim=1) / weights.sum(dim=1)
 
 
-def _load(found: EncoderModel) -> tuple[Any, Any]:
+def _load(found: PretrainedModel) -> tuple[Any, Any]:
     """Tokeniser and model. Nothing of the model's own code is run, and pickled weights are refused."""
-    require_transformers()
+    require_transformers(KEY)
     from transformers import AutoModel, AutoTokenizer
 
     # Batches are small; threads of the tokeniser would only complain when a loader process is forked later.

@@ -12,17 +12,20 @@ class ImageInputs:
     """features: (n, R, width) float, zero rows where an image has fewer regions. counts: (n,) int64, real ones, from 1.
 
     boxes: (n, R, 4) x1, y1, x2, y2 of the regions, 0 to 1 of the image; None where the data set has none (the cells of
-    a grid then follow from R).
+    a grid then follow from R). pixels: (n, crops, 3, S, S) uint8 RGB, None unless the network's spec asks for them; one
+    crop but for evaluation by several.
     """
 
     features: Tensor
     counts: Tensor
     boxes: Tensor | None = None
+    pixels: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class CaptionInputs:
-    """tokens: (m, L) int64 ids, start and end included, 0 where padded. lengths: (m,) int64, ids that are real, from 1.
+    """tokens: (m, L) int64 ids of words or word pieces, start and end included, 0 where padded. lengths: (m,) int64,
+    ids that are real, from 1.
 
     dependencies: (m, L, L) bool, True where the parse joins two words (both orders, no diagonal), over token positions;
     None where the data set has no parses.

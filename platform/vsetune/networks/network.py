@@ -32,6 +32,15 @@ class TrainingItems:
     negatives: Tensor
 
 
+@dataclass(frozen=True)
+class NetworkGroup:
+    """Parameters that train alike. factor: times the learning rate of the training. start_epoch: frozen before it."""
+
+    parameters: list[nn.Parameter]
+    factor: float = 1.0
+    start_epoch: float = 0.0
+
+
 class Network(nn.Module, ABC):
     """Encodes images and captions apart, then compares every image with every caption.
 
@@ -66,6 +75,16 @@ class Network(nn.Module, ABC):
     def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
         """Scalars to add to the retrieval loss, each with its weight, by the name they are logged under."""
         return {}
+
+    def parameter_groups(self) -> list[NetworkGroup]:
+        """Every parameter in one group; here all train alike from the start."""
+        return [NetworkGroup(list(self.parameters()))]
+
+    def set_epoch(self, epoch: float) -> None:
+        """The next step starts at this epoch (fractions count): freeze what does not train yet, see NetworkGroup."""
+        for group in self.parameter_groups():
+            for parameter in group.parameters:
+                parameter.requires_grad_(epoch >= group.start_epoch)
 
     def take_loss_parameters(self, learned: Mapping[str, Tensor]) -> None:
         """Use what a loss has learned where similarities are computed with it; most networks use nothing."""

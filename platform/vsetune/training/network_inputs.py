@@ -8,7 +8,7 @@ from vsetune.networks import CaptionInputs, ImageInputs
 
 def image_inputs(batch: Batch) -> ImageInputs:
     """The images of a batch, with boxes where it has them."""
-    return ImageInputs(batch.image_features, batch.region_counts, batch.boxes)
+    return ImageInputs(batch.image_features, batch.region_counts, batch.boxes, batch.pixels)
 
 
 def caption_inputs(batch: Batch) -> CaptionInputs:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from vsetune.config.pretrained import encoder_identity
 from vsetune.config.semantics import EncoderSpec
-from vsetune.data.encoder_model import encoder_identity
 from vsetune.data.text_encoder import TextEncoder
 from vsetune.errors import ConfigError
 
@@ -64,7 +64,7 @@ def hub(saved, tmp_path, monkeypatch) -> str:
     """A hub without a network: `org/bert` was downloaded before, at commit aaa..., into a cache of its own."""
     from huggingface_hub import constants
 
-    from vsetune.data import encoder_model
+    from vsetune.config import pretrained
 
     commit = "a" * 40
     entry = tmp_path / "hub" / "models--org--bert"
@@ -73,7 +73,7 @@ def hub(saved, tmp_path, monkeypatch) -> str:
     (entry / "refs" / "main").write_text(commit)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    encoder_model._commit_of.cache_clear()
+    pretrained._commit_of.cache_clear()
     return commit
 
 

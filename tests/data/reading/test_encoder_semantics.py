@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from vsetune.config.pretrained import encoder_identity
 from vsetune.config.semantics import EncoderSpec
 from vsetune.config.training import DataSpec
-from vsetune.data.encoder_model import encoder_identity
 from vsetune.data.encoder_semantics import encode_all, encoder_vectors
 from vsetune.data.progress import SilentProgress
 from vsetune.data.semantic_sources import cosine_spread, semantic_vectors_of

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from vsetune.config.base import Spec
+from vsetune.config.networks.pixels import PixelInput
 
 Kind = Literal["embedding", "several_embeddings", "probabilistic", "score"]
 """What a network makes of an item: one vector, K vectors, a Gaussian; or it only scores pairs."""
@@ -57,6 +58,19 @@ class NetworkSpec(Spec):
     def reads_boxes(self) -> bool:
         """Whether the boxes of regions are used, where the data set has them; else the regions are a grid."""
         return False
+
+    @property
+    def pixels(self) -> PixelInput | None:
+        """How photographs are read; None: the network reads the features of the data set."""
+        return None
+
+    @property
+    def word_pieces(self) -> str | None:
+        """The pre-trained text model (package:NAME, folder or hub id) whose tokeniser splits the captions.
+
+        None: the words and the vocabulary of the data set.
+        """
+        return None
 
     @property
     def needs_pairs(self) -> bool:

