@@ -45,7 +45,7 @@ def test_a_command_has_help_and_an_example_of_itself(path: tuple[str, ...]) -> N
 def test_help_of_the_root_names_every_group(vsetune) -> None:
     said = vsetune("--help")
     assert said.code == 0
-    for name in ("study", "leaderboard", "data", "losses", "networks", "train"):
+    for name in ("study", "leaderboard", "trial", "data", "losses", "networks", "train"):
         assert name in said.out
 
 
@@ -98,6 +98,16 @@ def test_a_network_is_shown_with_its_paper_size_cost_losses_and_published_recall
     assert "13,248,452" in shown
     assert "71.4 92.0 96.1" in shown
     assert "Published" not in vsetune("networks", "show", "pvse").out
+
+
+def test_the_cnn_of_a_network_is_shown_setting_by_setting(vsetune) -> None:
+    described = json.loads(vsetune("networks", "show", "mse", "--json").out)
+    defaults = {each["name"]: each["default"] for each in described["hyperparameters"]}
+    assert (defaults["backbone.model"], defaults["backbone.start_epoch"]) == ("microsoft/resnet-34", 150)
+    shown = vsetune("networks", "show", "mse").out
+    assert "backbone.rate_factor" in shown
+    assert "[16, 32]" in shown
+    assert "reads: photographs instead of features with image_input: pixels" in " ".join(shown.split())
 
 
 def test_an_unknown_name_in_the_catalogue_gets_a_hint(vsetune) -> None:

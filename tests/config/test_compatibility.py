@@ -26,7 +26,7 @@ BOUNDED = {"luwm"}  # cosines or probabilities
 COSINES = {"additive_margin", "many_to_many"} | BOUNDED
 ONE = ANY | COSINES | SEVERAL | {"semantic_center", "nt_xent", "pcme"}  # one embedding of unit length
 EXPECTED: dict[str, set[str]] = {
-    "vsepp": ONE, "vsrn": ONE, "vse_infinity": ONE, "cgmn": ONE,
+    "vsepp": ONE, "vsrn": ONE, "vse_infinity": ONE, "cgmn": ONE, "mse": ONE, "malali_keller": ONE,
     "pvse": ANY | COSINES | SEVERAL,
     "pcme": ANY | {"additive_margin", "pcme"},
     "scan": ANY | {"additive_margin"},

@@ -26,7 +26,8 @@ def test_every_network_names_its_paper_and_tunables_that_hold_its_default(name: 
 # 36 regions, 14 ids, from the table of costs in the papers' terms: a dot product is 2 D
 @pytest.mark.parametrize(("name", "flops"), [
     ("vsepp", 2 * 1024), ("vse_infinity", 2 * 1024), ("vsrn", 2 * 2048), ("cgmn", 2 * 2048), ("pvse", 8 * 1024),
-    ("pcme", 2 * 1024), ("scan", 1.1e6), ("gsmn", 2.1e6), ("sgraf_saf", 9.9e6), ("sgraf_sgr", 28.3e6),
+    ("pcme", 2 * 1024), ("mse", 2 * 1024), ("malali_keller", 2 * 1024), ("scan", 1.1e6), ("gsmn", 2.1e6),
+    ("sgraf_saf", 9.9e6), ("sgraf_sgr", 28.3e6),
 ])
 def test_the_cost_of_a_pair_is_that_of_its_products(name: str, flops: float) -> None:
     assert NETWORKS[name]().pair_cost(regions=36, words=14).flops == pytest.approx(flops, rel=0.03)
@@ -54,6 +55,12 @@ def test_published_recalls_are_those_of_the_paper() -> None:
     rows = {(row.dataset, row.loss): row for row in published_recalls("sgraf_saf")}
     assert (rows["Flickr30K", "lseh"].i2t_r1, rows["Flickr30K", "lseh"].t2i_r10) == (76.2, 88.8)
     assert published_recalls("pvse") == []
+
+
+def test_published_fractions_are_told_in_per_cent() -> None:
+    rows = {(row.source, row.loss): row for row in published_recalls("mse")}
+    assert rows["Huteau et al., Table 1, ResNet-101", "top_f"].i2t_r1 == 36.0
+    assert published_recalls("malali_keller")[0].t2i_r1 == 45.5
 
 
 def test_a_network_with_one_embedding_is_of_another_kind() -> None:

@@ -8,24 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.networks import NetworkSpec, VseInfinitySpec, VseppSpec
+from vsetune.config.networks import NetworkSpec
 from vsetune.networks import Network, build_network
 
 REGIONS, WIDTH, WORDS = 6, 7, 30
-
-SPECS: dict[str, NetworkSpec] = {
-    "vsepp mean": VseppSpec(embedding_size=8, word_size=5),
-    "vsepp flatten": VseppSpec(embedding_size=8, word_size=5, image_input="flatten"),
-    "vse_infinity regions": VseInfinitySpec(embedding_size=8, word_size=5, pooling_size=4),
-    "vse_infinity grid": VseInfinitySpec(embedding_size=8, word_size=5, pooling_size=4, image_mlp=False),
-}
-
-
-@pytest.fixture(params=list(SPECS))
-def any_network(request: pytest.FixtureRequest) -> Network:
-    """Each network in evaluation mode, float64, so that equal means equal to 1e-9."""
-    return make(SPECS[request.param])
-
 
 def make(spec: NetworkSpec, *, seed: int = 0, regions: int = REGIONS) -> Network:
     torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""What must hold for GSMN; its formulas stand in test_gsmn_loops.py."""
+"""What must hold for GSMN beside test_every_network.py; its formulas stand in test_gsmn_loops.py."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch.nn.functional import pad
 from vsetune.config.networks.gsmn import GsmnSpec
 from vsetune.errors import DataError
 from vsetune.networks import gsmn as module
+from vsetune.networks.block_matching import matches
 from vsetune.networks.encoded import joined
 from vsetune.networks.gsmn import Gsmn, grid_centres
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
@@ -20,6 +21,8 @@ VARIANTS = [
     for graph in ("dense", "sparse")
     for propagation in ("paper", "released")
 ] + [{"kernel_normalization": "neighbours"}]
+ELSEWHERE_UNTESTED = VARIANTS[-2:]
+"""test_every_network.py has the others."""
 
 
 def make(*, seed=0, **options):
@@ -51,39 +54,57 @@ def scores_of(built, images, captions):
 
 
 @pytest.mark.parametrize("options", VARIANTS)
-def test_float32_is_close_to_float64(options):
+def test_tiles_and_steps_change_neither_scores_nor_gradients(options, monkeypatch):
     built = make(**options)
-    images, captions = draw_images(), draw_captions()
-    exact = scores_of(built, images, captions)
-    rough = scores_of(built.float(), ImageInputs(images.features.float(), images.counts, images.boxes), captions)
-    torch.testing.assert_close(rough.double(), exact, rtol=1e-4, atol=1e-4)
-
-
-def test_steps_and_recomputation_change_neither_scores_nor_gradients(monkeypatch):
-    built = make(text_graph="sparse")
     images, captions = draw_images(), draw_captions(6)
 
     def run():
         scores = scores_of(built, images, captions)
-        return scores, torch.autograd.grad(scores.square().sum(), list(built.parameters()))
+        return scores, torch.autograd.grad(scores.square().sum(), list(built.parameters()), materialize_grads=True)
 
     whole = run()
     monkeypatch.setattr(module, "_MOST_IMAGES", 3)
+    monkeypatch.setattr(module, "_MOST_CAPTIONS", 4)
     monkeypatch.setattr(module, "_NUMBERS_PER_STEP", 3 * REGIONS * 3 * 8)
-    monkeypatch.setattr(module, "_NUMBERS_KEPT", 0)
     again = run()
     torch.testing.assert_close(again[0], whole[0], rtol=0, atol=1e-12)
     for one, other in zip(again[1], whole[1], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
-def test_captions_are_taken_longest_first_in_steps_that_keep_their_size():
-    steps = list(module._steps([9, 7, 2, 2, 1], module._NUMBERS_PER_STEP // 14))
-    assert steps == [slice(0, 1), slice(1, 3), slice(3, 5)]
-    assert list(module._steps([50, 1], module._NUMBERS_PER_STEP)) == [slice(0, 1), slice(1, 2)]
+def test_steps_keep_their_size_and_are_cut_to_their_longest_caption(monkeypatch):
+    assert module._step_sizes([9, 7, 2, 2, 1], module._NUMBERS_PER_STEP // 14) == [1, 2, 2]
+    seen, built = [], make()
+
+    def watched(images, captions, scale):
+        seen.extend(side.mask.shape for side in captions)
+        return matches(images, captions, scale)
+
+    monkeypatch.setattr(module, "matches", watched)
+    monkeypatch.setattr(module, "_NUMBERS_PER_STEP", 4 * REGIONS * 3 * 9)
+    scores_of(built, draw_images(), draw_captions(6))
+    assert seen == [(9, 1), (7, 1), (5, 1), (3, 3)]
 
 
+@pytest.mark.parametrize("count", [0, 1])
 @pytest.mark.parametrize("options", VARIANTS)
+def test_an_image_with_one_region_or_none_and_a_caption_of_one_id_give_finite_values_and_gradients(options, count):
+    built = make(**options)
+    captions = CaptionInputs(torch.tensor([[7]]), torch.tensor([1]), torch.zeros(1, 1, 1, dtype=torch.bool))
+    score = scores_of(built, draw_images(1, counts=[count]), captions)
+    score.sum().backward()
+    assert torch.isfinite(score).all()
+    assert all(torch.isfinite(value.grad).all() for value in built.parameters() if value.grad is not None)
+
+
+def test_regions_and_words_have_unit_length_and_padding_is_zero():
+    built, images, captions = make(), draw_images(), draw_captions()
+    for encoded in (built.encode_images(images), built.encode_captions(captions)):
+        is_real = torch.arange(encoded.vectors.shape[1]) < encoded.lengths[:, None]
+        torch.testing.assert_close(encoded.vectors.norm(dim=-1), is_real.double())
+
+
+@pytest.mark.parametrize("options", ELSEWHERE_UNTESTED)
 def test_padding_changes_nothing(options):
     built = make(**options)
     images, captions = draw_images(), draw_captions()
@@ -97,7 +118,7 @@ def test_padding_changes_nothing(options):
     torch.testing.assert_close(padded, plain, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("options", VARIANTS)
+@pytest.mark.parametrize("options", ELSEWHERE_UNTESTED)
 def test_a_score_does_not_depend_on_other_pairs(options):
     built = make(**options)
     images, captions = draw_images(), draw_captions(3)
@@ -201,66 +222,6 @@ def test_regions_without_boxes_must_be_a_square_grid():
     )
 
 
-@pytest.mark.parametrize("options", VARIANTS)
-def test_one_image_with_one_or_no_region_and_one_word_gives_finite_values_and_gradients(options):
-    captions = CaptionInputs(torch.tensor([[7]]), torch.tensor([1]), torch.zeros(1, 1, 1, dtype=torch.bool))
-    for count in (0, 1):
-        for training in (False, True):
-            built = make(**options).train(training)
-            score = scores_of(built, draw_images(1, counts=[count]), captions)
-            score.sum().backward()
-            assert torch.isfinite(score).all()
-            assert all(torch.isfinite(value.grad).all() for value in built.parameters() if value.grad is not None)
-
-
-@pytest.mark.parametrize("options", VARIANTS)
-def test_an_image_of_zeros_gives_finite_values_and_moderate_gradients(options):
-    built, images = make(**options), draw_images(counts=[4, 4, 4, 4])
-    images.features[1] = 0
-    with torch.no_grad():
-        built.region_map.bias.zero_()
-    scores = scores_of(built, images, draw_captions())
-    (scores * torch.randn_like(scores)).sum().backward()
-    found = [value.grad for value in built.parameters() if value.grad is not None]
-    assert torch.isfinite(scores).all()
-    assert all(torch.isfinite(gradient).all() for gradient in found)
-    assert max(gradient.abs().max() for gradient in found) < 1e3
-
-
-def test_a_region_and_a_word_that_are_alike_match_in_every_block():
-    built = make()
-    vector = torch.nn.functional.normalize(torch.randn(1, 1, 12, dtype=torch.float64), dim=-1)
-    side = module.prepared(vector, torch.tensor([1]), 3)
-    for found in module.matches(side, side, 4.0):
-        torch.testing.assert_close(found.flatten(), torch.ones(3, dtype=torch.float64))
-    images, captions = (
-        module.prepared(encoded.vectors, encoded.lengths, 3)
-        for encoded in (built.encode_images(draw_images()), built.encode_captions(draw_captions()))
-    )
-    for found in module.matches(images, captions, 4.0):
-        assert found.abs().max() <= 1 + 1e-12
-
-
-def test_scores_are_identical_after_saving_and_loading(tmp_path):
-    built, images, captions = make(), draw_images(), draw_captions()
-    torch.save(built.state_dict(), tmp_path / "network.pt")
-    restored = make(seed=9)
-    restored.load_state_dict(torch.load(tmp_path / "network.pt", weights_only=True))
-    assert torch.equal(scores_of(built, images, captions), scores_of(restored, images, captions))
-
-
-def test_scores_are_float32_under_autocast():
-    built, images = make().float(), draw_images()
-    images = ImageInputs(images.features.float(), images.counts, images.boxes.float())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        encoded = built.encode_images(images), built.encode_captions(draw_captions())
-        scores = built.similarity(*encoded)
-    tensors = (scores, encoded[0].vectors, encoded[1].vectors, encoded[1].links)
-    assert {tensor.dtype for tensor in tensors} == {torch.float32}
-    assert torch.equal(scores, built.similarity(*encoded))
-    scores.sum().backward()
-
-
 @pytest.mark.parametrize(("sizes", "message"), [
     ({"embedding_size": 10, "blocks": 4}, "embedding_size 10 does not divide into 4 blocks"),
     ({"hidden_size": 10, "kernels": 4}, "hidden_size 10 does not divide into 4 kernels"),
@@ -268,30 +229,3 @@ def test_scores_are_float32_under_autocast():
 def test_sizes_that_do_not_divide_are_refused(sizes, message):
     with pytest.raises(ValueError, match=message):
         GsmnSpec(**(SMALL | sizes))
-
-
-@pytest.mark.parametrize("propagation", ["paper", "released"])
-def test_thirty_two_random_pairs_are_learned_by_heart(propagation):
-    torch.manual_seed(0)
-    spec = GsmnSpec(
-        embedding_size=32, word_size=16, blocks=8, kernels=4, hidden_size=16, attention_scale=9.0,
-        propagation=propagation,
-    )
-    built = Gsmn(spec, width=16, vocabulary_size=50)
-    images = ImageInputs(torch.randn(32, 4, 16), torch.full((32,), 4))
-    captions = CaptionInputs(torch.randint(5, 50, (32, 6)), torch.full((32,), 6))
-    optimizer = torch.optim.Adam(built.parameters(), lr=5e-3)
-    is_diagonal = torch.eye(32, dtype=torch.bool)
-    for step in range(200):
-        scores = scores_of(built, images, captions)
-        matched, loss = scores.diagonal(), 0
-        for dim, other in ((1, matched[:, None]), (0, matched)):
-            costs = (0.2 + scores - other).relu().masked_fill(is_diagonal, 0.0)
-            loss = loss + (costs.amax(dim=dim).sum() if step > 30 else costs.sum())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    with torch.no_grad():
-        scores = scores_of(built.eval(), images, captions)
-    assert (scores.argmax(dim=1) == torch.arange(32)).all()
-    assert (scores.argmax(dim=0) == torch.arange(32)).all()

@@ -1,11 +1,10 @@
-"""Parts of GSMN: edges between regions, links between words, lengths of attended vectors."""
+"""Parts of GSMN: edges between regions, links between words."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from vsetune.networks.block_matching import quadratic_forms
 from vsetune.networks.match_graphs import BoxKernels, word_links
 
 
@@ -47,17 +46,3 @@ def test_links_of_words_sum_to_one_and_leave_out_padding_and_strangers():
     assert (dense[1] > 0).tolist() == [[True, True, False, False]] * 2 + [[False] * 4] * 2
     for found in (links, dense):
         torch.testing.assert_close(found.sum(dim=-1), (torch.arange(4) < lengths[:, None]).float())
-
-
-def test_quadratic_forms_and_their_gradients_are_right():
-    torch.manual_seed(0)
-    weights = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
-    factors = torch.randn(2, 5, 3, 3, dtype=torch.float64, requires_grad=True)
-
-    def forms(weights, factors):
-        return quadratic_forms(weights, factors @ factors.transpose(2, 3))
-
-    slow = torch.einsum("npx,nbpq,nqx->nbx", weights, factors @ factors.transpose(2, 3), weights)
-    torch.testing.assert_close(forms(weights, factors), slow, rtol=1e-9, atol=1e-12)
-    assert torch.autograd.gradcheck(forms, (weights, factors))
-    assert torch.autograd.gradcheck(forms, (weights, factors.detach()))

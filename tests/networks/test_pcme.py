@@ -1,4 +1,4 @@
-"""PCME: equal to loops written from the equations; what holds of its Gaussians whatever the batch."""
+"""PCME: equal to loops written from the equations; what holds of its Gaussians beside test_every_network.py."""
 
 from __future__ import annotations
 
@@ -222,25 +222,6 @@ def assert_learned(similarity):
     assert (similarity.argmax(dim=0) == torch.arange(32)).all()
 
 
-def test_thirty_two_random_pairs_are_learned_by_heart_with_hinges_on_the_means():
-    torch.manual_seed(0)
-    spec = PcmeNetworkSpec(embedding_size=32, word_size=16, similarity="mean")
-    network, drawn = Pcme(spec, width=16, vocabulary_size=50), random_pairs()
-    optimizer = torch.optim.Adam(network.parameters(), lr=5e-3)
-    for step in range(200):
-        similarity = network.similarity(*encode(network, drawn))
-        matched, diagonal = similarity.diagonal(), torch.eye(32, dtype=torch.bool)
-        costs = [
-            (0.2 + similarity - matched[:, None]).relu().masked_fill(diagonal, 0.0),
-            (0.2 + similarity - matched).relu().masked_fill(diagonal, 0.0).T,
-        ]
-        loss = sum(cost.amax(dim=1).sum() if step > 30 else cost.sum() for cost in costs)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert_learned(network.eval().similarity(*encode(network, drawn)))
-
-
 @pytest.mark.parametrize("similarity", ["matmul", "match_probability"])
 def test_thirty_two_random_pairs_are_learned_by_heart_with_pcmes_own_loss(similarity):
     torch.manual_seed(0)
@@ -249,7 +230,7 @@ def test_thirty_two_random_pairs_are_learned_by_heart_with_pcmes_own_loss(simila
     loss = build_loss(PcmeSpec(scale=5, shift=5), LossContext(embedding_size=32, concepts=32))
     optimizer = torch.optim.Adam([*network.parameters(), *loss.parameters()], lr=5e-3)
     ids = torch.arange(32)
-    for _ in range(300):
+    for _ in range(200):
         found, texts = encode(network, drawn)
         items = {
             "images": Items(found.vectors, log_scales=found.log_scales),

@@ -183,8 +183,9 @@ def test_mean_is_a_cosine_and_log_sum_exp_stays_within_its_bounds(direction: str
     assert (mean.abs() <= 1).all()
     assert (mean <= largest).all()
     queries = LENGTHS[None] if direction == "text_to_image" else COUNTS[:, None]
-    assert (soft >= largest).all()
-    assert (soft <= largest + queries.log() / make(direction=direction)._spec.pooling_scale).all()
+    # of one query both bounds are the same number, up to rounding
+    assert (soft >= largest - 1e-12).all()
+    assert (soft <= largest + queries.log() / make(direction=direction)._spec.pooling_scale + 1e-12).all()
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

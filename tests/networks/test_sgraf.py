@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.nn.functional import batch_norm
 
 from vsetune.config.networks.sgraf import SgrafSafSpec, SgrafSgrSpec
-from vsetune.networks import sgraf, similarity_reasoning, squared_differences
+from vsetune.networks import pair_gradients, sgraf, similarity_reasoning, squared_differences
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.masked_statistics import normalize_regions
 from vsetune.networks.sgraf import Sgraf
 from vsetune.networks.similarity_reasoning import AttentionFiltration, GraphReasoning
-from vsetune.networks.squared_differences import mapped_squared_differences
+from vsetune.networks.squared_differences import similarity_vectors
 
 SMALL: dict[str, Any] = {"embedding_size": 8, "word_size": 5, "similarity_size": 6, "dropout": 0.0}
 SPECS = {"saf": SgrafSafSpec, "sgr": SgrafSgrSpec}
@@ -171,12 +171,44 @@ def test_scores_gradients_and_running_statistics_equal_plain_loops(
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, msg=name)
 
 
+@pytest.mark.parametrize("kind", ["saf", "sgr"])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("pairs", [[], [(1, 2)], [(0, 0), (2, 0), (2, 4)], [(0, 4), (1, 1), (2, 1), (2, 3)]])
+def test_gradients_of_a_few_scores_equal_those_of_plain_loops(
+    kind: str, training: bool, pairs: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pair_gradients, "_FEW", 0.9)
+    network, (images, captions) = make(kind).train(training), batch()
+    slow_network = copy.deepcopy(network)
+    upstream = torch.zeros(3, 5, dtype=torch.float64)
+    for number, pair in enumerate(pairs):
+        upstream[pair] = 1.0 - 0.4 * number
+    leaf = images.features.requires_grad_()
+    again = ImageInputs(leaf, images.counts)
+    ours = torch.autograd.grad(scores(network, again, captions), [leaf, *network.parameters()], upstream)
+    loops = torch.autograd.grad(
+        loop_scores(slow_network, again, captions), [leaf, *slow_network.parameters()], upstream
+    )
+    for one, other in zip(ours, loops, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_frozen_maps_get_no_gradient_and_the_rest_its_own() -> None:
+    network, (images, captions) = make("sgr"), batch()
+    whole = torch.autograd.grad(scores(network, images, captions)[1, 2], network.gru.weight_ih_l0)
+    for part in (network.local_map, network.reasoning):
+        part.requires_grad_(False)
+    scores(network, images, captions)[1, 2].backward()
+    assert network.local_map.weight.grad is None
+    torch.testing.assert_close(network.gru.weight_ih_l0.grad, whole[0])
+
+
 @pytest.mark.parametrize("numbers_per_tile", [1, 2**20])
-def test_mapped_squared_differences_pass_gradcheck(numbers_per_tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_similarity_vectors_pass_gradcheck(numbers_per_tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(squared_differences, "_NUMBERS_PER_TILE_CPU", numbers_per_tile)
     sizes = ((3, 4, 2), (3, 2, 5), (4, 5), (6, 5), (6,))
     tensors = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in sizes]
-    assert torch.autograd.gradcheck(mapped_squared_differences, tensors)
+    assert torch.autograd.gradcheck(similarity_vectors, tensors)
 
 
 def test_region_indices_are_the_channels_of_torchs_batch_normalisation_when_all_regions_are_real() -> None:

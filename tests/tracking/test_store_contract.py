@@ -185,6 +185,42 @@ def test_a_missing_artifact_is_named(opened, start, tmp_path):
         opened.finish_attempt(attempt_id, "finished", {}, [tmp_path / "gone.pt"], None)
 
 
+def test_one_attempt_is_read_as_among_all_of_its_study(opened, start, points):
+    ids = [opened.start_attempt(start(trial=name)) for name in ("a", "b")]
+    opened.record_points(ids[1], points(1, 3))
+    opened.finish_attempt(ids[1], "failed", {"best_m_recall": 3.5}, [], "loss is nan")
+    assert [opened.attempt(attempt_id) for attempt_id in ids] == opened.attempts("nightly")
+
+
+def test_files_kept_with_an_attempt_can_be_fetched_again(opened, start, tmp_path):
+    best = tmp_path / "best.safetensors"
+    best.write_bytes(b"weights")
+    attempt_id = opened.start_attempt(start())
+    opened.finish_attempt(attempt_id, "finished", {}, [best], None)
+    best.unlink()
+    into = tmp_path / "into"
+    into.mkdir()
+    found = opened.fetch_artifact(attempt_id, "best.safetensors", into)
+    assert found.read_bytes() == b"weights"
+    assert opened.fetch_artifact(attempt_id, "other.safetensors", into) is None
+    assert opened.fetch_artifact(attempt_id, "gallery/page.html", into) is None
+
+
+def test_files_added_later_go_to_their_folder_and_replace_those_of_the_same_name(opened, start, tmp_path):
+    attempt_id = opened.start_attempt(start())
+    opened.finish_attempt(attempt_id, "finished", {"best_m_recall": 61.25}, [], None)
+    page, into = tmp_path / "page.html", tmp_path / "into"
+    into.mkdir()
+    for text in ("old", "new"):
+        page.write_text(text)
+        opened.keep_artifacts(attempt_id, [page], folder="gallery")
+    assert opened.fetch_artifact(attempt_id, "gallery/page.html", into).read_text() == "new"
+    assert opened.fetch_artifact(attempt_id, "page.html", into) is None
+    assert opened.attempt(attempt_id).status == "finished"
+    with pytest.raises(StorageError, match=r"no artifact .*gone\.html"):
+        opened.keep_artifacts(attempt_id, [tmp_path / "gone.html"], folder="gallery")
+
+
 def test_a_finished_study_keeps_its_artifacts_and_can_be_resumed(opened, study, tmp_path):
     page = tmp_path / "leaderboard.html"
     page.write_text("<html>")
@@ -209,3 +245,9 @@ def test_an_unknown_attempt_is_named(opened, points):
         opened.record_points("nobody", points(1, 1))
     with pytest.raises(UsageError, match="attempt nobody: not in this store"):
         opened.finish_attempt("nobody", "finished", {}, [Path("x")], None)
+    with pytest.raises(UsageError, match="attempt nobody: not in this store"):
+        opened.attempt("nobody")
+    with pytest.raises(UsageError, match="attempt nobody: not in this store"):
+        opened.keep_artifacts("nobody", [], folder="gallery")
+    with pytest.raises(UsageError, match="attempt nobody: not in this store"):
+        opened.fetch_artifact("nobody", "x", Path())

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from vsetune.config.training import TrialSpec
 from vsetune.data.manifest import (
@@ -19,6 +20,7 @@ from vsetune.data.manifest import (
     sha256_hex,
     write_manifest,
 )
+from vsetune.data.raw import png_bytes
 from vsetune.data.shard_writer import Sample, write_shard
 from vsetune.data.vocabulary import Vocabulary
 
@@ -36,13 +38,23 @@ def _captions(number: int) -> tuple[str, str]:
 
 
 def _samples(numbers: range, rng: np.random.Generator) -> Iterator[Sample]:
-    """Images of coloured shapes: the features name colour, shape and size with some noise, so do the captions."""
+    """Images of coloured shapes: features (with some noise), photographs and captions name colour, shape and size."""
     for number in numbers:
         features = 0.05 * rng.normal(size=(REGIONS, WIDTH))
         features[:, number % 4] += 1
         features[:, 4 + number % 3] += 1
         features[:, 8 + number % 2] += 1
-        yield Sample(number, number * CAPTIONS, f"image-{number}", _captions(number), features.astype(np.float16))
+        image = _photograph(number), "png"
+        yield Sample(number, number * CAPTIONS, f"image-{number}", _captions(number), features.astype(np.float16),
+                     image=image)
+
+
+def _photograph(number: int) -> bytes:
+    """12 x 10 pixels whose three colours tell colour, shape and size; the left half is brighter."""
+    pixels = np.empty((10, 12, 3), np.uint8)
+    pixels[:] = 40 * (number % 4), 60 * (number % 3), 90 * (number % 2)
+    pixels[:, :6] += 50
+    return png_bytes(Image.fromarray(pixels))
 
 
 def _split(folder: Path, name: str, images: int, rng: np.random.Generator) -> SplitInfo:
@@ -69,7 +81,8 @@ def data_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / VOCABULARY_FILE).write_text(vocabulary.to_json())
     digest = sha256_hex((folder / VOCABULARY_FILE).read_bytes())
     manifest = Manifest(
-        name="shapes", splits=splits, recipe_fingerprint="shapes", source_sha256=sha256_hex(b"shapes"),
+        name="shapes", splits=splits, images_stored=True, recipe_fingerprint="shapes",
+        source_sha256=sha256_hex(b"shapes"),
         features=FeatureInfo(extractor="precomputed", regions=REGIONS, regions_min=REGIONS, width=WIDTH),
         vocabulary=VocabularyInfo(sha256=digest, words=len(vocabulary), min_count=1),
     )
@@ -82,7 +95,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "vsepp": {}, "vsrn": {"captioning_size": 6}, "vse_infinity": {"pooling_size": 4}, "scan": {},
     "sgraf_saf": {"similarity_size": 6}, "sgraf_sgr": {"similarity_size": 6},
     "gsmn": {"blocks": 2, "kernels": 2, "hidden_size": 4}, "pvse": {}, "pcme": {"samples": 3},
-    "cgmn": {"caption_graph": "dense"},
+    "cgmn": {"caption_graph": "dense"}, "mse": {}, "malali_keller": {},
 }
 
 

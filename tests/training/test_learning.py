@@ -22,7 +22,7 @@ NETWORKS = {
     "vse_infinity": {"name": "vse_infinity", "embedding_size": 128, "word_size": 64},
     "vsrn": {"captioning_size": 64}, "scan": {}, "scan image_to_text": {"direction": "image_to_text"},
     "sgraf_saf": {"similarity_size": 32}, "sgraf_sgr": {"similarity_size": 32}, "gsmn": {}, "pvse": {}, "pcme": {},
-    "cgmn": {"caption_graph": "dense"},
+    "cgmn": {"caption_graph": "dense"}, "mse": {}, "malali_keller": {},
 }
 SETTINGS: dict[str, dict[str, Any]] = {  # all else at the papers' defaults
     "lmh": {"warmup_epochs": 1}, "lseh": {"warmup_epochs": 1}, "luwm": {"warmup_epochs": 1},
@@ -71,6 +71,20 @@ def test_every_other_network_learns_scenes_to_three_times_chance(network: str, s
         "network": {"name": name, "embedding_size": 128, "word_size": 64} | NETWORKS[network],
         "loss": {"name": "pcme"} if name == "pcme" else {"name": "lmh", "warmup_epochs": 1},
         "training": {"epochs": 3, "batch_size": 50, "learning_rate": 1e-3},
+    })
+    assert learn(trial, tmp_path) > 10
+
+
+def test_photographs_teach_a_cnn_that_starts_at_random_in_one_epoch(scenes: Path, tmp_path: Path) -> None:
+    network = {
+        "name": "mse", "embedding_size": 128, "word_size": 64, "image_input": "pixels", "image_size": 64,
+        "crop": "square_window", "backbone": {"model": "random", "start_epoch": 0, "batch_norm": "running"},
+    }
+    trial = TrialSpec.model_validate({
+        "study": "learning", "trial": "mse", "cell": "mse.lmh", "seed": 0,
+        "data": {"path": str(scenes), "test_split": None}, "network": network,
+        "loss": {"name": "lmh", "warmup_epochs": 1},
+        "training": {"epochs": 1, "batch_size": 50, "learning_rate": 1e-3},
     })
     assert learn(trial, tmp_path) > 10
 

@@ -49,8 +49,8 @@ def test_a_step_changes_the_network_and_gives_finite_numbers(
     assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
 
 
-def parts(network: dict[str, Any], make_trial: Any) -> dict[str, float]:
-    trial = make_trial(network=network)
+def parts(network: dict[str, Any], make_trial: Any, **settings: Any) -> dict[str, float]:
+    trial = make_trial(network=network, **settings)
     dataset = Dataset.open(trial.data.path)
     torch.manual_seed(0)
     learner, batches = Learner.build(trial, dataset, CPU), TrainingBatches(trial, dataset, CPU)
@@ -98,3 +98,34 @@ def test_the_match_probability_is_measured_by_what_the_loss_has_learned(make_tri
         assert learned["match_scale"] != 15
         assert torch.equal(learner.network.match_scale, learned["match_scale"])
         assert torch.equal(learner.network.match_shift, learned["match_shift"])
+
+
+def test_the_terms_of_pvse_for_several_embeddings_reach_the_loss(make_trial: Any, small: Any) -> None:
+    weights = {"diversity_weight": 0.5, "discrepancy_weight": 0.25}
+    found = parts(small("pvse") | {"embeddings": 2}, make_trial, loss={"name": "pvse"} | weights)
+    assert found["diversity"] > 0
+    assert found["discrepancy"] > 0
+    added = 0.5 * found["diversity"] + 0.25 * found["discrepancy"]
+    assert found["loss"] == pytest.approx(found["ranking"] + added, rel=1e-5)
+    one = parts(small("pvse") | {"embeddings": 1}, make_trial, loss={"name": "pvse"} | weights)
+    assert one.keys() == {"loss", "ranking"}
+
+
+def test_the_spread_of_pcme_reaches_its_loss(make_trial: Any, small: Any) -> None:
+    loss = {"name": "pcme", "kl_weight": 0.5, "uniformity_weight": 0.25}
+    found = parts(small("pcme"), make_trial, loss=loss)
+    assert found["divergence"] > 0
+    added = 0.5 * found["divergence"] + 0.25 * found["uniformity"]
+    assert found["loss"] == pytest.approx(found["contrastive"] + added, rel=1e-5)
+    points = parts(small("vsepp"), make_trial, loss=loss)
+    assert points["divergence"] == 0
+
+
+def test_every_part_of_pcme_is_trained_by_its_loss(make_trial: Any, small: Any) -> None:
+    trial = make_trial(network=small("pcme") | {"end_state": "final"}, loss={"name": "pcme"})
+    dataset = Dataset.open(trial.data.path)
+    learner, batches = Learner.build(trial, dataset, CPU), TrainingBatches(trial, dataset, CPU)
+    learner.step(batches.take(0))
+    batches.close()
+    gradients = {name: value.grad for name, value in learner.network.named_parameters()}
+    assert all(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients.values())

@@ -149,8 +149,10 @@ def test_an_ensemble_ranks_by_the_mean_of_the_scores_of_its_members(make_trial: 
     members = [(build(trial, seed=seed)[0], trial) for seed, trial in enumerate(trials)]
     dataset = Dataset.open(trials[0].data.path)
     one, two = (evaluate(network, dataset, "test", trial=trial, device=CPU) for network, trial in members)
-    both = evaluate_ensemble(members, dataset, "test", device=CPU)
-    assert evaluate_ensemble([members[0]] * 2, dataset, "test", device=CPU) == one
+    found = evaluate_ensemble(members, dataset, "test", device=CPU)
+    both = found.ensemble
+    assert found.members == [one, two]
+    assert evaluate_ensemble([members[0]] * 2, dataset, "test", device=CPU).ensemble == one
     assert both.keys() == one.keys()
     assert both != one
     assert both != two

@@ -44,6 +44,14 @@ CASES: dict[str, dict[str, Any]] = {
         "network": {"name": "vse_infinity", "embedding_size": 8, "word_size": 6, "pooling_size": 4},
         "loss": {"name": "lmh"},
     },
+    "photographs": {
+        "network": {
+            "name": "mse", "embedding_size": 8, "word_size": 6, "image_input": "pixels", "image_size": 32,
+            "backbone": {"model": "random", "depths": [1], "widths": [4], "start_epoch": 1},
+        },
+        "loss": {"name": "lmh"}, "loss_ramp": {"start_epoch": 1, "epochs": 0.5}, "batch_unit": "images",
+        "batch_size": 4,
+    },
 }
 
 CASES |= {  # every other loss, with all that it keeps between steps

@@ -13,6 +13,7 @@ from torch import nn
 from vsetune.config.training import TrainingSpec
 from vsetune.errors import ConfigError
 from vsetune.losses import Loss, LossInputs, LossOutput, ParameterGroup
+from vsetune.networks.network import NetworkGroup
 from vsetune.training.device import choose_device, effective_precision, tower_precision, use_threads
 from vsetune.training.environment import git_revision
 from vsetune.training.optimizers import Optimizers
@@ -117,7 +118,7 @@ def rates(optimizers: Optimizers) -> dict[str, list[float]]:
 
 
 def test_a_loss_learns_with_the_network_or_by_sgd_of_its_own() -> None:
-    network = nn.Linear(2, 3)
+    network = [NetworkGroup(list(nn.Linear(2, 3).parameters()))]
     training = TrainingSpec(optimizer="adamw", weight_decay=0.1, learning_rate=0.01)
     optimizers = Optimizers(training, network, Learning())
     groups = optimizers.state_dict()["network"]["param_groups"]
@@ -130,7 +131,7 @@ def test_a_loss_learns_with_the_network_or_by_sgd_of_its_own() -> None:
 
 def test_sgd_of_a_loss_is_one_plain_step_at_its_rate() -> None:
     loss = Learning()
-    optimizers = Optimizers(TrainingSpec(), nn.Linear(2, 3), loss)
+    optimizers = Optimizers(TrainingSpec(), [NetworkGroup(list(nn.Linear(2, 3).parameters()))], loss)
     optimizers.zero_grad()
     (loss.temperature * loss.center.sum()).backward()
     optimizers.step()
@@ -138,10 +139,9 @@ def test_sgd_of_a_loss_is_one_plain_step_at_its_rate() -> None:
 
 
 def test_a_frozen_network_with_a_loss_that_learns_nothing_is_refused() -> None:
-    network = nn.Linear(2, 3).requires_grad_(False)
-    assert set(Optimizers(TrainingSpec(), network, Learning()).state_dict()) == {"network", "loss"}
+    assert set(Optimizers(TrainingSpec(), [], Learning()).state_dict()) == {"network", "loss"}
     with pytest.raises(ConfigError, match="loss that learns nothing; use `trains: all`"):
-        Optimizers(TrainingSpec(), network, Plain(warmup_epochs=0))
+        Optimizers(TrainingSpec(), [], Plain(warmup_epochs=0))
 
 
 def test_code_outside_a_repository_has_no_revision(tmp_path: Path) -> None:

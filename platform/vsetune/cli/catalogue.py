@@ -60,16 +60,25 @@ def show_network(name: Name, as_json: Json = False) -> None:
 
 def describe(name: str, spec: type[Spec]) -> dict[str, Any]:
     """A component as plain data: name, meaning, facts, and its hyperparameters in order of declaration."""
+    return {
+        "name": name, "meaning": inspect.getdoc(spec) or "", **_facts(spec), "hyperparameters": _hyperparameters(spec),
+    }
+
+
+def _hyperparameters(spec: type[Spec], prefix: str = "") -> list[dict[str, Any]]:
+    """Of a spec and of the specs that its fields hold: `backbone.model`."""
     domains, needed = dict(tunables(spec)), conditions(spec)
-    hyperparameters = [
-        {
-            "name": key, "default": field.get_default(), "allowed": _allowed(field),
-            "search": domains[key].to_plain() if key in domains else None, "when": needed.get(key, {}),
-            "description": field.description or "", "source": _paper(field),
-        }
-        for key, field in spec.model_fields.items() if key != "name"
-    ]
-    return {"name": name, "meaning": inspect.getdoc(spec) or "", **_facts(spec), "hyperparameters": hyperparameters}
+    found = []
+    for key, field in spec.model_fields.items():
+        if isinstance(field.default, Spec):
+            found += _hyperparameters(type(field.default), f"{prefix}{key}.")
+        elif prefix or key != "name":
+            found.append({
+                "name": prefix + key, "default": field.get_default(), "allowed": _allowed(field),
+                "search": domains[key].to_plain() if key in domains else None, "when": needed.get(key, {}),
+                "description": field.description or "", "source": _paper(field),
+            })
+    return found
 
 
 def _facts(spec: type[Spec]) -> dict[str, Any]:
@@ -162,6 +171,8 @@ def value_text(value: Any) -> str:
     """A value as a study file writes it."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(value_text, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

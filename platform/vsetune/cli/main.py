@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from vsetune.cli import catalogue, data, leaderboard, network_import, study, train
+from vsetune.cli import catalogue, data, leaderboard, network_import, study, train, trial
 from vsetune.cli.output import complain, results
 from vsetune.errors import UsageError, VsetuneError
 
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(study.app, name="study")
 app.add_typer(leaderboard.app, name="leaderboard")
+app.add_typer(trial.app, name="trial")
 app.add_typer(data.app, name="data")
 app.add_typer(catalogue.losses, name="losses")
 app.add_typer(catalogue.networks, name="networks")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 from rich.table import Column, Table
 from rich.text import Text
@@ -24,6 +24,7 @@ def network_facts(spec: NetworkSpec, name: str) -> dict[str, Any]:
     return {
         "paper": spec.source, "kind": spec.kind, "similarity": spec.score, "parameters": _parameters(spec),
         "flops_per_pair": cost.flops, "needs_dependencies": spec.needs_dependencies, "reads_boxes": spec.reads_boxes,
+        "may_read_pixels": _may_read_pixels(spec),
         "losses": [key for key, loss in LOSSES.items() if mismatch(spec, loss(), batch_unit="pairs") is None],
         "published": [asdict(row) for row in published_recalls(name)],
     }
@@ -33,6 +34,7 @@ def fact_lines(facts: Mapping[str, Any]) -> list[str]:
     """For people, one fact a line."""
     needs = ["dependency parses of the captions"] * facts["needs_dependencies"]
     needs += ["boxes of the regions, or a grid"] * facts["reads_boxes"]
+    needs += ["photographs instead of features with image_input: pixels"] * facts["may_read_pixels"]
     return [
         f"paper: {facts['paper']}",
         f"kind: {facts['kind']}; similarities: {facts['similarity']}",
@@ -61,6 +63,11 @@ def published_table(facts: Mapping[str, Any]) -> Table | None:
 def flops_text(flops: float) -> str:
     """`2 kFLOP`, `9.9 MFLOP`."""
     return f"{flops / 1e6:.1f} MFLOP" if flops >= 1e6 else f"{flops / 1e3:.0f} kFLOP"
+
+
+def _may_read_pixels(spec: NetworkSpec) -> bool:
+    field = type(spec).model_fields.get("image_input")
+    return field is not None and "pixels" in get_args(field.annotation)
 
 
 def _parameters(spec: NetworkSpec) -> int:

@@ -85,10 +85,12 @@ def _count(tensor: Any) -> int:
 def _snippet(file: Path, imported: Imported) -> str:
     """An entry of `networks`, with what the reader must know above it."""
     regions = f"{imported.regions} regions of" if imported.regions > 1 else "vectors of"
+    words = f"ids of the vocabulary it was trained with: {imported.vocabulary_size}"
+    if imported.spec.word_pieces is not None:
+        words = f"word pieces of {imported.spec.word_pieces}"
     lines = [
         f"# {imported.source}, weights of {file.name}",
-        f"# reads {regions} {imported.width} numbers, and ids of the vocabulary it was trained with: "
-        f"{imported.vocabulary_size}",
+        f"# reads {regions} {imported.width} numbers, and {words}",
     ]
     if imported.assumed:
         lines.append(f"# the file does not tell: {', '.join(imported.assumed)}; set them as the weights were trained")

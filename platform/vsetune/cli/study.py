@@ -46,7 +46,8 @@ def validate(
         ranges = ", ".join(f"{name} {domain_text(domain)}" for name, domain in cell.domains.items())
         table.add_row(cell.name, str(study.search.configurations if cell.domains else 1), ranges or "nothing (fixed)")
     results.print(table)
-    say(f"{file}: valid; {_trials(study, cells)} trials of at most {study.training.epochs:g} epochs{checked}")
+    longest = max(cell.training["epochs"] for cell in cells)
+    say(f"{file}: valid; {_trials(study, cells)} trials of at most {longest:g} epochs{checked}")
 
 
 def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:

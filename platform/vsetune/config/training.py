@@ -18,6 +18,13 @@ from vsetune.config.phases import PhaseSpec, phase_starts
 from vsetune.config.semantics import EncoderSpec, SemanticSource, SemanticSpec
 
 
+class LossRamp(Spec):
+    """Epochs in which the loss is multiplied by a factor that grows linearly from 0 to 1 (VSE-infinity, grid mode)."""
+
+    start_epoch: float = Field(1.0, ge=0, description="where it begins; counted from the start of the training")
+    epochs: float = Field(1.0, gt=0, description="its length")
+
+
 class TrainingSpec(Spec):
     """One training recipe. An epoch is one pass over all image-caption pairs of the train split."""
 
@@ -42,13 +49,30 @@ class TrainingSpec(Spec):
         None, ge=1, description="v, mini-batches between validations; null: at the end of epochs only",
     )
     shuffle_pairs: int = Field(10_000, ge=1, description="pairs held in the shuffle buffer")
-    loader_workers: int = Field(0, ge=0, description="processes that decode shards; 0: a thread")
+    drop_last: bool = Field(
+        False, description="leave out the last batch of an epoch if it is short (VSE-infinity, region mode); an epoch "
+        "is then the pairs of the full batches",
+    )
+    loader_workers: int = Field(
+        0, ge=0, description="processes that read shards, and threads that decode photographs; 0: one thread for both",
+    )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="bfloat16 autocasts the towers on a GPU; losses and ranks stay float32",
+    )
+    loss_ramp: LossRamp | None = Field(
+        None, description="the loss grows from 0 during these epochs; null: never. The logged loss is the whole one",
     )
     phases: list[PhaseSpec] = Field(
         default_factory=list, description="parts of the training with other settings, in order; none: one phase",
     )
+
+    @model_validator(mode="after")
+    def _dropped_batches_are_of_pairs(self) -> TrainingSpec:
+        if self.drop_last and self.batch_unit == "images":
+            raise ValueError(
+                "drop_last: true needs batch_unit pairs (with images, epochs would differ in pairs); set it to false"
+            )
+        return self
 
     @model_validator(mode="after")
     def _phases_fill_the_budget(self) -> TrainingSpec:

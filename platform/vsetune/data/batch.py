@@ -15,11 +15,17 @@ class Batch:
     With batch_unit `pairs` there is one image row per caption (caption_rows == arange), the same image perhaps
     several times; with `images` each image stands once, followed by all its captions.
 
+    A network that reads photographs gets pixels instead of features and boxes, which are not even read: a batch with
+    pixels has one region of width 0 per image. Where the network asks for it (`PixelInput.swaps_sides`), all captions
+    of a mirrored image have `left` and `right` exchanged: the words, before they become ids, whichever of them the
+    vocabulary knows. Semantic vectors and parses stay those of the caption as stored.
+
     image_features: (images, regions, width), zero rows where an image has fewer regions. float16 as stored when the
         reader makes the batch, float32 after `to`: the consumer widens them faster, and half as much travels to a GPU.
     region_counts:  (images,) int64, regions that are real.
     image_ids:      (images,) int64, index of the image in its split.
-    captions:       (captions, words) int64 token ids, start and end included, 0 where padded.
+    captions:       (captions, words) int64 ids of words, or of word pieces where the network asked for them; start and
+        end included, 0 where padded.
     caption_lengths: (captions,) int64, ids that are real.
     caption_rows:   (captions,) int64, row of `image_features` the caption belongs to.
     caption_ids:    (captions,) int64, index of the caption in its split, its row in the semantic vectors.
@@ -28,7 +34,8 @@ class Batch:
         regions. None where they were not asked for or the data set has none.
     dependencies:   (captions, words, words) bool over token positions, True where the parse joins two words (both
         orders, no diagonal). None where they were not asked for.
-    pixels:         (images, crops, 3, size, size) uint8 RGB. None where they were not asked for.
+    pixels:         (images, crops, 3, size, size) uint8 RGB, one crop in training; still uint8 after `to`. None where
+        they were not asked for.
     """
 
     image_features: Tensor

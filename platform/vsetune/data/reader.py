@@ -1,53 +1,37 @@
 """Batches of a split: shuffled for training, in order for evaluation.
 
 A pipeline of iterators: shards -> images (`sample_stream`) -> items (a pair, or an image with all its captions) ->
-shuffle buffer -> batches, made ahead in a background thread.
+shuffle buffer -> batches (`assembly`), made ahead in a background thread.
 """
 
 from __future__ import annotations
 
 import math
-import mmap
 import random
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Literal, TypeVar
 
 import numpy as np
-import torch
 
+from vsetune.config.networks.pixels import PixelInput
+from vsetune.data.assembly import Assembly, Decode, Decoded, Item, decoders
 from vsetune.data.batch import Batch
 from vsetune.data.dataset import Dataset
 from vsetune.data.manifest import SplitInfo
-from vsetune.data.parses import joined_words, word_heads
+from vsetune.data.parses import word_heads
+from vsetune.data.pixels import evaluation_pixels, require_photographs, training_pixels
 from vsetune.data.prefetch import Prefetched
 from vsetune.data.sample_stream import shuffled_images
-from vsetune.data.shards import ImageSample, read_shard
-from vsetune.data.vocabulary import PAD
+from vsetune.data.shards import ImageSample, Photograph, read_shard
+from vsetune.data.word_pieces import word_pieces as pieces_of
 from vsetune.errors import DataError
 
 T = TypeVar("T")
 BatchUnit = Literal["pairs", "images"]
 
 _BATCHES_AHEAD = 3
-
-
-@dataclass(frozen=True)
-class _Item:
-    """One row of a batch: an image and those of its captions that come with it (shared, not copied)."""
-
-    image: ImageSample
-    captions: range
-
-
-@dataclass(frozen=True)
-class _PerCaption:
-    """What stands outside the shards, row = caption id; None where it is not asked for."""
-
-    semantics: np.ndarray | None = None
-    heads: np.ndarray | None = None
 
 
 def training_batches(
@@ -61,18 +45,25 @@ def training_batches(
     shuffle_pairs: int,
     skip_batches: int = 0,
     workers: int = 0,
+    drop_last: bool = False,
     semantics: np.ndarray | None = None,
     boxes: bool = False,
     dependencies: bool = False,
+    pixels: PixelInput | None = None,
+    word_pieces: str | None = None,
 ) -> Prefetched[Batch]:
     """Exactly one epoch: every pair once, the last short batch kept, in an order set by (seed, epoch) alone.
 
     batch_size counts pairs or images as batch_unit says. shuffle_pairs: pairs held in the shuffle buffer.
     skip_batches: leave out that many at the start, to resume; what follows equals the uninterrupted epoch.
-    workers: processes that read shards; 0 reads in the background thread; the batches are the same.
+    workers: processes that read shards, and threads that decode photographs; with 0 the background thread does both;
+    the batches are the same. drop_last: leave out a last batch that is short.
     semantics: (captions of the split, k), row = caption id. boxes, dependencies: of `Batch`, read only when asked for.
-    DataError for a missing or damaged split, or dependencies of a data set without parses; damage found later is
-    raised by next(). Close the iterator (or drop it) to stop early.
+    pixels: photographs instead of features and boxes; crops and flips depend on (seed, epoch, image, first caption of
+    the row) alone. word_pieces: captions as the pieces of this text model, without dependencies.
+    DataError for a missing or damaged split, dependencies of a data set without parses or pixels of one without
+    photographs, ConfigError for a text model that is not there; damage found later is raised by next(). Close the
+    iterator (or drop it) to stop early.
     """
     info = dataset.split(split)
     if semantics is not None and len(semantics) != info.captions:
@@ -80,42 +71,94 @@ def training_batches(
             f"{dataset.path}: semantic vectors have {len(semantics)} rows, split {split!r} has {info.captions} "
             "captions; fit them on this split."
         )
-    read = partial(read_shard, dataset, boxes=boxes)
+    swaps = pixels is not None and pixels.swaps_sides
+    assembly = _assembly(
+        dataset, split, semantics=semantics, dependencies=dependencies, word_pieces=word_pieces, swaps_sides=swaps,
+        decode=None if pixels is None else _training_decoder(dataset, pixels, seed=seed, epoch=epoch),
+    )
+    read = partial(read_shard, dataset, boxes=boxes, images=pixels is not None, mirrored=swaps)
     images = shuffled_images(read, info.shards, seed=seed, epoch=epoch, workers=workers)
     buffer_size = _buffer_size(info, batch_unit, shuffle_pairs)
     items = _shuffled(_items(images, batch_unit), buffer_size, random.Random(f"items/{seed}/{epoch}"))
-    per_caption = _PerCaption(semantics, word_heads(dataset, split) if dependencies else None)
-    batches = _batches(dataset, items, batch_size, skip=skip_batches, per_caption=per_caption)
+    batches = _batches(assembly, items, batch_size, skip=skip_batches, drop_last=drop_last, threads=workers)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
 
 
 def evaluation_batches(
-    dataset: Dataset, split: str, *, batch_size: int, boxes: bool = False, dependencies: bool = False
+    dataset: Dataset, split: str, *, batch_size: int, boxes: bool = False, dependencies: bool = False,
+    pixels: PixelInput | None = None, word_pieces: str | None = None, threads: int = 0,
 ) -> Prefetched[Batch]:
     """Every image of the split once with all its captions, in split order; batch_size counts images.
 
-    boxes, dependencies: as for `training_batches`.
+    boxes, dependencies, pixels, word_pieces: as for `training_batches`; the crops of an image are the same every time.
+    threads: that decode photographs; 0: the background thread.
     """
-    images = (image for shard in dataset.split(split).shards for image in read_shard(dataset, shard, boxes=boxes))
-    per_caption = _PerCaption(heads=word_heads(dataset, split) if dependencies else None)
-    batches = _batches(dataset, _items(images, "images"), batch_size, skip=0, per_caption=per_caption)
+    assembly = _assembly(
+        dataset, split, dependencies=dependencies, word_pieces=word_pieces,
+        decode=None if pixels is None else _evaluation_decoder(dataset, pixels),
+    )
+    read = partial(read_shard, dataset, boxes=boxes, images=pixels is not None)
+    images = (image for shard in dataset.split(split).shards for image in read(shard))
+    batches = _batches(assembly, _items(images, "images"), batch_size, threads=threads)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
 
 
-def steps_per_epoch(dataset: Dataset, split: str, *, batch_size: int, batch_unit: BatchUnit) -> int:
+def steps_per_epoch(
+    dataset: Dataset, split: str, *, batch_size: int, batch_unit: BatchUnit, drop_last: bool = False
+) -> int:
     """Batches that `training_batches` gives per epoch."""
     info = dataset.split(split)
-    return math.ceil((info.captions if batch_unit == "pairs" else info.images) / batch_size)
+    batches = (info.captions if batch_unit == "pairs" else info.images) / batch_size
+    return math.floor(batches) if drop_last else math.ceil(batches)
 
 
-def _items(images: Iterable[ImageSample], batch_unit: BatchUnit) -> Iterator[_Item]:
+def _assembly(
+    dataset: Dataset, split: str, *, dependencies: bool, word_pieces: str | None, decode: Decode | None,
+    semantics: np.ndarray | None = None, swaps_sides: bool = False,
+) -> Assembly:
+    assert not (dependencies and word_pieces), "parses join words, not word pieces"
+    pieces = mirrored = None
+    if word_pieces is not None:
+        pieces = np.asarray(pieces_of(dataset, split, word_pieces))
+        mirrored = np.asarray(pieces_of(dataset, split, word_pieces, mirrored=True)) if swaps_sides else None
+    heads = word_heads(dataset, split) if dependencies else None
+    return Assembly(dataset, semantics, heads, pieces, mirrored, decode)
+
+
+def _training_decoder(dataset: Dataset, pixels: PixelInput, *, seed: int, epoch: int) -> Decode:
+    require_photographs(dataset)
+
+    def decode(item: Item) -> Decoded:
+        draw = random.Random(f"pixels/{seed}/{epoch}/{item.image.index}/{item.captions.start}")
+        made, is_mirrored = training_pixels(_photograph(item), pixels, draw)
+        return Decoded(made, is_mirrored and pixels.swaps_sides)
+
+    return decode
+
+
+def _evaluation_decoder(dataset: Dataset, pixels: PixelInput) -> Decode:
+    require_photographs(dataset)
+
+    def decode(item: Item) -> Decoded:
+        draw = random.Random(f"evaluation pixels/{item.image.index}")
+        return Decoded(evaluation_pixels(_photograph(item), pixels, draw), swaps_sides=False)
+
+    return decode
+
+
+def _photograph(item: Item) -> Photograph:
+    assert item.image.photograph is not None
+    return item.image.photograph
+
+
+def _items(images: Iterable[ImageSample], batch_unit: BatchUnit) -> Iterator[Item]:
     for image in images:
         count = len(image.tokens)
         if batch_unit == "images":
-            yield _Item(image, range(count))
+            yield Item(image, range(count))
             continue
         for caption in range(count):
-            yield _Item(image, range(caption, caption + 1))
+            yield Item(image, range(caption, caption + 1))
 
 
 def _buffer_size(info: SplitInfo, batch_unit: BatchUnit, shuffle_pairs: int) -> int:
@@ -141,56 +184,12 @@ def _shuffled(items: Iterable[T], size: int, rng: random.Random) -> Iterator[T]:
 
 
 def _batches(
-    dataset: Dataset, items: Iterator[_Item], size: int, *, skip: int, per_caption: _PerCaption
+    assembly: Assembly, items: Iterator[Item], size: int, *, threads: int, skip: int = 0, drop_last: bool = False
 ) -> Generator[Batch, None, None]:
     for _ in islice(items, skip * size):  # skipped items are read, but never put together
         pass
-    while rows := list(islice(items, size)):
-        yield _batch(dataset, rows, per_caption)
-
-
-def _batch(dataset: Dataset, items: list[_Item], per_caption: _PerCaption) -> Batch:
-    captions = [item.image.tokens[caption] for item in items for caption in item.captions]
-    caption_ids = np.array([item.image.first_caption + number for item in items for number in item.captions], np.int64)
-    lengths = np.array([len(caption) for caption in captions], np.int64)
-    padded = np.full((len(captions), lengths.max()), PAD, np.int64)
-    for row, caption in enumerate(captions):
-        padded[row, : len(caption)] = caption
-    semantics, heads = per_caption.semantics, per_caption.heads
-    counts = np.array([len(item.image.features) for item in items], np.int64)
-    return Batch(
-        image_features=torch.from_numpy(_image_features(dataset, items)),
-        region_counts=torch.from_numpy(counts),
-        image_ids=torch.tensor([item.image.index for item in items]),
-        captions=torch.from_numpy(padded),
-        caption_lengths=torch.from_numpy(lengths),
-        caption_rows=torch.from_numpy(np.repeat(np.arange(len(items)), [len(item.captions) for item in items])),
-        caption_ids=torch.from_numpy(caption_ids),
-        semantic_vectors=None if semantics is None else torch.from_numpy(semantics[caption_ids].astype(np.float32)),
-        boxes=_boxes(dataset, items),
-        dependencies=None if heads is None else torch.from_numpy(joined_words(heads[caption_ids], lengths)),
-    )
-
-
-def _image_features(dataset: Dataset, items: list[_Item]) -> np.ndarray:
-    """(images, regions, width) float16. numpy, not torch: torch would start a second team of CPU threads here.
-
-    A mapping of its own (zeros, given back when the batch is dropped): from the heap, batches this large leave holes
-    that made a trial of 1,200 steps grow to 4 GB.
-    """
-    shape = (len(items), dataset.regions, dataset.width)
-    features = np.frombuffer(mmap.mmap(-1, 2 * math.prod(shape)), np.float16).reshape(shape)
-    for row, item in enumerate(items):
-        features[row, : len(item.image.features)] = item.image.features
-    return features
-
-
-def _boxes(dataset: Dataset, items: list[_Item]) -> torch.Tensor | None:
-    """(images, regions, 4) float32, zero rows where an image has fewer regions; None where no boxes were read."""
-    read = [item.image.boxes for item in items]
-    padded = np.zeros((len(items), dataset.regions, 4), np.float32)
-    for row, boxes in enumerate(read):
-        if boxes is None:
-            return None
-        padded[row, : len(boxes)] = boxes
-    return torch.from_numpy(padded)
+    with decoders(threads if assembly.decode is not None else 0) as mapped:
+        while rows := list(islice(items, size)):
+            if drop_last and len(rows) < size:
+                return
+            yield assembly.batch(rows, mapped)

@@ -10,7 +10,7 @@ import io
 import json
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,18 +20,29 @@ from webdataset.tariterators import group_by_keys, tar_file_iterator
 from vsetune.data import storage
 from vsetune.data.dataset import Dataset
 from vsetune.data.manifest import ShardInfo
-from vsetune.data.tokens import with_case
+from vsetune.data.tokens import mirrored_words, with_case
 from vsetune.errors import DataError
 
 _CAPTIONS = "json"
 _FEATURES = "features.npy"
 _BOXES = "boxes.npy"
+_PHOTOGRAPHS = ("jpg", "png")
+
+
+@dataclass(frozen=True)
+class Photograph:
+    """An encoded image (JPEG or PNG), not decoded yet. place: shard and sample, for messages."""
+
+    content: bytes
+    place: str
 
 
 @dataclass(frozen=True)
 class ImageSample:
     """One image with its captions. features: (regions, width) as stored; tokens: one int64 array per caption.
 
+    Instead of its features (then one region of width 0) an image may bring its photograph; mirrored_tokens are then the
+    captions of the mirrored photograph, or None where they were not asked for.
     boxes: (regions, 4) float32 x1, y1, x2, y2, 0 to 1 of the image; None where they were not read.
     """
 
@@ -40,28 +51,49 @@ class ImageSample:
     features: np.ndarray
     tokens: list[np.ndarray]
     boxes: np.ndarray | None = None
+    photograph: Photograph | None = None
+    mirrored_tokens: list[np.ndarray] | None = None
 
 
-def read_shard(dataset: Dataset, shard: ShardInfo, *, boxes: bool = False) -> Iterator[ImageSample]:
+def read_shard(
+    dataset: Dataset, shard: ShardInfo, *, boxes: bool = False, images: bool = False, mirrored: bool = False
+) -> Iterator[ImageSample]:
     """All images of a shard in order. DataError when it is damaged or does not hold what the manifest says.
 
-    boxes: read them too, where the data set has them.
+    boxes: read them too, where the data set has them. images: read the stored photographs instead of features and
+    boxes. mirrored: also the captions of mirrored images.
     """
-    boxes = boxes and dataset.manifest.features.boxes
+    boxes = boxes and dataset.manifest.features.boxes and not images
     captions = 0
-    wanted = (_CAPTIONS, _FEATURES, _BOXES) if boxes else (_CAPTIONS, _FEATURES)
-    for position, (key, members) in enumerate(_samples(dataset, shard, wanted)):
+    arrays = () if images else (_FEATURES, _BOXES) if boxes else (_FEATURES,)
+    samples = _samples(dataset, shard, (_CAPTIONS, *arrays), one_of=_PHOTOGRAPHS if images else ())
+    for position, (key, members) in enumerate(samples):
         where = f"{dataset.shard_url(shard.file)}: sample {key}"
         described = _described(where, members)
         expected = (shard.first_image + position, shard.first_caption + captions)
         found = (described["index"], described["first_caption"])
         if found != expected:
             raise _damaged(dataset, shard, f"sample {key} is (image, caption) {found}, need {expected}")
-        tokens = [np.asarray(dataset.vocabulary.encode(words), np.int64) for words in described["tokens"]]
+        tokens = _encoded(dataset, described["tokens"])
         captions += len(tokens)
+        if images:
+            turned = _encoded(dataset, map(mirrored_words, described["tokens"])) if mirrored else None
+            yield ImageSample(*found, _NO_FEATURES, tokens, None, _photograph(where, members), turned)
+            continue
         features = _features(dataset, where, members)
         yield ImageSample(*found, features, tokens, _boxes(where, members, len(features)) if boxes else None)
     _check_captions(dataset, shard, captions)
+
+
+_NO_FEATURES = np.empty((1, 0), np.float16)
+
+
+def _encoded(dataset: Dataset, captions: Iterable[list[str]]) -> list[np.ndarray]:
+    return [np.asarray(dataset.vocabulary.encode(words), np.int64) for words in captions]
+
+
+def _photograph(where: str, members: dict[str, bytes]) -> Photograph:
+    return Photograph(next(members[suffix] for suffix in _PHOTOGRAPHS if suffix in members), where)
 
 
 def read_captions(dataset: Dataset, shard: ShardInfo) -> Iterator[list[str]]:
@@ -96,10 +128,15 @@ def iter_words(dataset: Dataset, split: str) -> Iterator[list[str]]:
             yield from map(with_case, described["tokens"], described["captions"])
 
 
-def _samples(dataset: Dataset, shard: ShardInfo, suffixes: tuple[str, ...]) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """(key, {suffix: content}) of each sample; exactly as many as the manifest says."""
+def _samples(
+    dataset: Dataset, shard: ShardInfo, suffixes: tuple[str, ...], *, one_of: tuple[str, ...] = ()
+) -> Iterator[tuple[str, dict[str, bytes]]]:
+    """(key, {suffix: content}) of each sample; exactly as many as the manifest says.
+
+    A sample has all the suffixes, and where some are given at least one of `one_of`.
+    """
     url = dataset.shard_url(shard.file)
-    endings = tuple(f".{suffix}" for suffix in suffixes)
+    endings = tuple(f".{suffix}" for suffix in (*suffixes, *one_of))
     count = 0
     with storage.open_stream(url) as stream:
         members = tar_file_iterator(stream, select_files=lambda name: name.endswith(endings))
@@ -117,9 +154,11 @@ def _samples(dataset: Dataset, shard: ShardInfo, suffixes: tuple[str, ...]) -> I
             if count > shard.images:
                 raise _damaged(dataset, shard, f"holds more images than the {shard.images} of the manifest")
             key = sample["__key__"]
-            missing = [ending for ending in endings if ending[1:] not in sample]
+            missing = [suffix for suffix in suffixes if suffix not in sample]
             if missing:
-                raise _damaged(dataset, shard, f"sample {key} has no {missing[0]} member")
+                raise _damaged(dataset, shard, f"sample {key} has no .{missing[0]} member")
+            if one_of and not any(suffix in sample for suffix in one_of):
+                raise _damaged(dataset, shard, f"sample {key} has no .{' or .'.join(one_of)} member")
             yield key, sample
     if count != shard.images:
         raise _damaged(dataset, shard, f"holds {count} images, the manifest says {shard.images}")

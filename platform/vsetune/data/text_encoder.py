@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from vsetune.config.pretrained import ENCODER_KEY as KEY
 from vsetune.config.pretrained import PretrainedModel, find_encoder, one_line, require_transformers
 from vsetune.config.semantics import EncoderSpec
+from vsetune.data.pretrained_tokens import loading_options, quiet, require_matching_words
 from vsetune.errors import ConfigError
 
 
@@ -66,12 +65,10 @@ def _load(found: PretrainedModel) -> tuple[Any, Any]:
     require_transformers(KEY)
     from transformers import AutoModel, AutoTokenizer
 
-    # Batches are small; threads of the tokeniser would only complain when a loader process is forked later.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    options: dict[str, Any] = {"revision": found.commit, "trust_remote_code": False}
+    options = loading_options(found)
     try:
         # What a checkpoint lacks is drawn at random, which must not shift the random numbers of a training.
-        with _quiet(is_local=found.commit is None), torch.random.fork_rng(devices=[]):
+        with quiet(is_local=found.commit is None), torch.random.fork_rng(devices=[]):
             tokenizer: Any = AutoTokenizer.from_pretrained(found.place, **options)
             model, report = AutoModel.from_pretrained(
                 found.place, use_safetensors=True, output_loading_info=True, **options
@@ -83,7 +80,7 @@ def _load(found: PretrainedModel) -> tuple[Any, Any]:
         ) from error
     _require_text_encoder(model.config, where=found.place)
     _require_every_weight(report, where=found.place)
-    _require_matching_words(tokenizer, model.config, where=found.place)
+    require_matching_words(tokenizer, model.config, where=found.place, key=KEY)
     return tokenizer, model
 
 
@@ -103,33 +100,6 @@ def _require_every_weight(report: dict[str, Any], *, where: str) -> None:
             f"{KEY}: {where}: {len(missing)} weights are not in the file, the first is {missing[0]}; save the whole "
             "model, or name another"
         )
-
-
-def _require_matching_words(tokenizer: Any, config: Any, *, where: str) -> None:
-    """Where its files are missing, `transformers` makes up a tokeniser that knows special tokens only."""
-    if not len(tokenizer.all_special_ids) < len(tokenizer) <= config.vocab_size:
-        raise ConfigError(
-            f"{KEY}: {where}: its tokeniser knows {len(tokenizer)} tokens, special ones included, the model "
-            f"{config.vocab_size}; save the tokeniser of the model beside it"
-        )
-
-
-@contextmanager
-def _quiet(*, is_local: bool) -> Iterator[None]:
-    """No reports of `transformers` between ours; its bars stay for a download, which may take minutes."""
-    from transformers.utils import logging as theirs
-
-    logging: Any = theirs  # not typed
-    verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    if is_local:
-        logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if is_local and had_bars:
-            logging.enable_progress_bar()
 
 
 def _device(name: str | torch.device) -> torch.device:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from nltk.tokenize import NLTKWordTokenizer
 
 _TOKENIZER = NLTKWordTokenizer()
+_OTHER_SIDE = {"left": "right", "right": "left"}
+_SIDE = re.compile(r"(?<![\w-])(left|right)(?![\w-])", re.IGNORECASE)
 
 
 def tokenise(text: str) -> list[str]:
@@ -20,3 +24,21 @@ def with_case(words: list[str], text: str) -> list[str]:
     """The words of `tokenise(text)` as they are written in the text; lower case where the text splits differently."""
     written = [str(token) for token in _TOKENIZER.tokenize(text)]
     return written if [word.lower() for word in written] == words else words
+
+
+def mirrored_words(words: list[str]) -> list[str]:
+    """The words of a caption of the mirrored image: `left` and `right` change places, also where they mean no side."""
+    return [_OTHER_SIDE.get(word, word) for word in words]
+
+
+def mirrored_text(text: str) -> str:
+    """The same of a text, written as before (`Left` becomes `Right`); parts of longer words (`left-handed`) stay."""
+    return _SIDE.sub(_on_the_other_side, text)
+
+
+def _on_the_other_side(found: re.Match[str]) -> str:
+    word = found[0]
+    other = _OTHER_SIDE[word.lower()]
+    if word.isupper():
+        return other.upper()
+    return other.capitalize() if word[0].isupper() else other

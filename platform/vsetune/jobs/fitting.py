@@ -16,7 +16,9 @@ from vsetune.config.study import StudySpec
 from vsetune.config.training import TrialSpec
 from vsetune.data.dataset import Dataset
 from vsetune.data.parses import word_heads
+from vsetune.data.pixels import require_photographs
 from vsetune.data.relevance import relevant_pairs
+from vsetune.data.word_pieces import WordPieces
 from vsetune.errors import ConfigError, DataError
 from vsetune.losses import LossContext, build_loss
 from vsetune.networks import build_network
@@ -77,6 +79,8 @@ def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) ->
         if not candidate or any(name.startswith("network.") for name in candidate):
             yield from _network_problems(trial, dataset, where)
             yield from _parse_problems(trial, dataset, where)
+            yield from _pixel_problems(trial, dataset, where)
+            yield from _word_piece_problems(trial, where)
         if not candidate or any(name.startswith("loss.") for name in candidate):
             yield from _loss_problems(trial, dataset, where)
 
@@ -125,6 +129,26 @@ def _parse_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[
             word_heads(dataset, split)
         except DataError as error:
             yield f"{where}: network {trial.network.name} reads dependency parses; {error}"
+
+
+def _pixel_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+    """A network that reads photographs, on data that were ingested without them."""
+    if trial.network.pixels is None:
+        return
+    try:
+        require_photographs(dataset)
+    except DataError as error:
+        yield f"{where}: network {trial.network.name} reads photographs; {error}"
+
+
+def _word_piece_problems(trial: TrialSpec, where: str) -> Iterator[str]:
+    """A network that reads word pieces of a text model that is not there, or has other ids than BERT's."""
+    if trial.network.word_pieces is None:
+        return
+    try:
+        WordPieces(trial.network.word_pieces)
+    except ConfigError as error:
+        yield f"{where}: {error}"
 
 
 def _loss_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:

@@ -1,6 +1,18 @@
 """Networks: image and caption encoders and their similarity. No retrieval loss, no training."""
 
-from vsetune.networks import cgmn, gsmn, pcme, pvse, scan, sgraf, vse_infinity, vsepp, vsrn  # noqa: F401  they register
+from vsetune.networks import (  # noqa: F401  they register
+    cgmn,
+    gsmn,
+    malali_keller,
+    mse,
+    pcme,
+    pvse,
+    scan,
+    sgraf,
+    vse_infinity,
+    vsepp,
+    vsrn,
+)
 from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network import Network, TrainingItems

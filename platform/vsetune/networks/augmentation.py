@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -41,18 +43,50 @@ def drop_words(tokens: Tensor, lengths: Tensor, *, probability: float, vocabular
     tokens: (captions, words); lengths: (captions,). Start and end are words like others. Returns new tokens of the
     same shape, the kept words moved to the front, and new lengths; at least one word of a caption stays.
     """
-    is_real = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-    is_selected = (torch.rand(tokens.shape, device=tokens.device) < probability) & is_real
-    fate = torch.rand(tokens.shape, device=tokens.device)
+    may_change = _real(tokens, lengths)
+    starts = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+    return _changed(tokens, lengths, may_change, starts, probability, mask=MASK_TOKEN, vocabulary_size=vocabulary_size)
+
+
+def drop_word_pieces(
+    tokens: Tensor, lengths: Tensor, *, probability: float, mask: int, fixed: Sequence[int], continues: Tensor
+) -> tuple[Tensor, Tensor]:
+    """As `drop_words`, for words of several pieces: all pieces of a word share its fate, each replaced by its own draw.
+
+    mask: id of [MASK]. fixed: ids that never change ([CLS], [SEP]). continues: (vocabulary,) bool, True for pieces that
+    are not the first of their word. At least one word of a caption that has any stays.
+    """
+    may_change = _real(tokens, lengths) & ~torch.isin(tokens, torch.tensor(fixed, device=tokens.device))
+    positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+    starts = torch.where(continues[tokens] & may_change, 0, positions).cummax(dim=1).values
+    return _changed(
+        tokens, lengths, may_change, starts, probability, mask=mask, vocabulary_size=len(continues)
+    )
+
+
+def _changed(
+    tokens: Tensor, lengths: Tensor, may_change: Tensor, starts: Tensor, probability: float, *, mask: int,
+    vocabulary_size: int,
+) -> tuple[Tensor, Tensor]:
+    """may_change: (captions, ids) bool. starts: (captions, ids) position of the first piece of each id's word."""
+    is_real = _real(tokens, lengths)
+    is_selected = (torch.rand(tokens.shape, device=tokens.device).gather(1, starts) < probability) & may_change
+    fate = torch.rand(tokens.shape, device=tokens.device).gather(1, starts)
     random_words = torch.randint_like(tokens, 1, vocabulary_size)
-    changed = tokens.masked_fill(is_selected & (fate < _MASKED), MASK_TOKEN)
+    changed = tokens.masked_fill(is_selected & (fate < _MASKED), mask)
     is_replaced = is_selected & (fate >= _MASKED) & (fate < _MASKED + _REPLACED)
     changed = torch.where(is_replaced, random_words, changed)
     is_kept = is_real & ~(is_selected & (fate >= _MASKED + _REPLACED))
     # a caption that would lose everything keeps the word whose fate was nearest to staying
-    least_lost = fate.masked_fill(~is_real, 2.0).argmin(dim=1, keepdim=True)
-    is_kept = torch.where(is_kept.any(dim=1, keepdim=True), is_kept, is_kept.scatter(1, least_lost, True))
+    least_lost = fate.masked_fill(~may_change, 2.0).argmin(dim=1, keepdim=True)
+    is_saved = may_change & (starts == starts.gather(1, least_lost))
+    has_word = (is_kept & may_change).any(dim=1, keepdim=True)
+    is_kept = torch.where(has_word, is_kept, is_kept | is_saved)
     new_lengths = is_kept.sum(dim=1)
     to_front = (~is_kept).to(torch.uint8).argsort(dim=1, stable=True)
     is_padding = torch.arange(tokens.shape[1], device=tokens.device) >= new_lengths[:, None]
     return changed.gather(1, to_front).masked_fill(is_padding, 0), new_lengths
+
+
+def _real(tokens: Tensor, lengths: Tensor) -> Tensor:
+    return torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]

@@ -5,12 +5,14 @@ the attended vector. The attended vector k = sum of a_j c_j itself is never form
 
     q . k = sum_j a_j (q . c_j)        |k|^2 = a G a,  G = Gram matrix of the contexts in that block
 
-Letters of shapes: N images, C captions, R regions, L words, B blocks, E dimensions of a block. Batches stand last, so
+Letters of shapes: N images, C captions, R regions, L words, B blocks, E dimensions of a block. Images stand last, so
 that every sum over words or regions runs over long rows of memory.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +23,7 @@ from torch.nn import functional
 
 _SLOPE = 0.1
 _SMALLEST = 1e-8
+_SMALLEST_SQUARE = 1e-24  # keeps the gradient of a root finite at 0
 
 
 @dataclass(frozen=True)
@@ -39,80 +42,179 @@ class Side:
 
 def prepared(parts: Tensor, lengths: Tensor, blocks: int) -> Side:
     """parts: (n, P, D), zero where padded; lengths: (n,) real parts."""
-    split = parts.reshape(*parts.shape[:2], blocks, -1).permute(2, 1, 0, 3).contiguous()
     by_item = parts.reshape(*parts.shape[:2], blocks, -1).transpose(1, 2)
+    split = by_item.permute(1, 2, 0, 3).contiguous()
     mask = torch.arange(parts.shape[1], device=lengths.device)[:, None] < lengths
     grams = by_item @ by_item.transpose(2, 3)
     return Side(split, torch.linalg.vector_norm(split, dim=-1), grams, mask)
 
 
-def matches(images: Side, captions: Side, scale: float) -> tuple[Tensor, Tensor]:
-    """Matches of regions (B, R, N, C) and of words (B, N, L, C), in [-1, 1], anything where padded.
+def matches(images: Side, captions: Sequence[Side], scale: float) -> list[tuple[Tensor, Tensor]]:
+    """For each group of captions: matches of regions (B, C, R, N) and of words (B, L, C, N), in [-1, 1].
 
-    scale: lambda, multiplies the normalised similarities in both softmaxes.
+    Anything where padded. scale: lambda, multiplies the normalised similarities in both softmaxes. The groups are taken
+    one by one, and all that is as large as the block similarities (B, L, C, R, N) of a group exists for that one alone.
     """
-    _, regions, number, _ = images.blocks.shape
-    words = captions.blocks.shape[1]
-    raw = images.blocks.flatten(1, 2) @ captions.blocks.flatten(1, 2).transpose(1, 2)
-    raw = raw.reshape(-1, regions, number, words, raw.shape[2] // words)  # (B, R, N, L, C)
-    over_words, over_regions = attentions(raw.sum(dim=0), images.mask, captions.mask, scale)
-    region_norms = attended_norms(over_words.permute(3, 2, 0, 1), captions.grams).permute(1, 2, 3, 0)
-    word_norms = attended_norms(over_regions.permute(1, 0, 2, 3), images.grams).permute(1, 0, 2, 3)
-    region_dots = (raw * over_words).sum(dim=3)
-    word_dots = (raw * over_regions).sum(dim=1)
-    return (
-        region_dots / (images.norms[..., None] * region_norms).clamp_min(_SMALLEST),
-        word_dots / (captions.norms[:, None] * word_norms).clamp_min(_SMALLEST),
-    )
+    groups = [tensor for side in captions for tensor in (side.blocks, side.grams, side.mask)]
+    found = _Products.apply(images.blocks, images.grams, images.mask, scale, *groups)  # type: ignore[no-untyped-call]
+    by_kind = (found[::4], found[1::4], found[2::4], found[3::4])
+    return [
+        (_cosines(dots, squares, images.norms[:, None]), _cosines(other_dots, other_squares, side.norms[..., None]))
+        for side, dots, squares, other_dots, other_squares in zip(captions, *by_kind, strict=True)
+    ]
 
 
-def attentions(raw: Tensor, regions: Tensor, words: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Weights (R, N, L, C) with which a region attends to words, and a word to regions.
+def _cosines(dots: Tensor, squares: Tensor, norms: Tensor) -> Tensor:
+    return dots / (norms * squares.clamp_min(_SMALLEST**2).sqrt()).clamp_min(_SMALLEST)
 
-    raw: (R, N, L, C) dot products, 0 where padded. regions: (R, N) and words: (L, C), bool, True for real ones. What is
+
+def attentions(raw: Tensor, words: Tensor, regions: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Weights (L, C, R, N) with which a region attends to words, and a word to regions.
+
+    raw: (L, C, R, N) dot products, 0 where padded. words: (L, C) and regions: (R, N), bool, True for real ones. What is
     attended to is first normalised over those who attend: each word over the regions, each region over the words.
     """
     leaky = functional.leaky_relu(raw, _SLOPE)
-    to_words = scale * leaky / (torch.linalg.vector_norm(leaky, dim=0, keepdim=True) + _SMALLEST)
-    to_regions = scale * leaky / (torch.linalg.vector_norm(leaky, dim=2, keepdim=True) + _SMALLEST)
+    squares = leaky.square()
+    to_words = leaky * (scale / (_root(squares.sum(dim=2, keepdim=True)) + _SMALLEST))
+    to_regions = leaky * (scale / (_root(squares.sum(dim=0, keepdim=True)) + _SMALLEST))
     return (
-        to_words.masked_fill(~words, float("-inf")).softmax(dim=2),
-        to_regions.masked_fill(~regions[..., None, None], float("-inf")).softmax(dim=0),
+        to_words.masked_fill(~words[..., None, None], float("-inf")).softmax(dim=0),
+        to_regions.masked_fill(~regions, float("-inf")).softmax(dim=2),
     )
 
 
-def attended_norms(weights: Tensor, grams: Tensor) -> Tensor:
-    """(n, B, ...): lengths of the attended vectors, at least 1e-8. weights: (n, P, two axes); grams: (n, B, P, P)."""
-    squares = quadratic_forms(weights.flatten(2), grams)
-    return squares.clamp_min(_SMALLEST**2).sqrt().reshape(*squares.shape[:2], *weights.shape[2:])
+def _root(squares: Tensor) -> Tensor:
+    return squares.clamp_min(_SMALLEST_SQUARE).sqrt()
 
 
-def quadratic_forms(weights: Tensor, grams: Tensor) -> Tensor:
-    """(n, B, X): a G a for every column a of weights (n, P, X); grams: (n, B, P, P), symmetric.
+class _Products(torch.autograd.Function):
+    """What the cosines of `matches` are made of: q . k and |k|^2 of regions, (B, C, R, N), and of words, (B, L, C, N).
 
-    G a, as large as the block similarities, is computed again for backward instead of kept; autograd would keep it.
+    Everything as large as the block similarities is made again for backward. A group is small enough for the
+    processor's cache, and one piece of memory serves all groups: this takes less time than keeping it.
     """
-    return _QuadraticForms.apply(weights, grams)  # type: ignore[no-any-return, no-untyped-call]
 
-
-class _QuadraticForms(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, grams: Tensor) -> Tensor:
-        ctx.save_for_backward(weights, grams)
-        return _products(weights, grams).mul_(weights[:, None]).sum(dim=2)
+    def forward(
+        ctx: Any, regions: Tensor, image_grams: Tensor, is_region: Tensor, scale: float, *groups: Tensor
+    ) -> tuple[Tensor, ...]:
+        """regions: (B, R, N, E); image_grams, is_region: as in `Side`. groups: blocks, grams, mask of each in turn.
+
+        Returns q . k and |k|^2 of the regions, then of the words, of the first group, of the second and so on.
+        """
+        ctx.save_for_backward(regions, image_grams, is_region, *groups)
+        ctx.scale = scale
+        memory = _Memory(regions, groups[::3])
+        found: list[Tensor] = []
+        for words, grams, is_word in _in_threes(groups):
+            raw = memory.block_similarities(regions, words)
+            over_words, over_regions = attentions(raw.sum(dim=0), is_word, is_region, scale)
+            word_dots = torch.mul(raw, over_regions, out=memory.like(raw)).sum(dim=3)
+            region_dots = raw.mul_(over_words).sum(dim=1)
+            region_squares = memory.quadratic_forms(_captions_first(over_words), grams)
+            word_squares = memory.quadratic_forms(_images_first(over_regions), image_grams)
+            found += (region_dots, region_squares.view(*region_squares.shape[:2], *is_region.shape).transpose(0, 1))
+            found += (word_dots, word_squares.view(*word_squares.shape[:2], *is_word.shape).permute(1, 2, 3, 0))
+        return tuple(found)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
-        weights, grams = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """gradients: of what `forward` returns."""
+        regions, image_grams, is_region, *groups = ctx.saved_tensors
+        memory = _Memory(regions, groups[::3])
+        of_blocks = regions.new_zeros(len(regions), regions.shape[3], is_region.numel())  # (B, E, R N)
+        of_image_grams = _like_transposed(image_grams)
+        of_groups: list[Tensor | None] = []
+        for place, (words, grams, is_word) in enumerate(_in_threes(groups)):
+            region_dots, region_squares, word_dots, word_squares = gradients[4 * place : 4 * place + 4]
+            region_dots, word_dots = region_dots[:, None], word_dots[:, :, :, None]
+            raw = memory.block_similarities(regions, words)
+            with torch.enable_grad():
+                total = raw.sum(dim=0).requires_grad_()
+                attended = attentions(total, is_word, is_region, ctx.scale)
+            over_words, over_regions = (weights.detach() for weights in attended)
+            of_grams = _like_transposed(grams)
+            of_words = memory.form_gradients(
+                _captions_first(over_words), grams, region_squares.transpose(0, 1).flatten(2), of_grams
+            ).view(len(grams), -1, *is_region.shape).transpose(0, 1)
+            of_regions = memory.form_gradients(
+                _images_first(over_regions), image_grams, word_squares.permute(3, 0, 1, 2).flatten(2), of_image_grams
+            ).view(len(image_grams), -1, *is_word.shape).permute(2, 3, 1, 0)
+            of_words = of_words + torch.mul(raw, region_dots, out=memory.like(raw)).sum(dim=0)
+            of_regions = of_regions + torch.mul(raw, word_dots, out=memory.like(raw)).sum(dim=0)
+            (of_total,) = torch.autograd.grad(attended, total, (of_words, of_regions))
+            torch.mul(over_regions, word_dots, out=raw)
+            raw.addcmul_(over_words.expand_as(raw), region_dots.expand_as(raw)).add_(of_total)
+            of_raw = raw.flatten(3).flatten(1, 2)  # (B, L C, R N)
+            of_blocks.baddbmm_(words.flatten(1, 2).mT, of_raw)
+            of_groups += ((of_raw @ regions.flatten(1, 2)).view_as(words), _blocks_first(of_grams, grams), None)
+        return of_blocks.mT.reshape(regions.shape), _blocks_first(of_image_grams, image_grams), None, None, *of_groups
+
+
+class _Memory:
+    """Two tensors as large as the block similarities of the largest group, used again by every group."""
+
+    def __init__(self, regions: Tensor, words: Sequence[Tensor]) -> None:
+        numbers = regions[..., 0].numel() * max(group[0, ..., 0].numel() for group in words)
+        self._similarities: Tensor = regions.new_empty(numbers)
+        self._rest: Tensor = regions.new_empty(numbers)
+
+    def block_similarities(self, regions: Tensor, words: Tensor) -> Tensor:
+        """(B, L, C, R, N), valid until called again. regions: (B, R, N, E); words: (B, L, C, E)."""
+        shape = (*words.shape[:3], *regions.shape[1:3])
+        raw = self._similarities[: math.prod(shape)].view(shape)
+        torch.bmm(words.flatten(1, 2), regions.flatten(1, 2).mT, out=raw.flatten(3).flatten(1, 2))
+        return raw
+
+    def like(self, raw: Tensor) -> Tensor:
+        """Unset, of that shape, valid until anything else is called."""
+        return self._rest[: raw.numel()].view(raw.shape)
+
+    def quadratic_forms(self, weights: Tensor, grams: Tensor) -> Tensor:
+        """(n, B, X): a G a for every column a of weights (n, P, X); grams: (n, B, P, P), symmetric."""
+        return self._products(weights, grams).mul_(weights[:, None]).sum(dim=2)
+
+    def form_gradients(self, weights: Tensor, grams: Tensor, gradient: Tensor, of_grams: Tensor) -> Tensor:
+        """Gradient of the weights above from that of the forms, (n, B, X); that of the grams is added to of_grams.
+
+        of_grams: (n, P, B P), which is a faster product than (n, B P, P); each P x P is symmetric.
+        """
         gradient = gradient[:, :, None]
-        of_weights = 2 * _products(weights, grams).mul_(gradient).sum(dim=1)
-        if not ctx.needs_input_grad[1]:
-            return of_weights, None
-        of_grams = (weights[:, None] * gradient).flatten(1, 2) @ weights.transpose(1, 2)
-        return of_weights, of_grams.reshape(grams.shape)
+        products = self._products(weights, grams).mul_(gradient)
+        of_weights = products.sum(dim=1).mul_(2)
+        torch.mul(weights[:, None], gradient, out=products)
+        of_grams.baddbmm_(weights, products.flatten(1, 2).mT)
+        return of_weights
+
+    def _products(self, weights: Tensor, grams: Tensor) -> Tensor:
+        """(n, B, P, X): G a."""
+        shape = (*grams.shape[:3], weights.shape[2])
+        products = self._rest[: math.prod(shape)].view(shape)
+        torch.bmm(grams.flatten(1, 2), weights, out=products.flatten(1, 2))
+        return products
 
 
-def _products(weights: Tensor, grams: Tensor) -> Tensor:
-    """(n, B, P, X): G a."""
-    return (grams.flatten(1, 2) @ weights).reshape(*grams.shape[:3], -1)
+def _in_threes(groups: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    return zip(groups[::3], groups[1::3], groups[2::3], strict=True)
+
+
+def _like_transposed(grams: Tensor) -> Tensor:
+    """(n, P, B P) zeros."""
+    return grams.new_zeros(len(grams), grams.shape[3], grams.shape[1] * grams.shape[2])
+
+
+def _blocks_first(of_grams: Tensor, grams: Tensor) -> Tensor:
+    """(n, B, P, P) from (n, P, B P)."""
+    return of_grams.view(len(grams), -1, *grams.shape[1:3]).transpose(1, 2)
+
+
+def _captions_first(weights: Tensor) -> Tensor:
+    """(C, L, R N) from (L, C, R, N)."""
+    return weights.transpose(0, 1).flatten(2)
+
+
+def _images_first(weights: Tensor) -> Tensor:
+    """(N, R, L C) from (L, C, R, N)."""
+    return weights.permute(3, 2, 0, 1).flatten(2).contiguous()

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vsetune.config.networks.vsrn import VsrnSpec
 from vsetune.networks.network import at_least_float32, region_mask
+from vsetune.networks.recurrence import run_gru
 
 
 class CaptionGenerator(nn.Module):
@@ -63,7 +64,7 @@ class CaptionGenerator(nn.Module):
         mapped = self.dropout(self.region_map(regions))
         counts = counts.clamp_min(1)
         packed = pack_padded_sequence(mapped, counts.cpu(), batch_first=True, enforce_sorted=False)
-        packed_outputs, state = self.encoder(packed)
+        packed_outputs, state = run_gru(self.encoder, packed)
         encoded, _ = pad_packed_sequence(packed_outputs, batch_first=True, total_length=regions.shape[1])
         size = encoded.shape[-1]
         # A [o; h] = A_o o + A_h h, and the first part is the same at every step

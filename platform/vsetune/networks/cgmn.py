@@ -21,11 +21,12 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from vsetune.config.networks.cgmn import CgmnSpec
 from vsetune.errors import DataError
+from vsetune.networks.batch_normalization import normalize_rows
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network import Network, TrainingItems, at_least_float32, region_mask, unit_length
 from vsetune.networks.node_matching import node_matching_loss, node_matching_scores
-from vsetune.networks.region_graph import RegionGraph, batch_normalized, normalized_regions
+from vsetune.networks.region_graph import RegionGraph, normalized_regions
 from vsetune.networks.registry import register
 from vsetune.networks.weighted_graph import (
     WeightedGraph,
@@ -78,8 +79,8 @@ class Cgmn(Network):
         """(n, D) unit vectors; in training with the nodes that `matching_loss` needs."""
         counts = images.counts.clamp_min(1)
         nodes = self.image_nodes(images)
-        state = at_least_float32(_last_of_nodes(self.image_gru, nodes, counts))
-        return self._encoded(unit_length(batch_normalized(self.image_norm, state)), nodes, counts)
+        state = normalize_rows(self.image_norm, _last_of_nodes(self.image_gru, nodes, counts))
+        return self._encoded(unit_length(state), nodes, counts)
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """(m, D) unit vectors, likewise. DataError without parses, unless the caption graph is dense."""

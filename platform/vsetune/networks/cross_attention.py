@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.network import at_least_float32
 
 WORDS, REGIONS = 1, 3
 """Axes of (C, L, N, R) products."""
@@ -58,6 +59,14 @@ class Attention:
         if self.normalization in ("clipped", "none"):
             return self.scale * products
         return products * (self.scale * inverse_length(products.square().sum(dim=queries, keepdim=True)))
+
+
+def word_attention(attention: Attention, images: Encoded, captions: Encoded) -> Tensor:
+    """(N, M, L, R) weights with which words attend to regions, for `Network.attention`."""
+    with torch.autocast(images.device.type, enabled=False):
+        regions, words = at_least_float32(images.vectors), at_least_float32(captions.vectors)
+        weights = attention.of_words(products_of(words, regions), word_mask_of(captions), region_mask_of(images))
+    return weights.permute(2, 0, 1, 3)
 
 
 def inverse_length(squared: Tensor) -> Tensor:

@@ -6,15 +6,14 @@ Letters of shapes: N images, M captions, R regions, L words, D dimensions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from vsetune.config.networks.gsmn import GsmnSpec
 from vsetune.errors import DataError
 from vsetune.networks.block_matching import Side, matches, prepared
+from vsetune.networks.cross_attention import Attention, word_attention
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.match_graphs import BoxKernels, NodeScores, RegionPropagation, WordPropagation, word_links
@@ -22,16 +21,12 @@ from vsetune.networks.network import Network, at_least_float32, region_mask, uni
 from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, word_embedding, word_states
 
-_NUMBERS_PER_STEP = 2**24
-"""Block similarities of a step, 64 MiB in float32; five tensors of that size exist at once."""
+_NUMBERS_PER_STEP = 2**22
+"""Block similarities of a step: 16 MiB in float32. Smaller steps spend their time on calls, larger ones leave the
+processor's cache."""
 
-_MOST_CAPTIONS, _MOST_IMAGES = 32, 128
-
-_NUMBERS_KEPT = 3 * 2**28
-"""What the steps together may keep for backward, 3 GiB in float32; beyond it they are computed a second time there."""
-
-_TENSORS_KEPT = 3
-"""Tensors of the size of the block similarities that a step keeps: 2.1 to 2.6 when counted, smaller ones included."""
+_MOST_IMAGES, _MOST_CAPTIONS = 64, 128
+"""Of a tile of pairs, whose matches are held at once: 24 MiB in float32 at 36 regions and 16 blocks."""
 
 
 @register(GsmnSpec)
@@ -85,20 +80,19 @@ class Gsmn(Network):
         return Encoded(words, lengths=captions.lengths, links=links)
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
-        """(N, M) scores, in steps of some images and some captions of similar length: memory has a bound."""
+        """(N, M) scores, in tiles of some images and some captions of similar length: memory has a bound."""
         assert captions.lengths is not None
-        regions = images.vectors.shape[1]
         by_length = captions.lengths.argsort(descending=True, stable=True)
-        lengths = captions.lengths[by_length].tolist()
-        numbers = regions * self._spec.blocks  # of block similarities, for one image and one word
-        is_recomputed = _TENSORS_KEPT * numbers * len(images) * sum(lengths) > _NUMBERS_KEPT
-        columns = []
         with torch.autocast(images.vectors.device.type, enabled=False):
-            rows = [self._prepared_images(images[block]) for block in _slices(len(images), _MOST_IMAGES)]
-            for block in _steps(lengths, numbers * min(len(images), _MOST_IMAGES)):
-                words = self._prepared_captions(captions[by_length[block]], longest=lengths[block.start])
-                columns.append(torch.cat([self._scores(row, words, is_recomputed=is_recomputed) for row in rows]))
+            rows = [self._prepared_images(some) for some in _split(images, _sizes(len(images), _MOST_IMAGES))]
+            columns = []
+            for some in _split(captions[by_length], _sizes(len(captions), _MOST_CAPTIONS)):
+                columns.append(torch.cat([self._tile(row, some) for row in rows]))
             return torch.cat(columns, dim=1)[:, by_length.argsort()]
+
+    def attention(self, images: Encoded, captions: Encoded) -> Tensor:
+        """Where words attend."""
+        return word_attention(Attention(self._spec.attention_scale), images, captions)
 
     def _prepared_images(self, images: Encoded) -> tuple[Side, Tensor]:
         """Regions, and the edges between them."""
@@ -107,31 +101,39 @@ class Gsmn(Network):
         side = prepared(at_least_float32(images.vectors), images.lengths, self._spec.blocks)
         return side, self.kernels(at_least_float32(images.centres), side.mask.T)
 
-    def _prepared_captions(self, captions: Encoded, *, longest: int) -> tuple[Side, Tensor | None]:
-        """Words, and the links between them; padding behind the longest caption is cut off."""
+    def _tile(self, images: tuple[Side, Tensor], captions: Encoded) -> Tensor:
+        """(some images, some captions), captions longest first."""
         assert captions.lengths is not None
+        regions, edges = images
+        sizes = _step_sizes(captions.lengths.tolist(), regions.mask.numel() * self._spec.blocks)
+        groups = [self._prepared_captions(some) for some in _split(captions, sizes)]
+        found = matches(regions, [words for words, _ in groups], self._spec.attention_scale)
+        of_regions = torch.cat([of_regions.permute(3, 0, 2, 1) for of_regions, _ in found], dim=3)
+        word_scores = [
+            self._word_scores(of_words, *group) for (_, of_words), group in zip(found, groups, strict=True)
+        ]
+        return self._region_scores(of_regions, regions, edges) + torch.cat(word_scores).T
+
+    def _prepared_captions(self, captions: Encoded) -> tuple[Side, Tensor | None]:
+        """Words, and the links between them; padding behind the first caption, the longest, is cut off."""
+        assert captions.lengths is not None
+        longest, links = int(captions.lengths[0]), captions.links
         side = prepared(at_least_float32(captions.vectors[:, :longest]), captions.lengths, self._spec.blocks)
-        links = captions.links
         return side, None if links is None else at_least_float32(links[:, :longest, :longest])
 
-    def _scores(
-        self, images: tuple[Side, Tensor], captions: tuple[Side, Tensor | None], *, is_recomputed: bool
-    ) -> Tensor:
-        """(some images, some captions)."""
-        if is_recomputed and torch.is_grad_enabled():
-            scores: Tensor = checkpoint(self._step, images, captions, use_reentrant=False, preserve_rng_state=False)
-            return scores
-        return self._step(images, captions)
+    def _word_scores(self, found: Tensor, words: Side, links: Tensor | None) -> Tensor:
+        """(C, N). found: (B, L, C, N)."""
+        nodes: Tensor = self.word_graph(found.permute(2, 1, 0, 3).contiguous(), links)  # (C, L, H, N)
+        scores: Tensor = self.word_scores(nodes.flatten(0, 1)).reshape(*nodes.shape[:2], -1)
+        mask = words.mask.T.to(scores)
+        return (scores * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
 
-    def _step(self, images: tuple[Side, Tensor], captions: tuple[Side, Tensor | None]) -> Tensor:
-        (regions, edges), (words, links) = images, captions
-        of_regions, of_words = matches(regions, words, self._spec.attention_scale)
-        region_scores: Tensor = self.region_scores(self.region_graph(of_regions, edges))  # (R, N, C)
-        word_scores: Tensor = self.word_scores(self.word_graph(of_words, links))  # (N, L, C)
-        region_mask, word_mask = regions.mask[..., None].to(region_scores), words.mask.to(word_scores)
-        return (region_scores * region_mask).sum(dim=0) / region_mask.sum(dim=0) + (
-            (word_scores * word_mask).sum(dim=1) / word_mask.sum(dim=0)
-        )
+    def _region_scores(self, found: Tensor, regions: Side, edges: Tensor) -> Tensor:
+        """(N, C). found: (N, B, R, C)."""
+        nodes: Tensor = self.region_graph(found, edges)  # (N, H, R, C)
+        scores: Tensor = self.region_scores(nodes.flatten(2)).reshape(len(nodes), *nodes.shape[2:])
+        mask = regions.mask.T.to(scores)
+        return (scores * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
 
 
 def grid_centres(regions: int) -> Tensor:
@@ -146,15 +148,22 @@ def grid_centres(regions: int) -> Tensor:
     return torch.stack((steps.repeat(side), steps.repeat_interleave(side)), dim=1)
 
 
-def _slices(number: int, size: int) -> Iterator[slice]:
-    return (slice(start, min(start + size, number)) for start in range(0, number, size))
+def _split(items: Encoded, sizes: list[int]) -> list[Encoded]:
+    """The items in groups; the backward pass of a split is one concatenation, that of slices a sum over full copies."""
+    present = ((name, getattr(items, name)) for name in ("vectors", "lengths", "links", "centres"))
+    parts = {name: torch.split(value, sizes) for name, value in present if value is not None}
+    return [Encoded(**{name: groups[place] for name, groups in parts.items()}) for place in range(len(sizes))]
 
 
-def _steps(lengths: list[int], numbers_per_word: int) -> Iterator[slice]:
-    """Slices of captions, longest first, that keep a step within its numbers."""
-    start = 0
+def _sizes(number: int, most: int) -> list[int]:
+    return [min(most, number - start) for start in range(0, number, most)]
+
+
+def _step_sizes(lengths: list[int], numbers_per_word: int) -> list[int]:
+    """Captions of each step, longest first, that keep it within its numbers."""
+    sizes, start = [], 0
     while start < len(lengths):
-        fitting = _NUMBERS_PER_STEP // (numbers_per_word * lengths[start])
-        stop = min(start + max(1, min(fitting, _MOST_CAPTIONS)), len(lengths))
-        yield slice(start, stop)
-        start = stop
+        fitting = max(1, _NUMBERS_PER_STEP // (numbers_per_word * lengths[start]))
+        sizes.append(min(fitting, len(lengths) - start))
+        start += sizes[-1]
+    return sizes

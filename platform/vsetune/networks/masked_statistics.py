@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from vsetune.networks.network import at_least_float32
 
@@ -25,14 +24,6 @@ def masked_moments(values: Tensor, mask: Tensor, dims: tuple[int, ...]) -> tuple
 def unbiased(variances: Tensor, counts: Tensor) -> Tensor:
     """n / (n - 1) times the biased variance: what running statistics hold."""
     return variances * counts / (counts - 1).clamp_min(1)
-
-
-def normalize_rows(norm: nn.BatchNorm1d, rows: Tensor) -> Tensor:
-    """(rows, D) as `norm` does it, in float32 or wider; one row has no variance and is normalised as in evaluation."""
-    return functional.batch_norm(
-        at_least_float32(rows), norm.running_mean, norm.running_var, norm.weight, norm.bias,
-        training=norm.training and len(rows) > 1, momentum=norm.momentum or 0.0, eps=norm.eps,
-    )
 
 
 def normalize_regions(norm: nn.BatchNorm1d, values: Tensor, mask: Tensor) -> Tensor:

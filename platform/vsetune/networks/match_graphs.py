@@ -68,21 +68,19 @@ class RegionPropagation(nn.Module):
 
     def __init__(self, *, blocks: int, kernels: int, hidden_size: int, variant: str) -> None:
         super().__init__()
-        self._kernels = kernels
+        self._features = hidden_size // kernels
         self._variant = variant
         self.map = nn.Linear(blocks, hidden_size, bias=False)
 
     def forward(self, found: Tensor, edges: Tensor) -> Tensor:
-        """(H, R, N, C). found: (B, R, N, C) matches of regions; edges: (N, K, R, R), 0 where padded."""
-        mapped = along_first(self.map, found)  # W_k first and gathering later: both are linear, and this is cheaper
-        mapped = mapped.reshape(self._kernels, -1, *found.shape[1:])  # (K, F, R, N, C)
+        """(N, H, R, C). found: (N, B, R, C) matches of regions; edges: (N, K, R, R), 0 where padded."""
+        number, _, regions, captions = found.shape
+        mapped = mapped_features(self.map, found.flatten(2)).view(number, -1, regions, captions)
+        # W_k came first and gathering follows: both are linear, and this order is cheaper
         if self._variant == "released":
-            gates = edges.sum(dim=-1).permute(1, 2, 0)  # (K, R, N)
-            return (mapped * gates[:, None, ..., None]).flatten(0, 1)
-        kernels, features, regions, number, captions = mapped.shape
-        gathered = edges @ mapped.permute(3, 0, 2, 1, 4).reshape(number, kernels, regions, -1)
-        gathered = gathered.reshape(number, kernels, regions, features, captions)
-        return gathered.permute(1, 3, 2, 0, 4).flatten(0, 1)
+            return mapped * edges.sum(dim=-1).repeat_interleave(self._features, dim=1)[..., None]
+        gathered: Tensor = edges.repeat_interleave(self._features, dim=1).flatten(0, 1) @ mapped.flatten(0, 1)
+        return gathered.view_as(mapped)
 
 
 class WordPropagation(nn.Module):
@@ -93,10 +91,10 @@ class WordPropagation(nn.Module):
         self.map = nn.Linear(blocks, hidden_size)
 
     def forward(self, found: Tensor, links: Tensor | None) -> Tensor:
-        """(H, N, L, C). found: (B, N, L, C) matches of words; links: (C, L, L), or None if each keeps its own."""
+        """(C, L, H, N). found: (C, L, B, N) matches of words; links: (C, L, L), or None if each keeps its own."""
         if links is not None:
-            found = torch.einsum("cij,bnjc->bnic", links, found)
-        return along_first(self.map, found)
+            found = (links @ found.flatten(2)).view_as(found)
+        return mapped_features(self.map, found.flatten(0, 1)).view(*found.shape[:2], -1, found.shape[3])
 
 
 class NodeScores(nn.Module):
@@ -108,13 +106,13 @@ class NodeScores(nn.Module):
         self.outer = weight_norm(nn.Linear(hidden_size, 1))
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """Scores without the first axis. nodes: (H, any)."""
-        return along_first(self.outer, along_first(self.inner, nodes).tanh()).squeeze(0)
+        """(n, X). nodes: (n, H, X)."""
+        return mapped_features(self.outer, mapped_features(self.inner, nodes).tanh()).squeeze(1)
 
 
-def along_first(linear: nn.Linear, values: Tensor) -> Tensor:
-    """The linear map applied to the first axis, where it costs no copy."""
-    mapped = linear.weight @ values.flatten(1)
-    if linear.bias is not None:
-        mapped = mapped + linear.bias[:, None]
-    return mapped.reshape(-1, *values.shape[1:])
+def mapped_features(linear: nn.Linear, values: Tensor) -> Tensor:
+    """(n, features out, X): the linear map applied to values (n, features in, X), where they lie."""
+    weight = linear.weight.expand(len(values), -1, -1)
+    if linear.bias is None:
+        return torch.bmm(weight, values)
+    return torch.baddbmm(linear.bias[:, None], weight, values)

@@ -72,6 +72,13 @@ class Network(nn.Module, ABC):
         with torch.autocast(images.device.type, enabled=False):
             return at_least_float32(images.vectors) @ at_least_float32(captions.vectors).T
 
+    def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
+        """(n, m, L, R) weights with which words attend to regions in `similarity`; None where words do not attend.
+
+        They sum to 1 over the real regions and are 0 elsewhere; rows of padded words mean nothing.
+        """
+        return None
+
     def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
         """Scalars to add to the retrieval loss, each with its weight, by the name they are logged under."""
         return {}

@@ -6,8 +6,8 @@ Letters of shapes: N images, R regions, D dimensions.
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn import functional
 
+from vsetune.networks.batch_normalization import normalize_rows
 from vsetune.networks.network import at_least_float32, unit_length
 
 
@@ -33,18 +33,10 @@ class RegionGraph(nn.Module):
         gathered = affinity @ (self.g(regions) * mask[..., None])
         rows = at_least_float32(self.w(gathered[mask]))
         if self.norm is not None:
-            rows = batch_normalized(self.norm, rows)
+            rows = normalize_rows(self.norm, rows)
         update = rows.new_zeros(regions.shape)
         update[mask] = rows
         return regions + update
-
-
-def batch_normalized(norm: nn.BatchNorm1d, rows: Tensor) -> Tensor:
-    """(rows, D) normalised by their own statistics in training. One row has no variance: the running ones serve."""
-    return functional.batch_norm(
-        rows, norm.running_mean, norm.running_var, norm.weight, norm.bias,
-        training=norm.training and len(rows) > 1, momentum=norm.momentum or 0.0, eps=norm.eps,
-    )
 
 
 def normalized_regions(regions: Tensor, over: str) -> Tensor:

@@ -21,6 +21,7 @@ from vsetune.networks.cross_attention import (
     products_of,
     region_mask_of,
     squared_region_lengths,
+    word_attention,
     word_mask_of,
 )
 from vsetune.networks.encoded import Encoded
@@ -69,6 +70,12 @@ class Scan(Network):
             blocks = CaptionBlocks(captions, budget // max(1, regions.shape[0] * regions.shape[1]))
             gram = regions @ regions.mT if self._spec.direction == "text_to_image" else None
             return blocks.columns_of([self._columns(regions, is_region, gram, block) for block in blocks])
+
+    def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
+        """Where words attend (text_to_image)."""
+        if self._spec.direction != "text_to_image":
+            return None
+        return word_attention(self._attention, images, captions)
 
     def _columns(self, regions: Tensor, is_region: Tensor | None, gram: Tensor | None, block: Encoded) -> Tensor:
         """(N, C) scores of a block. gram: (N, R, R), where words attend."""

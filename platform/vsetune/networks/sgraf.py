@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from vsetune.config.networks.sgraf import SgrafSafSpec, SgrafSgrSpec
 from vsetune.errors import DataError
+from vsetune.networks.batch_normalization import normalize_rows
 from vsetune.networks.cross_attention import (
     Attention,
     CaptionBlocks,
@@ -20,12 +21,14 @@ from vsetune.networks.cross_attention import (
     products_of,
     region_mask_of,
     squared_region_lengths,
+    word_attention,
     word_mask_of,
 )
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.masked_statistics import normalize_regions, normalize_rows
+from vsetune.networks.masked_statistics import normalize_regions
 from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.pair_gradients import scores_by_pair
 from vsetune.networks.registry import register
 from vsetune.networks.similarity_reasoning import (
     AttentionFiltration,
@@ -34,11 +37,11 @@ from vsetune.networks.similarity_reasoning import (
     Reasoning,
     xavier_linear,
 )
-from vsetune.networks.squared_differences import mapped_squared_differences
+from vsetune.networks.squared_differences import similarity_vectors
 from vsetune.networks.words import embed_words, word_embedding, word_states
 
-# of a block's (N, C, P, S) nodes: 16 MiB of float32 on a CPU, 512 MiB on a GPU
-_NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**22, 2**27
+# of a block's (N, C, P, S) nodes: 8 MiB of float32 on a CPU, 512 MiB on a GPU
+_NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**21, 2**27
 
 
 @register(SgrafSafSpec)
@@ -91,14 +94,23 @@ class Sgraf(Network):
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
         """Scores in (0, 1), in blocks of captions. In training mode batch statistics move and enter (SAF).
 
-        What training keeps is about 2 S + 7 R numbers per word and image; SGR up to 2 GiB more.
+        What training keeps is about 3 S + 7 R numbers per word and image; SGR up to 2 GiB more.
         """
-        with torch.autocast(images.vectors.device.type, enabled=False):
-            images, captions = _in_float32(images), _in_float32(captions)
-            is_cpu = images.vectors.device.type == "cpu"
-            numbers = _NUMBERS_PER_BLOCK_CPU if is_cpu else _NUMBERS_PER_BLOCK
+        images, captions = _in_float32(images), _in_float32(captions)
+        if isinstance(self.reasoning, AttentionFiltration) and self.training:
+            return self._scores(images, captions)
+        maps = (self.local_map, self.global_map, self.reasoning)
+        return scores_by_pair(self._scores, images, captions, [one for part in maps for one in part.parameters()])
+
+    def _scores(self, images: Encoded, captions: Encoded) -> Tensor:
+        with torch.autocast(images.device.type, enabled=False):
+            numbers = _NUMBERS_PER_BLOCK_CPU if images.device.type == "cpu" else _NUMBERS_PER_BLOCK
             blocks = CaptionBlocks(captions, numbers // max(1, len(images) * self._spec.similarity_size))
             return blocks.columns_of(self.reasoning.columns(self._nodes(images, blocks)))
+
+    def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
+        """Of the words, hence of all nodes but the one of whole image and whole caption."""
+        return word_attention(self._attention, images, captions)
 
     def _nodes(self, images: Encoded, blocks: CaptionBlocks) -> Iterator[Nodes]:
         regions, is_region = images.vectors, region_mask_of(images)
@@ -106,28 +118,34 @@ class Sgraf(Network):
         for block in blocks:
             is_word = word_mask_of(block)
             weights = self._attention.of_words(products_of(block.vectors, regions), is_word, is_region)
-            local = self._local_nodes(weights, regions, gram, block)
-            nodes = unit_length(torch.cat((self._global_node(images, block), local), dim=2))
-            yield nodes, nn.functional.pad(is_word, (1, 0), value=True)
+            is_node = nn.functional.pad(is_word, (1, 0), value=True)
+            # real words only: padding would cost as much as they do
+            local = self._local_nodes(weights[is_word], regions, gram, block.vectors[is_word])
+            yield self._placed(self._global_nodes(images, block), local, is_node), is_node
 
-    def _local_nodes(self, weights: Tensor, regions: Tensor, gram: Tensor, block: Encoded) -> Tensor:
-        """(N, C, L, S). weights: (C, L, N, R)."""
-        by_image = weights.flatten(end_dim=1).transpose(0, 1)
+    def _local_nodes(self, weights: Tensor, regions: Tensor, gram: Tensor, words: Tensor) -> Tensor:
+        """(N, T, S) of unit length. weights: (T, N, R); words: (T, D), those of all captions of a block."""
+        by_image = weights.transpose(0, 1)
         # n(k) = sum_r (weight_r / |k|) v_r, the length from products of regions
         by_image = by_image * inverse_length(squared_region_lengths(by_image, gram))[..., None]
-        local = mapped_squared_differences(
-            by_image, regions, block.vectors.flatten(end_dim=1), self.local_map.weight, self.local_map.bias
-        )
-        return local.view(len(regions), len(block), -1, local.shape[-1])
+        return similarity_vectors(by_image, regions, words, self.local_map.weight, self.local_map.bias)
 
-    def _global_node(self, images: Encoded, block: Encoded) -> Tensor:
-        """(N, C, 1, S)."""
+    def _global_nodes(self, images: Encoded, block: Encoded) -> Tensor:
+        """(N, C, S) of unit length."""
         assert images.whole is not None
         assert block.whole is not None
         one = images.whole.new_ones(()).expand(len(images), len(block), 1)
-        return mapped_squared_differences(
+        return similarity_vectors(
             one, images.whole[:, None], block.whole, self.global_map.weight, self.global_map.bias
-        )[:, :, None]
+        )
+
+    def _placed(self, whole: Tensor, local: Tensor, is_node: Tensor) -> Tensor:
+        """(N, C, P, S): node 0 from whole (N, C, S), then those of a caption's words from local (N, T, S); 0 behind."""
+        captions, nodes = is_node.shape
+        places = torch.arange(captions * nodes, device=is_node.device).view(captions, nodes)
+        filled = torch.cat((places[:, 0], places[:, 1:][is_node[:, 1:]]))
+        empty = local.new_zeros(len(local), captions * nodes, local.shape[-1])
+        return empty.index_copy_(1, filled, torch.cat((whole, local), dim=1)).view(len(local), captions, nodes, -1)
 
 
 class SelfAttention(nn.Module):

@@ -1,65 +1,104 @@
-"""VSE-infinity (Chen et al. 2021) with the Bi-GRU text tower: generalised pooling over regions and over words."""
+"""VSE-infinity (Chen et al. 2021): generalised pooling over regions or grid cells, and over words."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from vsetune.config.networks import VseInfinitySpec
-from vsetune.networks.augmentation import drop_cells, drop_regions, drop_words
+from vsetune.networks.augmentation import drop_cells, drop_regions, drop_word_pieces, drop_words
+from vsetune.networks.backbone import Backbone
+from vsetune.networks.batch_normalization import normalize_rows
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.image_vectors import mean_of_crops, pixels_of
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.network import Network, NetworkGroup, region_mask, unit_length
+from vsetune.networks.parameter_groups import backbone_groups, groups_beside
 from vsetune.networks.pooling import GeneralisedPooling
 from vsetune.networks.registry import register
+from vsetune.networks.text_transformer import TextTransformer
 from vsetune.networks.words import embed_words, word_embedding, word_states
 
 
 @register(VseInfinitySpec)
 class VseInfinity(Network):
-    """v = n(GPO of mapped regions), t = n(GPO of Bi-GRU word states); each tower has its own GPO.
+    """v = n(GPO of mapped regions), t = n(GPO of mapped words); each tower has its own GPO.
 
-    Region mode (`image_mlp`) adds a residual MLP to the linear map of a region; grid mode has the linear map alone.
+    Region mode (`image_mlp`) adds a residual MLP to the linear map of a region; grid mode has the linear map alone, of
+    stored cells or of those of a CNN that reads the photograph. Words are states of a Bi-GRU, or mapped states of BERT.
     """
 
     def __init__(self, spec: VseInfinitySpec, *, width: int, vocabulary_size: int) -> None:
         super().__init__(spec)
         self._spec = spec
         self._vocabulary_size = vocabulary_size
+        self.backbone = Backbone(spec.backbone, gives="cells") if spec.image_input == "pixels" else None
+        width = self.backbone.width if self.backbone is not None else width
         self.region_map = nn.Linear(width, spec.embedding_size)
         nn.init.xavier_uniform_(self.region_map.weight)
         nn.init.zeros_(self.region_map.bias)
         self.region_mlp = RegionMlp(width, spec.embedding_size) if spec.image_mlp else None
         self.image_pooling = GeneralisedPooling(spec.pooling_size)
-        self.words = word_embedding(vocabulary_size, spec.word_size)
-        self.gru = nn.GRU(spec.word_size, spec.embedding_size, batch_first=True, bidirectional=True)
+        self.transformer = TextTransformer(spec.text_model) if spec.text_tower == "bert" else None
+        if self.transformer is not None:
+            self.word_map = nn.Linear(self.transformer.width, spec.embedding_size)
+        else:
+            self.words = word_embedding(vocabulary_size, spec.word_size)
+            self.gru = nn.GRU(spec.word_size, spec.embedding_size, batch_first=True, bidirectional=True)
         self.caption_pooling = GeneralisedPooling(spec.pooling_size)
 
     def encode_images(self, images: ImageInputs) -> Encoded:
         """(n, D). In training regions are dropped, then only the real ones are mapped and counted by BatchNorm."""
-        mask = region_mask(images.counts, images.features.shape[1])
-        if self.training and self._spec.augment:
-            drop = drop_regions if self.region_mlp is not None else drop_cells
-            mask = drop(mask, self._spec.region_dropout)
-        rows = images.features[mask]
-        mapped = self.region_map(rows)
-        if self.region_mlp is not None:
-            mapped = mapped + self.region_mlp(rows)
-        placed = mapped.new_zeros(*mask.shape, self.embedding_size)
-        placed[mask] = mapped
-        return Encoded(unit_length(self.image_pooling(placed, mask)))
+        if self.backbone is not None:
+            return Encoded(mean_of_crops(self._embed_photographs, pixels_of(images)))
+        return Encoded(self._embed(images.features, region_mask(images.counts, images.features.shape[1])))
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """(m, D). In training words are masked, replaced or dropped first."""
         tokens, lengths = captions.tokens, captions.lengths
         if self.training and self._spec.augment:
-            tokens, lengths = drop_words(
-                tokens, lengths, probability=self._spec.word_dropout, vocabulary_size=self._vocabulary_size
-            )
-        states = word_states(self.gru, embed_words(self.words, tokens, lengths))
+            tokens, lengths = self._augmented(tokens, lengths)
+        if self.transformer is not None:
+            states = self.word_map(self.transformer(tokens, lengths))
+        else:
+            states = word_states(self.gru, embed_words(self.words, tokens, lengths))
         mask = torch.arange(states.shape[1], device=lengths.device) < lengths[:, None]
         return Encoded(unit_length(self.caption_pooling(states, mask)))
+
+    def parameter_groups(self) -> list[NetworkGroup]:
+        """The CNN and BERT at rates of their own, the CNN frozen at first."""
+        groups = backbone_groups(self.backbone, self._spec.backbone)
+        if self.transformer is not None:
+            groups.append(NetworkGroup(list(self.transformer.parameters()), self._spec.text_rate_factor))
+        return groups_beside(self, groups)
+
+    def _embed_photographs(self, pixels: Tensor) -> Tensor:
+        """(n, D). pixels: (n, 3, S, S)."""
+        assert self.backbone is not None
+        cells = self.backbone.cells(pixels)
+        return self._embed(cells, torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device))
+
+    def _embed(self, regions: Tensor, mask: Tensor) -> Tensor:
+        """(n, D) of unit length. regions: (n, R, width); mask: (n, R) bool, True for real ones."""
+        if self.training and self._spec.augment:
+            drop = drop_regions if self.region_mlp is not None else drop_cells
+            mask = drop(mask, self._spec.region_dropout)
+        rows = regions[mask]
+        mapped = self.region_map(rows)
+        if self.region_mlp is not None:
+            mapped = mapped + self.region_mlp(rows)
+        placed = mapped.new_zeros(*mask.shape, self.embedding_size)
+        placed[mask] = mapped
+        return unit_length(self.image_pooling(placed, mask))
+
+    def _augmented(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        probability = self._spec.word_dropout
+        if self.transformer is None:
+            return drop_words(tokens, lengths, probability=probability, vocabulary_size=self._vocabulary_size)
+        pieces = self.transformer.pieces(tokens.device)
+        return drop_word_pieces(
+            tokens, lengths, probability=probability, mask=pieces.mask, fixed=pieces.fixed, continues=pieces.continues
+        )
 
 
 class RegionMlp(nn.Module):
@@ -74,13 +113,6 @@ class RegionMlp(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """(rows, D). rows: (rows, width), the real regions only: padding must not enter the statistics."""
-        hidden = at_least_float32(self.inner(rows))
-        norm = self.norm
-        # one row has no variance: it is normalised by the running statistics, as in evaluation
-        uses_batch = self.training and len(rows) > 1
-        hidden = functional.batch_norm(
-            hidden, norm.running_mean, norm.running_var, norm.weight, norm.bias,
-            training=uses_batch, momentum=norm.momentum or 0.0, eps=norm.eps,
-        )
+        hidden = normalize_rows(self.norm, self.inner(rows))
         out: Tensor = self.outer(hidden.relu())
         return out

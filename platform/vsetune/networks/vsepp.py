@@ -6,17 +6,24 @@ from torch import Tensor, nn
 
 from vsetune.config.networks import VseppSpec
 from vsetune.errors import ConfigError, DataError
+from vsetune.networks.backbone import Backbone
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.image_vectors import pixels_of
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.network import Network, NetworkGroup, at_least_float32, region_mask, unit_length
 from vsetune.networks.order import order_similarity
+from vsetune.networks.parameter_groups import backbone_groups, groups_beside
+from vsetune.networks.polysemous import mean_of_items
 from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, last_state, word_embedding
 
 
 @register(VseppSpec)
 class Vsepp(Network):
-    """v = n(W x + b), t = n(last GRU state); x is the only vector, the mean of the regions, or all of them in a row."""
+    """v = n(W x + b), t = n(last GRU state); x is the only vector, the mean of the regions, or all of them in a row.
+
+    From photographs x is the unit-length vector of a CNN.
+    """
 
     needs_regions = True
 
@@ -29,6 +36,9 @@ class Vsepp(Network):
             )
         self._spec = spec
         self._regions = regions
+        self.backbone = Backbone(spec.backbone, gives="vector") if spec.image_input == "pixels" else None
+        if self.backbone is not None:
+            width = self.backbone.width
         self.image_map = nn.Linear(width * regions if spec.image_input == "flatten" else width, spec.embedding_size)
         nn.init.xavier_uniform_(self.image_map.weight)
         nn.init.zeros_(self.image_map.bias)
@@ -37,7 +47,11 @@ class Vsepp(Network):
 
     def encode_images(self, images: ImageInputs) -> Encoded:
         """(n, D). DataError for `flatten` when an image has fewer regions than the others."""
-        embedded = at_least_float32(self.image_map(self._image_vectors(images.features, images.counts)))
+        if self.backbone is not None:
+            vectors = unit_length(self.backbone.vectors(pixels_of(images)[:, 0]))
+        else:
+            vectors = self._image_vectors(images.features, images.counts)
+        embedded = at_least_float32(self.image_map(vectors))
         if self._spec.normalize_images:
             embedded = unit_length(embedded)
         return Encoded(embedded.abs() if self._spec.absolute else embedded)
@@ -47,6 +61,10 @@ class Vsepp(Network):
         words = embed_words(self.words, captions.tokens, captions.lengths)
         embedded = unit_length(last_state(self.gru, words))
         return Encoded(embedded.abs() if self._spec.absolute else embedded)
+
+    def parameter_groups(self) -> list[NetworkGroup]:
+        """The CNN frozen at first; its linear map trains from the start."""
+        return groups_beside(self, backbone_groups(self.backbone, self._spec.backbone))
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
         """(images, captions), float32 or wider: dot products, or minus the order violations."""
@@ -58,9 +76,7 @@ class Vsepp(Network):
         if self._spec.image_input == "global":
             return features[:, 0]
         if self._spec.image_input == "mean":
-            mask = region_mask(region_counts, features.shape[1]).to(features.dtype)
-            weights = mask / mask.sum(dim=1, keepdim=True)
-            return (weights[:, None, :] @ features).squeeze(1)
+            return mean_of_items(features, region_mask(region_counts, features.shape[1]))
         if features.shape[1] != self._regions or int(region_counts.min()) != self._regions:
             raise DataError(
                 f"network.image_input: flatten needs {self._regions} regions in every image, got one with "

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from vsetune.config.networks.vsrn import VsrnSpec
+from vsetune.networks.batch_normalization import normalize_rows
 from vsetune.networks.captioning import CaptionGenerator
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network import Network, TrainingItems, at_least_float32, region_mask, unit_length
-from vsetune.networks.region_graph import RegionGraph, batch_normalized, normalized_regions
+from vsetune.networks.region_graph import RegionGraph, normalized_regions
 from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, last_state, word_embedding
 
@@ -61,9 +62,9 @@ class Vsrn(Network):
         counts = images.counts.clamp_min(1)
         regions = self.reasoned(images)
         packed = pack_padded_sequence(regions, counts.cpu(), batch_first=True, enforce_sorted=False)
-        state = at_least_float32(last_state(self.region_gru, packed))
+        state = last_state(self.region_gru, packed)
         if self.image_norm is not None:
-            state = batch_normalized(self.image_norm, state)
+            state = normalize_rows(self.image_norm, state)
         if self.training and self.generator is not None:
             return ReasonedImages(unit_length(state), regions=regions, counts=counts)
         return Encoded(unit_length(state))
@@ -95,7 +96,7 @@ class Vsrn(Network):
     def reasoned(self, images: ImageInputs) -> Tensor:
         """(N, R, D) regions behind the graph, normalised, zero where padded."""
         mask = region_mask(images.counts, images.features.shape[1])
-        regions = at_least_float32(self.region_map(images.features)) * mask[..., None]
+        regions = at_least_float32(self.region_map(images.features)).masked_fill(~mask[..., None], 0.0)
         if self._spec.mode == "coco":
             regions = normalized_regions(regions, self._spec.region_normalization)
         for block in self.graph:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from vsetune.networks.network import at_least_float32, unit_length
-from vsetune.networks.region_graph import batch_normalized
+from vsetune.networks.batch_normalization import normalize_rows
+from vsetune.networks.network import unit_length
 
 _SHORTEST = 1e-8
 
@@ -31,7 +31,7 @@ class WeightedGraph(nn.Module):
         or all; it covers the mask.
         """
         gathered = weights.to(nodes.dtype) @ self.g(nodes)
-        rows = batch_normalized(self.norm, at_least_float32(self.w(gathered[counted])))
+        rows = normalize_rows(self.norm, self.w(gathered[counted]))
         update = rows.new_zeros(nodes.shape)
         update[counted] = rows
         return nodes + update * mask[..., None]

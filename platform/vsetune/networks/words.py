@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from vsetune.networks.recurrence import run_gru
 
 _EMBEDDING_BOUND = 0.1
 
@@ -25,13 +25,13 @@ def embed_words(embedding: nn.Embedding, tokens: Tensor, lengths: Tensor) -> Pac
 
 def last_state(gru: nn.GRU, words: PackedSequence) -> Tensor:
     """(captions, hidden): state of a one-directional GRU after the last word of each caption."""
-    _, state = gru(words)
-    return cast(Tensor, state[-1])
+    _, state = run_gru(gru, words)
+    return state[-1]
 
 
 def word_states(gru: nn.GRU, words: PackedSequence) -> Tensor:
     """(captions, words, hidden): mean of both directions of a Bi-GRU at each word, zero rows behind the last."""
-    states, _ = gru(words)
+    states, _ = run_gru(gru, words)
     forward, backward = states.data.chunk(2, dim=-1)
     padded, _ = pad_packed_sequence(states._replace(data=(forward + backward) / 2), batch_first=True)
     return padded

@@ -87,6 +87,20 @@ class MemoryStore(TrackingStore):
         self._require_study(study)
         return [attempt.record(key) for key, attempt in self._attempts.items() if attempt.start.study == study]
 
+    def attempt(self, attempt_id: str) -> AttemptRecord:
+        return self._attempt(attempt_id).record(attempt_id)
+
+    def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
+        self._attempt(attempt_id)
+        self._keep(f"{attempt_id}/{folder}", artifacts)
+
+    def fetch_artifact(self, attempt_id: str, name: str, into: Path) -> Path | None:
+        self._attempt(attempt_id)
+        if self._artifact_root is None:
+            return None
+        kept = self._artifact_root / attempt_id / name
+        return kept if kept.is_file() else None
+
     def studies(self) -> list[StudyRecord]:
         return list(self._studies.values())
 

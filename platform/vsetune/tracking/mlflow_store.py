@@ -16,7 +16,6 @@ even when the process died between the two.
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 import warnings
 from collections import Counter
@@ -32,13 +31,12 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, RESOURCE_DOES_
 
 from vsetune.errors import StorageError
 from vsetune.tracking import encoding
+from vsetune.tracking.artifacts import draw_curve, fetch, keep
 from vsetune.tracking.encoding import CurvePoint
-from vsetune.tracking.plots import curve_plot
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 from vsetune.tracking.store import (
     StudyStatus,
     TrackingStore,
-    require_files,
     require_free_name,
     require_same_study,
     require_terminal,
@@ -136,9 +134,9 @@ class MlflowStore(TrackingStore):
         with self._storage(f"finish attempt {attempt_id}"):
             run = self._run(attempt_id)
             known = _open_run(run)
-            self._keep(attempt_id, artifacts)
+            keep(self._client, attempt_id, artifacts)
             if known.curve and self._curve_plots:
-                self._draw(attempt_id, known.curve)
+                draw_curve(self._client, attempt_id, [(point.epoch, point.m_recall) for point in known.curve])
             last = known.curve[-1] if known.curve else CurvePoint(0, 0.0, 0.0, 0.0, None)
             stamp = _stamp(known.start_ms, last.train_seconds)
             metrics = [
@@ -155,7 +153,7 @@ class MlflowStore(TrackingStore):
     def finish_study(self, name: str, status: StudyStatus, artifacts: Sequence[Path]) -> None:
         with self._storage(f"finish study {name}"):
             experiment_id, parent_id = self._place(name)
-            self._keep(parent_id, artifacts)
+            keep(self._client, parent_id, artifacts)
             parent = self._run(parent_id)
             counts = Counter(run.data.tags[encoding.STATUS] for run in self._attempt_runs(experiment_id))
             attempts = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
@@ -169,6 +167,23 @@ class MlflowStore(TrackingStore):
             runs = list(self._attempt_runs(experiment_id))
         runs.sort(key=lambda run: (run.info.start_time, run.info.run_name))
         return [encoding.attempt_from_tags(run.info.run_id, run.data.tags) for run in runs]
+
+    def attempt(self, attempt_id: str) -> AttemptRecord:
+        with self._storage(f"read attempt {attempt_id}"):
+            run = self._run(attempt_id)
+        if run.data.tags.get(encoding.KIND) != "attempt":
+            raise unknown_attempt(attempt_id)
+        return encoding.attempt_from_tags(run.info.run_id, run.data.tags)
+
+    def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
+        with self._storage(f"keep files of attempt {attempt_id}"):
+            self._run(attempt_id)
+            keep(self._client, attempt_id, artifacts, folder)
+
+    def fetch_artifact(self, attempt_id: str, name: str, into: Path) -> Path | None:
+        with self._storage(f"fetch {name} of attempt {attempt_id}"):
+            self._run(attempt_id)
+            return fetch(self._client, attempt_id, name, into)
 
     def studies(self) -> list[StudyRecord]:
         with self._storage("list studies"):
@@ -262,17 +277,6 @@ class MlflowStore(TrackingStore):
         for at in range(0, max(len(new_params), len(new_tags), 1), _BATCH_STRINGS):
             part_of = slice(at, at + _BATCH_STRINGS)
             self._client.log_batch(run_id, last if at == 0 else (), new_params[part_of], new_tags[part_of])
-
-    def _keep(self, run_id: str, artifacts: Sequence[Path]) -> None:
-        require_files(run_id, artifacts)
-        for artifact in artifacts:
-            self._client.log_artifact(run_id, str(artifact))
-
-    def _draw(self, run_id: str, curve: Sequence[CurvePoint]) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            picture = Path(folder) / "curve.png"
-            picture.write_bytes(curve_plot([(point.epoch, point.m_recall) for point in curve]))
-            self._client.log_artifact(run_id, str(picture))
 
     @contextmanager
     def _storage(self, doing: str) -> Iterator[None]:

@@ -40,8 +40,10 @@ def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool 
     else:
         _probe(uri)
     location = artifact_root.absolute().as_uri() if isinstance(artifact_root, Path) else artifact_root
-    # MLflow reports usage to its makers and logs every schema migration unless told otherwise before its import.
+    # MLflow reports usage to its makers, logs every schema migration and draws a bar for every file it copies, unless
+    # told otherwise before its import.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     for name in ("alembic", "mlflow.store.db.utils", "mlflow.store.db_migrations"):
         logging.getLogger(name).setLevel(logging.WARNING)
     from vsetune.tracking.mlflow_store import MlflowStore

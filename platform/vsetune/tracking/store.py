@@ -87,6 +87,26 @@ class TrackingStore(ABC):
         """
 
     @abstractmethod
+    def attempt(self, attempt_id: str) -> AttemptRecord:
+        """One attempt, as `attempts` gives it. UsageError for an unknown attempt."""
+
+    @abstractmethod
+    def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
+        """Add files to an attempt in any status, copied before this returns; one of the same name is replaced.
+
+        folder: where among the artifacts they go (`gallery`). UsageError for an unknown attempt, StorageError for a
+        file that cannot be read.
+        """
+
+    @abstractmethod
+    def fetch_artifact(self, attempt_id: str, name: str, into: Path) -> Path | None:
+        """A file kept with an attempt, to be read, not changed; None if it was never kept or is gone.
+
+        name: with its folder, `best.safetensors` or `gallery/page.html`. into: an existing local folder for a copy,
+        where one is needed. UsageError for an unknown attempt.
+        """
+
+    @abstractmethod
     def studies(self) -> list[StudyRecord]:
         """All studies, oldest first."""
 

@@ -152,7 +152,7 @@ class Attempt:
         described = describe_environment(
             self.trial.training, device=self.device, data_fingerprint=self.dataset.fingerprint
         )
-        return described | self._batches.describe_semantics() | self._batches.describe_parses()
+        return described | self._batches.describe()
 
     def protocol(self) -> Mapping[str, Any]:
         """For `AttemptStart.protocol`: what is ranked, and how often. Curves under different ones do not compare."""

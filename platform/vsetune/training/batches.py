@@ -13,6 +13,7 @@ from vsetune.data.dataset import Dataset
 from vsetune.data.parses import read_parses
 from vsetune.data.reader import steps_per_epoch, training_batches
 from vsetune.data.semantic_sources import cosine_spread, semantic_vectors_of, source_name
+from vsetune.data.word_pieces import word_pieces_name
 from vsetune.errors import ConfigError, DataError
 from vsetune.training.random_state import undisturbed
 
@@ -20,12 +21,14 @@ _SAMPLED_PAIRS = 20_000
 
 
 class TrainingBatches:
-    """Batch number `step` of the whole attempt; the order depends on (seed, epoch) alone."""
+    """Batch number `step` of the whole attempt; the order depends on (seed, epoch) alone.
+
+    pairs: seen in one epoch; without the short last batches where the training drops them.
+    """
 
     def __init__(self, trial: TrialSpec, dataset: Dataset, device: torch.device) -> None:
         training, split = trial.training, trial.data.train_split
         info = dataset.split(split)
-        self.pairs = info.captions
         available = info.captions if training.batch_unit == "pairs" else info.images
         if training.batch_size > available:
             raise ConfigError(
@@ -33,8 +36,10 @@ class TrainingBatches:
                 f"{available} {training.batch_unit}; use at most {available}."
             )
         self.steps_per_epoch = steps_per_epoch(
-            dataset, split, batch_size=training.batch_size, batch_unit=training.batch_unit
+            dataset, split, batch_size=training.batch_size, batch_unit=training.batch_unit,
+            drop_last=training.drop_last,
         )
+        self.pairs = self.steps_per_epoch * training.batch_size if training.drop_last else info.captions
         self._trial = trial
         self._dataset = dataset
         self._device = device
@@ -56,6 +61,10 @@ class TrainingBatches:
         self._next_step = step + 1
         return batch.to(self._device)
 
+    def describe(self) -> dict[str, str]:
+        """What the batches depend on besides data set and settings, for records."""
+        return self.describe_semantics() | self.describe_parses() | self.describe_word_pieces()
+
     def describe_semantics(self) -> dict[str, str]:
         """Which semantic vectors the loss reads, and how far their cosines spread; nothing where it reads none.
 
@@ -76,6 +85,11 @@ class TrainingBatches:
         parses = read_parses(self._dataset.path) if self._trial.network.needs_dependencies else None
         return {} if parses is None else {"dependency_parses": f"{parses.pipeline} {parses.version}"}
 
+    def describe_word_pieces(self) -> dict[str, str]:
+        """Which tokeniser splits the captions; nothing where the network reads words of the data set."""
+        model = self._trial.network.word_pieces
+        return {} if model is None else {"word_pieces": word_pieces_name(model)}
+
     def close(self) -> None:
         """Stop reading ahead."""
         close = getattr(self._open, "close", None)
@@ -95,7 +109,8 @@ class TrainingBatches:
                     self._dataset, self._trial.data.train_split, batch_size=training.batch_size,
                     batch_unit=training.batch_unit, seed=self._trial.seed, epoch=epoch,
                     shuffle_pairs=training.shuffle_pairs, skip_batches=done, workers=training.loader_workers,
-                    semantics=self._semantics, boxes=network.reads_boxes, dependencies=network.needs_dependencies,
+                    drop_last=training.drop_last, semantics=self._semantics, boxes=network.reads_boxes,
+                    dependencies=network.needs_dependencies, pixels=network.pixels, word_pieces=network.word_pieces,
                 )
             )
             return next(self._open, None)

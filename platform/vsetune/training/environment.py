@@ -12,7 +12,9 @@ import torch
 from vsetune.config.training import TrainingSpec
 from vsetune.training.device import device_name, effective_precision
 
-_PACKAGES = ("vsetune", "torch", "numpy", "scikit-learn", "webdataset", "ray", "optuna", "mlflow")
+_PACKAGES = (
+    "vsetune", "torch", "numpy", "scikit-learn", "pillow", "transformers", "webdataset", "ray", "optuna", "mlflow",
+)
 
 
 def describe_environment(training: TrainingSpec, *, device: torch.device, data_fingerprint: str) -> dict[str, str]:

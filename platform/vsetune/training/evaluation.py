@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -55,21 +56,35 @@ def evaluate(
         return recalls(owner_scores(scores, encoded.owner)) | _extras(scores, encoded.owner, dataset, split, trial)
 
 
+@dataclass(frozen=True)
+class EnsembleNumbers:
+    """members: the numbers of each alone. ensemble: those of the mean of their scores."""
+
+    members: list[dict[str, float]]
+    ensemble: dict[str, float]
+
+
 def evaluate_ensemble(
-    members: Sequence[tuple[Network, TrialSpec]], dataset: Dataset, split: str, *, device: torch.device
-) -> dict[str, float]:
+    members: Sequence[tuple[Network, TrialSpec]], dataset: Dataset, split: str, *, device: torch.device,
+    reports: Sequence[Report | None] | None = None,
+) -> EnsembleNumbers:
     """Recalls of the mean of the members' scores, as SGRAF has it of SAF and SGR. The first trial says what else.
 
-    Scores are averaged as they are: members should give scores of the same range. Errors as in `evaluate`.
+    Scores are averaged as they are: members should give scores of the same range. Every pair is scored once by each
+    network that scores pairs. reports: one for each member, as in `evaluate`. Errors as in `evaluate`.
     """
     with ExitStack() as stack:
-        scores = []
-        for network, trial in members:
+        scores: list[Scores] = []
+        for (network, trial), report in zip(members, reports or [None] * len(members), strict=True):
             stack.enter_context(evaluating(network))
             encoded = encode_split(network, dataset, split, trial=trial, device=device)
-            scores.append(split_scores(network, encoded, trial=trial))
-        mean, owner = MeanScores(scores), encoded.owner
-        return recalls(owner_scores(mean, owner)) | _extras(mean, owner, dataset, split, members[0][1])
+            scores.append(split_scores(network, encoded, trial=trial, report=report))
+        owner = encoded.owner
+
+        def numbers(ranked: Scores) -> dict[str, float]:
+            return recalls(owner_scores(ranked, owner)) | _extras(ranked, owner, dataset, split, members[0][1])
+
+        return EnsembleNumbers([numbers(each) for each in scores], numbers(MeanScores(scores)))
 
 
 def _extras(scores: Scores, owner: Tensor, dataset: Dataset, split: str, trial: TrialSpec) -> dict[str, float]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from vsetune.config.training import TrainingSpec
 from vsetune.errors import ConfigError
 from vsetune.losses import Loss
+from vsetune.networks.network import NetworkGroup
 
 _OPTIMIZERS: dict[str, type[Adam] | type[AdamW]] = {"adam": Adam, "adamw": AdamW}
 
@@ -18,17 +18,21 @@ _OPTIMIZERS: dict[str, type[Adam] | type[AdamW]] = {"adam": Adam, "adamw": AdamW
 class Optimizers:
     """Fresh optimizers for all that a phase trains.
 
-    The network's optimizer also takes what the loss learns (a temperature), without weight decay. ConfigError when
-    nothing is left to train.
+    network: the groups of a network's parameters; none where it is frozen. A group that trains later has its place from
+    the start, so that a saved state always fits; without gradients it is not stepped, and its moments begin when it
+    thaws. The network's optimizer also takes what the loss learns (a temperature), without weight decay. ConfigError
+    when nothing is left to train.
     """
 
-    def __init__(self, training: TrainingSpec, network: nn.Module, loss: Loss) -> None:
-        mine = [p for p in network.parameters() if p.requires_grad]
-        groups = [{"params": mine, "weight_decay": training.weight_decay}] if mine else []
+    def __init__(self, training: TrainingSpec, network: Sequence[NetworkGroup], loss: Loss) -> None:
+        groups: list[dict[str, Any]] = [
+            {"params": group.parameters, "weight_decay": training.weight_decay, "factor": group.factor}
+            for group in network if group.parameters
+        ]
         own = []
         for group in loss.parameter_groups():
             if group.sgd_rate is None:
-                groups.append({"params": group.parameters, "weight_decay": 0.0})
+                groups.append({"params": group.parameters, "weight_decay": 0.0, "factor": 1.0})
             else:
                 own.append({"params": group.parameters, "lr": group.sgd_rate, "start": group.sgd_rate})
         if not groups and not own:
@@ -40,13 +44,15 @@ class Optimizers:
             self._all["network"] = _OPTIMIZERS[training.optimizer](groups, lr=training.learning_rate)
         if own:
             self._all["loss"] = SGD(own)
+        self.set_learning_rate(1.0, drop=1.0)
 
     def set_learning_rate(self, factor: float, *, drop: float) -> None:
-        """From the next step on: factor x drop x the start for the network, drop x its own start for the rest."""
+        """From the next step on: factor x drop x the start for the network (times the factor of each group), drop x its
+        own start for the rest."""
         self.learning_rate = self._start * factor * drop
         for name, optimizer in self._all.items():
             for group in optimizer.param_groups:
-                group["lr"] = self.learning_rate if name == "network" else group["start"] * drop
+                group["lr"] = self.learning_rate * group["factor"] if name == "network" else group["start"] * drop
 
     def zero_grad(self) -> None:
         """Forget all gradients."""

@@ -24,6 +24,14 @@ def drop_factor(training: TrainingSpec, epoch: float) -> float:
     return training.learning_rate_drop**drops
 
 
+def loss_factor(training: TrainingSpec, epoch: float) -> float:
+    """What the loss of a step that starts at `epoch` is multiplied by: i / steps for step i of a ramp, else 1."""
+    ramp = training.loss_ramp
+    if ramp is None or not ramp.start_epoch <= epoch + _ROUNDING < ramp.start_epoch + ramp.epochs:
+        return 1.0
+    return max(0.0, (epoch - ramp.start_epoch) / ramp.epochs)
+
+
 def phase_at(training: TrainingSpec, epoch: float) -> tuple[int, float]:
     """The phase (0-based) of a step that starts at `epoch`, and the epoch at which that phase began."""
     starts = phase_starts(training.phases, training.epochs)

@@ -17,7 +17,7 @@ from vsetune.networks import Encoded, Network, TrainingItems, build_network
 from vsetune.training.device import tower_precision
 from vsetune.training.network_inputs import caption_inputs, image_inputs
 from vsetune.training.optimizers import Optimizers
-from vsetune.training.schedule import drop_factor, phase_at
+from vsetune.training.schedule import drop_factor, loss_factor, phase_at
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class StepResult:
     output: LossOutput
 
 
-@dataclass(frozen=True)
+@dataclass
 class Learner:
-    """Everything a step changes. phase: of the trial's training, 0-based."""
+    """Everything a step changes. phase: of the trial's training, 0-based. epoch: at which the next step starts."""
 
     trial: TrialSpec
     phase: int
@@ -40,6 +40,7 @@ class Learner:
     optimizers: Optimizers
     context: LossContext
     device: torch.device
+    epoch: float = 0.0
 
     @classmethod
     def build(cls, trial: TrialSpec, dataset: Dataset, device: torch.device) -> Learner:
@@ -65,26 +66,30 @@ class Learner:
     def _in_phase(
         cls, phase: int, trial: TrialSpec, network: Network, loss: Loss, context: LossContext, device: torch.device
     ) -> Learner:
-        phases = trial.training.phases
-        is_frozen = bool(phases) and phases[phase].trains == "loss"
+        is_frozen = _trains_loss_only(trial, phase)
         network.requires_grad_(not is_frozen)
         network.zero_grad(set_to_none=True)
         network.train(not is_frozen)
-        return cls(trial, phase, network, loss, Optimizers(trial.training, network, loss), context, device)
+        optimizers = Optimizers(trial.training, [] if is_frozen else network.parameter_groups(), loss)
+        return cls(trial, phase, network, loss, optimizers, context, device)
 
     def set_epoch(self, epoch: float) -> float:
-        """Set the learning rates of a step that starts at this epoch; returns the network's."""
+        """Make ready for a step that starts at this epoch: learning rates, which of the network's groups train, the
+        factor of the loss. Returns the learning rate of the network."""
         training = self.trial.training
         phase, start = phase_at(training, epoch)
         factor = training.phases[phase].learning_rate_factor if training.phases else 1.0
         self.optimizers.set_learning_rate(factor, drop=drop_factor(training, epoch - start))
+        if not _trains_loss_only(self.trial, self.phase):
+            self.network.set_epoch(epoch)
+        self.epoch = epoch
         return self.optimizers.learning_rate
 
     def step(self, batch: Batch) -> StepResult:
         """Change the parameters once by a batch that is on the device already."""
         self.optimizers.zero_grad()
         output = self._output(batch)
-        torch.autograd.backward(output.value)
+        torch.autograd.backward(output.value * loss_factor(self.trial.training, self.epoch))
         norm = _clip(self.network, self.trial.training.gradient_clip, self.device)
         self.loss.before_step()
         self.optimizers.step()
@@ -129,6 +134,11 @@ class Learner:
         negatives = inputs.image_ids[:, None] != inputs.caption_image_ids
         items = TrainingItems(images, captions, words, batch.caption_rows, negatives)
         return _with_auxiliary(output, self.network.auxiliary_losses(items))
+
+
+def _trains_loss_only(trial: TrialSpec, phase: int) -> bool:
+    phases = trial.training.phases
+    return bool(phases) and phases[phase].trains == "loss"
 
 
 def _items(network: Network, encoded: Encoded) -> Items | None:

@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from vsetune.config.networks.pixels import PixelInput
 from vsetune.config.training import TrialSpec
+from vsetune.data.batch import Batch
 from vsetune.data.dataset import Dataset
+from vsetune.data.prefetch import Prefetched
 from vsetune.data.reader import evaluation_batches
 from vsetune.metrics import EmbeddingScores, MatrixScores, RetrievalScores, Scores
 from vsetune.metrics.recall import owner_scores
@@ -22,6 +25,9 @@ from vsetune.training.pair_scores import Report, pair_scores
 
 _IMAGES_PER_BATCH = 128
 """Images encoded at once, with all their captions; bounds memory, never changes a score beyond rounding."""
+
+_PIXEL_BYTES = 2**25
+"""Pixels of the images encoded at once; a few such batches are made ahead, and a CNN takes many times as much."""
 
 _CAPTIONS_PER_GROUP = 256
 """Captions of similar length encoded at once for a network that scores pairs."""
@@ -84,11 +90,8 @@ def encode_split(
 ) -> EncodedSplit:
     """Every image and caption of a split, without gradient, the network in evaluation mode."""
     images, captions, words, owners = [], [], [], []
-    batches = evaluation_batches(
-        dataset, split, batch_size=_IMAGES_PER_BATCH, boxes=trial.network.reads_boxes,
-        dependencies=trial.network.needs_dependencies,
-    )
-    with evaluating(network), tower_precision(trial.training, device), batches:
+    all_batches = split_batches(dataset, split, trial=trial, pixels=trial.network.pixels)
+    with evaluating(network), tower_precision(trial.training, device), all_batches as batches:
         for batch in batches:
             moved = batch.to(device)
             images.append(network.encode_images(image_inputs(moved)))
@@ -103,6 +106,26 @@ def encode_split(
         places = torch.cat([group.lengths for group in words]).argsort(stable=True)
         groups = [network.encode_captions(group) for group in _by_length(words, places)]
     return EncodedSplit(joined(images), groups, places, owner)
+
+
+def split_batches(
+    dataset: Dataset, split: str, *, trial: TrialSpec, pixels: PixelInput | None
+) -> Prefetched[Batch]:
+    """A split in order, with all that the trial's network reads. pixels: how it reads photographs, if it does."""
+    spec = trial.network
+    return evaluation_batches(
+        dataset, split, batch_size=images_per_batch(pixels), boxes=spec.reads_boxes,
+        dependencies=spec.needs_dependencies, pixels=pixels, word_pieces=spec.word_pieces,
+        threads=trial.training.loader_workers,
+    )
+
+
+def images_per_batch(pixels: PixelInput | None) -> int:
+    """Images encoded at once: fewer of large ones, and of those that are read in several crops; at least one."""
+    if pixels is None:
+        return _IMAGES_PER_BATCH
+    crops = max(1, pixels.evaluation_crops)
+    return max(1, min(_IMAGES_PER_BATCH, _PIXEL_BYTES // (crops * 3 * pixels.size**2)))
 
 
 def _by_length(groups: Sequence[CaptionInputs], places: Tensor) -> Iterator[CaptionInputs]:

@@ -27,7 +27,10 @@ WIDTH = 3
 
 @dataclass
 class TinyData:
-    """What to write. captions: of each image of the split. edit: called with (image index, members) before writing."""
+    """What to write. captions: of each image of the split. edit: called with (image index, members) before writing.
+
+    photograph: the PNG file of each image by its index; without it no photographs are stored.
+    """
 
     folder: Path
     captions: list[list[str]]
@@ -35,6 +38,7 @@ class TinyData:
     images_per_shard: int = 5
     regions: Sequence[int] = (2,)
     boxes: bool = False
+    photograph: Callable[[int], bytes] | None = None
     edit: Callable[[int, dict[str, bytes]], Any] = lambda index, members: None
     shards: list[ShardInfo] = field(default_factory=list)
 
@@ -54,6 +58,7 @@ class TinyData:
         write_manifest(
             Manifest(
                 name="tiny", splits={self.split: split}, recipe_fingerprint="0",
+                images_stored=self.photograph is not None,
                 features=FeatureInfo(
                     extractor="test", regions=max(self.regions), regions_min=min(self.regions), width=WIDTH,
                     boxes=self.boxes,
@@ -80,6 +85,9 @@ class TinyData:
                     "features.npy": as_npy(np.full((self.regions[index % len(self.regions)], WIDTH), index)),
                     "jpg": b"not looked at",
                 }
+                if self.photograph is not None:
+                    members |= {"png": self.photograph(index)}
+                    del members["jpg"]
                 self.edit(index, members)
                 for suffix, content in members.items():
                     info = tarfile.TarInfo(f"{index:08d}.{suffix}")

@@ -13,6 +13,10 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.testing import assert_close
 
+from vsetune.cli.network_import import _snippet
+from vsetune.errors import DataError
+from vsetune.networks import text_transformer
+
 WIDTH, WORDS, WORD_SIZE, SIZE, REGIONS = 6, 12, 5, 8, 4
 
 
@@ -132,8 +136,62 @@ def test_vse_infinity_gives_the_similarities_of_the_released_modules(
     assert_close(scores(network), torch.stack(images) @ torch.stack(sentences).T)
 
 
-def test_a_bert_tower_is_refused_with_the_reason(released: Any, checkpoint: Any, bring: Any) -> None:
-    text = released(bert=nn.Linear(2, 2), linear=nn.Linear(2, SIZE), gpool=pooling(released))
-    path: Path = checkpoint(released(fc=nn.Linear(WIDTH, SIZE), gpool=pooling(released)), text)
-    with pytest.raises(Exception, match="caption tower is BERT"):
+@pytest.fixture
+def tiny_bert(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The shapes of BERT base made tiny, and a released model of these shapes with BERT's pooler."""
+    transformers = pytest.importorskip("transformers")
+    tiny = {
+        "vocab_size": WORDS, "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "intermediate_size": 8, "max_position_embeddings": 9,
+    }
+    monkeypatch.setitem(text_transformer._KNOWN, "bert-base-uncased", tiny)
+    monkeypatch.setattr("vsetune.networks.pretrained.find_model", lambda *args, **keys: pytest.fail("asked the hub"))
+    return transformers.BertModel(transformers.BertConfig(**tiny))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("mode", ["regions", "grid"])
+def test_vse_infinity_with_bert_gives_the_captions_of_the_released_modules(
+    mode: str, tiny_bert: Any, released: Any, checkpoint: Any, bring: Any, encode: Any, captions: list[Tensor]
+) -> None:
+    hidden = SIZE // 2
+    mlp = released(
+        layers=nn.ModuleList([nn.Linear(WIDTH, hidden), nn.Linear(hidden, SIZE)]),
+        bns=nn.ModuleList([nn.BatchNorm1d(hidden), nn.BatchNorm1d(SIZE)]),
+    )
+    image = released(fc=nn.Linear(WIDTH, SIZE), gpool=pooling(released), **({"mlp": mlp} if mode == "regions" else {}))
+    if mode == "grid":
+        image = released(image_encoder=image, backbone=nn.Conv2d(3, 2, 3))
+    text = released(bert=tiny_bert, linear=nn.Linear(6, SIZE), gpool=pooling(released))
+    imported, network = bring(checkpoint(image, text), "vse_infinity")
+    expected = [pooled(text.gpool, text.linear(text.bert(ids[None])[0][0])) for ids in captions]
+    assert imported.spec.word_pieces == "bert-base-uncased"
+    assert imported.told["image_mlp"] is (mode == "regions")
+    assert "word_size" not in imported.told
+    assert imported.vocabulary_size == WORDS
+    assert {name for name in imported.unused if name.startswith("txt_enc")} == {
+        "txt_enc.bert.pooler.dense.weight", "txt_enc.bert.pooler.dense.bias"
+    }
+    assert_close(encode(network)[1].vectors, torch.stack(expected))
+    assert "word pieces of bert-base-uncased" in _snippet(Path("best.pth"), imported)
+
+
+@pytest.mark.parametrize(("change", "named"), [
+    ("missing", "missing: txt_enc.bert.encoder.layer.1.output.dense.weight"),
+    ("unexpected", "unexpected: txt_enc.bert.encoder.layer.2.output.dense.weight"),
+    ("other size", "of another shape: txt_enc.linear.weight is (8, 5), need (8, 6)"),
+])
+def test_a_partial_or_other_bert_is_refused_with_the_names(
+    change: str, named: str, tiny_bert: Any, released: Any, checkpoint: Any, bring: Any
+) -> None:
+    text = released(bert=tiny_bert, linear=nn.Linear(5 if change == "other size" else 6, SIZE), gpool=pooling(released))
+    layers = tiny_bert.encoder.layer
+    if change == "missing":
+        del layers[1].output.dense.weight
+    elif change == "unexpected":
+        layers.append(released(output=released(dense=nn.Linear(2, 2, bias=False))))
+    tower = released(fc=nn.Linear(WIDTH, SIZE), gpool=pooling(released))
+    path: Path = checkpoint(released(image_encoder=tower, backbone=nn.Conv2d(3, 2, 3)), text)
+    with pytest.raises(DataError) as refused:
         bring(path, "vse_infinity")
+    assert named in str(refused.value).splitlines()

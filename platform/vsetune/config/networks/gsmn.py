@@ -22,7 +22,8 @@ class GsmnSpec(NetworkSpec):
         flops += 2 * (regions + words) * hidden * (blocks + hidden + 1)
         if self.propagation == "paper":
             flops += 2 * regions**2 * hidden + 2 * words**2 * blocks
-        return PairCost(flops=flops, numbers=5 * blocks * regions * words)
+        numbers = 2 * blocks * regions * words + (4 * blocks + 4 * hidden) * (regions + words)
+        return PairCost(flops=flops, numbers=numbers)
 
     @property
     def kind(self) -> Kind:

@@ -15,7 +15,8 @@ _FILE = "published.csv"
 
 @dataclass(frozen=True)
 class PublishedRecalls:
-    """One row of a table, per cent. split: `test`, or the MS-COCO protocol `1K` or `5K`. source: paper and table."""
+    """One row of a table, per cent. split: `test`, `validation`, or the MS-COCO protocol `1K` or `5K`. source: paper
+    and table."""
 
     network: str
     dataset: str

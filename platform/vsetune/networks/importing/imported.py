@@ -17,6 +17,7 @@ from vsetune.config.loading import parse_spec
 from vsetune.config.networks import NETWORKS, NetworkSpec
 from vsetune.errors import DataError
 from vsetune.networks import build_network
+from vsetune.networks.pretrained import weights_follow
 
 _DESCRIPTION = "vsetune_network"
 
@@ -67,7 +68,8 @@ def network_of(path: Path) -> nn.Module:
         raise DataError(f"{path}: does not say which network it holds; need a file of `vsetune networks import`.")
     spec = parse_spec(description["spec"], NETWORKS[description["spec"]["name"]], where=str(path))
     sizes = {name: description[name] for name in ("regions", "width", "vocabulary_size")}
-    with torch.random.fork_rng(devices=[]):  # the parameters drawn here are replaced: leave the generator as it was
+    # The parameters drawn here are replaced: the generator stays as it was, and no pre-trained weights are read.
+    with torch.random.fork_rng(devices=[]), weights_follow():
         network = build_network(spec, **sizes)
     network.load_state_dict(weights)
     return network.eval()

@@ -1,0 +1,297 @@
+"""`vsetune trial`: look at what single trials have learned."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from vsetune.cli.output import interruptible, messages, print_json, results, say, write_text
+from vsetune.config.evaluation import EvaluationSpec
+from vsetune.config.gallery import GallerySpec
+from vsetune.config.paths import home
+from vsetune.config.study import TrackingSpec
+from vsetune.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from vsetune.data.progress import ProgressSink
+    from vsetune.jobs.recorded import RecordedAttempt
+    from vsetune.tracking.store import TrackingStore
+    from vsetune.training.explanations import About
+    from vsetune.training.pair_scores import Report
+    from vsetune.training.trained import TrainedTrial
+
+app = typer.Typer(
+    no_args_is_help=True, help="Look at what single trials have learned.",
+    epilog="Example: vsetune trial gallery quickstart/vsepp.lseh-c000-s0",
+)
+
+_DEFAULTS = GallerySpec()
+
+Run = Annotated[
+    str, typer.Argument(help="MLflow run id of an attempt, or STUDY/TRIAL for its latest", show_default=False)
+]
+Split = Annotated[str | None, typer.Option(help="default: the split that the trial was evaluated on")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")]
+Tracking = Annotated[
+    str | None,
+    typer.Option(metavar="URI", help="default: $MLFLOW_TRACKING_URI, else mlflow.db under VSETUNE_HOME"),
+]
+
+
+def _number(name: str, help_text: str) -> Any:
+    """An option that GallerySpec gives its default and its limits."""
+    field = GallerySpec.model_fields[name]
+    limits = {type(limit).__name__: limit for limit in field.metadata}
+    return typer.Option(
+        min=limits["Ge"].ge, max=limits["Le"].le if "Le" in limits else None,
+        help=f"{help_text}; default: {getattr(_DEFAULTS, name)}",
+    )
+
+
+@app.command(epilog="Example: vsetune trial gallery quickstart/vsepp.lseh-c000-s0 --captions 12 --top 8")
+def gallery(
+    run: Run,
+    split: Split = None,
+    captions: Annotated[int | None, _number("captions", "captions drawn as queries")] = None,
+    images: Annotated[int | None, _number("images", "images drawn as queries")] = None,
+    top: Annotated[int | None, _number("top", "items shown of each ranking")] = None,
+    seed: Annotated[int | None, _number("seed", "of the draw")] = None,
+    output: Annotated[Path | None, typer.Option(help="page to write; default: under VSETUNE_HOME/galleries")] = None,
+    device: Device = "auto",
+    tracking_uri: Tracking = None,
+) -> None:
+    """Write a web page of what a trial's best network retrieves: queries with their top items, the hardest negatives
+    of the split, and heat maps of where in the image it looks. The page is kept with the run, under gallery/."""
+    from vsetune.jobs.recorded import find_attempt
+    from vsetune.training.evaluation import evaluated_split
+    from vsetune.training.explanations import make_gallery, to_html
+
+    given = {"captions": captions, "images": images, "top": top, "seed": seed}
+    wanted = GallerySpec(**{name: value for name, value in given.items() if value is not None})
+    store = _store(tracking_uri)
+    attempt = find_attempt(store, run, finished=True)
+    with interruptible("nothing was written"):
+        trained = _load(store, attempt, device)
+        chosen = split or evaluated_split(trained.trial.data, trained.dataset)
+        trained.dataset.split(chosen)
+        with _scoring(["scoring"]) as (report,):
+            found = make_gallery(trained, chosen, wanted, report=report)
+        page = output or home() / "galleries" / attempt.record.start.study / f"{_file_name(attempt, chosen)}.html"
+        write_text(page, to_html(found, _about(attempt, trained)))
+    results.out(str(page.absolute()), highlight=False)
+    store.keep_artifacts(attempt.record.attempt_id, [page], folder="gallery")
+    say(f"kept with {attempt.where} as gallery/{page.name}")
+
+
+@app.command(epilog="Example: vsetune trial ensemble all/sgraf_saf.lmh-c000-s0 all/sgraf_sgr.lmh-c000-s0")
+def ensemble(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN RUN [RUN]...", help="as for `trial gallery`", show_default=False)
+    ],
+    split: Split = None,
+    device: Device = "auto",
+    tracking_uri: Tracking = None,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="the numbers as JSON")] = False,
+) -> None:
+    """Score a split by the mean of the scores of several trials' best networks, beside each of them alone: SGRAF is SAF
+    with SGR, GSMN dense with sparse, SCAN both directions, VSRN two models."""
+    from vsetune.jobs.recorded import find_attempt
+    from vsetune.training.evaluation import evaluate_ensemble
+
+    if len(runs) < 2:
+        raise UsageError(f"trial ensemble: got {len(runs)} run, need at least two")
+    store = _store(tracking_uri)
+    attempts = [find_attempt(store, run, finished=True) for run in runs]
+    with interruptible("nothing was written"):
+        members = [_load(store, attempt, device) for attempt in attempts]
+        chosen = _common_split(attempts, members, split)
+        _check_scores(attempts, members)
+        plain = [
+            (each.network, each.trial.model_copy(update={"evaluation": EvaluationSpec()})) for each in members
+        ]
+        with _scoring([attempt.record.start.trial for attempt in attempts]) as reports:
+            found = evaluate_ensemble(
+                plain, members[0].dataset, chosen, device=members[0].device, reports=reports
+            )
+    names = [f"{attempt.record.start.study}/{attempt.record.start.trial}" for attempt in attempts]
+    if as_json:
+        rows = [
+            {"run": attempt.record.attempt_id, "trial": name, **numbers}
+            for attempt, name, numbers in zip(attempts, names, found.members, strict=True)
+        ]
+        print_json({"split": chosen, "members": rows, "ensemble": found.ensemble})
+        return
+    results.print(_recall_table(chosen, [*zip(names, found.members, strict=True), ("ensemble", found.ensemble)]))
+
+
+@app.command(epilog="Example: vsetune trial show quickstart/vsepp.lseh-c000-s0")
+def show(
+    run: Run,
+    tracking_uri: Tracking = None,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="everything recorded, the curve too")] = False,
+) -> None:
+    """Print what a trial is: cell, seed, status, hyperparameters, best M-Recall, checkpoint, error."""
+    from vsetune.jobs.recorded import find_attempt
+
+    store = _store(tracking_uri)
+    attempt = find_attempt(store, run, finished=False)
+    with tempfile.TemporaryDirectory() as into:
+        checkpoint = _checkpoint(store, attempt, Path(into))
+    record, start = attempt.record, attempt.record.start
+    if as_json:
+        print_json({
+            "run": record.attempt_id, "study": start.study, "trial": start.trial, "attempt": start.number,
+            "cell": start.cell, "network": start.network, "loss": start.loss, "seed": start.seed, "phase": start.phase,
+            "status": record.status, "configuration": dict(start.configuration), "summary": dict(record.summary),
+            "curve": [list(point) for point in record.curve], "checkpoint": checkpoint, "error": record.error,
+            "resolved": dict(start.resolved),
+            "protocol": dict(start.protocol), "environment": dict(start.environment),
+        })
+        return
+    table = Table(show_header=False, title=f"{start.study}/{start.trial}", title_justify="left")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _facts(attempt):
+        table.add_row(name, value)
+    table.add_row("checkpoint", checkpoint or "none left")
+    if record.error:
+        table.add_row("error", record.error)
+    results.print(table)
+
+
+def _store(tracking_uri: str | None) -> TrackingStore:
+    from vsetune.jobs.preparation import existing_store
+
+    return existing_store(TrackingSpec(uri=tracking_uri))
+
+
+def _load(store: TrackingStore, attempt: RecordedAttempt, device: str) -> TrainedTrial:
+    from vsetune.jobs.recorded import load_recorded
+    from vsetune.training.device import choose_device
+
+    with tempfile.TemporaryDirectory() as into, messages.status(f"loading {attempt.record.start.trial}"):
+        return load_recorded(store, attempt, device=choose_device(device), into=Path(into))
+
+
+@contextmanager
+def _scoring(names: Sequence[str]) -> Iterator[list[Report | None]]:
+    """One report for each network: bars that appear with its first scored block; fast networks never show any."""
+    from vsetune.data.progress import terminal_progress
+
+    with terminal_progress(messages) as progress:
+        yield [_bar(progress, name) for name in names]
+
+
+def _bar(progress: ProgressSink, name: str) -> Report:
+    last = 0
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        if last == 0:
+            progress.stage(f"{name}, pairs", total)
+        progress.advance(done - last)
+        last = done
+
+    return report
+
+
+def _file_name(attempt: RecordedAttempt, split: str) -> str:
+    start = attempt.record.start
+    return f"{start.trial}-{split}" if start.number == 1 else f"{start.trial}-attempt{start.number}-{split}"
+
+
+def _about(attempt: RecordedAttempt, trained: TrainedTrial) -> About:
+    from vsetune.training.explanations import About
+
+    start = attempt.record.start
+    facts = [("run", attempt.record.attempt_id), *_facts(attempt)]
+    return About(f"{start.study}/{start.trial}", start.network, start.loss, trained.dataset.manifest.name, facts)
+
+
+def _facts(attempt: RecordedAttempt) -> list[tuple[str, str]]:
+    """(name, value) pairs of what was trained and how it ended."""
+    record, start = attempt.record, attempt.record.start
+    best, at = record.summary.get("best_m_recall"), record.summary.get("epochs_to_best")
+    if best is None and record.curve:
+        at, best = max(record.curve, key=lambda point: point[1])
+    return [
+        ("cell", start.cell), ("seed", str(start.seed)), ("attempt", str(start.number)), ("phase", start.phase),
+        ("status", record.status),
+        ("searched", _settings(start.configuration) or "nothing"),
+        *((part, _settings(start.resolved.get(part, {}))) for part in ("network", "loss", "training")),
+        ("best M-Recall", "none yet" if best is None else f"{best:.2f} % (validation)"),
+        ("epochs to best", "none yet" if at is None else f"{at:.2f}"),
+        ("data", str(start.resolved.get("data", {}).get("path", "unknown"))),
+    ]
+
+
+def _settings(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _checkpoint(store: TrackingStore, attempt: RecordedAttempt, into: Path) -> str | None:
+    """Where the best weights are: a path that lasts, or among the artifacts of the run."""
+    from vsetune.jobs.recorded import best_weights
+    from vsetune.training.checkpoint import BEST_FILE
+
+    local = attempt.folder / BEST_FILE
+    if local.is_file():
+        return str(local)
+    kept = best_weights(store, attempt, into)
+    return None if kept is None else f"{BEST_FILE} among the artifacts of run {attempt.record.attempt_id}"
+
+
+def _common_split(attempts: Sequence[RecordedAttempt], members: Sequence[TrainedTrial], split: str | None) -> str:
+    """UsageError unless all members were trained on the same data and are evaluated on the same split."""
+    from vsetune.training.evaluation import evaluated_split
+
+    first = members[0].dataset
+    for attempt, member in zip(attempts, members, strict=True):
+        if member.dataset.fingerprint != first.fingerprint:
+            raise DataError(
+                f"trial ensemble: {attempt.where} was trained on {member.dataset.path}, {attempts[0].where} on "
+                f"{first.path}; need members of the same data set"
+            )
+    if len({attempt.record.attempt_id for attempt in attempts}) < len(attempts):
+        raise UsageError("trial ensemble: a run is named twice, which changes nothing but its weight; name it once")
+    splits = [evaluated_split(member.trial.data, member.dataset) for member in members]
+    if split is None and len(set(splits)) > 1:
+        found = ", ".join(f"{name} of {each.where}" for name, each in zip(splits, attempts, strict=True))
+        raise UsageError(f"trial ensemble: members are evaluated on different splits ({found}); choose one by --split")
+    first.split(split or splits[0])
+    return split or splits[0]
+
+
+def _check_scores(attempts: Sequence[RecordedAttempt], members: Sequence[TrainedTrial]) -> None:
+    """UsageError for scores of different ranges, whose mean is the opinion of the widest; a warning where it may be."""
+    kinds = [member.trial.network.score for member in members]
+    if len(set(kinds)) > 1:
+        found = ", ".join(f"{kind} of {each.where}" for kind, each in zip(kinds, attempts, strict=True))
+        raise UsageError(
+            f"trial ensemble: scores have different ranges ({found}), so their mean would follow the widest; need "
+            "members whose scores are of one kind"
+        )
+    networks = sorted({member.trial.network.name for member in members})
+    if kinds[0] in ("unbounded", "order") and len(networks) > 1:
+        say(
+            f"warning: scores of {', '.join(networks)} have no common range, the one with the widest spread counts most"
+        )
+
+
+def _recall_table(split: str, rows: Sequence[tuple[str, dict[str, float]]]) -> Table:
+    """Recalls in per cent, the ensemble last."""
+    table = Table(title=f"recalls on {split}, per cent", title_justify="left")
+    table.add_column("trial", overflow="fold")
+    names = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
+    for header in [f"{way}\nR@{k}" for way in ("I2T", "T2I") for k in (1, 5, 10)] + ["M-Recall"]:
+        table.add_column(header, justify="right", no_wrap=True)
+    for name, numbers in rows:
+        style = "bold" if name == "ensemble" else ""
+        table.add_row(name, *(f"{numbers[each]:.1f}" for each in [*names, "m_recall"]), style=style)
+    return table

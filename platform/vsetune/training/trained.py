@@ -1,0 +1,61 @@
+"""A network with the best weights of a trial, beside the data it was trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from vsetune.config.training import TrialSpec
+from vsetune.data.dataset import Dataset
+from vsetune.errors import DataError, StaleCheckpoint
+from vsetune.networks import Network, build_network
+
+
+@dataclass(frozen=True)
+class TrainedTrial:
+    """network: on `device`, in evaluation mode."""
+
+    trial: TrialSpec
+    dataset: Dataset
+    network: Network
+    device: torch.device
+
+
+def load_trained(
+    trial: TrialSpec, weights: Path, *, device: torch.device, data_fingerprint: str | None, where: str
+) -> TrainedTrial:
+    """weights: a `best.safetensors`. data_fingerprint: of the data set as it was trained on; None: not recorded.
+
+    where: opens the messages. DataError when the data set is gone or has changed since, StaleCheckpoint when the
+    weights cannot be read or are of another network.
+    """
+    dataset = Dataset.open(trial.data.path)
+    try:
+        values = safetensors.torch.load_file(weights, device="cpu")
+    except (OSError, SafetensorError) as error:
+        raise StaleCheckpoint(f"{where}: {weights}: cannot be read ({error}); train the trial again.") from error
+    with torch.random.fork_rng(devices=[]):  # the parameters drawn here are replaced
+        network = build_network(
+            trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
+        )
+    own = network.state_dict()
+    differing = [name for name in own.keys() & values.keys() if own[name].shape != values[name].shape]
+    if data_fingerprint not in (None, dataset.fingerprint):
+        resized = "; its vocabulary or features have another size" if differing else ""
+        raise DataError(
+            f"{where}: {trial.data.path} is not the data set of its training any more (features, captions or "
+            f"vocabulary differ: fingerprint {data_fingerprint} then, {dataset.fingerprint} now{resized}); bring the "
+            "data set back from its recipe, or train again."
+        )
+    unmatched = sorted({*differing, *(own.keys() ^ values.keys())})
+    if unmatched:
+        raise StaleCheckpoint(
+            f"{where}: {weights} does not fit network {trial.network.name} on {trial.data.path} ({len(unmatched)} "
+            f"tensors differ, first {unmatched[0]}); it was written by another version or for other data, train again."
+        )
+    network.load_state_dict(values)
+    return TrainedTrial(trial, dataset, network.to(device).eval(), device)

@@ -1,0 +1,301 @@
+"""Looking at single trials: gallery, ensemble, show. The attempts are trained here, in this process, without Ray."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from vsetune.config.cells import build_trial
+from vsetune.config.study import TrackingSpec
+from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.tracking.records import AttemptStart
+from vsetune.training.attempt import Attempt
+
+pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
+
+SMALL = {"embedding_size": 16, "word_size": 8}
+SGRAF = {**SMALL, "similarity_size": 8}
+
+
+class Page(HTMLParser):
+    """Tags of a page with their attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def having(self, tag: str, name: str) -> list[dict[str, str]]:
+        return [attributes for found, attributes in self.tags if found == tag and name in attributes.get("class", "")]
+
+
+def assert_one_line(said: Any, *words: str) -> None:
+    assert said.code == 2, said
+    assert len(said.lines) == 1, said.err
+    assert said.lines[0].startswith("error ")
+    for word in words:
+        assert word in said.lines[0], said.err
+
+
+Record = Callable[..., str]
+
+
+@pytest.fixture
+def record(study: Callable[..., Path]) -> Record:
+    """record(network): trains a cell for an epoch, records it as a driver would; gives the run's id."""
+
+    def train(
+        network: dict[str, Any] | None = None, *, name: str = "tiny", seed: int = 0, status: str = "finished",
+        error: str | None = None, keep: bool = True, **changes: Any,
+    ) -> str:
+        entry = network or {"name": "vsepp", "fixed": SMALL}
+        prepared = prepare_study(study(study=name, networks=[entry], **changes), Console(file=io.StringIO()))
+        (cell,) = prepared.cells
+        trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-c000-s{seed}", seed=seed)
+        attempt = Attempt(trial, prepared.trial_folder(trial.trial), device="cpu", threads=1)
+        store = tracking_store(TrackingSpec())
+        store.open_study(prepared.record(), resume=True)
+        run = store.start_attempt(AttemptStart(
+            study=name, trial=trial.trial, number=attempt.number, cell=cell.name, network=trial.network.name,
+            loss="lmh", seed=seed, phase="search", configuration={"loss.margin": 0.2}, resolved=trial.to_plain(),
+            environment=attempt.environment(), protocol=attempt.protocol(),
+        ))
+        while not attempt.is_finished:
+            store.record_points(run, [attempt.advance()])
+        summary = attempt.finish()
+        store.finish_attempt(run, status, summary, [attempt.best_path] if keep else [], error)
+        return run
+
+    return train
+
+
+def test_a_gallery_is_one_page_kept_with_the_run_that_asks_nothing_of_the_net(vsetune, record, home, tmp_path) -> None:
+    run = record()
+    said = vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s0", "--captions", "3", "--images", "2", "--top", "4")
+    assert said.code == 0, said.err
+    path = Path(said.out.strip())
+    assert path == home / "galleries" / "tiny" / "vsepp.lmh-c000-s0-test.html"
+    assert f"gallery/{path.name}" in said.err
+    text = path.read_text()
+    kept = tracking_store(TrackingSpec()).fetch_artifact(run, f"gallery/{path.name}", tmp_path)
+    assert kept.read_text() == text
+    page = Page(text)
+    assert not [tag for tag, _ in page.tags if tag in ("script", "link", "iframe", "img")]
+    links = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("href", "src")]
+    assert links
+    assert all(link.startswith(("data:image/", "#p")) for link in links)
+    assert "http" not in text.replace("http-equiv", "")
+    assert len(text) < 2_000_000
+    # each picture stands in the page once, and everything that refers to one finds it
+    stored = [attributes["id"] for tag, attributes in page.tags if tag == "image" and "id" in attributes]
+    assert len(set(stored)) == len(stored)
+    assert {link for link in links if link.startswith("#")} == {f"#{name}" for name in stored}
+    assert len(page.having("article", "query")) >= 5
+    assert "gradient of the pair's similarity" in page.text
+    assert len(page.having("image", "heat")) == 3
+
+
+def test_the_gallery_of_a_network_with_attention_has_a_heat_map_for_every_word(vsetune, record, tmp_path) -> None:
+    run = record({"name": "scan", "fixed": SMALL})
+    output = tmp_path / "new" / "page.html"
+    said = vsetune(
+        "trial", "gallery", run, "--captions", "2", "--images", "0", "--split", "validation", "--output", str(output)
+    )
+    assert said.code == 0, said.err
+    page = Page(output.read_text())
+    assert "attention of the caption's words" in page.text
+    assert "split validation" in page.text
+    words = [a["aria-label"] for tag, a in page.tags if a.get("aria-label", "").startswith("attention of the word ")]
+    assert words.count("attention of the word start") == 2
+    assert len(page.having("image", "heat")) == len(words) + 2
+    assert "scoring, pairs" in said.err  # 8 images x 40 captions
+
+
+def test_the_draw_is_set_by_the_seed_and_other_numbers_come_from_the_flags(vsetune, record, tmp_path) -> None:
+    run = record()
+
+    def page(name: str, *words: str) -> str:
+        said = vsetune("trial", "gallery", run, "--output", str(tmp_path / name), *words)
+        assert said.code == 0, said.err
+        return (tmp_path / name).read_text()
+
+    assert page("a.html") == page("b.html")
+    assert page("a.html", "--seed", "0") == page("b.html")
+    assert page("c.html", "--seed", "1") != page("b.html")
+    few = Page(page("d.html", "--captions", "0", "--images", "1", "--top", "1"))
+    assert "Captions, and the images" not in few.text
+    assert "Images, and the captions" in few.text
+
+
+def test_captions_are_escaped(vsetune, record, home, tmp_path, monkeypatch) -> None:
+    run = record()
+    from vsetune.data import pictures
+
+    def nasty(words: list[str], text: str) -> list[str]:
+        return ["<script>alert(1)</script>"] * len(words)
+
+    monkeypatch.setattr(pictures, "with_case", nasty)
+    monkeypatch.setattr(pictures.json, "loads", lambda text, load=json.loads: _with_markup(load(text)))
+    said = vsetune("trial", "gallery", run, "--output", str(tmp_path / "page.html"))
+    assert said.code == 0, said.err
+    text = (tmp_path / "page.html").read_text()
+    assert "<script" not in text
+    assert "&lt;b onclick=" in text
+
+
+def _with_markup(described: Any) -> Any:
+    if isinstance(described, dict) and "captions" in described and "tokens" in described:
+        described["captions"] = [f'<b onclick="x()">{text}</b>' for text in described["captions"]]
+        described["image"] = '"><script>alert(2)</script>'
+    return described
+
+
+def test_a_gallery_without_stored_images_shows_ids_and_says_so(vsetune, record, tmp_path) -> None:
+    recipe = tmp_path / "bare.yaml"
+    recipe.write_text(yaml.safe_dump({
+        "name": "bare", "output": "data/bare", "source": {"layout": "scenes", "train": 24, "validation": 8, "test": 8},
+        "features": {"extractor": "pixels", "width": 32}, "store_images": False,
+    }))
+    assert vsetune("data", "ingest", str(recipe)).code == 0
+    run = record({"name": "scan", "fixed": SMALL}, data={"path": "data/bare"})
+    said = vsetune("trial", "gallery", run, "--captions", "2", "--output", str(tmp_path / "page.html"))
+    assert said.code == 0, said.err
+    page = Page((tmp_path / "page.html").read_text())
+    assert "not stored in its shards" in page.text
+    assert not [attributes for tag, attributes in page.tags if tag == "use"]
+    assert page.having("image", "heat")
+
+
+def test_a_gallery_of_what_is_not_there_is_refused_in_one_line(vsetune, record, home) -> None:
+    run = record()
+    assert_one_line(vsetune("trial", "gallery", "0123456789abcdef0123456789abcdef"), "0123456789", "not in this store")
+    assert_one_line(vsetune("trial", "gallery", "not a run"), "not a run")
+    assert_one_line(vsetune("trial", "gallery", "tinny/vsepp.lmh-c000-s0"), "study tinny", "which has: tiny")
+    assert_one_line(vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s1"), "did you mean vsepp.lmh-c000-s0")
+    assert_one_line(vsetune("trial", "gallery", run, "--split", "dev"), "no split 'dev'", "test, train, validation")
+    assert_one_line(vsetune("trial", "gallery", run, "--device", "tpu"), "device", "tpu")
+    assert_one_line(vsetune("trial", "gallery", run, "--output", "/dev/null/x"), "/dev/null/x", "cannot be written")
+    assert vsetune("trial", "gallery", run, "--top", "0").code == 2
+    assert not (home / "galleries").exists()
+
+
+def test_weights_are_found_with_the_run_or_in_the_folder_of_the_trial_or_missed(vsetune, record, home) -> None:
+    run = record()
+    folder = home / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0"
+    shutil.rmtree(folder)
+    assert vsetune("trial", "gallery", run, "--captions", "1").code == 0
+    for kept in (home / "artifacts").rglob("best.safetensors"):
+        kept.unlink()
+    assert_one_line(vsetune("trial", "gallery", run), run, "no checkpoint left", str(folder))
+    other = record(name="other", keep=False)
+    assert vsetune("trial", "gallery", other, "--captions", "1").code == 0
+
+
+def test_data_that_are_gone_or_have_changed_are_named(vsetune, record, home, tmp_path) -> None:
+    run = record()
+    data = home / "data" / "scenes"
+    data.rename(tmp_path / "moved")
+    assert_one_line(vsetune("trial", "gallery", run), str(data), "no such data folder")
+    assert vsetune("data", "make-scenes", "--train", "30", "--validation", "8", "--test", "8").code == 0
+    assert_one_line(vsetune("trial", "gallery", run), run, str(data), "vocabulary differ", "fingerprint")
+
+
+def test_weights_of_another_network_are_refused(vsetune, record, home) -> None:
+    run, wide = record(), record({"name": "vsepp", "fixed": {**SMALL, "embedding_size": 24}}, name="wide")
+    (own,), (foreign,) = (list((home / "artifacts").rglob(f"{each}/**/best.safetensors")) for each in (run, wide))
+    shutil.copy(foreign, own)
+    assert_one_line(vsetune("trial", "gallery", run), run, "does not fit network vsepp", "tensors differ")
+    own.write_bytes(b"no tensors")
+    assert_one_line(vsetune("trial", "gallery", run), run, "cannot be read")
+
+
+def test_a_trial_that_has_not_finished_is_seen_by_its_run_only(vsetune, record) -> None:
+    run = record(status="failed", error="loss is nan")
+    assert_one_line(vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s0"), "no attempt has finished", f"{run} failed")
+    assert vsetune("trial", "gallery", run, "--captions", "1").code == 0
+    said = vsetune("trial", "show", "tiny/vsepp.lmh-c000-s0")
+    assert said.code == 0
+    assert "loss is nan" in said.out
+
+
+def test_an_ensemble_is_printed_beside_its_members(vsetune, record, home) -> None:
+    record({"name": "sgraf_saf", "fixed": SGRAF}, name="saf")
+    record({"name": "sgraf_sgr", "fixed": SGRAF}, name="sgr")
+    runs = ["saf/sgraf_saf.lmh-c000-s0", "sgr/sgraf_sgr.lmh-c000-s0"]
+    said = vsetune("trial", "ensemble", *runs, "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert found["split"] == "test"
+    assert [member["trial"] for member in found["members"]] == runs
+    for run, member in zip(runs, found["members"], strict=True):
+        summary = json.loads(vsetune("trial", "show", run, "--json").out)["summary"]
+        assert member["m_recall"] == pytest.approx(summary["test_m_recall"])
+        assert member["i2t_r5"] == pytest.approx(summary["test_i2t_r5"])
+    assert 0 <= found["ensemble"]["m_recall"] <= 100
+    said = vsetune("trial", "ensemble", *runs, "--split", "validation")
+    assert "recalls on validation" in said.out
+    assert re.search(r"ensemble( +\d+\.\d){7}", re.sub(r"[│┃]", "", said.out))
+
+
+def test_members_that_do_not_belong_together_are_refused_in_one_line(vsetune, record, home) -> None:
+    one = record({"name": "sgraf_saf", "fixed": SGRAF}, name="saf")
+    two = record(name="cosine")
+    assert_one_line(vsetune("trial", "ensemble", one), "need at least two")
+    assert_one_line(vsetune("trial", "ensemble", one, one), "named twice")
+    assert_one_line(vsetune("trial", "ensemble", one, two), "different ranges", "probability", "cosine")
+    assert vsetune("data", "make-scenes", "--output", "data/more", "--train", "30", "--validation", "8", "--test", "8"
+                   ).code == 0
+    three = record(name="more", data={"path": "data/more"})
+    assert_one_line(vsetune("trial", "ensemble", two, three), "need members of the same data set")
+    four = record(name="untested", data={
+        "path": "data/scenes", "scenes": {"train": 24, "validation": 8, "test": 8}, "test_split": None,
+    })
+    assert_one_line(vsetune("trial", "ensemble", two, four), "different splits", "--split")
+    assert vsetune("trial", "ensemble", two, four, "--split", "validation").code == 0
+
+
+def test_unbounded_scores_of_different_networks_are_averaged_with_a_warning(vsetune, record) -> None:
+    scan = record({"name": "scan", "fixed": SMALL}, name="scan")
+    gsmn = record({"name": "gsmn", "fixed": {**SMALL, "blocks": 2, "kernels": 2, "hidden_size": 4}}, name="gsmn")
+    said = vsetune("trial", "ensemble", scan, gsmn)
+    assert said.code == 0, said.err
+    assert "warning: scores of gsmn, scan have no common range" in said.err
+    back = record({"name": "scan", "fixed": {**SMALL, "direction": "image_to_text"}}, name="back")
+    assert "warning: scores" not in vsetune("trial", "ensemble", scan, back).err
+
+
+def test_a_trial_is_shown_with_what_it_is_and_where_its_weights_are(vsetune, record, home) -> None:
+    run = record()
+    said = vsetune("trial", "show", "tiny/vsepp.lmh-c000-s0")
+    assert said.code == 0
+    folder = home / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0"
+    for word in ("vsepp.lmh", "finished", "loss.margin 0.2", "embedding_size 16", "epochs to best"):
+        assert word in said.out
+    shown = json.loads(vsetune("trial", "show", run, "--json").out)
+    assert shown["checkpoint"] == str(folder / "best.safetensors")
+    assert (shown["seed"], shown["status"], shown["error"]) == (0, "finished", None)
+    assert shown["resolved"]["network"]["embedding_size"] == 16
+    assert shown["curve"][-1] == [1.0, shown["summary"]["best_m_recall"]]
+    shutil.rmtree(folder)
+    assert "artifacts of run" in json.loads(vsetune("trial", "show", run, "--json").out)["checkpoint"]
+    for kept in (home / "artifacts").rglob("best.safetensors"):
+        kept.unlink()
+    assert json.loads(vsetune("trial", "show", run, "--json").out)["checkpoint"] is None
+    assert "none left" in vsetune("trial", "show", run).out

@@ -1,0 +1,160 @@
+"""Captions as the word pieces of a tiny BERT."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from vsetune.config.networks.pixels import PixelInput
+from vsetune.data import word_pieces as module
+from vsetune.data.reader import evaluation_batches, training_batches
+from vsetune.data.word_pieces import WordPieces, word_pieces, word_pieces_name
+from vsetune.errors import ConfigError
+
+transformers = pytest.importorskip("transformers")
+
+OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
+WORDS = ["a", "dog", "run", "##s", "left", "right", "of", "bike", "-", "handed"]
+PAD, UNKNOWN, CLS, SEP = 0, 1, 2, 3
+IDS = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}
+
+
+@pytest.fixture(scope="session")
+def model(save_bert, tmp_path_factory) -> str:
+    return save_bert(tmp_path_factory.mktemp("pieces") / "bert", words=WORDS)
+
+
+def pieces(*words: str) -> list[int]:
+    return [CLS, *(IDS[word] for word in words), SEP]
+
+
+def test_ids_are_cls_pieces_sep(model):
+    found = WordPieces(model).encode(["A dog runs", "", "a cat"])
+    assert found == [pieces("a", "dog", "run", "##s"), [CLS, SEP], pieces("a", "[UNK]")]
+
+
+def test_a_caption_beyond_the_limit_of_the_model_is_cut_before_sep(model):
+    (found,) = WordPieces(model).encode(["dog " * 40])
+    assert WordPieces(model).limit == len(found) == 16
+    assert found == [CLS, *[IDS["dog"]] * 14, SEP]
+
+
+def test_a_literal_padding_token_in_a_caption_is_no_padding(model):
+    assert WordPieces(model).encode(["a [PAD] dog"]) == [pieces("a", "[UNK]", "dog")]
+
+
+CAPTIONS = [["a dog runs", "a dog left of a bike"], ["right", "a left-handed dog"], ["a dog"]]
+FOUND = [
+    pieces("a", "dog", "run", "##s"), pieces("a", "dog", "left", "of", "a", "bike"), pieces("right"),
+    pieces("a", "left", "-", "handed", "dog"), pieces("a", "dog"),
+]
+TURNED = [FOUND[0], pieces("a", "dog", "right", "of", "a", "bike"), pieces("left"), *FOUND[3:]]
+
+
+def test_all_captions_of_a_split_are_kept_in_one_array(tiny, model, caplog):
+    dataset = tiny(CAPTIONS).write()
+    with caplog.at_level(logging.INFO):
+        array = word_pieces(dataset, "train", model)
+    assert array.shape == (5, 8)
+    assert array.dtype == np.int32
+    assert [row[row > 0].tolist() for row in array] == FOUND
+    assert len(list(Path(dataset.path).glob("word-pieces-1-train-bert-*.npy"))) == 1
+    assert "length limit" not in caplog.text
+
+
+def test_kept_pieces_are_found_without_loading_the_tokeniser(tiny, model, monkeypatch):
+    dataset = tiny(CAPTIONS).write()
+    made = np.array(word_pieces(dataset, "train", model))
+    monkeypatch.setattr(module, "load_tokenizer", lambda *a, **k: pytest.fail("loaded"))
+    assert np.array_equal(word_pieces(dataset, "train", model), made)
+
+
+def test_another_tokeniser_gives_other_pieces(tiny, model, save_bert, tmp_path):
+    dataset = tiny(CAPTIONS).write()
+    other = save_bert(tmp_path / "bert", words=["dog", *WORDS[2:], "a"])
+    assert word_pieces_name(other) != word_pieces_name(model)
+    assert not np.array_equal(word_pieces(dataset, "train", other), word_pieces(dataset, "train", model))
+
+
+def test_captions_that_are_cut_are_counted(tiny, model, caplog):
+    with caplog.at_level(logging.INFO):
+        word_pieces(tiny([["dog " * 40, "a dog"]]).write(), "train", model)
+    assert "1 of 2 captions fill the length limit of bert-" in caplog.text
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_bring_pieces_instead_of_words(tiny, model, workers):
+    dataset = tiny(CAPTIONS * 4).write()
+    seen = []
+    for batch in training_batches(dataset, "train", **OPTIONS, word_pieces=model, workers=workers):
+        assert batch.captions.dtype == batch.caption_lengths.dtype == torch.int64
+        assert batch.captions.shape[1] == batch.caption_lengths.max()
+        rows = zip(batch.captions.tolist(), batch.caption_lengths.tolist(), batch.caption_ids.tolist(), strict=True)
+        for row, length, caption in rows:
+            assert row == FOUND[caption % 5] + [PAD] * (len(row) - length)
+            assert length == len(FOUND[caption % 5])
+            seen.append(caption)
+    assert sorted(seen) == list(range(20))
+    (batch,) = evaluation_batches(dataset, "train", batch_size=100, word_pieces=model)
+    assert [row[row > 0].tolist() for row in batch.captions] == FOUND * 4
+
+
+def test_captions_of_a_mirrored_image_have_left_and_right_exchanged(tiny, model, npy):
+    import io
+
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(buffer, format="PNG")
+    dataset = tiny(CAPTIONS * 4, photograph=lambda index: buffer.getvalue()).write()
+    for flip, expected in ((1.0, TURNED), (0.0, FOUND)):
+        wanted = PixelInput(size=4, flip=flip, swaps_sides=True)
+        for batch in training_batches(dataset, "train", **OPTIONS, word_pieces=model, pixels=wanted):
+            found = [row[row > 0].tolist() for row in batch.captions]
+            assert found == [expected[caption % 5] for caption in batch.caption_ids.tolist()]
+
+
+def message_of(model: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        WordPieces(model)
+    text = str(raised.value)
+    assert text.startswith("network.text_model: ")
+    assert "\n" not in text
+    return text
+
+
+def test_a_model_that_is_not_there_is_told_in_one_line(tmp_path):
+    assert "the package no_such_model is not installed" in message_of("package:no_such_model")
+    assert "no such folder" in message_of(str(tmp_path / "absent"))
+
+
+def test_a_model_whose_padding_is_not_0_is_refused(save_bert, tmp_path):
+    folder = Path(save_bert(tmp_path / "bert"))
+    lines = (folder / "vocab.txt").read_text().split("\n")
+    (folder / "vocab.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]))
+    assert "its padding has the id 1, need 0; use a model like BERT" in message_of(str(folder))
+
+
+def test_a_tokeniser_without_cls_and_sep_is_refused(model, tmp_path):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {word: number for word, number in IDS.items() if number < 16}
+    raw = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    raw.pre_tokenizer = pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=raw, unk_token="[UNK]", pad_token="[PAD]").save_pretrained(
+        tmp_path
+    )
+    (tmp_path / "config.json").write_text((Path(model) / "config.json").read_text())
+    assert "puts no [CLS] before and [SEP] behind a text" in message_of(str(tmp_path))
+
+
+def test_a_tokeniser_of_another_model_is_refused(save_bert, tmp_path):
+    folder = Path(save_bert(tmp_path / "bert"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 7}))
+    assert "its tokeniser knows 16 tokens, special ones included, the model 7" in message_of(str(folder))

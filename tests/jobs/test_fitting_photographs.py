@@ -1,0 +1,84 @@
+"""Networks that read photographs or word pieces, on data or machines that lack them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from vsetune.cli.main import app
+from vsetune.config.data import IngestRecipe
+from vsetune.data.ingest import ingest
+from vsetune.data.progress import SilentProgress
+from vsetune.errors import ConfigError
+from vsetune.jobs.preparation import prepare_study
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, str]:
+    """Tiny scenes by whether their photographs are stored."""
+    folders = {}
+    for stored in (True, False):
+        folders[stored] = str(tmp_path_factory.mktemp("data") / f"stored-{stored}")
+        recipe = IngestRecipe.model_validate({
+            "name": "scenes", "output": folders[stored], "store_images": stored,
+            "source": {"layout": "scenes", "train": 8, "validation": 4, "test": 4},
+            "features": {"extractor": "pixels", "grid": 1, "width": 8},
+        })
+        ingest(recipe, progress=SilentProgress())
+    return folders
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Any:
+    """study(data folder, network, settings): a study file."""
+
+    def write(path: str, network: str, settings: dict[str, Any]) -> Path:
+        file = tmp_path / "study.yaml"
+        file.write_text(json.dumps({  # JSON is YAML
+            "study": "tiny", "data": {"path": path}, "losses": [{"name": "lmh"}], "seeds": [0],
+            "networks": [{"name": network, "fixed": settings}], "training": {"epochs": 1, "batch_size": 4},
+        }))
+        return file
+
+    return write
+
+
+PHOTOGRAPHS = {"image_input": "pixels", "backbone": {"model": "random"}, "image_size": 32}
+
+
+def problems(file: Path) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        prepare_study(file, Console(quiet=True))
+    return caught.value.problems
+
+
+def test_a_network_that_reads_photographs_is_refused_where_none_are_stored(data: Any, study: Any) -> None:
+    file = study(data[False], "mse", PHOTOGRAPHS)
+    assert problems(file) == [
+        f"{file}: cell mse.lmh: network mse reads photographs; {data[False]}: has no photographs in its shards; ingest "
+        "it again with store_images: true (in another folder)."
+    ]
+    done = CliRunner().invoke(app, ["study", "validate", str(file)])
+    assert done.exit_code != 0
+    assert "store_images: true" in f"{done.output}{done.exception}"
+
+
+def test_a_network_that_reads_photographs_fits_data_that_stores_them(data: Any, study: Any) -> None:
+    assert prepare_study(study(data[True], "mse", PHOTOGRAPHS), Console(quiet=True)).cells[0].name == "mse.lmh"
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("package:no_such_model", "the package no_such_model is not installed"), ("./absent", "no such folder")],
+)
+def test_word_pieces_that_cannot_be_found_are_refused(data: Any, study: Any, model: str, said: str) -> None:
+    file = study(data[True], "vse_infinity", {"text_tower": "bert", "text_model": model})
+    found = problems(file)
+    assert any(line.startswith(f"{file}: cell vse_infinity.lmh: network.text_model: ") for line in found)
+    assert any(said in line for line in found)
+    assert all("\n" not in line for line in found)

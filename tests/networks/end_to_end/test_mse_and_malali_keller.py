@@ -1,0 +1,157 @@
+"""MSE** and Malali and Keller's network: one vector of a CNN per image, a GRU per caption."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from vsetune.config.networks import MalaliKellerSpec, MseSpec, NetworkSpec
+from vsetune.config.networks.pixels import PixelInput
+from vsetune.networks import CaptionInputs, ImageInputs, Network, build_network
+
+RANDOM = {"model": "random", "widths": (4, 6)}
+SPECS: dict[str, Any] = {"mse": MseSpec, "malali_keller": MalaliKellerSpec}
+START = {"mse": 150.0, "malali_keller": 45.0}
+
+
+def make(name: str, image_input: str = "pixels", **settings: Any) -> Network:
+    torch.manual_seed(0)
+    spec: NetworkSpec = SPECS[name](
+        image_input=image_input, embedding_size=8, word_size=5, **{"backbone": RANDOM} | settings
+    )
+    return build_network(spec, regions=6, width=7, vocabulary_size=30).double().eval()
+
+
+def unit(vector: Tensor) -> Tensor:
+    return vector / vector.norm()
+
+
+@pytest.fixture(params=SPECS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def captions(inputs: Any) -> CaptionInputs:
+    drawn = inputs(5)
+    return CaptionInputs(drawn["tokens"], drawn["lengths"])
+
+
+@torch.no_grad()
+def test_an_image_is_the_mapped_unit_average_of_the_last_map(name: str, photographs: Any) -> None:
+    network, images = make(name), photographs(3)
+    tower = network.image_vectors
+    for row, found in enumerate(network.encode_images(images).vectors):
+        average = tower.backbone(images.pixels[row])[0].mean(dim=(1, 2))
+        mapped = tower.image_map.weight @ unit(average) + tower.image_map.bias
+        torch.testing.assert_close(found, unit(mapped), rtol=1e-9, atol=1e-9)
+
+
+@torch.no_grad()
+def test_stored_regions_stand_for_the_cnn_by_their_mean(name: str, inputs: Any) -> None:
+    network, features = make(name, "features"), inputs(3)["features"]
+    counts = torch.tensor([6, 2, 1])
+    tower = network.image_vectors
+    assert tower.backbone is None
+    for row, found in enumerate(network.encode_images(ImageInputs(features, counts)).vectors):
+        mapped = tower.image_map.weight @ unit(features[row, : counts[row]].mean(dim=0)) + tower.image_map.bias
+        torch.testing.assert_close(found, unit(mapped), rtol=1e-9, atol=1e-9)
+
+
+@torch.no_grad()
+def test_a_caption_of_mse_is_the_last_state_of_its_gru(captions: CaptionInputs) -> None:
+    network = make("mse")
+    for row, found in enumerate(network.encode_captions(captions).vectors):
+        ids = captions.tokens[row, : captions.lengths[row]]
+        torch.testing.assert_close(found, unit(network.gru(network.words(ids)[None])[0][0, -1]), rtol=1e-9, atol=1e-9)
+
+
+@torch.no_grad()
+def test_a_caption_of_malali_and_keller_is_both_end_states_side_by_side(captions: CaptionInputs) -> None:
+    network = make("malali_keller")
+    assert network.gru.hidden_size == 4
+    for row, found in enumerate(network.encode_captions(captions).vectors):
+        states = network.gru(network.words(captions.tokens[row, : captions.lengths[row]])[None])[0][0]
+        torch.testing.assert_close(found, unit(torch.cat((states[-1, :4], states[0, 4:]))), rtol=1e-9, atol=1e-9)
+
+
+@torch.no_grad()
+def test_several_crops_give_the_mean_of_their_embeddings_normalised_again(name: str, photographs: Any) -> None:
+    network, images = make(name), photographs(3, crops=4)
+    nothing, counts = images.features, images.counts
+    each = [
+        network.encode_images(ImageInputs(nothing, counts, pixels=images.pixels[:, crop : crop + 1])).vectors
+        for crop in range(4)
+    ]
+    mean = torch.stack(each).mean(dim=0)
+    found = network.encode_images(images).vectors
+    torch.testing.assert_close(found, mean / mean.norm(dim=1, keepdim=True), rtol=1e-9, atol=1e-9)
+
+
+@torch.no_grad()
+def test_an_item_does_not_depend_on_its_batch(name: str, photographs: Any, captions: CaptionInputs) -> None:
+    network, images = make(name), photographs(4)
+    vectors = network.encode_images(images).vectors
+    words = network.encode_captions(captions).vectors
+    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(4, dtype=torch.float64))
+    torch.testing.assert_close(words.norm(dim=1), torch.ones(5, dtype=torch.float64))
+    for row in range(4):
+        some = slice(row, row + 1)
+        alone = ImageInputs(images.features[some], images.counts[some], pixels=images.pixels[some])
+        torch.testing.assert_close(network.encode_images(alone).vectors[0], vectors[row], rtol=1e-9, atol=1e-9)
+        longer = torch.nn.functional.pad(captions.tokens[some], (0, 7))
+        alone_words = network.encode_captions(CaptionInputs(longer, captions.lengths[some])).vectors
+        torch.testing.assert_close(alone_words[0], words[row], rtol=1e-9, atol=1e-9)
+
+
+@torch.no_grad()
+def test_saved_and_loaded_it_gives_the_same_scores(name: str, photographs: Any, captions: CaptionInputs) -> None:
+    network, other = make(name), make(name)
+    for parameter in other.parameters():
+        parameter.fill_(0.5)
+    other.load_state_dict(network.state_dict())
+    scores = [each.similarity(each.encode_images(photographs(3)), each.encode_captions(captions))
+              for each in (network, other)]
+    assert torch.equal(*scores)
+
+
+def test_the_cnn_is_frozen_at_first_and_its_map_is_not(name: str, photographs: Any) -> None:
+    network, images = make(name).train(), photographs(2)
+    rest, backbone = network.parameter_groups()
+    assert (rest.factor, rest.start_epoch) == (1.0, 0.0)
+    assert (backbone.factor, backbone.start_epoch) == (1.0, START[name])
+    assert any(parameter is network.image_vectors.image_map.weight for parameter in rest.parameters)
+    for epoch, learns in ((0.0, False), (START[name] - 0.01, False), (START[name], True)):
+        network.set_epoch(epoch)
+        network.zero_grad(set_to_none=True)
+        network.encode_images(images).vectors[:, 0].sum().backward()
+        assert network.image_vectors.image_map.weight.grad is not None
+        assert all((parameter.grad is not None) is learns for parameter in backbone.parameters)
+    assert len(make(name, "features").parameter_groups()) == 1
+
+
+def test_word_embeddings_of_mse_start_as_in_the_paper_or_as_in_its_code() -> None:
+    for start, mean in (("paper", 0.0), ("released", 1.0)):
+        torch.manual_seed(0)
+        spec = MseSpec(embedding_size=2, embedding_start=start)
+        words = build_network(spec, regions=1, width=2, vocabulary_size=400).words.weight.detach()
+        assert words.mean() == pytest.approx(mean, abs=0.001)
+        assert words.std() == pytest.approx(math.sqrt(1 / 300), rel=0.01)
+
+
+def test_photographs_are_cropped_and_mirrored_as_published() -> None:
+    common = {"size": 224, "flip": 0.5, "evaluation": "centre_crop"}
+    assert MseSpec(image_input="pixels").pixels == PixelInput(
+        crop="random_resized", crop_low=0.33, crop_high=1.0, swaps_sides=True, **common
+    )
+    assert MseSpec(image_input="pixels", crop="square_window").pixels == PixelInput(
+        crop="square_window", crop_low=0.875, crop_high=0.875, swaps_sides=True, **common
+    )
+    assert MalaliKellerSpec(image_input="pixels").pixels == PixelInput(
+        crop="square_window", crop_low=0.8, crop_high=1.0, swaps_sides=False, evaluation_crops=20, **common
+    )
+    assert MseSpec().pixels is MalaliKellerSpec().pixels is None

@@ -1,0 +1,46 @@
+"""VSE++ with a CNN that reads photographs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from vsetune.config.networks import VseppSpec
+from vsetune.config.networks.pixels import PixelInput
+from vsetune.networks import Network, build_network
+
+
+@pytest.fixture
+def network() -> Network:
+    torch.manual_seed(0)
+    spec = VseppSpec(
+        image_input="pixels", embedding_size=8, word_size=5, backbone={"model": "random", "widths": (4, 6)}
+    )
+    return build_network(spec, regions=6, width=7, vocabulary_size=30).double().eval()
+
+
+@torch.no_grad()
+def test_an_image_is_the_mapped_unit_vector_of_the_cnn(network: Any, photographs: Any) -> None:
+    images = photographs(3)
+    for row, found in enumerate(network.encode_images(images).vectors):
+        average = network.backbone(images.pixels[row])[0].mean(dim=(1, 2))
+        mapped = network.image_map.weight @ (average / average.norm()) + network.image_map.bias
+        torch.testing.assert_close(found, mapped / mapped.norm(), rtol=1e-9, atol=1e-9)
+
+
+def test_the_cnn_is_fine_tuned_after_30_epochs(network: Any, photographs: Any) -> None:
+    rest, backbone = network.train().parameter_groups()
+    assert (rest.start_epoch, backbone.start_epoch) == (0.0, 30.0)
+    for epoch, learns in ((29.9, False), (30.0, True)):
+        network.set_epoch(epoch)
+        assert network.encode_images(photographs(2)).vectors.requires_grad
+        assert all(parameter.requires_grad is learns for parameter in backbone.parameters)
+
+
+def test_photographs_are_cropped_and_mirrored_as_published() -> None:
+    assert VseppSpec(image_input="pixels").pixels == PixelInput(
+        size=224, crop="random_resized", crop_low=0.08, crop_high=1.0, flip=0.5, evaluation="centre_crop"
+    )
+    assert VseppSpec().pixels is None

@@ -1,0 +1,95 @@
+"""GSMN's matches of words and regions, block by block."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from vsetune.networks.block_matching import attentions, matches, prepared
+
+REGIONS, WORDS, BLOCKS, SCALE = 3, 4, 2, 5.0
+
+
+def draw(lengths, parts, *, seed):
+    generator = torch.Generator().manual_seed(seed)
+    vectors = normalize(torch.randn(len(lengths), parts, 6, generator=generator, dtype=torch.float64), dim=-1)
+    lengths = torch.tensor(lengths)
+    return vectors * (torch.arange(parts) < lengths[:, None])[..., None], lengths
+
+
+def both(image_counts=(3, 1), caption_lengths=(4, 1, 2)):
+    return draw(image_counts, REGIONS, seed=0), draw(caption_lengths, WORDS, seed=1)
+
+
+def found(regions, counts, words, lengths):
+    return matches(prepared(regions, counts, BLOCKS), [prepared(words, lengths, BLOCKS)], SCALE)[0]
+
+
+def test_matches_equal_cosines_with_the_attended_vectors():
+    (regions, counts), (words, lengths) = both()
+    of_regions, of_words = found(regions, counts, words, lengths)
+    raw = torch.einsum("nrd,cld->lcrn", regions, words)
+    is_word, is_region = torch.arange(WORDS)[:, None] < lengths, torch.arange(REGIONS)[:, None] < counts
+    over_words, over_regions = attentions(raw, is_word, is_region, SCALE)
+    for image, regions_of_image in enumerate(regions):
+        for caption, words_of_caption in enumerate(words):
+            to_words, to_regions = over_words[:, caption, :, image].T, over_regions[:, caption, :, image]
+            for own, others, weights, cosines, real in (
+                (regions_of_image, words_of_caption, to_words, of_regions[:, caption, :, image], counts[image]),
+                (words_of_caption, regions_of_image, to_regions, of_words[:, :, caption, image], lengths[caption]),
+            ):
+                attended = (weights @ others).reshape(len(own), BLOCKS, -1)
+                expected = torch.cosine_similarity(own.reshape(attended.shape), attended, dim=2)
+                torch.testing.assert_close(cosines.T[:real], expected[:real], rtol=1e-9, atol=1e-12)
+
+
+def test_weights_sum_to_one_over_what_is_real():
+    (regions, counts), (words, lengths) = both()
+    is_word, is_region = torch.arange(WORDS)[:, None] < lengths, torch.arange(REGIONS)[:, None] < counts
+    over_words, over_regions = attentions(torch.einsum("nrd,cld->lcrn", regions, words), is_word, is_region, SCALE)
+    torch.testing.assert_close(over_words.sum(dim=0), torch.ones(3, REGIONS, 2).double())
+    torch.testing.assert_close(over_regions.sum(dim=2), torch.ones(WORDS, 3, 2).double())
+    assert (over_words.permute(2, 3, 0, 1)[:, :, ~is_word] == 0).all()
+    assert (over_regions[:, :, ~is_region] == 0).all()
+
+
+@pytest.mark.parametrize("counts", [(3, 1), (2, 3)])
+def test_gradients_are_right(counts):
+    (regions, counts), (words, lengths) = both(counts)
+    is_word, is_region = torch.arange(WORDS)[:, None] < lengths, torch.arange(REGIONS)[:, None] < counts
+
+    def real(regions, words):
+        of_regions, of_words = found(
+            regions * is_region.T[..., None], counts, words * is_word.T[..., None], lengths
+        )
+        return of_regions * is_region, of_words * is_word[..., None]
+
+    assert torch.autograd.gradcheck(real, (regions.requires_grad_(), words.requires_grad_()))
+
+
+def test_groups_of_captions_share_nothing():
+    (regions, counts), (words, lengths) = both()
+    images = prepared(regions.requires_grad_(), counts, BLOCKS)
+    groups = [prepared(words[rows, :most], lengths[rows], BLOCKS) for rows, most in (([0], 4), ([2, 1], 2))]
+    together, apart = matches(images, groups, SCALE), [matches(images, [group], SCALE)[0] for group in groups]
+    gradients = [
+        torch.autograd.grad(sum(tensor.sin().sum() for pair in found for tensor in pair), regions, retain_graph=True)
+        for found in (together, apart)
+    ]
+    torch.testing.assert_close(together, apart, rtol=0, atol=1e-12)
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
+
+
+def test_alike_parts_match_in_every_block():
+    vector = normalize(torch.randn(1, 1, 6, dtype=torch.float64), dim=-1)
+    for cosines in found(vector, torch.tensor([1]), vector, torch.tensor([1])):
+        torch.testing.assert_close(cosines.flatten(), torch.ones(BLOCKS, dtype=torch.float64))
+
+
+def test_matches_are_cosines_and_nothing_matches_a_zero_vector():
+    (regions, counts), (words, lengths) = both()
+    regions[0, 1] = 0
+    of_regions, of_words = found(regions, counts, words, lengths)
+    assert max(of_regions.abs().max(), of_words.abs().max()) <= 1 + 1e-12
+    assert (of_regions[:, :, 1, 0] == 0).all()

@@ -1,0 +1,66 @@
+"""Our GRU equals nn.GRU, whose formula test_vsepp.py and test_vsrn_loops.py write gate by gate."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+
+from vsetune.networks.recurrence import run_gru
+
+LENGTHS = {"any": [3, 1, 7, 7, 2], "equal": [4, 4, 4], "one sequence": [5], "one element each": [1, 1, 1]}
+
+
+def packed(lengths: list[int], values: torch.Tensor, *, is_sorted: bool = False) -> PackedSequence:
+    lengths = sorted(lengths, reverse=True) if is_sorted else lengths
+    return pack_padded_sequence(values, torch.tensor(lengths), batch_first=True, enforce_sorted=is_sorted)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("is_sorted", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_states_and_gradients_equal_those_of_nn_gru(
+    lengths: list[int], bidirectional: bool, is_sorted: bool, dtype: torch.dtype, tolerance: float
+) -> None:
+    torch.manual_seed(0)
+    gru = nn.GRU(5, 8, batch_first=True, bidirectional=bidirectional, dtype=dtype)
+    values = torch.randn(len(lengths), max(lengths), 5, dtype=dtype, requires_grad=True)
+    outcomes = []
+    for run in (gru, lambda inputs: run_gru(gru, inputs)):
+        states, last = run(packed(lengths, values, is_sorted=is_sorted))
+        torch.manual_seed(1)
+        loss = (states.data * torch.randn_like(states.data)).sum() + (last * torch.randn_like(last)).sum()
+        outcomes.append([states.data, last, *torch.autograd.grad(loss, [values, *gru.parameters()])])
+    for expected, found in zip(*outcomes, strict=True):
+        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_gradients_are_those_of_small_differences() -> None:
+    torch.manual_seed(0)
+    gru = nn.GRU(2, 3, batch_first=True, bidirectional=True).double()
+    values = torch.randn(3, 4, 2, dtype=torch.float64, requires_grad=True)
+
+    def states(values: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found, last = run_gru(gru, packed([2, 4, 1], values))
+        return found.data, last
+
+    assert torch.autograd.gradcheck(states, (values, *gru.parameters()))
+
+
+def test_states_are_float32_under_autocast() -> None:
+    gru, values = nn.GRU(5, 8, batch_first=True), torch.randn(3, 4, 5)
+    expected, _ = run_gru(gru, packed([4, 2, 3], values))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, last = run_gru(gru, packed([4, 2, 3], values))
+    assert last.dtype == torch.float32
+    assert torch.equal(found.data, expected.data)
+
+
+def test_one_value_that_is_no_number_stays_in_its_sequence() -> None:
+    gru, values = nn.GRU(5, 8, batch_first=True, bidirectional=True), torch.randn(3, 4, 5)
+    values[1, 2] = torch.nan
+    _, last = run_gru(gru, packed([4, 3, 4], values))
+    assert last[:, 1].isnan().all()
+    assert torch.isfinite(last[:, [0, 2]]).all()
