@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from vsetune.cli import output
 from vsetune.cli.main import _exit_code
 
 
@@ -29,6 +30,8 @@ class Said:
 @pytest.fixture
 def vsetune(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     monkeypatch.setenv("COLUMNS", "200")
+    for console in (output.results, output.messages):  # a width found at import (pytest-xdist sets COLUMNS) would stay
+        monkeypatch.setattr(console, "_width", None)
 
     def run(*words: str) -> Said:
         monkeypatch.setattr(sys, "argv", ["vsetune", *words])
