@@ -81,6 +81,15 @@ def test_groups_of_captions_share_nothing():
     torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_second_backward_pass_gives_the_same_gradients(is_kept):
+    (regions, counts), (words, lengths) = both()
+    images, captions = prepared(regions.requires_grad_(), counts, BLOCKS), prepared(words, lengths, BLOCKS)
+    total = sum(tensor.sin().sum() for tensor in matches(images, [captions], SCALE, is_kept=is_kept)[0])
+    first, second = (torch.autograd.grad(total, regions, retain_graph=True)[0] for _ in range(2))
+    torch.testing.assert_close(second, first, rtol=1e-12, atol=1e-14)
+
+
 def test_alike_parts_match_in_every_block():
     vector = normalize(torch.randn(1, 1, 6, dtype=torch.float64), dim=-1)
     for cosines in found(vector, torch.tensor([1]), vector, torch.tensor([1])):

@@ -54,7 +54,7 @@ def scores_of(built, images, captions):
 
 
 @pytest.mark.parametrize("options", VARIANTS)
-def test_tiles_and_steps_change_neither_scores_nor_gradients(options, monkeypatch):
+def test_tiles_steps_and_what_is_kept_change_neither_scores_nor_gradients(options, monkeypatch):
     built = make(**options)
     images, captions = draw_images(), draw_captions(6)
 
@@ -66,6 +66,7 @@ def test_tiles_and_steps_change_neither_scores_nor_gradients(options, monkeypatc
     monkeypatch.setattr(module, "_MOST_IMAGES", 3)
     monkeypatch.setattr(module, "_MOST_CAPTIONS", 4)
     monkeypatch.setattr(module, "_NUMBERS_PER_STEP", 3 * REGIONS * 3 * 8)
+    monkeypatch.setattr(module, "_NUMBERS_KEPT", 0)
     again = run()
     torch.testing.assert_close(again[0], whole[0], rtol=0, atol=1e-12)
     for one, other in zip(again[1], whole[1], strict=True):
@@ -76,9 +77,9 @@ def test_steps_keep_their_size_and_are_cut_to_their_longest_caption(monkeypatch)
     assert module._step_sizes([9, 7, 2, 2, 1], module._NUMBERS_PER_STEP // 14) == [1, 2, 2]
     seen, built = [], make()
 
-    def watched(images, captions, scale):
+    def watched(images, captions, *settings, **kept):
         seen.extend(side.mask.shape for side in captions)
-        return matches(images, captions, scale)
+        return matches(images, captions, *settings, **kept)
 
     monkeypatch.setattr(module, "matches", watched)
     monkeypatch.setattr(module, "_NUMBERS_PER_STEP", 4 * REGIONS * 3 * 9)

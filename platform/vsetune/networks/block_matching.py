@@ -49,14 +49,17 @@ def prepared(parts: Tensor, lengths: Tensor, blocks: int) -> Side:
     return Side(split, torch.linalg.vector_norm(split, dim=-1), grams, mask)
 
 
-def matches(images: Side, captions: Sequence[Side], scale: float) -> list[tuple[Tensor, Tensor]]:
+def matches(
+    images: Side, captions: Sequence[Side], scale: float, *, is_kept: bool = False
+) -> list[tuple[Tensor, Tensor]]:
     """For each group of captions: matches of regions (B, C, R, N) and of words (B, L, C, N), in [-1, 1].
 
     Anything where padded. scale: lambda, multiplies the normalised similarities in both softmaxes. The groups are taken
-    one by one, and all that is as large as the block similarities (B, L, C, R, N) of a group exists for that one alone.
+    one by one, and all that is as large as the block similarities (B, L, C, R, N) of a group exists for that one alone;
+    is_kept: but for those themselves, when there will be a gradient.
     """
     groups = [tensor for side in captions for tensor in (side.blocks, side.grams, side.mask)]
-    found = _Products.apply(images.blocks, images.grams, images.mask, scale, *groups)  # type: ignore[no-untyped-call]
+    found = _Products.apply(images.blocks, images.grams, images.mask, scale, is_kept, *groups)  # type: ignore[no-untyped-call]
     by_kind = (found[::4], found[1::4], found[2::4], found[3::4])
     return [
         (_cosines(dots, squares, images.norms[:, None]), _cosines(other_dots, other_squares, side.norms[..., None]))
@@ -91,27 +94,32 @@ def _root(squares: Tensor) -> Tensor:
 class _Products(torch.autograd.Function):
     """What the cosines of `matches` are made of: q . k and |k|^2 of regions, (B, C, R, N), and of words, (B, L, C, N).
 
-    Everything as large as the block similarities is made again for backward. A group is small enough for the
-    processor's cache, and one piece of memory serves all groups: this takes less time than keeping it.
+    Of all that is as large as the block similarities, at most those themselves are kept for backward, the rest is made
+    again there. A group is small enough for the processor's cache, and one piece of memory serves all groups: this
+    takes less time than keeping it.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, regions: Tensor, image_grams: Tensor, is_region: Tensor, scale: float, *groups: Tensor
+        ctx: Any, regions: Tensor, image_grams: Tensor, is_region: Tensor, scale: float, is_kept: bool,
+        *groups: Tensor,
     ) -> tuple[Tensor, ...]:
         """regions: (B, R, N, E); image_grams, is_region: as in `Side`. groups: blocks, grams, mask of each in turn.
 
         Returns q . k and |k|^2 of the regions, then of the words, of the first group, of the second and so on.
         """
         ctx.save_for_backward(regions, image_grams, is_region, *groups)
-        ctx.scale = scale
+        ctx.scale, ctx.kept = scale, []
+        is_kept = is_kept and any(ctx.needs_input_grad)
         memory = _Memory(regions, groups[::3])
         found: list[Tensor] = []
         for words, grams, is_word in _in_threes(groups):
-            raw = memory.block_similarities(regions, words)
+            raw = _block_similarities(regions, words) if is_kept else memory.block_similarities(regions, words)
+            if is_kept:
+                ctx.kept.append(raw)
             over_words, over_regions = attentions(raw.sum(dim=0), is_word, is_region, scale)
             word_dots = torch.mul(raw, over_regions, out=memory.like(raw)).sum(dim=3)
-            region_dots = raw.mul_(over_words).sum(dim=1)
+            region_dots = torch.mul(raw, over_words, out=memory.like(raw)).sum(dim=1)
             region_squares = memory.quadratic_forms(_captions_first(over_words), grams)
             word_squares = memory.quadratic_forms(_images_first(over_regions), image_grams)
             found += (region_dots, region_squares.view(*region_squares.shape[:2], *is_region.shape).transpose(0, 1))
@@ -123,14 +131,14 @@ class _Products(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """gradients: of what `forward` returns."""
         regions, image_grams, is_region, *groups = ctx.saved_tensors
-        memory = _Memory(regions, groups[::3])
+        memory, kept, ctx.kept = _Memory(regions, groups[::3]), ctx.kept, []  # changed below: good for one backward
         of_blocks = regions.new_zeros(len(regions), regions.shape[3], is_region.numel())  # (B, E, R N)
         of_image_grams = _like_transposed(image_grams)
         of_groups: list[Tensor | None] = []
         for place, (words, grams, is_word) in enumerate(_in_threes(groups)):
             region_dots, region_squares, word_dots, word_squares = gradients[4 * place : 4 * place + 4]
             region_dots, word_dots = region_dots[:, None], word_dots[:, :, :, None]
-            raw = memory.block_similarities(regions, words)
+            raw = kept[place] if kept else memory.block_similarities(regions, words)
             with torch.enable_grad():
                 total = raw.sum(dim=0).requires_grad_()
                 attended = attentions(total, is_word, is_region, ctx.scale)
@@ -150,7 +158,7 @@ class _Products(torch.autograd.Function):
             of_raw = raw.flatten(3).flatten(1, 2)  # (B, L C, R N)
             of_blocks.baddbmm_(words.flatten(1, 2).mT, of_raw)
             of_groups += ((of_raw @ regions.flatten(1, 2)).view_as(words), _blocks_first(of_grams, grams), None)
-        return of_blocks.mT.reshape(regions.shape), _blocks_first(of_image_grams, image_grams), None, None, *of_groups
+        return of_blocks.mT.reshape(regions.shape), _blocks_first(of_image_grams, image_grams), None, None, None, *of_groups
 
 
 class _Memory:
@@ -164,9 +172,7 @@ class _Memory:
     def block_similarities(self, regions: Tensor, words: Tensor) -> Tensor:
         """(B, L, C, R, N), valid until called again. regions: (B, R, N, E); words: (B, L, C, E)."""
         shape = (*words.shape[:3], *regions.shape[1:3])
-        raw = self._similarities[: math.prod(shape)].view(shape)
-        torch.bmm(words.flatten(1, 2), regions.flatten(1, 2).mT, out=raw.flatten(3).flatten(1, 2))
-        return raw
+        return _block_similarities(regions, words, out=self._similarities[: math.prod(shape)].view(shape))
 
     def like(self, raw: Tensor) -> Tensor:
         """Unset, of that shape, valid until anything else is called."""
@@ -194,6 +200,13 @@ class _Memory:
         products = self._rest[: math.prod(shape)].view(shape)
         torch.bmm(grams.flatten(1, 2), weights, out=products.flatten(1, 2))
         return products
+
+
+def _block_similarities(regions: Tensor, words: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """(B, L, C, R, N). regions: (B, R, N, E); words: (B, L, C, E)."""
+    raw = regions.new_empty(*words.shape[:3], *regions.shape[1:3]) if out is None else out
+    torch.bmm(words.flatten(1, 2), regions.flatten(1, 2).mT, out=raw.flatten(3).flatten(1, 2))
+    return raw
 
 
 def _in_threes(groups: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

@@ -25,6 +25,9 @@ _NUMBERS_PER_STEP = 2**22
 """Block similarities of a step: 16 MiB in float32. Smaller steps spend their time on calls, larger ones leave the
 processor's cache."""
 
+_NUMBERS_KEPT = 2**28
+"""Block similarities that all steps together may keep for backward, 1 GiB in float32; beyond it they are made again."""
+
 _MOST_IMAGES, _MOST_CAPTIONS = 64, 128
 """Of a tile of pairs, whose matches are held at once: 24 MiB in float32 at 36 regions and 16 blocks."""
 
@@ -85,9 +88,10 @@ class Gsmn(Network):
         by_length = captions.lengths.argsort(descending=True, stable=True)
         with torch.autocast(images.vectors.device.type, enabled=False):
             rows = [self._prepared_images(some) for some in _split(images, _sizes(len(images), _MOST_IMAGES))]
+            numbers = images.vectors.shape[1] * self._spec.blocks * len(images) * int(captions.lengths.sum())
             columns = []
             for some in _split(captions[by_length], _sizes(len(captions), _MOST_CAPTIONS)):
-                columns.append(torch.cat([self._tile(row, some) for row in rows]))
+                columns.append(torch.cat([self._tile(row, some, is_kept=numbers <= _NUMBERS_KEPT) for row in rows]))
             return torch.cat(columns, dim=1)[:, by_length.argsort()]
 
     def attention(self, images: Encoded, captions: Encoded) -> Tensor:
@@ -101,13 +105,13 @@ class Gsmn(Network):
         side = prepared(at_least_float32(images.vectors), images.lengths, self._spec.blocks)
         return side, self.kernels(at_least_float32(images.centres), side.mask.T)
 
-    def _tile(self, images: tuple[Side, Tensor], captions: Encoded) -> Tensor:
+    def _tile(self, images: tuple[Side, Tensor], captions: Encoded, *, is_kept: bool) -> Tensor:
         """(some images, some captions), captions longest first."""
         assert captions.lengths is not None
         regions, edges = images
         sizes = _step_sizes(captions.lengths.tolist(), regions.mask.numel() * self._spec.blocks)
         groups = [self._prepared_captions(some) for some in _split(captions, sizes)]
-        found = matches(regions, [words for words, _ in groups], self._spec.attention_scale)
+        found = matches(regions, [words for words, _ in groups], self._spec.attention_scale, is_kept=is_kept)
         of_regions = torch.cat([of_regions.permute(3, 0, 2, 1) for of_regions, _ in found], dim=3)
         word_scores = [
             self._word_scores(of_words, *group) for (_, of_words), group in zip(found, groups, strict=True)
