@@ -158,7 +158,8 @@ class _Products(torch.autograd.Function):
             of_raw = raw.flatten(3).flatten(1, 2)  # (B, L C, R N)
             of_blocks.baddbmm_(words.flatten(1, 2).mT, of_raw)
             of_groups += ((of_raw @ regions.flatten(1, 2)).view_as(words), _blocks_first(of_grams, grams), None)
-        return of_blocks.mT.reshape(regions.shape), _blocks_first(of_image_grams, image_grams), None, None, None, *of_groups
+        of_regions, of_image_grams = of_blocks.mT.reshape(regions.shape), _blocks_first(of_image_grams, image_grams)
+        return of_regions, of_image_grams, None, None, None, *of_groups
 
 
 class _Memory:

@@ -21,8 +21,8 @@ from vsetune.networks.network import Network, at_least_float32, region_mask, uni
 from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, word_embedding, word_states
 
-_NUMBERS_PER_STEP = 2**22
-"""Block similarities of a step: 16 MiB in float32. Smaller steps spend their time on calls, larger ones leave the
+_NUMBERS_PER_STEP = 2**21
+"""Block similarities of a step: 8 MiB in float32. Smaller steps spend their time on calls, larger ones leave the
 processor's cache."""
 
 _NUMBERS_KEPT = 2**28
@@ -90,7 +90,7 @@ class Gsmn(Network):
             rows = [self._prepared_images(some) for some in _split(images, _sizes(len(images), _MOST_IMAGES))]
             numbers = images.vectors.shape[1] * self._spec.blocks * len(images) * int(captions.lengths.sum())
             columns = []
-            for some in _split(captions[by_length], _sizes(len(captions), _MOST_CAPTIONS)):
+            for some in _split(_in_order(captions, by_length), _sizes(len(captions), _MOST_CAPTIONS)):
                 columns.append(torch.cat([self._tile(row, some, is_kept=numbers <= _NUMBERS_KEPT) for row in rows]))
             return torch.cat(columns, dim=1)[:, by_length.argsort()]
 
@@ -152,11 +152,20 @@ def grid_centres(regions: int) -> Tensor:
     return torch.stack((steps.repeat(side), steps.repeat_interleave(side)), dim=1)
 
 
+def _in_order(items: Encoded, order: Tensor) -> Encoded:
+    """The items in another order; its backward pass adds rows, that of indexing adds numbers one by one."""
+    return Encoded(**{name: value.index_select(0, order) for name, value in _tensors(items).items()})
+
+
 def _split(items: Encoded, sizes: list[int]) -> list[Encoded]:
     """The items in groups; the backward pass of a split is one concatenation, that of slices a sum over full copies."""
-    present = ((name, getattr(items, name)) for name in ("vectors", "lengths", "links", "centres"))
-    parts = {name: torch.split(value, sizes) for name, value in present if value is not None}
+    parts = {name: torch.split(value, sizes) for name, value in _tensors(items).items()}
     return [Encoded(**{name: groups[place] for name, groups in parts.items()}) for place in range(len(sizes))]
+
+
+def _tensors(items: Encoded) -> dict[str, Tensor]:
+    named = {name: getattr(items, name) for name in ("vectors", "lengths", "links", "centres")}
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _sizes(number: int, most: int) -> list[int]:
