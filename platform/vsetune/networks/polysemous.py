@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from vsetune.networks.network import at_least_float32, unit_length
+from vsetune.networks.recurrence import run_gru
 
 
 class ItemAttention(nn.Module):
@@ -73,7 +74,7 @@ def end_states(gru: nn.GRU, words: PackedSequence, which: Literal["final", "lega
 
     `legacy` takes the output at the last word instead, where the backward direction has read only that word.
     """
-    states, final = gru(words)
+    states, final = run_gru(gru, words)
     if which == "final":
         return torch.cat((final[0], final[1]), dim=-1)
     padded, lengths = pad_packed_sequence(states, batch_first=True)
