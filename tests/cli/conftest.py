@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -11,9 +12,15 @@ from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
 from vsetune.cli import output
 from vsetune.cli.main import _exit_code
+from vsetune.config.cells import build_trial
+from vsetune.config.study import TrackingSpec
+from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.tracking.records import AttemptStart
+from vsetune.training.attempt import Attempt
 
 
 @dataclass(frozen=True)
@@ -64,3 +71,32 @@ def study(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def record(study: Callable[..., Path]) -> Callable[..., str]:
+    """record(network): trains a cell for an epoch, records it as a driver would; gives the run's id."""
+
+    def train(
+        network: dict[str, Any] | None = None, *, name: str = "tiny", seed: int = 0, status: str = "finished",
+        error: str | None = None, keep: bool = True, **changes: Any,
+    ) -> str:
+        entry = network or {"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}
+        prepared = prepare_study(study(study=name, networks=[entry], **changes), Console(file=io.StringIO()))
+        (cell,) = prepared.cells
+        trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-c000-s{seed}", seed=seed)
+        attempt = Attempt(trial, prepared.trial_folder(trial.trial), device="cpu", threads=1)
+        store = tracking_store(TrackingSpec())
+        store.open_study(prepared.record(), resume=True)
+        run = store.start_attempt(AttemptStart(
+            study=name, trial=trial.trial, number=attempt.number, cell=cell.name, network=trial.network.name,
+            loss="lmh", seed=seed, phase="search", configuration={"loss.margin": 0.2}, resolved=trial.to_plain(),
+            environment=attempt.environment(), protocol=attempt.protocol(),
+        ))
+        while not attempt.is_finished:
+            store.record_points(run, [attempt.advance()])
+        summary = attempt.finish()
+        store.finish_attempt(run, status, summary, [attempt.best_path] if keep else [], error)
+        return run
+
+    return train

@@ -43,6 +43,23 @@ def test_a_number_out_of_range(vsetune, study) -> None:
     assert_refused(said, "loss.margin: got -0.2, need a number >= 0")
 
 
+@pytest.mark.parametrize(("backbone", "said"), [
+    (3, "network.backbone: got 3, need a mapping of keys to values, such as {model: ...}"),
+    ({"model": "random", "widths": [0], "depths": [1]}, "network.backbone: widths[0]: got 0, need a number >= 1"),
+])
+def test_a_cnn_that_is_no_mapping_or_has_a_stage_of_no_width(vsetune, study, backbone, said) -> None:
+    network = {"name": "vsepp", "fixed": {"image_input": "pixels", "backbone": backbone}}
+    assert_refused(vsetune(*VALIDATE, str(study(networks=[network]))), said)
+
+
+def test_weights_of_a_cnn_that_are_not_there_are_told_by_validate(vsetune, study, home) -> None:
+    make(vsetune, home / "data" / "scenes")
+    cnn = {"model": "vgg19", "weights": "/nowhere/vgg19.pth"}
+    network = {"name": "vsepp", "fixed": {"image_input": "pixels", "backbone": cnn}}
+    said = vsetune(*VALIDATE, str(study(networks=[network])))
+    assert_refused(said, "cell vsepp.lmh: network.backbone.weights: /nowhere/vgg19.pth: no such file")
+
+
 def test_a_missing_data_folder(vsetune, study, home) -> None:
     said = vsetune("train", str(study(data={"path": "data/nothing"})))
     assert_refused(said, "data/nothing", "vsetune data")

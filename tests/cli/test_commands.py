@@ -97,7 +97,14 @@ def test_a_network_is_shown_with_its_paper_size_cost_losses_and_published_recall
     shown = vsetune("networks", "show", "gsmn").out
     assert "13,248,452" in shown
     assert "71.4 92.0 96.1" in shown
-    assert "Published" not in vsetune("networks", "show", "pvse").out
+    without = vsetune("networks", "show", "pvse").out
+    assert "Published" not in without
+    assert "published recalls: none in the papers at hand" in without
+
+
+def test_a_piece_of_a_study_file_keeps_its_lines(vsetune) -> None:
+    shown = vsetune("networks", "show", "cgmn").out
+    assert "    training:\n      learning_rate_step: null\n      phases:\n        - {epochs: 0.4413," in shown
 
 
 def test_the_cnn_of_a_network_is_shown_setting_by_setting(vsetune) -> None:

@@ -52,6 +52,7 @@ def test_captions_of_all_splits_are_parsed_and_counted(vsetune, scenes, home) ->
     ("words", "message"),
     [
         (["data/scenes", "--pipeline", "xx_no_such"], "error parses.pipeline: xx_no_such "),
+        (["data/scenes", "--pipeline", "yaml"], "error parses.pipeline: the package yaml is installed, but is no "),
         (["data/nowhere"], "error {home}/data/nowhere: no such data folder"),
     ],
 )

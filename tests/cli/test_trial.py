@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shutil
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from rich.console import Console
 
-from vsetune.config.cells import build_trial
 from vsetune.config.study import TrackingSpec
-from vsetune.jobs.preparation import prepare_study, tracking_store
-from vsetune.tracking.records import AttemptStart
-from vsetune.training.attempt import Attempt
+from vsetune.jobs.preparation import tracking_store
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
 
@@ -52,38 +46,6 @@ def assert_one_line(said: Any, *words: str) -> None:
     assert said.lines[0].startswith("error ")
     for word in words:
         assert word in said.lines[0], said.err
-
-
-Record = Callable[..., str]
-
-
-@pytest.fixture
-def record(study: Callable[..., Path]) -> Record:
-    """record(network): trains a cell for an epoch, records it as a driver would; gives the run's id."""
-
-    def train(
-        network: dict[str, Any] | None = None, *, name: str = "tiny", seed: int = 0, status: str = "finished",
-        error: str | None = None, keep: bool = True, **changes: Any,
-    ) -> str:
-        entry = network or {"name": "vsepp", "fixed": SMALL}
-        prepared = prepare_study(study(study=name, networks=[entry], **changes), Console(file=io.StringIO()))
-        (cell,) = prepared.cells
-        trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-c000-s{seed}", seed=seed)
-        attempt = Attempt(trial, prepared.trial_folder(trial.trial), device="cpu", threads=1)
-        store = tracking_store(TrackingSpec())
-        store.open_study(prepared.record(), resume=True)
-        run = store.start_attempt(AttemptStart(
-            study=name, trial=trial.trial, number=attempt.number, cell=cell.name, network=trial.network.name,
-            loss="lmh", seed=seed, phase="search", configuration={"loss.margin": 0.2}, resolved=trial.to_plain(),
-            environment=attempt.environment(), protocol=attempt.protocol(),
-        ))
-        while not attempt.is_finished:
-            store.record_points(run, [attempt.advance()])
-        summary = attempt.finish()
-        store.finish_attempt(run, status, summary, [attempt.best_path] if keep else [], error)
-        return run
-
-    return train
 
 
 def test_a_gallery_is_one_page_kept_with_the_run_that_asks_nothing_of_the_net(vsetune, record, home, tmp_path) -> None:
@@ -187,6 +149,8 @@ def test_a_gallery_of_what_is_not_there_is_refused_in_one_line(vsetune, record, 
     run = record()
     assert_one_line(vsetune("trial", "gallery", "0123456789abcdef0123456789abcdef"), "0123456789", "not in this store")
     assert_one_line(vsetune("trial", "gallery", "not a run"), "not a run")
+    for half in ("/x", "tiny/"):
+        assert_one_line(vsetune("trial", "show", half), f"error {half}: need STUDY/TRIAL or a run id")
     assert_one_line(vsetune("trial", "gallery", "tinny/vsepp.lmh-c000-s0"), "study tinny", "which has: tiny")
     assert_one_line(vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s1"), "did you mean vsepp.lmh-c000-s0")
     assert_one_line(vsetune("trial", "gallery", run, "--split", "dev"), "no split 'dev'", "test, train, validation")

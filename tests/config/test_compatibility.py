@@ -106,3 +106,4 @@ def test_cgmn_takes_batches_of_images_without_its_own_loss() -> None:
     reason = mismatch(CgmnSpec(), loss, batch_unit="images")
     assert reason is not None
     assert "network cgmn adds a loss of its own that needs pairs" in reason
+    assert reason.endswith("use batch_unit pairs, or set matching_weight: 0 of the network")

@@ -55,6 +55,14 @@ def test_published_recalls_are_those_of_the_paper() -> None:
     rows = {(row.dataset, row.loss): row for row in published_recalls("sgraf_saf")}
     assert (rows["Flickr30K", "lseh"].i2t_r1, rows["Flickr30K", "lseh"].t2i_r10) == (76.2, 88.8)
     assert published_recalls("pvse") == []
+    own, of_lseh = (
+        row for row in published_recalls("vse_infinity") if (row.dataset, row.loss) == ("Flickr30K", "lmh")
+    )
+    assert (own.source, own.i2t_r1) == ("LSEH, Table 4", 80.8)
+    assert (of_lseh.source, of_lseh.i2t_r1) == ("LSEH, Table 4, LMH2", 74.4)
+    quoted = {(row.dataset, row.split): row for row in published_recalls("scan")}
+    assert (quoted["MS-COCO", "1K"].i2t_r1, quoted["MS-COCO", "1K"].t2i_r10) == (72.7, 94.8)
+    assert (quoted["Flickr30K", "test"].i2t_r1, quoted["MS-COCO", "5K"].t2i_r10) == (67.4, 80.4)
 
 
 def test_published_fractions_are_told_in_per_cent() -> None:

@@ -136,7 +136,7 @@ def test_gaussians_similarities_and_gradients_equal_plain_loops(end_state, simil
         for score, items in zip(scores, (fast, slow), strict=True)
     ]
     for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=tolerance, atol=10 * tolerance * float(other.abs().max()) + 1e-12)
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
 def test_means_have_unit_length_and_spreads_are_free():

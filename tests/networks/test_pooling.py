@@ -15,7 +15,7 @@ def pooling():
 
 
 def loop_gru(weights, suffix, inputs):
-    state, states = torch.zeros(4, dtype=torch.float64), []
+    state, states = inputs[0].new_zeros(4), []
     for vector in inputs:
         inner = weights[f"gru.weight_ih_{suffix}"] @ vector + weights[f"gru.bias_ih_{suffix}"]
         outer = weights[f"gru.weight_hh_{suffix}"] @ state + weights[f"gru.bias_hh_{suffix}"]
@@ -31,7 +31,7 @@ def loop_pooling(pooling, vectors):
     encodings = []
     for position in range(len(vectors)):
         angles = [position / 10_000 ** (pair / 4) for pair in (0, 2)]
-        encodings.append(torch.tensor([f(a) for a in angles for f in (math.sin, math.cos)], dtype=torch.float64))
+        encodings.append(vectors.new_tensor([f(a) for a in angles for f in (math.sin, math.cos)]))
     forward = loop_gru(weights, "l0", encodings)
     backward = loop_gru(weights, "l0_reverse", encodings[::-1])[::-1]
     scores = [pooling.score.weight[0] @ (one + other) / 2 for one, other in zip(forward, backward, strict=True)]
@@ -43,19 +43,21 @@ def loop_pooling(pooling, vectors):
     return torch.stack(pooled)
 
 
-def test_values_and_gradients_equal_plain_loops(pooling):
-    features = torch.randn(5, 6, 3, dtype=torch.float64, requires_grad=True)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_values_and_gradients_equal_plain_loops(pooling, dtype, tolerance):
+    pooling = pooling.to(dtype)
+    features = torch.randn(5, 6, 3, dtype=dtype, requires_grad=True)
     sizes = [6, 1, 3, 6, 2]
     mask = torch.arange(6) < torch.tensor(sizes)[:, None]
     fast = pooling(features, mask)
     slow = torch.stack([loop_pooling(pooling, features[row, :size]) for row, size in enumerate(sizes)])
-    torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(fast, slow, rtol=tolerance, atol=tolerance)
     weight = torch.randn_like(fast)
     leaves = [features, *pooling.parameters()]
     fast_gradients = torch.autograd.grad((weight * fast).sum(), leaves)
     slow_gradients = torch.autograd.grad((weight * slow).sum(), leaves)
     for one, other in zip(fast_gradients, slow_gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
 def test_weights_sum_to_one_and_are_zero_behind_the_size(pooling):

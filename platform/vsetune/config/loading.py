@@ -110,8 +110,21 @@ def _need(item: ErrorDetails) -> str:
         return f"need a text that matches {context['pattern']}"
     if item["type"] == "too_short":
         return f"need at least {context['min_length']}"
+    if item["type"] in ("model_type", "model_attributes_type"):
+        return f"need a mapping of keys to values{_example(context.get('class_name', ''))}"
     need = item["msg"].replace("Input should be", "need")
     return need[0].lower() + need[1:]
+
+
+def _example(spec: str) -> str:
+    """Of a spec, by the name of its class: `, such as {model: ...}`."""
+    pending: list[type[Spec]] = [Spec]
+    while pending:
+        current = pending.pop()
+        pending += current.__subclasses__()
+        if current.__name__ == spec and current.model_fields:
+            return f", such as {{{next(iter(current.model_fields))}: ...}}"
+    return ""
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
@@ -21,6 +23,7 @@ ENCODER_KEY = "data.encoder.model"
 
 _PACKAGE = "package:"
 _CONFIG = "config.json"
+_LONGEST_REASON = 200
 _CONTENT = {".json", ".txt", ".model", ".safetensors"}
 """Suffixes of the files that vectors depend on: configuration, tokeniser, weights."""
 
@@ -127,17 +130,50 @@ def _of_hub(name: str, revision: str | None, key: str, instead: str) -> Pretrain
 
 @cache
 def _commit_of(name: str, revision: str | None, key: str, instead: str) -> str:
-    """The commit that a hub id stands at; without a network, the one that was downloaded last."""
-    require_transformers(key)
-    from huggingface_hub import hf_hub_download
+    """The commit that a hub id stands at; without a network, the one that was downloaded last.
 
+    The hub is asked once: `hf_hub_download` would try six times, which takes half a minute without a network.
+    """
+    require_transformers(key)
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+
+    with quiet_hub():
+        try:
+            commit = get_hf_file_metadata(hf_hub_url(name, _CONFIG, revision=revision)).commit_hash
+            if commit is None:
+                raise OSError("its answer names no commit")
+            return commit
+        except Exception as error:  # also of the library it speaks HTTP with, which differs between its versions
+            try:
+                return Path(hf_hub_download(name, _CONFIG, revision=revision, local_files_only=True)).parent.name
+            except (OSError, ValueError):
+                raise ConfigError(
+                    f"{key}: {name}: {_no_folder(name)}the hub does not give it ({_hub_reason(error)}); name a saved "
+                    f"folder or {instead}, or check the id and the network"
+                ) from error
+
+
+def _no_folder(name: str) -> str:
+    """Nothing for ORG/NAME where no folder ORG is: that was meant for the hub."""
+    is_hub_id = name.count("/") == 1 and not Path(under_home(name)).parent.is_dir()
+    return "" if is_hub_id else "no such folder, and "
+
+
+def _hub_reason(error: Exception) -> str:
+    """`RepositoryNotFoundError` says more than the first sentence of its text, `404 Client Error.`"""
+    return type(error).__name__ if getattr(error, "response", None) is not None else one_line(error)
+
+
+@contextmanager
+def quiet_hub() -> Iterator[None]:
+    """No warnings of the hub's client between our lines; what goes wrong reaches us as an error."""
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     try:
-        return Path(hf_hub_download(name, _CONFIG, revision=revision)).parent.name
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{key}: {name}: no such folder, and the hub does not give it ({one_line(error)}); name a saved folder or "
-            f"{instead}, or check the id and the network"
-        ) from error
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def require_transformers(key: str) -> None:
@@ -151,8 +187,11 @@ def require_transformers(key: str) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """What a library had to say, short enough to stand inside a message of ours."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    """What a library had to say, short enough to stand inside a message of ours: all of it, or its first sentence."""
+    text = " ".join(str(error).split())
+    if len(text) > _LONGEST_REASON:
+        text = re.split(r"(?<=[.;:!?]) ", text)[0].rstrip(".;:")
+    return text if 0 < len(text) <= _LONGEST_REASON else type(error).__name__
 
 
 def _safe(name: str) -> str:

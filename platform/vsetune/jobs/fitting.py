@@ -23,6 +23,7 @@ from vsetune.errors import ConfigError, DataError
 from vsetune.losses import LossContext, build_loss
 from vsetune.networks import build_network
 from vsetune.training.evaluation import PROTOCOLS, evaluated_split
+from vsetune.training.start import check_start
 
 
 def require_fit(spec: StudySpec, cells: list[Cell], dataset: Dataset, *, where: str) -> None:
@@ -32,6 +33,13 @@ def require_fit(spec: StudySpec, cells: list[Cell], dataset: Dataset, *, where: 
         problems += _evaluation_problems(spec, dataset, where)
         for cell in cells:
             problems += _cell_problems(spec, cell, dataset, f"{where}: cell {cell.name}")
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+
+
+def require_readable(trial: TrialSpec, dataset: Dataset, *, where: str) -> None:
+    """ConfigError with every way in which the trial's network cannot read the data set."""
+    problems = list(_reading_problems(trial, dataset, where))
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
 
@@ -77,12 +85,16 @@ def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) ->
         trial = build_trial(spec, cell, candidate, trial="fit", seed=spec.seeds[0])
         yield from _batch_problems(trial, dataset, where)
         if not candidate or any(name.startswith("network.") for name in candidate):
-            yield from _network_problems(trial, dataset, where)
-            yield from _parse_problems(trial, dataset, where)
-            yield from _pixel_problems(trial, dataset, where)
-            yield from _word_piece_problems(trial, where)
+            yield from _reading_problems(trial, dataset, where)
         if not candidate or any(name.startswith("loss.") for name in candidate):
             yield from _loss_problems(trial, dataset, where)
+
+
+def _reading_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+    yield from _network_problems(trial, dataset, where)
+    yield from _parse_problems(trial, dataset, where)
+    yield from _pixel_problems(trial, dataset, where)
+    yield from _word_piece_problems(trial, where)
 
 
 def _batch_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
@@ -113,9 +125,10 @@ def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterato
         )
     try:
         with torch.device("meta"):  # shapes without memory or arithmetic
-            build_network(
+            network = build_network(
                 spec, regions=features.regions, width=features.width, vocabulary_size=len(dataset.vocabulary)
             )
+        check_start(network, spec, dataset.vocabulary.words)
     except ConfigError as error:
         yield f"{where}: {error}"
 

@@ -47,6 +47,8 @@ def find_attempt(store: TrackingStore, run: str, *, finished: bool) -> RecordedA
     UsageError for one that is not there.
     """
     study, slash, trial = run.partition("/")
+    if slash and not (study and trial):
+        raise UsageError(f"{run}: need STUDY/TRIAL or a run id, both as `vsetune trial show` and MLflow print them")
     record = _latest(store.attempts(study), run, trial, finished) if slash else store.attempt(run)
     return RecordedAttempt(record, _folder(store, record))
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from vsetune.networks.network import word_mask
+
 MASK_TOKEN = 4
 """Id of the mask word in every vocabulary."""
 
@@ -43,7 +45,7 @@ def drop_words(tokens: Tensor, lengths: Tensor, *, probability: float, vocabular
     tokens: (captions, words); lengths: (captions,). Start and end are words like others. Returns new tokens of the
     same shape, the kept words moved to the front, and new lengths; at least one word of a caption stays.
     """
-    may_change = _real(tokens, lengths)
+    may_change = word_mask(lengths, tokens.shape[1])
     starts = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
     return _changed(tokens, lengths, may_change, starts, probability, mask=MASK_TOKEN, vocabulary_size=vocabulary_size)
 
@@ -56,7 +58,7 @@ def drop_word_pieces(
     mask: id of [MASK]. fixed: ids that never change ([CLS], [SEP]). continues: (vocabulary,) bool, True for pieces that
     are not the first of their word. At least one word of a caption that has any stays.
     """
-    may_change = _real(tokens, lengths) & ~torch.isin(tokens, torch.tensor(fixed, device=tokens.device))
+    may_change = word_mask(lengths, tokens.shape[1]) & ~torch.isin(tokens, torch.tensor(fixed, device=tokens.device))
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
     starts = torch.where(continues[tokens] & may_change, 0, positions).cummax(dim=1).values
     return _changed(
@@ -69,7 +71,7 @@ def _changed(
     vocabulary_size: int,
 ) -> tuple[Tensor, Tensor]:
     """may_change: (captions, ids) bool. starts: (captions, ids) position of the first piece of each id's word."""
-    is_real = _real(tokens, lengths)
+    is_real = word_mask(lengths, tokens.shape[1])
     is_selected = (torch.rand(tokens.shape, device=tokens.device).gather(1, starts) < probability) & may_change
     fate = torch.rand(tokens.shape, device=tokens.device).gather(1, starts)
     random_words = torch.randint_like(tokens, 1, vocabulary_size)
@@ -84,9 +86,4 @@ def _changed(
     is_kept = torch.where(has_word, is_kept, is_kept | is_saved)
     new_lengths = is_kept.sum(dim=1)
     to_front = (~is_kept).to(torch.uint8).argsort(dim=1, stable=True)
-    is_padding = torch.arange(tokens.shape[1], device=tokens.device) >= new_lengths[:, None]
-    return changed.gather(1, to_front).masked_fill(is_padding, 0), new_lengths
-
-
-def _real(tokens: Tensor, lengths: Tensor) -> Tensor:
-    return torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+    return changed.gather(1, to_front).masked_fill(~word_mask(new_lengths, tokens.shape[1]), 0), new_lengths

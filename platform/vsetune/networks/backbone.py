@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from vsetune.config.networks.backbone import EFFICIENTNET, RANDOM, VGG19, BackboneSpec
 from vsetune.config.pretrained import find_model
 from vsetune.errors import ConfigError
-from vsetune.networks.pretrained import build_pretrained, weights_are_wanted
+from vsetune.networks.pretrained import build_pretrained, weights_are_needed_later, weights_are_wanted
 from vsetune.networks.vgg import Vgg19
 
 KEY = "network.backbone"
@@ -104,8 +104,10 @@ def _body(spec: BackboneSpec, *, as_vector: bool) -> tuple[Any, Colours]:
     """The CNN from normalised images to a map, with `width`, and the colours it was trained with."""
     if spec.model == VGG19:
         vgg = Vgg19(as_vector=as_vector)
-        if weights_are_wanted() and spec.weights is not None:
+        if spec.weights is not None and weights_are_wanted():
             vgg.load(spec.weights, key=f"{KEY}.weights")
+        elif spec.weights is not None and weights_are_needed_later():
+            vgg.check(spec.weights, key=f"{KEY}.weights")
         return vgg, _IMAGENET
     if spec.model == EFFICIENTNET:
         return _efficientnet(), ((127 / 255,) * 3, (128 / 255,) * 3)  # (value - 127) / 128

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vsetune.config.networks.vsrn import VsrnSpec
-from vsetune.networks.network import at_least_float32, region_mask
+from vsetune.networks.network import at_least_float32, region_mask, word_mask
 from vsetune.networks.recurrence import run_gru
 
 
@@ -41,7 +41,7 @@ class CaptionGenerator(nn.Module):
         """
         tokens, steps = self._cut(tokens, lengths)
         states = self._states(regions, counts, tokens[:, :-1], caption_rows)
-        is_counted = torch.arange(states.shape[1], device=steps.device) < steps[:, None]
+        is_counted = word_mask(steps, states.shape[1])
         logits = at_least_float32(self.output(states[is_counted]))
         return functional.cross_entropy(logits, tokens[:, 1:][is_counted], reduction="sum") / len(tokens)
 

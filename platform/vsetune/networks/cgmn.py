@@ -24,7 +24,8 @@ from vsetune.errors import DataError
 from vsetune.networks.batch_normalization import normalize_rows
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network import Network, TrainingItems, at_least_float32, region_mask, unit_length
+from vsetune.networks.linear import xavier_linear
+from vsetune.networks.network import Network, TrainingItems, at_least_float32, region_mask, unit_length, word_mask
 from vsetune.networks.node_matching import node_matching_loss, node_matching_scores
 from vsetune.networks.region_graph import RegionGraph, normalized_regions
 from vsetune.networks.registry import register
@@ -62,9 +63,7 @@ class Cgmn(Network):
         super().__init__(spec)
         size = spec.embedding_size
         self._spec = spec
-        self.region_map = nn.Linear(width, size)
-        nn.init.xavier_uniform_(self.region_map.weight)
-        nn.init.zeros_(self.region_map.bias)
+        self.region_map = xavier_linear(width, size)
         self.relations = nn.ModuleList(RegionGraph(size, variant="released") for _ in range(_RELATION_BLOCKS))
         self.image_gru = nn.GRU(size, size, batch_first=True)
         self.image_norm = nn.BatchNorm1d(size)
@@ -125,7 +124,7 @@ class Cgmn(Network):
         """U: (m, L, D), L the longest caption."""
         states = word_states(self.word_gru, embed_words(self.words, captions.tokens, captions.lengths))
         states = at_least_float32(states)
-        mask = torch.arange(states.shape[1], device=states.device) < captions.lengths[:, None]
+        mask = word_mask(captions.lengths, states.shape[1])
         weights = self._edge_weights(states)
         if self._spec.caption_graph == "dependencies":
             weights = weights.masked_fill(~_are_joined(captions, states.shape[1]), 0.0)

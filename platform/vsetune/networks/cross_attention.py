@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.network import at_least_float32
+from vsetune.networks.network import at_least_float32, region_mask, word_mask
 
 WORDS, REGIONS = 1, 3
 """Axes of (C, L, N, R) products."""
@@ -92,15 +92,14 @@ def squared_region_lengths(weights: Tensor, regions_gram: Tensor) -> Tensor:
 def region_mask_of(images: Encoded) -> Tensor | None:
     """(N, R) bool, True for real regions; None where all are, which saves work."""
     assert images.lengths is not None
-    regions = images.vectors.shape[1]
-    mask = torch.arange(regions, device=images.lengths.device) < images.lengths[:, None]
+    mask = region_mask(images.lengths, images.vectors.shape[1])
     return None if bool(mask.all()) else mask
 
 
 def word_mask_of(captions: Encoded) -> Tensor:
     """(M, L) bool, True for real words."""
     assert captions.lengths is not None
-    return torch.arange(captions.vectors.shape[1], device=captions.lengths.device) < captions.lengths[:, None]
+    return word_mask(captions.lengths, captions.vectors.shape[1])
 
 
 @dataclass(frozen=True)

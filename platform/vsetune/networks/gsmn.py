@@ -16,6 +16,7 @@ from vsetune.networks.block_matching import Side, matches, prepared
 from vsetune.networks.cross_attention import Attention, word_attention
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.linear import xavier_linear
 from vsetune.networks.match_graphs import BoxKernels, NodeScores, RegionPropagation, WordPropagation, word_links
 from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
 from vsetune.networks.registry import register
@@ -39,9 +40,7 @@ class Gsmn(Network):
     def __init__(self, spec: GsmnSpec, *, width: int, vocabulary_size: int) -> None:
         super().__init__(spec)
         self._spec = spec
-        self.region_map = nn.Linear(width, spec.embedding_size)
-        nn.init.xavier_uniform_(self.region_map.weight)
-        nn.init.zeros_(self.region_map.bias)
+        self.region_map = xavier_linear(width, spec.embedding_size)
         self.words = word_embedding(vocabulary_size, spec.word_size)
         self.gru = nn.GRU(spec.word_size, spec.embedding_size, batch_first=True, bidirectional=True)
         self.kernels = BoxKernels(spec.kernels, normalized_over=spec.kernel_normalization)

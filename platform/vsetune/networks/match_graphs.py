@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
+from vsetune.networks.network import word_mask
+
 _SMALLEST_VARIANCE = 1e-14
 
 
@@ -21,9 +23,8 @@ def word_links(words: Tensor, lengths: Tensor, dependencies: Tensor | None, scal
     The paper multiplies the weights by a learned number per kernel, normalises them by length (sparse) and then by
     their sum: neither step changes that ratio, and what is left of it is this softmax.
     """
-    positions = torch.arange(words.shape[1], device=words.device)
-    itself = torch.eye(len(positions), dtype=torch.bool, device=words.device)
-    is_real = positions < lengths[:, None]
+    itself = torch.eye(words.shape[1], dtype=torch.bool, device=words.device)
+    is_real = word_mask(lengths, words.shape[1])
     joined = is_real[:, None] & (True if dependencies is None else dependencies)
     logits = (scale * (words @ words.transpose(1, 2))).masked_fill(~(joined | itself), float("-inf"))
     return logits.softmax(dim=-1) * is_real[..., None]

@@ -115,5 +115,9 @@ def unit_length(vectors: Tensor) -> Tensor:
 
 def region_mask(region_counts: Tensor, regions: int) -> Tensor:
     """(images, regions) bool, True for real regions. A count below 1 is read as 1: one region, all zero."""
-    positions = torch.arange(regions, device=region_counts.device)
-    return positions < region_counts.clamp_min(1)[:, None]
+    return word_mask(region_counts.clamp_min(1), regions)
+
+
+def word_mask(lengths: Tensor, words: int) -> Tensor:
+    """(captions, words) bool, True for real words. lengths: (captions,)."""
+    return torch.arange(words, device=lengths.device) < lengths[:, None]

@@ -25,8 +25,9 @@ from torch.nn.functional import logsigmoid
 from vsetune.config.networks.pcme import PcmeNetworkSpec
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.linear import xavier_linear
 from vsetune.networks.network import Network, at_least_float32, region_mask
-from vsetune.networks.polysemous import ItemAttention, PolysemousHead, end_states, local_map, mean_of_items, unpacked
+from vsetune.networks.polysemous import ItemAttention, PolysemousHead, end_states, mean_of_items, unpacked
 from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, word_embedding
 
@@ -154,7 +155,7 @@ class Spread(nn.Module):
     def __init__(self, width: int, embedding_size: int) -> None:
         super().__init__()
         self.attention = ItemAttention(width, heads=1)
-        self.local_map = local_map(width, embedding_size)
+        self.local_map = xavier_linear(width, embedding_size)
 
     def forward(self, whole: Tensor, items: Tensor, mask: Tensor) -> Tensor:
         """(n, D), float32 or wider. whole: (n, D). items: (n, P, d). mask: (n, P)."""

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from vsetune.networks.network import at_least_float32, unit_length
+from vsetune.networks.linear import xavier_linear
+from vsetune.networks.network import at_least_float32, unit_length, word_mask
 from vsetune.networks.recurrence import run_gru
 
 
@@ -43,7 +44,7 @@ class PolysemousHead(nn.Module):
     def __init__(self, width: int, embedding_size: int, *, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.attention = ItemAttention(width, heads)
-        self.local_map = local_map(width, embedding_size)
+        self.local_map = xavier_linear(width, embedding_size)
         self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(embedding_size)
 
@@ -52,14 +53,6 @@ class PolysemousHead(nn.Module):
         attended = self.local_map(self.attention(items, mask))
         residuals = self.dropout(at_least_float32(attended).sigmoid())
         return unit_length(self.norm(at_least_float32(whole)[:, None] + residuals)), residuals
-
-
-def local_map(width: int, embedding_size: int) -> nn.Linear:
-    """From what was attended to the joint space: Xavier-uniform, no bias at the start."""
-    layer = nn.Linear(width, embedding_size)
-    nn.init.xavier_uniform_(layer.weight)
-    nn.init.zeros_(layer.bias)
-    return layer
 
 
 def mean_of_items(items: Tensor, mask: Tensor) -> Tensor:
@@ -85,5 +78,4 @@ def end_states(gru: nn.GRU, words: PackedSequence, which: Literal["final", "lega
 def unpacked(words: PackedSequence) -> tuple[Tensor, Tensor]:
     """(captions, longest, d) word vectors, zero behind the last, and the (captions, longest) mask of real ones."""
     padded, lengths = pad_packed_sequence(words, batch_first=True)
-    mask = torch.arange(padded.shape[1]) < lengths[:, None]
-    return padded, mask.to(padded.device)
+    return padded, word_mask(lengths, padded.shape[1]).to(padded.device)

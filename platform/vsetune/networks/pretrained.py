@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from vsetune.config.pretrained import PretrainedModel, find_model, one_line, require_transformers
+from vsetune.config.pretrained import PretrainedModel, find_model, one_line, quiet_hub, require_transformers
 from vsetune.errors import ConfigError
 
 _WEIGHTS_FOLLOW: ContextVar[bool] = ContextVar("weights_follow", default=False)
@@ -31,6 +31,11 @@ def weights_follow() -> Iterator[None]:
 def weights_are_wanted() -> bool:
     """False on the meta device, where only shapes are wanted, and inside `weights_follow`."""
     return not _WEIGHTS_FOLLOW.get() and torch.get_default_device().type != "meta"
+
+
+def weights_are_needed_later() -> bool:
+    """On the meta device, outside `weights_follow`: a network is checked that will be trained, its files are needed."""
+    return not _WEIGHTS_FOLLOW.get() and not weights_are_wanted()
 
 
 def build_pretrained(
@@ -91,7 +96,8 @@ def quiet(*, is_local: bool) -> Iterator[None]:
     if is_local:
         logging.disable_progress_bar()
     try:
-        yield
+        with quiet_hub():
+            yield
     finally:
         logging.set_verbosity(verbosity)
         if is_local and had_bars:

@@ -26,6 +26,7 @@ from vsetune.networks.cross_attention import (
 )
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.linear import xavier_linear
 from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
 from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, word_embedding, word_states
@@ -42,9 +43,7 @@ class Scan(Network):
         super().__init__(spec)
         self._spec = spec
         self._attention = Attention(spec.attention_scale, spec.leak, spec.attention_normalization)
-        image_map = nn.Linear(width, spec.embedding_size)
-        nn.init.xavier_uniform_(image_map.weight)
-        nn.init.zeros_(image_map.bias)
+        image_map = xavier_linear(width, spec.embedding_size)
         # torch's annotation leaves out None, which means one norm for the whole matrix
         self.image_map = weight_norm(image_map, dim=cast(int, None)) if spec.weight_norm else image_map
         self.words = word_embedding(vocabulary_size, spec.word_size)

@@ -26,17 +26,12 @@ from vsetune.networks.cross_attention import (
 )
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.linear import xavier_linear
 from vsetune.networks.masked_statistics import normalize_regions
 from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
 from vsetune.networks.pair_gradients import scores_by_pair
 from vsetune.networks.registry import register
-from vsetune.networks.similarity_reasoning import (
-    AttentionFiltration,
-    GraphReasoning,
-    Nodes,
-    Reasoning,
-    xavier_linear,
-)
+from vsetune.networks.similarity_reasoning import AttentionFiltration, GraphReasoning, Nodes, Reasoning
 from vsetune.networks.squared_differences import similarity_vectors
 from vsetune.networks.words import embed_words, word_embedding, word_states
 

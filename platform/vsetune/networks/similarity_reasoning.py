@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from vsetune.networks.linear import xavier_linear
 from vsetune.networks.masked_statistics import masked_moments, unbiased
 from vsetune.networks.network import unit_length
 
@@ -22,15 +23,6 @@ Nodes = tuple[Tensor, Tensor]
 
 _MOST_KEPT = 2**29
 """Numbers (2 GiB of float32) that graph reasoning keeps for its backward pass; what is above is computed twice."""
-
-
-def xavier_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
-    """A linear map, Xavier-uniform with zero bias: all maps of SGRAF start so."""
-    linear = nn.Linear(inputs, outputs, bias=bias)
-    nn.init.xavier_uniform_(linear.weight)
-    if bias:
-        nn.init.zeros_(linear.bias)
-    return linear
 
 
 class Reasoning(nn.Module, ABC):

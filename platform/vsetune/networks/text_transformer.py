@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from vsetune.config.pretrained import find_model, one_line
 from vsetune.errors import ConfigError, DataError
+from vsetune.networks.network import word_mask
 from vsetune.networks.pretrained import build_pretrained, quiet, weights_are_wanted
 
 KEY = "network.text_model"
@@ -64,7 +65,7 @@ class TextTransformer(nn.Module):
                 f"{KEY}: {self._name} reads at most {self.longest} word pieces, got a caption of {tokens.shape[1]}; "
                 "cut the captions"
             )
-        is_real = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        is_real = word_mask(lengths, tokens.shape[1])
         states: Tensor = self.body(input_ids=tokens, attention_mask=is_real.long()).last_hidden_state
         return states
 

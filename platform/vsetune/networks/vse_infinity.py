@@ -12,7 +12,8 @@ from vsetune.networks.batch_normalization import normalize_rows
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.image_vectors import mean_of_crops, pixels_of
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network import Network, NetworkGroup, region_mask, unit_length
+from vsetune.networks.linear import xavier_linear
+from vsetune.networks.network import Network, NetworkGroup, region_mask, unit_length, word_mask
 from vsetune.networks.parameter_groups import backbone_groups, groups_beside
 from vsetune.networks.pooling import GeneralisedPooling
 from vsetune.networks.registry import register
@@ -34,9 +35,7 @@ class VseInfinity(Network):
         self._vocabulary_size = vocabulary_size
         self.backbone = Backbone(spec.backbone, gives="cells") if spec.image_input == "pixels" else None
         width = self.backbone.width if self.backbone is not None else width
-        self.region_map = nn.Linear(width, spec.embedding_size)
-        nn.init.xavier_uniform_(self.region_map.weight)
-        nn.init.zeros_(self.region_map.bias)
+        self.region_map = xavier_linear(width, spec.embedding_size)
         self.region_mlp = RegionMlp(width, spec.embedding_size) if spec.image_mlp else None
         self.image_pooling = GeneralisedPooling(spec.pooling_size)
         self.transformer = TextTransformer(spec.text_model) if spec.text_tower == "bert" else None
@@ -62,8 +61,7 @@ class VseInfinity(Network):
             states = self.word_map(self.transformer(tokens, lengths))
         else:
             states = word_states(self.gru, embed_words(self.words, tokens, lengths))
-        mask = torch.arange(states.shape[1], device=lengths.device) < lengths[:, None]
-        return Encoded(unit_length(self.caption_pooling(states, mask)))
+        return Encoded(unit_length(self.caption_pooling(states, word_mask(lengths, states.shape[1]))))
 
     def parameter_groups(self) -> list[NetworkGroup]:
         """The CNN and BERT at rates of their own, the CNN frozen at first."""

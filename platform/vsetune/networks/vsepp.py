@@ -10,6 +10,7 @@ from vsetune.networks.backbone import Backbone
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.image_vectors import pixels_of
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.linear import xavier_linear
 from vsetune.networks.network import Network, NetworkGroup, at_least_float32, region_mask, unit_length
 from vsetune.networks.order import order_similarity
 from vsetune.networks.parameter_groups import backbone_groups, groups_beside
@@ -39,9 +40,7 @@ class Vsepp(Network):
         self.backbone = Backbone(spec.backbone, gives="vector") if spec.image_input == "pixels" else None
         if self.backbone is not None:
             width = self.backbone.width
-        self.image_map = nn.Linear(width * regions if spec.image_input == "flatten" else width, spec.embedding_size)
-        nn.init.xavier_uniform_(self.image_map.weight)
-        nn.init.zeros_(self.image_map.bias)
+        self.image_map = xavier_linear(width * regions if spec.image_input == "flatten" else width, spec.embedding_size)
         self.words = word_embedding(vocabulary_size, spec.word_size)
         self.gru = nn.GRU(spec.word_size, spec.embedding_size, batch_first=True)
 

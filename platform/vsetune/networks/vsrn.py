@@ -15,6 +15,7 @@ from vsetune.networks.batch_normalization import normalize_rows
 from vsetune.networks.captioning import CaptionGenerator
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.linear import xavier_linear
 from vsetune.networks.network import Network, TrainingItems, at_least_float32, region_mask, unit_length
 from vsetune.networks.region_graph import RegionGraph, normalized_regions
 from vsetune.networks.registry import register
@@ -45,9 +46,7 @@ class Vsrn(Network):
         super().__init__(spec)
         size = spec.embedding_size
         self._spec = spec
-        self.region_map = nn.Linear(width, size)
-        nn.init.xavier_uniform_(self.region_map.weight)
-        nn.init.zeros_(self.region_map.bias)
+        self.region_map = xavier_linear(width, size)
         self.graph = nn.ModuleList(RegionGraph(size, variant=spec.graph) for _ in range(_BLOCKS))
         self.region_gru = nn.GRU(size, size, batch_first=True)
         self.image_norm = nn.BatchNorm1d(size) if spec.mode == "flickr30k" else None

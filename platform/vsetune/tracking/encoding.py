@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ SUMMARY = "vsetune.summary"
 FINGERPRINT = "fingerprint"
 STATUS = "status"
 ERROR = "error"
+NOTE = "mlflow.note.content"  # the description in the UI
 
 PIECE = 5000
 """Characters per tag. MLflow 3 takes 8,000; servers before 2.9 took 5,000."""
@@ -139,6 +141,14 @@ def study_tags(record: StudyRecord) -> dict[str, str]:
     return dict(record.tags) | exact | in_pieces(RECORD, to_json(asdict(record)))
 
 
+def experiment_tags(record: StudyRecord) -> dict[str, str]:
+    """All tags of a study's experiment."""
+    return {
+        KIND: "study", FINGERPRINT: record.fingerprint, NOTE: study_note(record),
+        "mlflow.experimentKind": "custom_model_development",  # else the UI offers its views for language models
+    }
+
+
 def study_from_tags(tags: Mapping[str, str]) -> StudyRecord:
     return StudyRecord(**json.loads(from_pieces(RECORD, tags) or "{}"))
 
@@ -158,6 +168,12 @@ def study_note(record: StudyRecord) -> str:
         "The resolved study file and, at the end, the leaderboard are among the artifacts.",
     ]
     return "\n".join(lines)[:PIECE]
+
+
+def closing_note(tags: Mapping[str, str], statuses: Sequence[str]) -> str:
+    """The description of an ended study: the one above, and how its attempts ended. tags: those of `study_tags`."""
+    ended = ", ".join(f"{count} {status}" for status, count in sorted(Counter(statuses).items())) or "none"
+    return f"{study_note(study_from_tags(tags))}\n\nAttempts: {ended}."[:PIECE]
 
 
 def _names(entries: Any) -> str:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ _log = logging.getLogger(__name__)
 _RUN_STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
 _OF_THE_CURVE = {"m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds"}
 _NO_SUCH_RUN = {ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE)}
-_NOTE = "mlflow.note.content"  # the description in the UI
+_RESUME = "repeat with --resume"
 _PAGE = 1000
 _BATCH_METRICS, _BATCH_STRINGS = 900, 90  # MLflow takes 1,000 entities a batch, 100 of them params or tags
 
@@ -76,7 +75,7 @@ class MlflowStore(TrackingStore):
             self._client.search_experiments(max_results=1)
 
     def open_study(self, record: StudyRecord, *, resume: bool) -> None:
-        with self._storage(f"open study {record.name}"):
+        with self._storage(f"open study {record.name}", then=_RESUME):
             experiment = self._client.get_experiment_by_name(record.name)
             if experiment is None:
                 self._create_parent(record, self._create_experiment(record))
@@ -95,7 +94,7 @@ class MlflowStore(TrackingStore):
             self._set_status(parent.info.run_id, "running")
 
     def start_attempt(self, start: AttemptStart) -> str:
-        with self._storage(f"start attempt {start.number} of {start.trial}"):
+        with self._storage(f"start attempt {start.number} of {start.trial}", then=_RESUME):
             experiment_id, parent_id = self._place(start.study)
             key = encoding.attempt_key(start)
             found = self._client.search_runs([experiment_id], f"tags.`{encoding.KEY}` = '{key}'", max_results=1)
@@ -108,7 +107,7 @@ class MlflowStore(TrackingStore):
             return str(run.info.run_id)
 
     def record_points(self, attempt_id: str, points: Sequence[ValidationPoint]) -> None:
-        with self._storage(f"record points of attempt {attempt_id}"):
+        with self._storage(f"record points of attempt {attempt_id}", then=_RESUME):
             run = self._open_runs.get(attempt_id) or _open_run(self._run(attempt_id))
             self._open_runs[attempt_id] = run
             known = {point.step for point in run.curve}
@@ -123,15 +122,11 @@ class MlflowStore(TrackingStore):
             run.curve = curve
 
     def finish_attempt(
-        self,
-        attempt_id: str,
-        status: AttemptStatus,
-        summary: Mapping[str, float],
-        artifacts: Sequence[Path],
+        self, attempt_id: str, status: AttemptStatus, summary: Mapping[str, float], artifacts: Sequence[Path],
         error: str | None,
     ) -> None:
         require_terminal(attempt_id, status)
-        with self._storage(f"finish attempt {attempt_id}"):
+        with self._storage(f"finish attempt {attempt_id}", then=_RESUME):
             run = self._run(attempt_id)
             known = _open_run(run)
             keep(self._client, attempt_id, artifacts)
@@ -151,14 +146,12 @@ class MlflowStore(TrackingStore):
             self._open_runs.pop(attempt_id, None)
 
     def finish_study(self, name: str, status: StudyStatus, artifacts: Sequence[Path]) -> None:
-        with self._storage(f"finish study {name}"):
+        with self._storage(f"finish study {name}", then=_RESUME):
             experiment_id, parent_id = self._place(name)
             keep(self._client, parent_id, artifacts)
             parent = self._run(parent_id)
-            counts = Counter(run.data.tags[encoding.STATUS] for run in self._attempt_runs(experiment_id))
-            attempts = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
-            note = f"{encoding.study_note(encoding.study_from_tags(parent.data.tags))}\n\nAttempts: {attempts}."
-            self._log(parent_id, tags={_NOTE: note[: encoding.PIECE]})
+            ended = [run.data.tags[encoding.STATUS] for run in self._attempt_runs(experiment_id)]
+            self._log(parent_id, tags={encoding.NOTE: encoding.closing_note(parent.data.tags, ended)})
             self._set_status(parent_id, status)
 
     def attempts(self, study: str) -> list[AttemptRecord]:
@@ -195,16 +188,13 @@ class MlflowStore(TrackingStore):
 
     def _create_experiment(self, record: StudyRecord) -> str:
         location = f"{self._artifact_root}/{record.name}" if self._artifact_root else None
-        tags = {
-            encoding.KIND: "study", encoding.FINGERPRINT: record.fingerprint, _NOTE: encoding.study_note(record),
-            "mlflow.experimentKind": "custom_model_development",  # else the UI offers its views for language models
-        }
+        tags = encoding.experiment_tags(record)
         experiment_id = self._client.create_experiment(record.name, artifact_location=location, tags=tags)
         _log.info("study %s: created in %s", record.name, self._shown_uri)
         return str(experiment_id)
 
     def _create_parent(self, record: StudyRecord, experiment_id: str) -> None:
-        tags = encoding.study_tags(record) | {_NOTE: encoding.study_note(record)}
+        tags = encoding.study_tags(record) | {encoding.NOTE: encoding.study_note(record)}
         parent = self._client.create_run(experiment_id, tags=tags, run_name=record.name, start_time=_now_ms())
         self._client.log_text(parent.info.run_id, encoding.to_yaml(record.config), "study.yaml")
 
@@ -279,14 +269,14 @@ class MlflowStore(TrackingStore):
             self._client.log_batch(run_id, last if at == 0 else (), new_params[part_of], new_tags[part_of])
 
     @contextmanager
-    def _storage(self, doing: str) -> Iterator[None]:
-        """Turn what MLflow and the file system raise into one line."""
+    def _storage(self, doing: str, *, then: str = "repeat") -> Iterator[None]:
+        """Turn what MLflow and the file system raise into one line; a study is gone on with by `_RESUME`."""
         try:
             yield
         except (MlflowException, OSError) as error:
             raise StorageError(
                 f"tracking store {self._shown_uri}: cannot {doing} ({encoding.one_line(error)}); "
-                "check free space, permissions and the server, then repeat with --resume"
+                f"check free space, permissions and the server, then {then}"
             ) from error
 
 

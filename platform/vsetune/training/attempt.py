@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from vsetune.config.evaluation import EvaluationSpec
 from vsetune.config.training import TrialSpec
 from vsetune.data.dataset import Dataset
-from vsetune.errors import AttemptError, NumericError, StorageError
+from vsetune.errors import AttemptError, StorageError
 from vsetune.tracking.records import ValidationPoint
 from vsetune.training.atomic import make_folder
 from vsetune.training.batches import TrainingBatches
@@ -23,12 +23,13 @@ from vsetune.training.device import choose_device, use_threads, wait_for
 from vsetune.training.environment import describe_environment
 from vsetune.training.evaluation import evaluate, evaluated_split, recalls
 from vsetune.training.executions import ExecutionLog
+from vsetune.training.failures import out_of_memory, scoring
 from vsetune.training.negatives import NegativeSampler
-from vsetune.training.pair_scores import LoggedProgress
 from vsetune.training.progress import Progress
 from vsetune.training.protocol import describe_protocol
 from vsetune.training.random_state import RandomState
 from vsetune.training.schedule import next_validation, phase_at, total_steps
+from vsetune.training.start import describe_start
 from vsetune.training.step import Learner
 from vsetune.training.summary import summarise
 from vsetune.training.validation import score_split
@@ -117,7 +118,7 @@ class Attempt:
                 point = self._validate(window)
         except torch.OutOfMemoryError as error:
             self._give_up()
-            raise self._out_of_memory(error) from error
+            raise out_of_memory(error, where=self._where, step=self._progress.step) from error
         except BaseException:
             self._give_up()
             raise
@@ -152,7 +153,8 @@ class Attempt:
         described = describe_environment(
             self.trial.training, device=self.device, data_fingerprint=self.dataset.fingerprint
         )
-        return described | self._batches.describe()
+        started = describe_start(self.trial.network, self.dataset.vocabulary.words)
+        return described | self._batches.describe() | started
 
     def protocol(self) -> Mapping[str, Any]:
         """For `AttemptStart.protocol`: what is ranked, and how often. Curves under different ones do not compare."""
@@ -231,7 +233,7 @@ class Attempt:
     def _validate(self, window: StepWindow) -> ValidationPoint:
         progress, split = self._progress, self.trial.data.validation_split
         begin = time.perf_counter()
-        with self._scoring(split) as report:
+        with scoring(split, where=self._where, step=progress.step) as report:
             scores = score_split(
                 self._learner.network, self.dataset, split, trial=self.trial, device=self.device, report=report
             )
@@ -248,14 +250,6 @@ class Attempt:
             m_recall=metrics.pop("m_recall"), train_seconds=progress.train_seconds, metrics=metrics,
         )
 
-    @contextlib.contextmanager
-    def _scoring(self, split: str) -> Iterator[LoggedProgress]:
-        """Says where a similarity was not finite, and how far a long scoring has come."""
-        try:
-            yield LoggedProgress(f"{self._where} split {split}")
-        except NumericError as error:
-            raise NumericError(f"{self._where} step {self._progress.step}: split {split}: {error}") from error
-
     def _score_best(self, split: str) -> dict[str, float]:
         """All numbers of the best checkpoint; the network keeps its own parameters."""
         begin = time.perf_counter()
@@ -263,7 +257,7 @@ class Attempt:
         current = {name: value.clone() for name, value in network.state_dict().items()}
         network.load_state_dict(self._checkpoints.load_best())
         try:
-            with self._random.active(), self._scoring(split) as report:
+            with self._random.active(), scoring(split, where=self._where, step=self._progress.step) as report:
                 scores = evaluate(
                     network, self.dataset, split, trial=self.trial, device=self.device, report=report
                 )
@@ -295,14 +289,6 @@ class Attempt:
         with contextlib.suppress(StorageError):
             self._mark(now=True)
         self.close()
-
-    def _out_of_memory(self, error: Exception) -> AttemptError:
-        reason = str(error).partition("\n")[0]
-        failure = AttemptError(
-            f"{self._where} step {self._progress.step}: {reason} Lower training.batch_size or resources per GPU."
-        )
-        failure.kind = "memory"
-        return failure
 
     def _mark(self, *, now: bool) -> None:
         self._executions.mark(pairs=self._progress.pairs_seen, seconds=self._progress.seconds, now=now)

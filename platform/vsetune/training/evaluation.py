@@ -79,7 +79,8 @@ def evaluate_ensemble(
             stack.enter_context(evaluating(network))
             encoded = encode_split(network, dataset, split, trial=trial, device=device)
             scores.append(split_scores(network, encoded, trial=trial, report=report))
-        owner = encoded.owner
+            owner = encoded.owner
+            del encoded  # of a network that scores pairs, before the next one's items are made
 
         def numbers(ranked: Scores) -> dict[str, float]:
             return recalls(owner_scores(ranked, owner)) | _extras(ranked, owner, dataset, split, members[0][1])

@@ -16,7 +16,8 @@ from vsetune.networks import Encoded, Network
 _log = logging.getLogger(__name__)
 
 SCORING_BYTES = 2**30
-"""What a block of pairs may take besides the encoded items and the scores. A block has at least one pair."""
+"""What a block of pairs may take besides the encoded items and the scores, which stay whole (sums: decision 0023).
+A block has at least one pair."""
 
 _LOG_EVERY_S = 30.0
 

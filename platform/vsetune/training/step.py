@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +15,12 @@ from vsetune.data.batch import Batch
 from vsetune.data.dataset import Dataset
 from vsetune.losses import Items, Loss, LossContext, LossInputs, LossOutput, build_loss
 from vsetune.networks import Encoded, Network, TrainingItems, build_network
+from vsetune.networks.pretrained import weights_follow
 from vsetune.training.device import tower_precision
 from vsetune.training.network_inputs import caption_inputs, image_inputs
 from vsetune.training.optimizers import Optimizers
 from vsetune.training.schedule import drop_factor, loss_factor, phase_at
+from vsetune.training.start import start
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,14 @@ class Learner:
 
     @classmethod
     def build(cls, trial: TrialSpec, dataset: Dataset, device: torch.device) -> Learner:
-        """Fresh parameters, drawn on the CPU from the global generator: the same start on every device."""
-        network = build_network(
-            trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
-        ).to(device)
+        """Fresh parameters, drawn on the CPU from the global generator: the same start on every device. Where the
+        network names weights to start from, these take their place; ConfigError when they do not fit."""
+        with nullcontext() if trial.network.start_from is None else weights_follow():
+            network = build_network(
+                trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
+            )
+        start(network, trial.network, dataset.vocabulary.words)
+        network.to(device)
         context = LossContext(network.embedding_size, dataset.split(trial.data.train_split).images)
         loss = build_loss(trial.loss_in(0), context).to(device)
         return cls._in_phase(0, trial, network, loss, context, device)

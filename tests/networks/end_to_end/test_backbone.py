@@ -130,12 +130,13 @@ def test_a_hub_that_does_not_answer_is_told_in_one_line_with_the_way_out(monkeyp
     def refuse(*args: Any, **keys: Any) -> None:
         raise OSError("no\nnetwork")
 
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refuse)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
     with pytest.raises(ConfigError) as refused:
         built(BackboneSpec(model="microsoft/resnet-34", revision="main"))
     assert str(refused.value) == (
-        "network.backbone.model: microsoft/resnet-34: no such folder, and the hub does not give it (no network); name "
-        "a saved folder or efficientnet_lite0, or check the id and the network"
+        "network.backbone.model: microsoft/resnet-34: the hub does not give it (no network); name a saved folder "
+        "or efficientnet_lite0, or check the id and the network"
     )
 
 
@@ -173,7 +174,8 @@ def test_reading_weights_leaves_the_random_generator_alone(resnet: str) -> None:
     ({"model": "vgg19"}, "vgg19 needs one"), ({"weights": "vgg19.pth"}, "vgg19 needs one"),
     ({"model": "random", "depths": (1,)}, "depths has 1 numbers, widths 2"),
     ({"model": "random", "depths": (), "widths": ()}, "need one of each per stage"),
-    ({"model": "random", "depths": (1, 0)}, "all >= 1"),
+    ({"model": "random", "depths": (1, 0)}, r"depths\[1\]: got 0, need a number >= 1"),
+    ({"model": "random", "depths": (1,), "widths": (-3,)}, r"widths\[0\]: got -3, need a number >= 1"),
 ])
 def test_contradictions_are_refused(settings: Any, message: str) -> None:
     with pytest.raises(ValidationError, match=message):

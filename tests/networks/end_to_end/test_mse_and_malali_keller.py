@@ -41,42 +41,96 @@ def captions(inputs: Any) -> CaptionInputs:
     return CaptionInputs(drawn["tokens"], drawn["lengths"])
 
 
-@torch.no_grad()
-def test_an_image_is_the_mapped_unit_average_of_the_last_map(name: str, photographs: Any) -> None:
-    network, images = make(name), photographs(3)
-    tower = network.image_vectors
-    for row, found in enumerate(network.encode_images(images).vectors):
-        average = tower.backbone(images.pixels[row])[0].mean(dim=(1, 2))
-        mapped = tower.image_map.weight @ unit(average) + tower.image_map.bias
-        torch.testing.assert_close(found, unit(mapped), rtol=1e-9, atol=1e-9)
+def assert_same_with_gradients(network: Network, fast: Tensor, slow: list[Tensor], tolerance: float) -> None:
+    """Values, and gradients of every parameter through a random weighting of them."""
+    expected = torch.stack(slow)
+    torch.testing.assert_close(fast, expected, rtol=tolerance, atol=tolerance)
+    torch.manual_seed(1)
+    weights = torch.randn_like(expected)
+    found, wanted = (
+        torch.autograd.grad((weights * each).sum(), list(network.parameters()), materialize_grads=True)
+        for each in (fast, expected)
+    )
+    assert any(gradient.abs().max() > 0.01 for gradient in wanted)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
-@torch.no_grad()
-def test_stored_regions_stand_for_the_cnn_by_their_mean(name: str, inputs: Any) -> None:
-    network, features = make(name, "features"), inputs(3)["features"]
-    counts = torch.tensor([6, 2, 1])
-    tower = network.image_vectors
+def loop_gru(gru: Any, suffix: str, words: Tensor) -> Tensor:
+    """State after the last of these words, gate by gate."""
+    input_weight, weight, input_bias, bias = (
+        getattr(gru, f"{name}_{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
+    state = weight.new_zeros(gru.hidden_size)
+    for word in words:
+        inner, outer = (input_weight @ word + input_bias).chunk(3), (weight @ state + bias).chunk(3)
+        reset, update = (inner[0] + outer[0]).sigmoid(), (inner[1] + outer[1]).sigmoid()
+        state = (1 - update) * (inner[2] + reset * outer[2]).tanh() + update * state
+    return state
+
+
+def loop_words(network: Any, captions: CaptionInputs) -> list[Tensor]:
+    return [
+        torch.stack([network.words.weight[token] for token in row[:length]])
+        for row, length in zip(captions.tokens.tolist(), captions.lengths.tolist(), strict=True)
+    ]
+
+
+both_dtypes = pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+both_modes = pytest.mark.parametrize("training", [False, True])
+
+
+@both_dtypes
+@both_modes
+def test_an_image_is_the_mapped_unit_average_of_the_last_map(
+    name: str, training: bool, dtype: torch.dtype, tolerance: float, photographs: Any
+) -> None:
+    frozen = RANDOM | {"batch_norm": "frozen"}  # so that the CNN may read photographs one by one in training too
+    network, images = make(name, backbone=frozen).to(dtype).train(training), photographs(3)
+    tower, slow = network.image_vectors, []
+    for pixels in images.pixels:
+        cells = tower.backbone(pixels)[0].flatten(start_dim=1).unbind(dim=1)
+        slow.append(unit(tower.image_map.weight @ unit(sum(cells) / len(cells)) + tower.image_map.bias))
+    assert_same_with_gradients(network, network.encode_images(images).vectors, slow, tolerance)
+
+
+@both_dtypes
+@both_modes
+def test_stored_regions_stand_for_the_cnn_by_their_mean(
+    name: str, training: bool, dtype: torch.dtype, tolerance: float, inputs: Any
+) -> None:
+    network, features = make(name, "features").to(dtype).train(training), inputs(3)["features"].to(dtype)
+    tower, slow = network.image_vectors, []
     assert tower.backbone is None
-    for row, found in enumerate(network.encode_images(ImageInputs(features, counts)).vectors):
-        mapped = tower.image_map.weight @ unit(features[row, : counts[row]].mean(dim=0)) + tower.image_map.bias
-        torch.testing.assert_close(found, unit(mapped), rtol=1e-9, atol=1e-9)
+    for image, count in zip(features, (6, 2, 1), strict=True):
+        average = sum(image[region] for region in range(count)) / count
+        slow.append(unit(tower.image_map.weight @ unit(average) + tower.image_map.bias))
+    fast = network.encode_images(ImageInputs(features, torch.tensor([6, 2, 1]))).vectors
+    assert_same_with_gradients(network, fast, slow, tolerance)
 
 
-@torch.no_grad()
-def test_a_caption_of_mse_is_the_last_state_of_its_gru(captions: CaptionInputs) -> None:
-    network = make("mse")
-    for row, found in enumerate(network.encode_captions(captions).vectors):
-        ids = captions.tokens[row, : captions.lengths[row]]
-        torch.testing.assert_close(found, unit(network.gru(network.words(ids)[None])[0][0, -1]), rtol=1e-9, atol=1e-9)
+@both_dtypes
+@both_modes
+def test_a_caption_of_mse_is_the_last_state_of_its_gru(
+    training: bool, dtype: torch.dtype, tolerance: float, captions: CaptionInputs
+) -> None:
+    network = make("mse").to(dtype).train(training)
+    slow = [unit(loop_gru(network.gru, "l0", words)) for words in loop_words(network, captions)]
+    assert_same_with_gradients(network, network.encode_captions(captions).vectors, slow, tolerance)
 
 
-@torch.no_grad()
-def test_a_caption_of_malali_and_keller_is_both_end_states_side_by_side(captions: CaptionInputs) -> None:
-    network = make("malali_keller")
+@both_dtypes
+@both_modes
+def test_a_caption_of_malali_and_keller_is_both_end_states_side_by_side(
+    training: bool, dtype: torch.dtype, tolerance: float, captions: CaptionInputs
+) -> None:
+    network = make("malali_keller").to(dtype).train(training)
     assert network.gru.hidden_size == 4
-    for row, found in enumerate(network.encode_captions(captions).vectors):
-        states = network.gru(network.words(captions.tokens[row, : captions.lengths[row]])[None])[0][0]
-        torch.testing.assert_close(found, unit(torch.cat((states[-1, :4], states[0, 4:]))), rtol=1e-9, atol=1e-9)
+    slow = [
+        unit(torch.cat((loop_gru(network.gru, "l0", words), loop_gru(network.gru, "l0_reverse", words.flip(0)))))
+        for words in loop_words(network, captions)
+    ]
+    assert_same_with_gradients(network, network.encode_captions(captions).vectors, slow, tolerance)
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from torch.nn.functional import conv2d, max_pool2d
 from vsetune.config.networks import BackboneSpec
 from vsetune.errors import ConfigError
 from vsetune.networks.backbone import Backbone
+from vsetune.networks.pretrained import weights_follow
 from vsetune.networks.vgg import Vgg19
 
 CONVOLUTIONS = (0, 2, 5, 7, 10, 12, 14, 16, 19, 21, 23, 25, 28, 30, 32, 34)
@@ -96,7 +97,34 @@ def test_a_file_that_is_not_vgg19_is_refused_in_one_line(damage: str, weights: s
     with pytest.raises(ConfigError) as refused:
         Backbone(BackboneSpec(model="vgg19", weights=weights), gives="vector")
     message = str(refused.value)
+    with pytest.raises(ConfigError) as checked, torch.device("meta"):  # as `study validate`, which wants shapes alone
+        Backbone(BackboneSpec(model="vgg19", weights=weights), gives="vector")
+    assert str(checked.value) == message
     assert message.startswith(f"network.backbone.weights: {path}: ")
     assert "\n" not in message
     named = {"partial": "features.3.bias", "foreign": "features.1.running_mean", "misshapen": "classifier.3.weight"}
     assert named.get(damage, "") in message
+
+
+@pytest.mark.parametrize("form", ["archive", "before_1_6", "safetensors"])
+def test_where_only_shapes_are_wanted_the_file_is_checked_and_no_weight_gets_memory(
+    form: str, weights: str, tmp_path: Path
+) -> None:
+    tensors = torch.load(weights, weights_only=True)
+    path = tmp_path / f"{form}.{'safetensors' if form == 'safetensors' else 'pth'}"
+    if form == "safetensors":
+        safetensors.torch.save_file(tensors, path)
+    else:
+        torch.save(tensors, path, _use_new_zipfile_serialization=form == "archive")
+    with torch.device("meta"):
+        backbone = Backbone(BackboneSpec(model="vgg19", weights=str(path)), gives="vector")
+    assert all(parameter.device.type == "meta" for parameter in backbone.parameters())
+    del tensors["features.0.weight"]
+    (safetensors.torch.save_file if form == "safetensors" else torch.save)(tensors, path)
+    with pytest.raises(ConfigError, match=r"the first is features\.0\.weight"), torch.device("meta"):
+        Backbone(BackboneSpec(model="vgg19", weights=str(path)), gives="vector")
+
+
+def test_a_network_whose_weights_follow_needs_no_file() -> None:
+    with weights_follow(), torch.device("meta"):
+        Backbone(BackboneSpec(model="vgg19", weights="/nowhere/vgg19.pth"), gives="cells")

@@ -173,7 +173,8 @@ def test_vse_infinity_with_bert_gives_the_captions_of_the_released_modules(
         "txt_enc.bert.pooler.dense.weight", "txt_enc.bert.pooler.dense.bias"
     }
     assert_close(encode(network)[1].vectors, torch.stack(expected))
-    assert "word pieces of bert-base-uncased" in _snippet(Path("best.pth"), imported)
+    assert "word pieces of bert-base-uncased" in _snippet(Path("best.pth"), imported, Path("/w.safetensors"))
+    assert imported.study_entry(Path("/w.safetensors"))["fixed"]["start_from"] == "/w.safetensors"
 
 
 @pytest.mark.parametrize(("change", "named"), [

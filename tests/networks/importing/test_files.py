@@ -132,3 +132,26 @@ def test_importing_leaves_the_random_generator_alone(towers: Any, checkpoint: An
 
 def test_every_source_is_a_network_we_have() -> None:
     assert {source.removesuffix("_saf").removesuffix("_sgr") for source in NETWORKS} >= SOURCES.keys() - {"sgraf"}
+
+
+def test_no_message_recommends_to_read_a_file_with_its_code(tmp_path: Path) -> None:
+    path = tmp_path / "weights.pth"
+    path.write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(DataError) as refused:
+        import_released(path, "vsepp")
+    assert str(refused.value) == f"{path}: not a weights file, or damaged; download it again."
+
+
+def test_a_tensor_without_numbers_refuses_the_file(towers: Any, checkpoint: Any) -> None:
+    image, text = towers
+    image.fc.weight = nn.Parameter(torch.zeros(0, 6))
+    path = checkpoint(image, text)
+    with pytest.raises(DataError, match=rf"^{path}: img_enc\.fc\.weight holds no numbers, shape \(0, 6\); download"):
+        import_released(path, "vsepp")
+
+
+def test_sizes_that_no_network_can_have_are_of_another_network(tmp_path: Path) -> None:
+    path = tmp_path / "weights.pth"
+    torch.save({"img_enc.fc.weight": torch.zeros(7, 4)}, path)
+    with pytest.raises(DataError, match=rf"^{path}: not the weights of gsmn \(.*7.*\); check --from\.$"):
+        import_released(path, "gsmn")

@@ -45,10 +45,12 @@ class BackboneSpec(Spec):
 
     @model_validator(mode="after")
     def _stages_agree(self) -> BackboneSpec:
-        same = len(self.depths) == len(self.widths) > 0
-        if not same or min(*self.depths, *self.widths) < 1:
+        if not len(self.depths) == len(self.widths) > 0:
             raise ValueError(
-                f"depths has {len(self.depths)} numbers, widths {len(self.widths)}; need one of each per stage, "
-                "all >= 1"
+                f"depths has {len(self.depths)} numbers, widths {len(self.widths)}; need one of each per stage"
             )
+        for name, numbers in (("depths", self.depths), ("widths", self.widths)):
+            for stage, number in enumerate(numbers):
+                if number < 1:
+                    raise ValueError(f"{name}[{stage}]: got {number}, need a number >= 1")
         return self

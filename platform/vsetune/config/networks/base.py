@@ -83,3 +83,7 @@ class NetworkSpec(Spec):
 
     embedding_size: int = Field(1024, ge=1, description="D, size of the joint space")
     word_size: int = Field(300, ge=1, description="size of word embeddings")
+    start_from: str | None = Field(
+        None, description="weights.safetensors of `vsetune networks import`, or the best weights of a trial of the "
+        "same network, to train further; null: fresh ones",
+    )

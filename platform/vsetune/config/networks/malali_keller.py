@@ -26,7 +26,7 @@ class MalaliKellerSpec(NetworkSpec):
     The classifiers and the assignment layer of its loss belong to the loss `semantic_center`.
     """
 
-    source: ClassVar[str] = "Malali and Keller, Learning to embed semantic similarity for joint image-text retrieval"
+    source: ClassVar[str] = "Malali and Keller, IEEE TPAMI 2022"
 
     name: Literal["malali_keller"] = "malali_keller"
     embedding_size: int = Field(

@@ -1,7 +1,9 @@
 """Recalls that papers print for a network, as they stand in `published.csv`; nothing in it was measured by us.
 
 i2t is image to text. loss: a name of ours, or `published` where the source quotes a result of the network's own paper.
-Features, text towers and tuning are those of the paper, so only differences within a source compare.
+Rows of lmh have the network's own learning rate and margin; with LMH2 in their source those of LSEH, which some
+networks do not survive. Features, text towers and tuning are those of the paper, so only differences within a
+source compare.
 """
 
 from __future__ import annotations

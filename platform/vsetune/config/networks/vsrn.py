@@ -14,6 +14,7 @@ class VsrnSpec(NetworkSpec):
     """VSRN (Li et al. 2019): graph reasoning between regions, a GRU over regions, caption generation as second task."""
 
     source: ClassVar[str] = "Li et al., ICCV 2019"
+    own_loss_weight: ClassVar[str] = "captioning_weight"
 
     name: Literal["vsrn"] = "vsrn"
     embedding_size: int = Field(2048, ge=1, description="D, size of the joint space, of regions and of both GRUs")

@@ -9,12 +9,14 @@ from pathlib import Path
 import torch
 
 from vsetune.config.loading import parse_spec
-from vsetune.config.networks import NETWORKS
+from vsetune.config.networks import NETWORKS, NetworkSpec
+from vsetune.errors import ConfigError, DataError
 from vsetune.networks import build_network
 from vsetune.networks.importing import gsmn, pcme, pvse, scan, sgraf, vse_infinity, vsepp, vsrn
 from vsetune.networks.importing.imported import Imported, network_of
 from vsetune.networks.importing.mapping import Recognised, mapped_weights
 from vsetune.networks.importing.released import Released, read_released
+from vsetune.networks.importing.words import read_words
 
 __all__ = ["SOURCES", "Imported", "Source", "import_released", "network_of"]
 
@@ -40,21 +42,40 @@ SOURCES: Mapping[str, Source] = {
 }
 
 
-def import_released(path: Path, source: str) -> Imported:
+def import_released(path: Path, source: str, *, words: Path | None = None) -> Imported:
     """What a weights file of the implementation `source` (a key of SOURCES) holds, as one of our networks.
 
-    DataError when it is no such file: damaged, with code, of another network, or partial; the names are listed.
+    words: the vocabulary it was trained with, as released; without it the weights can be looked at, but neither scored
+    nor trained further, unless they read word pieces. DataError when it is no such file: damaged, with code, of
+    another network, or partial; the names are listed. The same when words and weights differ in number.
     """
     chosen = SOURCES[source]
     released = read_released(path, parts=chosen.parts, renamed=chosen.renamed)
     recognised = chosen.recognised(released)
-    spec = parse_spec(dict(recognised.spec), NETWORKS[recognised.spec["name"]], where=str(path))
-    with torch.device("meta"):  # names and shapes only
-        network = build_network(
-            spec, regions=recognised.regions, width=recognised.width, vocabulary_size=recognised.vocabulary_size
-        )
+    try:
+        spec = parse_spec(dict(recognised.spec), NETWORKS[recognised.spec["name"]], where=source)
+        with torch.device("meta"):  # names and shapes only
+            network = build_network(
+                spec, regions=recognised.regions, width=recognised.width, vocabulary_size=recognised.vocabulary_size
+            )
+    except ConfigError as error:
+        raise DataError(f"{path}: not the weights of {source} ({error.problems[0]}); check --from.") from error
     weights, unused = mapped_weights(network, recognised, released, source=source)
     return Imported(
         source=source, spec=spec, told=recognised.spec, regions=recognised.regions, width=recognised.width,
         vocabulary_size=recognised.vocabulary_size, weights=weights, unused=unused, assumed=recognised.assumed,
+        words=None if words is None else _checked_words(words, spec, recognised.vocabulary_size),
     )
+
+
+def _checked_words(path: Path, spec: NetworkSpec, rows: int) -> tuple[str, ...]:
+    if spec.word_pieces is not None:
+        raise DataError(
+            f"{path}: got a vocabulary, but these weights read word pieces of {spec.word_pieces}; leave it out."
+        )
+    words = read_words(path)
+    if len(words) != rows:
+        raise DataError(
+            f"{path}: {len(words)} words, the weights have vectors of {rows}; need the vocabulary of their training."
+        )
+    return words

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
+from torch import Tensor
 
-from vsetune.config.loading import parse_spec
-from vsetune.config.networks import NETWORKS, NetworkSpec
+from vsetune.config.networks import NetworkSpec
 from vsetune.errors import DataError
-from vsetune.networks import build_network
+from vsetune.networks import Network, build_network
+from vsetune.networks.importing.stored import DESCRIPTION, WORD_VECTORS, StoredWeights, placed
+from vsetune.networks.importing.words import UNKNOWN, rows_of
 from vsetune.networks.pretrained import weights_follow
-
-_DESCRIPTION = "vsetune_network"
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Imported:
 
     regions, width: of the features it reads; regions is 1 where any number will do. vocabulary_size: ids, those of the
     released vocabulary. weights: the whole state dict. unused: released name -> why it is not needed. assumed:
-    hyperparameters the file does not tell.
+    hyperparameters the file does not tell. words: of the ids, in order; None: not known, or word pieces.
     """
 
     source: str
@@ -40,36 +38,49 @@ class Imported:
     weights: Mapping[str, Tensor]
     unused: Mapping[str, str]
     assumed: tuple[str, ...]
+    words: tuple[str, ...] | None = None
 
     def to_safetensors(self) -> bytes:
-        """The weights, with what `network_of` needs to build the network again."""
+        """The weights, with what `network_of` needs to build the network again, and the words."""
         description = {
             "source": self.source, "spec": self.spec.to_plain(), "regions": self.regions, "width": self.width,
-            "vocabulary_size": self.vocabulary_size,
+            "vocabulary_size": self.vocabulary_size, "words": self.words,
         }
-        content: bytes = safetensors.torch.save(dict(self.weights), metadata={_DESCRIPTION: json.dumps(description)})
+        content: bytes = safetensors.torch.save(dict(self.weights), metadata={DESCRIPTION: json.dumps(description)})
         return content
 
-    def study_entry(self) -> dict[str, Any]:
-        """The network as an entry of `networks` in a study file."""
+    @property
+    def lacks_words(self) -> bool:
+        """Its word vectors belong to words that nobody told: it can neither be scored nor trained further."""
+        return self.words is None and self.spec.word_pieces is None
+
+    def study_entry(self, weights: Path | None = None) -> dict[str, Any]:
+        """The network as an entry of `networks` in a study file. weights: where a training starts from."""
         told = dict(self.told)
-        return {"name": told.pop("name"), "fixed": told}
+        start = {} if weights is None or self.lacks_words else {"start_from": str(weights)}
+        return {"name": told.pop("name"), "fixed": told | start}
 
 
-def network_of(path: Path) -> nn.Module:
-    """The network in a file of `to_safetensors`, in evaluation mode. DataError in one line if it is another file."""
-    try:
-        with safe_open(path, framework="pt") as stream:
-            description = json.loads((stream.metadata() or {}).get(_DESCRIPTION, "null"))
-        weights = safetensors.torch.load_file(path, device="cpu")
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); import the weights again.") from error
-    if not isinstance(description, dict):
+def network_of(path: Path, *, words: Sequence[str] | None = None) -> Network:
+    """The network in a file of `to_safetensors`, in evaluation mode. DataError in one line if it is another file.
+
+    words: number the captions by these words instead of the released ones, special words first as our data sets have
+    them; words that the file does not know are read as its unknown word. Only for files that keep their words.
+    """
+    stored = StoredWeights.open(path)
+    held, weights = stored.network, stored.tensors()
+    if held is None:
         raise DataError(f"{path}: does not say which network it holds; need a file of `vsetune networks import`.")
-    spec = parse_spec(description["spec"], NETWORKS[description["spec"]["name"]], where=str(path))
-    sizes = {name: description[name] for name in ("regions", "width", "vocabulary_size")}
+    size = held.vocabulary_size
+    if words is not None and held.words is not None:
+        vectors, size = weights[WORD_VECTORS], len(words)
+        unknown = vectors[rows_of([UNKNOWN], held.words)]
+        weights[WORD_VECTORS] = placed(vectors, words, held.words, otherwise=unknown.repeat(size, 1))
     # The parameters drawn here are replaced: the generator stays as it was, and no pre-trained weights are read.
     with torch.random.fork_rng(devices=[]), weights_follow():
-        network = build_network(spec, **sizes)
-    network.load_state_dict(weights)
+        network = build_network(held.spec, regions=held.regions, width=held.width, vocabulary_size=size)
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:
+        raise DataError(f"{path}: its tensors are not those of its network; import the weights again.") from error
     return network.eval()

@@ -9,7 +9,6 @@ dropped. Any other object is refused.
 from __future__ import annotations
 
 import argparse
-import pickle
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,16 +18,12 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from vsetune.errors import DataError
+from vsetune.networks.damaged import DAMAGED
 
 _SETTINGS = ("opt", "args", "config")
-_DAMAGED = (
-    OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, SafetensorError,
-    TypeError, KeyError, IndexError, AttributeError, AssertionError,  # a broken stream of pickle instructions
-)
 WEIGHT_NORM = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
 """Names of weight normalisation in torch today, and in released files."""
 
@@ -99,6 +94,9 @@ def read_released(path: Path, *, parts: Sequence[str], renamed: Mapping[str, str
         settings = _settings(content)
     if not found:
         raise DataError(f"{path}: holds no tensors, need a state dict or a training checkpoint with `model`.")
+    empty = next((name for name, tensor in found.items() if not tensor.numel()), None)
+    if empty is not None:
+        raise DataError(f"{path}: {empty} holds no numbers, shape {tuple(found[empty].shape)}; download it again.")
     return Released(path, {_plain_name(name, renamed): tensor for name, tensor in found.items()}, settings)
 
 
@@ -111,15 +109,15 @@ def _content(path: Path) -> Any:
         with warnings.catch_warnings(), torch.serialization.safe_globals(_PLAIN_DATA):
             warnings.filterwarnings("ignore", "Detected pickle protocol")  # what cannot be read is refused below
             return torch.load(path, map_location="cpu", weights_only=True)
-    except _DAMAGED as error:
+    except DAMAGED as error:
         code = re.search(r"GLOBAL ([\w.]+)", str(error))
         if code:
             raise DataError(
                 f"{path}: holds an object of {code[1]}, which could run code; need tensors and plain values; save its "
                 "state dicts alone, with the library that made it."
             ) from error
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{path}: not a weights file, or a damaged one ({reason}); download it again.") from error
+        # What torch says is not repeated: it recommends to read the file with its code.
+        raise DataError(f"{path}: not a weights file, or damaged; download it again.") from error
 
 
 def _tensors(node: Any, prefix: str, parts: Sequence[str]) -> Iterator[tuple[str, Tensor]]:

@@ -1,0 +1,128 @@
+"""Where a training starts when its network names weights: `start_from`. Read once, before the first step."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from vsetune.config.data import expand_path
+from vsetune.config.networks import AnyNetwork
+from vsetune.config.paths import under_home
+from vsetune.data.vocabulary import SPECIAL_WORDS
+from vsetune.errors import ConfigError, DataError
+from vsetune.networks.importing.stored import WORD_VECTORS, StoredWeights, placed
+from vsetune.networks.importing.words import rows_of
+
+_KEY = "network.start_from"
+_HOW = "need weights of the same network with the same sizes, and features of the same width"
+
+_log = logging.getLogger(__name__)
+
+
+def check_start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> StoredWeights | None:
+    """The weights that a training of `network` starts from; None: fresh ones. Only the header of the file is read.
+
+    network: may be on the meta device. words: of the data set, special ones first. ConfigError in one line when the
+    file is missing, or is not all of the network and nothing else; only its word vectors may be of other words.
+    """
+    if spec.start_from is None:
+        return None
+    stored = _open(spec.start_from)
+    where = f"{_KEY}: {stored.path}"
+    if stored.network is not None and stored.network.name != spec.name:
+        raise ConfigError(f"{where}: holds {stored.network.name}, need {spec.name}; name weights of this network")
+    wanted = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+    if WORD_VECTORS in wanted and WORD_VECTORS in stored.shapes:
+        _check_words(stored, words, where)
+        # Other words come with other rows, and find their places.
+        wanted[WORD_VECTORS] = (*stored.shapes[WORD_VECTORS][:1], *wanted[WORD_VECTORS][1:])
+    problems = list(_differences(wanted, stored.shapes))
+    if problems:
+        raise ConfigError(f"{where}: does not fit network {spec.name} on these data: {'; '.join(problems)}; {_HOW}")
+    return stored
+
+
+def start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> None:
+    """Load what `spec.start_from` names, if it does. Errors as in `check_start`.
+
+    Words of the data set that the file does not know keep the vectors that they have. No random number is drawn.
+    """
+    stored = check_start(network, spec, words)
+    if stored is None:
+        return
+    tensors = stored.tensors()
+    known = _known_words(stored)
+    if known is not None and WORD_VECTORS in tensors:
+        fresh: Tensor = network.state_dict()[WORD_VECTORS]
+        tensors[WORD_VECTORS] = placed(tensors[WORD_VECTORS].to(fresh), words, known, otherwise=fresh)
+    network.load_state_dict(tensors)
+    _log.info("starts from %s: %s", stored.path, _words_found(stored, words))
+
+
+def describe_start(spec: AnyNetwork, words: Sequence[str]) -> dict[str, str]:
+    """Which weights a training started from, and how many words they knew; nothing for fresh ones. For records."""
+    if spec.start_from is None:
+        return {}
+    stored = _open(spec.start_from)
+    with stored.path.open("rb") as stream:
+        content = hashlib.file_digest(stream, "sha256").hexdigest()[:12]
+    return {"start_from": f"{stored.path.name} {content}: {_words_found(stored, words)}"}
+
+
+def count_known(words: Sequence[str], known: Sequence[str]) -> tuple[int, int]:
+    """How many words of a data set others know, and how many there are. Special ones are not counted."""
+    rows = rows_of(words[len(SPECIAL_WORDS):], known)
+    return sum(row is not None for row in rows), len(rows)
+
+
+def _open(start_from: str) -> StoredWeights:
+    try:
+        return StoredWeights.open(Path(under_home(expand_path(start_from, key=_KEY))))
+    except DataError as error:
+        raise ConfigError(f"{_KEY}: {error}") from error
+
+
+def _known_words(stored: StoredWeights) -> tuple[str, ...] | None:
+    return None if stored.network is None else stored.network.words
+
+
+def _words_found(stored: StoredWeights, words: Sequence[str]) -> str:
+    known = _known_words(stored)
+    if known is not None:
+        found, of = count_known(words, known)
+        return f"{found} of {of} words found"
+    if WORD_VECTORS not in stored.shapes:
+        return "no word vectors in it"
+    return f"{len(words)} words, by their ids"
+
+
+def _check_words(stored: StoredWeights, words: Sequence[str], where: str) -> None:
+    """Rows without names mean the words of the data set only where a trial on it made them."""
+    rows = stored.shapes[WORD_VECTORS][0]
+    if stored.network is not None and stored.network.words is None:
+        raise ConfigError(
+            f"{where}: {rows} word vectors, and no words to them; import the weights again with --words VOCABULARY"
+        )
+    if stored.network is None and rows != len(words):
+        raise ConfigError(
+            f"{where}: weights of a trial whose data set had {rows} words, this one has {len(words)}; need a trial on "
+            "the same vocabulary"
+        )
+
+
+def _differences(
+    wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]
+) -> Iterator[str]:
+    missing, unexpected = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
+    misshapen = [name for name in sorted(wanted.keys() & found.keys()) if wanted[name] != found[name]]
+    if missing:
+        yield f"{len(missing)} tensors missing, first {missing[0]}"
+    if unexpected:
+        yield f"{len(unexpected)} unexpected, first {unexpected[0]}"
+    if misshapen:
+        first = misshapen[0]
+        yield f"{len(misshapen)} of another shape, first {first} is {found[first]}, need {wanted[first]}"

@@ -1,0 +1,141 @@
+"""`vsetune networks evaluate`, and a study that starts from what `networks import` wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from vsetune.config.data import IngestRecipe
+from vsetune.data.dataset import Dataset
+from vsetune.data.ingest import ingest
+from vsetune.data.progress import SilentProgress
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("data") / "scenes")
+    recipe = IngestRecipe.model_validate({
+        "name": "scenes", "output": path, "source": {"layout": "scenes", "train": 24, "validation": 8, "test": 8},
+        "features": {"extractor": "pixels", "grid": 1, "width": 8},
+    })
+    ingest(recipe, progress=SilentProgress())
+    return path
+
+
+@pytest.fixture
+def weights(vsetune: Callable[..., Any], data: str, tmp_path: Path) -> Path:
+    """An untrained VSE++ of the width of the data, its vocabulary in another order, brought in."""
+    dataset = Dataset.open(data)
+    words = ["<pad>", "<start>", "<end>", "<unk>", *reversed(dataset.vocabulary.words[5:])]
+    torch.manual_seed(0)
+    states = [
+        nn.Linear(dataset.width, 8).state_dict(prefix="fc."),
+        {
+            **nn.Embedding(len(words), 5).state_dict(prefix="embed."),
+            **nn.GRU(5, 8, batch_first=True).state_dict(prefix="rnn."),
+        },
+    ]
+    torch.save({"model": states}, tmp_path / "model_best.pth.tar")
+    (tmp_path / "vocab.json").write_text(json.dumps({"word2idx": {word: number for number, word in enumerate(words)}}))
+    said = vsetune(
+        "networks", "import", "--from", "vsepp", "--words", str(tmp_path / "vocab.json"),
+        str(tmp_path / "model_best.pth.tar"),
+    )
+    assert said.code == 0, said
+    return tmp_path / "model_best-vsetune" / "weights.safetensors"
+
+
+def test_evaluate_prints_recalls_and_how_many_words_are_known(
+    vsetune: Callable[..., Any], weights: Path, data: str
+) -> None:
+    said = vsetune("networks", "evaluate", str(weights), data, "--device", "cpu")
+    assert said.code == 0, said
+    assert "recalls on test, per cent" in said.out
+    assert "vsepp (vsepp)" in said.out
+    count = len(Dataset.open(data).vocabulary) - 5
+    assert f"{count} of {count} words of {data} are known to the weights" in said.err
+
+
+def test_evaluate_tells_machines_the_same(vsetune: Callable[..., Any], weights: Path, data: str) -> None:
+    said = vsetune("networks", "evaluate", str(weights), data, "--split", "validation", "--device", "cpu", "--json")
+    found = json.loads(said.out)
+    assert (found["network"], found["split"], found["data"]) == ("vsepp", "validation", "scenes")
+    assert found["words"]["found"] == found["words"]["of"] > 10
+    assert 0 <= found["m_recall"] <= 100
+
+
+def test_evaluate_refuses_in_one_line(vsetune: Callable[..., Any], weights: Path, data: str, tmp_path: Path) -> None:
+    (tmp_path / "none.safetensors").write_bytes(b"text")
+    for words, reason in {
+        (str(weights), data, "--split", "tset"): "no split 'tset'",
+        (str(weights), str(tmp_path / "gone")): "no such data folder",
+        (str(tmp_path / "gone.safetensors"), data): "no such file",
+        (str(tmp_path / "none.safetensors"), data): "import the weights again",
+    }.items():
+        said = vsetune("networks", "evaluate", *words)
+        assert said.code == 2
+        assert len(said.lines) == 1
+        assert reason in said.err
+
+
+def test_the_entry_names_the_weights_and_a_study_with_it_is_valid(
+    vsetune: Callable[..., Any], weights: Path, data: str, study: Callable[..., Path]
+) -> None:
+    networks = yaml.safe_load((weights.parent / "network.yaml").read_text())["networks"]
+    assert networks[0]["fixed"]["start_from"] == str(weights.absolute())
+    file = study(networks=networks, data={"path": data})
+    said = vsetune("study", "validate", str(file))
+    assert said.code == 0, said
+
+
+def test_a_study_whose_start_is_missing_or_does_not_fit_is_refused_before_it_runs(
+    vsetune: Callable[..., Any], weights: Path, data: str, study: Callable[..., Path]
+) -> None:
+    entry = {"name": "vsepp", "fixed": {"embedding_size": 9, "word_size": 5, "start_from": str(weights)}}
+    file = study(networks=[entry], data={"path": data})
+    for command in (("study", "validate", str(file)), ("train", str(file))):
+        said = vsetune(*command)
+        assert said.code == 2
+        assert len(said.lines) == 1
+        assert f"network.start_from: {weights}: does not fit network vsepp" in said.err
+        assert "first gru.bias_hh_l0 is (24,), need (27,)" in said.err
+    weights.unlink()
+    said = vsetune("study", "validate", str(file))
+    assert said.code == 2
+    assert f"network.start_from: {weights}: no such file" in said.err
+
+
+def test_weights_imported_without_words_say_so_and_name_no_start(
+    vsetune: Callable[..., Any], weights: Path, data: str, tmp_path: Path
+) -> None:
+    said = vsetune(
+        "networks", "import", "--from", "vsepp", str(tmp_path / "model_best.pth.tar"), "--output", str(tmp_path / "b")
+    )
+    assert said.code == 0
+    assert "start_from" not in yaml.safe_load(said.out)["networks"][0]["fixed"]
+    assert "# import again with --words VOCABULARY" in said.out
+    assert "until imported again with --words" in said.err
+    said = vsetune("networks", "evaluate", str(tmp_path / "b" / "weights.safetensors"), data)
+    assert said.code == 2
+    assert "import the weights again with --words" in said.err
+
+
+def test_import_refuses_another_vocabulary_and_writes_nothing(
+    vsetune: Callable[..., Any], weights: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "vocab.json").write_text(json.dumps({"word2idx": {"<pad>": 0, "<start>": 1, "<end>": 2, "<unk>": 3}}))
+    said = vsetune(
+        "networks", "import", "--from", "vsepp", "--words", str(tmp_path / "vocab.json"),
+        str(tmp_path / "model_best.pth.tar"), "--output", str(tmp_path / "b"),
+    )
+    assert said.code == 2
+    assert len(said.lines) == 1
+    assert "vocab.json: 4 words, the weights have vectors of" in said.err
+    assert not (tmp_path / "b").exists()
