@@ -12,6 +12,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from vsetune.config.data import expand_path
 from vsetune.config.paths import under_home
@@ -197,3 +198,22 @@ def one_line(error: Exception) -> str:
 def _safe(name: str) -> str:
     """Fit for file names and metric names; the end of it, which tells models apart, is kept."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name)[-80:]
+
+
+@contextmanager
+def quiet_transformers(*, is_local: bool) -> Iterator[None]:
+    """No reports of `transformers` between ours; its bars stay for a download, which may take minutes."""
+    from transformers.utils import logging as theirs
+
+    library: Any = theirs  # not typed
+    verbosity, had_bars = library.get_verbosity(), library.is_progress_bar_enabled()
+    library.set_verbosity_error()
+    if is_local:
+        library.disable_progress_bar()
+    try:
+        with quiet_hub():
+            yield
+    finally:
+        library.set_verbosity(verbosity)
+        if is_local and had_bars:
+            library.enable_progress_bar()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from vsetune.config.pretrained import PretrainedModel, one_line, quiet_hub, require_transformers
+from vsetune.config.pretrained import PretrainedModel, one_line, quiet_transformers, require_transformers
 from vsetune.errors import ConfigError
 
 
@@ -21,7 +19,7 @@ def load_tokenizer(found: PretrainedModel, *, key: str) -> tuple[Any, Any]:
 
     options = loading_options(found)
     try:
-        with quiet(is_local=found.commit is None):
+        with quiet_transformers(is_local=found.commit is None):
             tokenizer: Any = AutoTokenizer.from_pretrained(found.place, **options)
             config: Any = AutoConfig.from_pretrained(found.place, **options)
     except (OSError, ValueError, ImportError, RuntimeError, KeyError) as error:
@@ -47,22 +45,3 @@ def require_matching_words(tokenizer: Any, config: Any, *, where: str, key: str)
             f"{key}: {where}: its tokeniser knows {len(tokenizer)} tokens, special ones included, the model "
             f"{config.vocab_size}; save the tokeniser of the model beside it"
         )
-
-
-@contextmanager
-def quiet(*, is_local: bool) -> Iterator[None]:
-    """No reports of `transformers` between ours; its bars stay for a download, which may take minutes."""
-    from transformers.utils import logging as theirs
-
-    logging: Any = theirs  # not typed
-    verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    if is_local:
-        logging.disable_progress_bar()
-    try:
-        with quiet_hub():
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if is_local and had_bars:
-            logging.enable_progress_bar()

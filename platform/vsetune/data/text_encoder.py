@@ -12,9 +12,15 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from vsetune.config.pretrained import ENCODER_KEY as KEY
-from vsetune.config.pretrained import PretrainedModel, find_encoder, one_line, require_transformers
+from vsetune.config.pretrained import (
+    PretrainedModel,
+    find_encoder,
+    one_line,
+    quiet_transformers,
+    require_transformers,
+)
 from vsetune.config.semantics import EncoderSpec
-from vsetune.data.pretrained_tokens import loading_options, quiet, require_matching_words
+from vsetune.data.pretrained_tokens import loading_options, require_matching_words
 from vsetune.errors import ConfigError
 
 
@@ -68,7 +74,7 @@ def _load(found: PretrainedModel) -> tuple[Any, Any]:
     options = loading_options(found)
     try:
         # What a checkpoint lacks is drawn at random, which must not shift the random numbers of a training.
-        with quiet(is_local=found.commit is None), torch.random.fork_rng(devices=[]):
+        with quiet_transformers(is_local=found.commit is None), torch.random.fork_rng(devices=[]):
             tokenizer: Any = AutoTokenizer.from_pretrained(found.place, **options)
             model, report = AutoModel.from_pretrained(
                 found.place, use_safetensors=True, output_loading_info=True, **options

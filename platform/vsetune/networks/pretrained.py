@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from vsetune.config.pretrained import PretrainedModel, find_model, one_line, quiet_hub, require_transformers
+from vsetune.config.pretrained import PretrainedModel, find_model, one_line, quiet_transformers, require_transformers
 from vsetune.errors import ConfigError
 
 _WEIGHTS_FOLLOW: ContextVar[bool] = ContextVar("weights_follow", default=False)
@@ -51,7 +51,7 @@ def build_pretrained(
     config = None if weights_are_wanted() else known(model)
     found = None if config is not None else find_model(model, revision, key=key, instead=instead)
     try:
-        with quiet(is_local=found is None or found.commit is None), torch.random.fork_rng(devices=[]):
+        with quiet_transformers(is_local=found is None or found.commit is None), torch.random.fork_rng(devices=[]):
             built, missing = _from_files(found) if found is not None else (_from_config(config), [])
     except _FAILURES as error:
         raise ConfigError(f"{key}: {model}: cannot load ({one_line(error)}); need {need}") from error
@@ -83,22 +83,3 @@ def _from_config(config: Any) -> Any:
     from transformers import AutoModel
 
     return cast(Any, AutoModel).from_config(config)
-
-
-@contextmanager
-def quiet(*, is_local: bool) -> Iterator[None]:
-    """No reports of `transformers` between ours; its bars stay for a download, which may take minutes."""
-    from transformers.utils import logging as theirs
-
-    logging: Any = theirs  # not typed
-    verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    if is_local:
-        logging.disable_progress_bar()
-    try:
-        with quiet_hub():
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if is_local and had_bars:
-            logging.enable_progress_bar()

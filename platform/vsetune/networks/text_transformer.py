@@ -8,10 +8,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.pretrained import find_model, one_line
+from vsetune.config.pretrained import find_model, one_line, quiet_transformers
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.network import word_mask
-from vsetune.networks.pretrained import build_pretrained, quiet, weights_are_wanted
+from vsetune.networks.pretrained import build_pretrained, weights_are_wanted
 
 KEY = "network.text_model"
 _NEED = "a BERT of `transformers` with its tokeniser and safetensors weights"
@@ -90,7 +90,7 @@ def _word_pieces(model: str, vocabulary_size: int) -> PieceIds:
 
     found = find_model(model, None, key=KEY)
     try:
-        with quiet(is_local=found.commit is None):
+        with quiet_transformers(is_local=found.commit is None):
             tokeniser: Any = AutoTokenizer.from_pretrained(found.place, revision=found.commit, trust_remote_code=False)
     except (OSError, ValueError, ImportError, RuntimeError, KeyError) as error:
         raise ConfigError(f"{KEY}: {found.place}: its tokeniser cannot be loaded ({one_line(error)})") from error
