@@ -152,7 +152,13 @@ class ResourceSpec(Spec):
     cpus: int = Field(1, ge=1, description="cores, and threads of the trial")
     gpus: float = Field(0.0, ge=0, description="GPUs or a fraction of one")
     concurrent_trials: int | None = Field(None, ge=1, description="null: as many as fit")
-    retries: int = Field(2, ge=0, description="new attempts after the process of a trial died")
+    retries: int = Field(
+        6, ge=0, description="new attempts of a trial that was interrupted (process died, storage, network, device or "
+        "memory) without a new validation in between; they start after 2, 4, 8, ... s, at most 60 s",
+    )
+    silence_timeout_s: float = Field(
+        900.0, gt=0, description="seconds without a sign of life after which a trial's worker is ended and tried again",
+    )
 
 
 class TrackingSpec(Spec):

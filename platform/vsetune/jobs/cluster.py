@@ -12,6 +12,8 @@ import ray
 
 from vsetune.config.study import ResourceSpec
 from vsetune.errors import ConfigError, UsageError
+from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay
+from vsetune.jobs.stopping import StopRequest
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 
@@ -21,10 +23,11 @@ _WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 
 
 @contextmanager
-def ray_cluster(address: str | None) -> Iterator[None]:
+def ray_cluster(address: str | None, stop: StopRequest, *, farewell: str) -> Iterator[None]:
     """A connection to Ray. address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set.
 
-    A connection that this process has already is used and left open.
+    A connection that this process has already is used and left open. Of any other the parts are watched: `stop` is
+    requested when Ray dies, and the process leaves with `farewell` when Ray does not let it go.
 
     Token authentication is on unless RAY_AUTH_MODE says otherwise (see `vsetune.jobs`).
     A cluster that runs elsewhere gets this very package with the job, so its workers run the code of the driver.
@@ -53,10 +56,12 @@ def ray_cluster(address: str | None) -> Iterator[None]:
             f"ray: cannot reach {where} ({_first_line(error)}); start it with `ray start --head`, and set "
             "RAY_AUTH_MODE=token in both shells"
         ) from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
+    parts: RayParts = RemoteRay.of_this_driver() if target else LocalRay.of_this_process()
+    with RayWatch(parts, stop, farewell=farewell).watching():
+        try:
+            yield
+        finally:
+            ray.shutdown()
 
 
 def concurrent_trials(resources: ResourceSpec) -> int:

@@ -3,78 +3,64 @@
 The tracking store is the truth about attempts, the configuration search the truth about what was asked. Everything
 here is a copy that `StudyLedger` rebuilds from the two when a study is resumed, so a killed driver loses nothing:
 a finished attempt is written to the store before the search is told of it.
+
+An interrupted trial (its process died, a disk was full, a server away) is not failed: it pauses, goes on from its
+checkpoint, and after `resources.retries` interruptions without a new validation it is left open for the next run of
+the study. As long as a trial of a cell is interrupted its cell asks for no further configuration, so that the search
+knows the same when it asks as it would have known undisturbed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from vsetune.config.cells import Cell, Configuration, build_trial
+from vsetune.config.cells import Cell, build_trial
 from vsetune.config.study import StudySpec
-from vsetune.config.training import TrialSpec
+from vsetune.errors import StorageError
+from vsetune.jobs.trial_progress import Assignment, Phase, TrialProgress
+from vsetune.leaderboard.selection import cost_of, winner_of
 from vsetune.search.configurations import ConfigurationSearch, Outcome, Suggestion
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint
 from vsetune.tracking.store import TrackingStore
 
-Phase = Literal["search", "confirm"]
-TERMINAL: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed")
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
+"""A trial pauses 2, 4, 8, ... seconds after its first, second, third interruption in a row, at most a minute."""
+_ASK_AGAIN_S, _ASK_AT_MOST_S = 5.0, 600.0
+_OUTCOMES: dict[str, Outcome] = {"finished": "finished", "pruned": "pruned", "failed": "failed"}
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """A trial to run. number: the configuration's number in its cell."""
-
-    trial: TrialSpec
-    number: int
-    phase: Phase
-    configuration: Configuration
-
-
-@dataclass
-class TrialProgress:
-    """What the ledger knows about one trial. charged_*: over all of its attempts, replayed work included."""
-
-    assignment: Assignment
-    status: AttemptStatus | Literal["waiting"] = "waiting"
-    attempt_id: str | None = None
-    attempt_number: int = 0
-    epoch: float = 0.0
-    best_m_recall: float | None = None
-    charged_epochs: float = 0.0
-    charged_device_seconds: float = 0.0
-    curve: list[tuple[float, float]] = field(default_factory=list)
-    error: str | None = None
-
-    @property
-    def is_closed(self) -> bool:
-        return self.status in TERMINAL
-
-    def charge(self, summary: Mapping[str, float]) -> None:
-        """Takes the cost from the latest attempt: it counts from the start of the trial, and waste accumulates."""
-        self.charged_epochs = summary.get("epochs", self.epoch) + summary.get("wasted_epochs", 0.0)
-        self.charged_device_seconds = summary.get("device_seconds", self.charged_device_seconds)
+def pause_after(interruptions: int) -> float:
+    """Seconds that a trial waits after so many interruptions in a row (1 is the first)."""
+    return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (interruptions - 1)))
 
 
 class StudyLedger:
     """The trials of one study: handed out, recorded, closed. One process per study may hold one."""
 
     def __init__(
-        self, study: StudySpec, cells: Sequence[Cell], store: TrackingStore, search: ConfigurationSearch
+        self, study: StudySpec, cells: Sequence[Cell], store: TrackingStore, search: ConfigurationSearch, *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.study = study
         self.cells = {cell.name: cell for cell in cells}
-        self._store, self._search = store, search
+        self._store, self._search, self._clock = store, search, clock
         self.trials: dict[str, TrialProgress] = {}
+        self.search_outage: str | None = None
+        """Why no configuration can be asked for just now; None while the search answers."""
         self._requeued: list[str] = []
+        self._untold: list[str] = []
+        self._ask_not_before = float("-inf")
+        self._silent_since: float | None = None
+        self._winners: dict[str, Assignment] = {}
 
     def recover(self, *, retry_failed: bool = False) -> None:
         """Rebuilds the ledger from the store and the search after an earlier process ended.
 
         The trial of a killed attempt is handed out again (it goes on from its checkpoint). Outcomes the search has
-        not heard of are told now.
+        not heard of are told now. StorageError when the search cannot be read.
         """
         by_trial: dict[str, list[AttemptRecord]] = {}
         for record in self._store.attempts(self.study.study):
@@ -90,20 +76,23 @@ class StudyLedger:
 
     def next(self) -> Assignment | Literal["wait", "done"]:
         """The next trial: interrupted ones first, then the cell with the fewest configurations, then confirmations."""
-        if self._requeued:
-            return self.trials[self._requeued.pop(0)].assignment
+        now = self._clock()
+        ready = next((name for name in self._requeued if self.trials[name].not_before <= now), None)
+        if ready is not None:
+            self._requeued.remove(ready)
+            return self.trials[ready].assignment
         cell = self._cell_to_search()
         if cell is not None:
-            return self._add(self._search_assignment(cell, self._search.ask(cell.name)))
+            return self._asked(cell, now)
         for cell in self.cells.values():
             for assignment in self._confirm_assignments(cell):
                 if assignment.trial.trial not in self.trials:
                     return self._add(assignment)
-        return "done" if all(trial.is_closed for trial in self.trials.values()) else "wait"
+        return "done" if all(trial.is_closed or trial.is_left_open for trial in self.trials.values()) else "wait"
 
     def has_work(self) -> bool:
         """Whether a trial is unfinished or still to be asked for. Asks for nothing."""
-        if self._requeued or any(not trial.is_closed for trial in self.trials.values()):
+        if any(not trial.is_closed for trial in self.trials.values()):
             return True
         return self._cell_to_search() is not None or any(
             assignment.trial.trial not in self.trials
@@ -120,29 +109,24 @@ class StudyLedger:
     ) -> None:
         """Records that attempt `number` of a trial started, with the points it inherits from its checkpoint."""
         progress = self.trials[trial]
-        if progress.attempt_id is not None and progress.attempt_number != number and progress.status == "running":
-            self._store.finish_attempt(
-                progress.attempt_id, "killed", summary=_cut_short(progress.curve), artifacts=[],
-                error="its process died; a new attempt continues from the checkpoint",
-            )
+        if progress.status == "running" and progress.number != number:
+            self._end(progress, "killed", {}, [], "its process died; a new attempt continues from the checkpoint")
         assignment, spec = progress.assignment, progress.assignment.trial
         cell = self.cells[spec.cell]
-        progress.attempt_id = self._store.start_attempt(AttemptStart(
+        start = AttemptStart(
             study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
             number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
             resolved=spec.to_plain(), environment=environment, protocol=protocol,
-        ))
-        progress.attempt_number, progress.status = number, "running"
+        )
+        progress.begin(self._store.start_attempt(start), start)
         self._note_points(progress, inherited)
 
-    def record_point(self, trial: str, point: ValidationPoint) -> None:
-        """One validation of a running attempt, written in one batch."""
+    def record_point(self, trial: str, point: ValidationPoint, *, summary: Mapping[str, float] | None = None) -> None:
+        """One validation of a running attempt, written in one batch. summary: the attempt's totals so far."""
         progress = self.trials[trial]
         self._note_points(progress, [point])
-        if progress.assignment.phase == "search":
-            self._search.report(
-                progress.assignment.trial.cell, progress.assignment.number, step=point.step, m_recall=point.m_recall
-            )
+        progress.summary = dict(summary or {})
+        progress.interruptions = 0
 
     def close(
         self, trial: str, status: AttemptStatus, *, summary: Mapping[str, float], artifacts: Iterable[Path] = (),
@@ -150,77 +134,112 @@ class StudyLedger:
     ) -> None:
         """The end of a trial: to the store first, then to the search."""
         progress = self.trials[trial]
-        if progress.is_closed or progress.status == "waiting":
-            if progress.is_closed:
-                return
-            # it died before it could report anything
-            self.open_attempt(trial, number=progress.attempt_number + 1, environment={}, protocol={}, inherited=[])
-        assert progress.attempt_id is not None
-        self._store.finish_attempt(
-            progress.attempt_id, status, summary=summary, artifacts=list(artifacts), error=error
-        )
-        progress.status, progress.error = status, error
-        progress.charge(summary)
+        if progress.is_closed:
+            return
+        if progress.status == "waiting":  # it failed before it could report anything
+            self.open_attempt(trial, number=progress.number + 1, environment={}, protocol={}, inherited=[])
+        self._end(progress, status, summary, list(artifacts), error)
         self._tell(trial)
+
+    def interrupted(self, trial: str, reason: str) -> float | None:
+        """A trial was stopped by nothing of its own: it is handed out again after a pause, whose seconds are returned.
+
+        None: it has been interrupted too often without a new validation and is left open for the next run of the study.
+        """
+        progress = self.trials[trial]
+        if progress.is_closed:
+            return None
+        if progress.status == "running":
+            self._end(progress, "killed", progress.summary, [], reason)
+        progress.status, progress.error = "waiting", reason
+        progress.interruptions += 1
+        if progress.interruptions > self.study.resources.retries:
+            progress.is_left_open = True
+            return None
+        pause = pause_after(progress.interruptions)
+        progress.not_before = self._clock() + pause
+        self._requeued.append(trial)
+        return pause
 
     def interrupt(self) -> list[str]:
         """Marks every running attempt as killed (Ctrl-C); a resumed study hands their trials out again."""
         running = [name for name, progress in self.trials.items() if progress.status == "running"]
         for name in running:
             progress = self.trials[name]
-            assert progress.attempt_id is not None
-            self._store.finish_attempt(
-                progress.attempt_id, "killed", summary=_cut_short(progress.curve), artifacts=[],
-                error="the study was interrupted",
-            )
-            progress.status = "killed"
+            self._end(progress, "killed", progress.summary, [], "the study was interrupted")
         return running
+
+    def _end(
+        self, progress: TrialProgress, status: AttemptStatus, summary: Mapping[str, float], artifacts: list[Path],
+        error: str | None,
+    ) -> None:
+        known = {**_from_curve(progress.curve), **summary}
+        self._store.finish_attempt(progress.attempt_id, status, summary=known, artifacts=artifacts, error=error)
+        progress.end(status, known, error)
 
     def _recover_trial(
         self, assignment: Assignment, by_trial: Mapping[str, list[AttemptRecord]], *, retry_failed: bool
     ) -> None:
         name = assignment.trial.trial
-        progress = self.trials[name] = TrialProgress(assignment)
-        for record in sorted(by_trial.get(name, []), key=lambda record: record.start.number):
-            progress.attempt_id, progress.attempt_number = record.attempt_id, record.start.number
-            progress.status, progress.error, progress.curve = record.status, record.error, list(record.curve)
-            if record.curve:
-                progress.epoch = record.curve[-1][0]
-                progress.best_m_recall = max(m_recall for _, m_recall in record.curve)
-            progress.charge(record.summary)
+        records = sorted(by_trial.get(name, []), key=lambda record: record.start.number)
+        progress = self.trials[name] = TrialProgress.recorded(assignment, records)
         if not progress.is_closed or (retry_failed and progress.status == "failed"):
             progress.status = "waiting"
             self._requeued.append(name)
+
+    def _asked(self, cell: Cell, now: float) -> Assignment | Literal["wait", "done"]:
+        """A new configuration of a cell; first the search hears what it has not heard.
+
+        `done` after ten minutes without an answer: the study ends interrupted, to be gone on with later.
+        """
+        if now < self._ask_not_before:
+            return "wait"
+        if self._silent_since is not None and now - self._silent_since > _ASK_AT_MOST_S:
+            return "done" if not any(trial.status == "running" for trial in self.trials.values()) else "wait"
+        try:
+            for trial in list(self._untold):
+                self._tell_search(trial)
+            suggestion = self._search.ask(cell.name)
+        except StorageError as error:
+            self.search_outage, self._ask_not_before = str(error), now + _ASK_AGAIN_S
+            self._silent_since = now if self._silent_since is None else self._silent_since
+            return "wait"
+        self.search_outage = self._silent_since = None
+        return self._add(self._search_assignment(cell, suggestion))
 
     def _add(self, assignment: Assignment) -> Assignment:
         self.trials[assignment.trial.trial] = TrialProgress(assignment)
         return assignment
 
     def _note_points(self, progress: TrialProgress, points: Sequence[ValidationPoint]) -> None:
-        if not points:
-            return
-        assert progress.attempt_id is not None
-        self._store.record_points(progress.attempt_id, points)
-        for point in points:
-            if not progress.curve or point.epoch > progress.curve[-1][0]:
-                progress.curve.append((point.epoch, point.m_recall))
-        progress.epoch = progress.curve[-1][0]
-        progress.best_m_recall = max(m_recall for _, m_recall in progress.curve)
+        if points:
+            self._store.record_points(progress.attempt_id, points)
+            progress.note(points)
 
     def _tell(self, trial: str) -> None:
+        """The search hears of a closed trial, now or, if it does not answer, before it is asked again."""
         progress = self.trials[trial]
-        if progress.assignment.phase == "search" and progress.is_closed:
-            outcomes: dict[str, Outcome] = {"finished": "finished", "pruned": "pruned", "failed": "failed"}
-            self._search.tell(
-                progress.assignment.trial.cell, progress.assignment.number, outcomes[progress.status],
-                best_m_recall=progress.best_m_recall,
-            )
+        if progress.assignment.phase != "search" or not progress.is_closed:
+            return
+        self._untold.append(trial)
+        try:
+            self._tell_search(trial)
+        except StorageError as error:
+            self.search_outage = str(error)
+
+    def _tell_search(self, trial: str) -> None:
+        progress = self.trials[trial]
+        assignment = progress.assignment
+        self._search.tell(
+            assignment.trial.cell, assignment.number, _OUTCOMES[progress.status], curve=progress.curve
+        )
+        self._untold.remove(trial)
 
     def _cell_to_search(self) -> Cell | None:
         """The cell with the fewest configurations so far among those that may still ask for one."""
         asked = {
-            cell.name: len(self._search.suggestions(cell.name))
-            for cell in self.cells.values() if not self._is_exhausted(cell)
+            cell.name: len(self._of_cell(cell, "search"))
+            for cell in self.cells.values() if not self._is_exhausted(cell) and not self._is_disturbed(cell)
         }
         open_cells = [name for name, count in asked.items() if count < self._configurations(self.cells[name])]
         return self.cells[min(open_cells, key=lambda name: asked[name])] if open_cells else None
@@ -228,13 +247,18 @@ class StudyLedger:
     def _configurations(self, cell: Cell) -> int:
         return self.study.search.configurations if cell.domains else 1
 
+    def _is_disturbed(self, cell: Cell) -> bool:
+        """Whether a trial of the search was interrupted and has not gone on yet."""
+        return any(trial.status == "waiting" and trial.error is not None for trial in self._of_cell(cell, "search"))
+
     def _is_exhausted(self, cell: Cell) -> bool:
+        """Whether the budget is used up. Work that a crash lost is not charged: it is no choice of the search."""
         budget = self.study.budget
-        trials = self._of_cell(cell)
-        epochs = sum(trial.charged_epochs or trial.epoch for trial in trials)
-        seconds = sum(trial.charged_device_seconds for trial in trials)
-        return (budget.epochs_per_cell is not None and epochs >= budget.epochs_per_cell) or (
-            budget.device_seconds_per_cell is not None and seconds >= budget.device_seconds_per_cell
+        if budget.epochs_per_cell is None and budget.device_seconds_per_cell is None:
+            return False
+        cost = cost_of([trial.attempts() for trial in self._of_cell(cell) if trial.attempts()])
+        return (budget.epochs_per_cell is not None and cost.chargeable_epochs >= budget.epochs_per_cell) or (
+            budget.device_seconds_per_cell is not None and cost.device_seconds >= budget.device_seconds_per_cell
         )
 
     def _of_cell(self, cell: Cell, phase: Phase | None = None) -> list[TrialProgress]:
@@ -245,14 +269,9 @@ class StudyLedger:
 
     def _confirm_assignments(self, cell: Cell) -> list[Assignment]:
         """The winner of a cell with every further seed, once its search is over."""
-        searched = self._of_cell(cell, "search")
-        asked_all = len(searched) >= self._configurations(cell) or self._is_exhausted(cell)
-        if not searched or not asked_all or not all(trial.is_closed for trial in searched):
+        winner = self._winner(cell)
+        if winner is None:
             return []
-        finished = [trial for trial in searched if trial.status == "finished" and trial.best_m_recall is not None]
-        if not finished:
-            return []
-        winner = max(finished, key=lambda trial: trial.best_m_recall or 0.0).assignment
         return [
             Assignment(
                 build_trial(
@@ -263,6 +282,20 @@ class StudyLedger:
             )
             for seed in self.study.seeds[1:]
         ]
+
+    def _winner(self, cell: Cell) -> Assignment | None:
+        """What the board would show as the cell's best, once no trial of its search is left; None: nothing finished."""
+        if cell.name in self._winners:
+            return self._winners[cell.name]
+        searched = self._of_cell(cell, "search")
+        asked_all = len(searched) >= self._configurations(cell) or self._is_exhausted(cell)
+        if not searched or not asked_all or not all(trial.is_closed for trial in searched):
+            return None
+        winner = winner_of([trial.attempts() for trial in searched if trial.attempts()])
+        if winner is None or winner.status != "finished":
+            return None
+        self._winners[cell.name] = self.trials[winner.start.trial].assignment
+        return self._winners[cell.name]
 
     def _search_id(self, cell: Cell, number: int) -> str:
         return _trial_id(cell.name, number, self.study.seeds[0])
@@ -277,9 +310,8 @@ def _trial_id(cell: str, number: int, seed: int) -> str:
     return f"{cell}-c{number:03d}-s{seed}"
 
 
-def _cut_short(curve: Sequence[tuple[float, float]]) -> dict[str, float]:
+def _from_curve(curve: Sequence[tuple[float, float]]) -> dict[str, float]:
     """What is known of an attempt that could not say goodbye."""
     if not curve:
         return {"epochs": 0.0}
-    best = max(m_recall for _, m_recall in curve)
-    return {"epochs": curve[-1][0], "best_m_recall": best}
+    return {"epochs": curve[-1][0], "best_m_recall": max(m_recall for _, m_recall in curve)}

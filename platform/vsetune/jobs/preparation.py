@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vsetune.config.base import fingerprint_of
-from vsetune.config.cells import Cell, build_trial, candidates, resolve_cells
+from vsetune.config.cells import Cell, build_trial, candidates, refusal, resolve_cells
 from vsetune.config.data import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.loading import load_spec
 from vsetune.config.paths import home, under_home
@@ -22,6 +22,8 @@ from vsetune.data.semantic_sources import semantic_vectors_of
 from vsetune.data.verify import require_unchanged
 from vsetune.errors import ConfigError, StudyConflict
 from vsetune.jobs.fitting import require_fit
+from vsetune.search.configurations import ConfigurationSearch
+from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.opening import open_store, require_existing
 from vsetune.tracking.records import StudyRecord
 from vsetune.tracking.store import TrackingStore
@@ -127,6 +129,22 @@ def study_folder(spec: StudySpec) -> Path:
 def tracking_store(tracking: TrackingSpec) -> TrackingStore:
     """The store that a study's tracking section names."""
     return open_store(tracking_uri(tracking), None)
+
+
+def open_tracking(prepared: PreparedStudy) -> JournaledStore:
+    """The store of a study that runs: what it is told goes to a journal first, and to the tracking store from there."""
+    uri = tracking_uri(prepared.spec.tracking)
+    return JournaledStore(lambda: open_store(uri, None), prepared.folder)
+
+
+def open_search(prepared: PreparedStudy) -> ConfigurationSearch:
+    """The search of a study: in its own folder unless `search.storage` names another place."""
+    spec, cells = prepared.spec, {cell.name: cell for cell in prepared.cells}
+    storage = spec.search.storage or f"sqlite:///{prepared.folder / 'search.db'}"
+    return ConfigurationSearch(
+        spec.study, prepared.cells, spec.search, storage=usable_url(storage, where="search.storage"),
+        refuses=lambda cell, configuration: refusal(spec, cells[cell], configuration),
+    )
 
 
 def existing_store(tracking: TrackingSpec) -> TrackingStore:

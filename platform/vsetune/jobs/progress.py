@@ -43,11 +43,12 @@ class StudyProgress:
                 self._announced.add(name)
                 self._console.print(self._line(name, trial), highlight=False)
 
-    def retried(self, name: str) -> None:
-        """Announces that the process of a trial died and that the trial goes on in another one."""
+    def paused(self, name: str, reason: str, pause_s: float | None) -> None:
+        """Announces that a trial was interrupted, and when it goes on. pause_s: None leaves it to `--resume`."""
+        then = "left open for --resume" if pause_s is None else f"goes on from its checkpoint in {pause_s:g} s"
         self._console.print(
-            Text("the process of ", style="yellow").append(name, style="bold")
-            .append(" died (killed, out of memory?); a new attempt continues from its checkpoint"), highlight=False,
+            Text("interrupted ", style="yellow").append(name, style="bold").append(f": {reason[:300]}; {then}"),
+            highlight=False, soft_wrap=True,
         )
 
     def tick(self) -> None:

@@ -1,56 +1,69 @@
-"""Runs a study to its last trial: Ray Tune places what the ledger hands out. Resumable after anything."""
+"""Runs a study to its last trial. Resumable after anything."""
 
 from __future__ import annotations
 
 import fcntl
 import logging
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from ray import tune
 from rich.console import Console
 
 from vsetune.config.loading import dump_yaml
 from vsetune.errors import IncompatibleCurves, StorageError, StudyConflict, UsageError
-from vsetune.jobs.cluster import concurrent_trials, ray_cluster
-from vsetune.jobs.ledger import Assignment, StudyLedger
-from vsetune.jobs.preparation import PreparedStudy, tracking_store
-from vsetune.jobs.progress import StudyProgress
-from vsetune.jobs.trainable import AttemptTrainable
-from vsetune.jobs.tune_adapter import CellScheduler, LedgerSearcher, RecordingCallback
+from vsetune.jobs.cluster import ray_cluster
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.placement import place_trials
+from vsetune.jobs.preparation import PreparedStudy, open_search, open_tracking
+from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.leaderboard import Leaderboard, build, curves_to_csv, to_csv, to_html, to_latex
-from vsetune.search.configurations import ConfigurationSearch
+from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.records import AttemptRecord
 
 logger = logging.getLogger(__name__)
 
-# Tune is told to keep nothing of its own: results go to the tracking store, checkpoints to the trial's folder.
-_TUNE_SETTINGS = {
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_GLOBAL_CHECKPOINT_S": "3600",
-    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    "RAY_AIR_NEW_OUTPUT": "0",
-}
+DELIVER_WITHIN_S = 20.0
+"""How long the end of a study waits for a tracking store that does not answer; what is left stays in the journal."""
+
+Ending = Literal["finished", "partly failed", "failed", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A trial that has not finished, and why, in one line. is_open: `--resume` goes on with it."""
+
+    trial: str
+    is_open: bool
+    reason: str
 
 
 @dataclass(frozen=True)
 class StudyOutcome:
     """How a run of a study ended. counts: trials by status. board: None if there is nothing to compare, see `remark`.
 
-    page: the leaderboard as a web page, also kept with the study's run in the tracking store.
+    page: the leaderboard as a web page, also kept with the study's run in the tracking store. troubles: trials that
+    failed or were left open. stopped_by: why the run ended before the study did, None if nobody asked. undelivered:
+    records that wait in the journal for the tracking store; outage: why.
     """
 
     counts: Mapping[str, int]
-    was_interrupted: bool
+    ending: Ending
     board: Leaderboard | None
     page: Path | None
     remark: str
+    troubles: Sequence[Trouble]
+    stopped_by: str | None
+    undelivered: int
+    outage: str | None
+
+    @property
+    def was_interrupted(self) -> bool:
+        """There is work left for `--resume`."""
+        return self.ending == "interrupted"
 
 
 def run_study(
@@ -60,24 +73,57 @@ def run_study(
 
     address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set.
     """
-    spec, folder = prepared.spec, prepared.folder
-    store = tracking_store(spec.tracking)
-    with _locked(folder):
+    spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
+    with _locked(folder), sigterm_like_ctrl_c(), _tracking(prepared) as store:
         store.open_study(prepared.record(), resume=resume)
         _write(folder / "study.yaml", dump_yaml(spec.to_plain()))
-        storage = spec.search.storage or f"sqlite:///{folder / 'search.db'}"
-        search = ConfigurationSearch(spec.study, prepared.cells, spec.search, storage=storage)
-        ledger = StudyLedger(spec, prepared.cells, store, search)
+        ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared))
         ledger.recover(retry_failed=retry_failed)
         if ledger.has_work():
-            with ray_cluster(address):
-                _place_trials(prepared, ledger, console)
-        was_interrupted = bool(ledger.interrupt()) or ledger.has_work()
+            farewell = f"interrupted, nothing finished is lost; go on with: vsetune study run ... --resume ({folder})"
+            with ray_cluster(address, stop, farewell=farewell), sigterm_like_ctrl_c():
+                place_trials(prepared, ledger, stop, console)
+        ledger.interrupt()
+        ending = _ending(ledger)
         board, remark = _leaderboard(store.attempts(spec.study), spec.baseline)
-        exports = _export(board, folder) if board is not None else []
-        store.finish_study(spec.study, "killed" if was_interrupted else "finished", exports)
-    counts = Counter(str(trial.status) for trial in ledger.trials.values())
-    return StudyOutcome(counts, was_interrupted, board, exports[0] if exports else None, remark)
+        exports, remark = _export(board, folder) if board is not None else ([], remark)
+        store.finish_study(spec.study, "killed" if ending == "interrupted" else "finished", exports)
+        undelivered = store.flush(DELIVER_WITHIN_S)
+        outage = store.outage() if undelivered else None
+    return StudyOutcome(
+        Counter(_status(ledger, name) for name in ledger.trials), ending, board, exports[0] if exports else None, remark,
+        _troubles(ledger), stop.reason or (ledger.search_outage if ending == "interrupted" else None), undelivered, outage,
+    )
+
+
+@contextmanager
+def _tracking(prepared: PreparedStudy) -> Iterator[JournaledStore]:
+    store = open_tracking(prepared)
+    try:
+        yield store
+    finally:
+        store.close(DELIVER_WITHIN_S)
+
+
+def _ending(ledger: StudyLedger) -> Ending:
+    if ledger.has_work():
+        return "interrupted"
+    failed = sum(trial.status == "failed" for trial in ledger.trials.values())
+    if not failed:
+        return "finished"
+    return "failed" if failed == len(ledger.trials) else "partly failed"
+
+
+def _status(ledger: StudyLedger, name: str) -> str:
+    trial = ledger.trials[name]
+    return str(trial.status) if trial.is_closed else "open"
+
+
+def _troubles(ledger: StudyLedger) -> list[Trouble]:
+    return [
+        Trouble(name, not trial.is_closed, trial.error or "not started yet")
+        for name, trial in ledger.trials.items() if trial.status == "failed" or not trial.is_closed
+    ]
 
 
 def _leaderboard(attempts: Sequence[AttemptRecord], baseline: str) -> tuple[Leaderboard | None, str]:
@@ -88,15 +134,18 @@ def _leaderboard(attempts: Sequence[AttemptRecord], baseline: str) -> tuple[Lead
         return None, str(error)
 
 
-def _export(board: Leaderboard, folder: Path) -> list[Path]:
-    """The page first, then the tables."""
+def _export(board: Leaderboard, folder: Path) -> tuple[list[Path], str]:
+    """The files, the page first; or none, and why. The study has ended all the same."""
     texts = {
         "leaderboard.html": to_html(board), "leaderboard.csv": to_csv(board), "curves.csv": curves_to_csv(board),
         "leaderboard.tex": to_latex(board),
     }
-    for name, text in texts.items():
-        _write(folder / name, text)
-    return [folder / name for name in texts]
+    try:
+        for name, text in texts.items():
+            _write(folder / name, text)
+    except StorageError as error:
+        return [], str(error)
+    return [folder / name for name in texts], ""
 
 
 def _write(path: Path, text: str) -> None:
@@ -104,52 +153,6 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageError(f"{path}: cannot be written ({error.strerror}); free space, then --resume") from error
-
-
-def _place_trials(prepared: PreparedStudy, ledger: StudyLedger, console: Console) -> None:
-    """Runs Tune until the ledger is done or a person interrupts it (Tune catches Ctrl-C and returns)."""
-    spec = prepared.spec
-    scheduler = CellScheduler(spec.scheduler, epochs=spec.training.epochs)
-    scheduler.replay(ledger)
-    os.environ.update(_TUNE_SETTINGS)
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # else a page of traceback for every worker that dies
-    tune_folder = prepared.folder / "tune"
-    with StudyProgress(ledger, console) as progress:
-        tuner = tune.Tuner(
-            tune.with_resources(
-                AttemptTrainable, {"cpu": spec.resources.cpus, "gpu": spec.resources.gpus}
-            ),
-            tune_config=tune.TuneConfig(
-                search_alg=LedgerSearcher(ledger, lambda assignment: _worker_config(prepared, assignment)),
-                scheduler=scheduler, num_samples=-1, max_concurrent_trials=concurrent_trials(spec.resources),
-                reuse_actors=True, trial_name_creator=_trial_name, trial_dirname_creator=_trial_name,
-            ),
-            run_config=tune.RunConfig(
-                name=spec.study, storage_path=str(tune_folder), verbose=0,
-                failure_config=tune.FailureConfig(max_failures=spec.resources.retries),
-                callbacks=[RecordingCallback(
-                    ledger, on_change=progress.changed, on_tick=progress.tick, on_retry=progress.retried
-                )],
-            ),
-        )
-        tuner.fit()
-        progress.changed()
-    shutil.rmtree(tune_folder, ignore_errors=True)
-
-
-def _worker_config(prepared: PreparedStudy, assignment: Assignment) -> dict[str, Any]:
-    resources = prepared.spec.resources
-    return {
-        "trial": assignment.trial.to_plain(),
-        "phase": assignment.phase,
-        "folder": str(prepared.trial_folder(assignment.trial.trial)),
-        "device": "cuda" if resources.gpus > 0 else "cpu",
-        "threads": resources.cpus,
-    }
-
-
-def _trial_name(trial: Any) -> str:
-    return str(trial.config["trial"]["trial"])
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """One attempt inside a Ray worker. Reports plain data; every failure that is not the death of the process is a report.
 
-Tune restarts a trainable whose process died; the new one finds the checkpoint in the trial's folder and goes on. A
-numeric failure, by contrast, would only fail again: it ends the trial with a reason.
+What would only fail again (configuration, data, numbers) ends the trial with a reason. What merely happened to it
+(storage, network, device, memory) is reported as an interruption: the driver hands the trial out again later, and the
+next attempt finds the checkpoint in the trial's folder and goes on.
 """
 
 from __future__ import annotations
@@ -15,17 +16,22 @@ from typing import Any
 from ray import tune
 
 from vsetune.config.training import TrialSpec
-from vsetune.errors import AttemptError, VsetuneError
 from vsetune.training.attempt import Attempt
+from vsetune.training.failures import Failure, failure_of
 
 logger = logging.getLogger(__name__)
+
+
+class SpoiltProcess(Exception):
+    """Raised out of a worker whose device fails for good, so that Tune replaces its process. The text is the reason."""
 
 
 class AttemptTrainable(tune.Trainable):
     """A warm actor that runs one attempt after another.
 
     config: trial (TrialSpec as plain data), folder (the trial's own, seen by every node), device, threads.
-    Reports, each with an `event`: `opened` once, `point` per validation, `failed` at most once and last.
+    Reports, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted` at most once and
+    last.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -40,7 +46,7 @@ class AttemptTrainable(tune.Trainable):
     def step(self) -> dict[str, Any]:
         try:
             return self._open() if self._attempt is None else self._advance()
-        except Exception as error:  # whatever it is, the trial has failed and the study goes on
+        except Exception as error:  # whatever it is, it ends this attempt only
             return self._failure(error)
 
     def cleanup(self) -> None:
@@ -63,6 +69,7 @@ class AttemptTrainable(tune.Trainable):
             "environment": dict(self._attempt.environment()),
             "protocol": dict(self._attempt.protocol()),
             "inherited": [asdict(point) for point in self._attempt.history[: self._attempt.inherited]],
+            "summary": self._attempt.summary(),
         }
 
     def _advance(self) -> dict[str, Any]:
@@ -70,10 +77,7 @@ class AttemptTrainable(tune.Trainable):
         if self._attempt.is_finished:  # the process died after the last validation, before the end was recorded
             return self._end({"event": "point", "point": None})
         point = self._attempt.advance()
-        report = {
-            "event": "point", "point": asdict(point), "epoch": point.epoch,
-            "best_m_recall": max(earlier.m_recall for earlier in self._attempt.history),
-        }
+        report = {"event": "point", "point": asdict(point)}
         return self._end(report) if self._attempt.is_finished else report | {"summary": self._attempt.summary()}
 
     def _end(self, report: dict[str, Any]) -> dict[str, Any]:
@@ -87,13 +91,18 @@ class AttemptTrainable(tune.Trainable):
         return [str(best)] if best.exists() else []
 
     def _failure(self, error: Exception) -> dict[str, Any]:
-        kind = error.kind if isinstance(error, AttemptError) else type(error).__name__
-        if not isinstance(error, VsetuneError):
+        failure = failure_of(error)
+        if failure.kind == "bug":
             logger.error("trial %s: %s", self._wanted["trial"]["trial"], traceback.format_exc())
-        text = " ".join(str(error).split()) or kind
-        summary = self._attempt.summary() if self._attempt is not None else {}
-        report = {"event": "failed", "kind": kind, "error": f"{kind}: {text}"[:2000], "summary": summary, "done": True}
-        return report | {"number": self._attempt.number if self._attempt is not None else None}
+        if failure.spoils_the_process:
+            raise SpoiltProcess(failure.text) from error
+        return self._report_of(failure)
+
+    def _report_of(self, failure: Failure) -> dict[str, Any]:
+        return {
+            "event": "failed" if failure.is_final else "interrupted", "kind": failure.kind, "error": failure.text,
+            "summary": self._attempt.summary() if self._attempt is not None else {}, "done": True,
+        }
 
     def _close(self) -> None:
         attempt, self._attempt = getattr(self, "_attempt", None), None

@@ -195,7 +195,7 @@ class Attempt:
             if progress.step % per_epoch == 0:
                 self._learner.loss.start_epoch(progress.step // per_epoch)
             self._step(window, negatives)
-            self._mark(now=False)
+            self._mark()
         begin = time.perf_counter()
         window.flush()
         wait_for(self.device)
@@ -233,9 +233,10 @@ class Attempt:
     def _validate(self, window: StepWindow) -> ValidationPoint:
         progress, split = self._progress, self.trial.data.validation_split
         begin = time.perf_counter()
-        with scoring(split, where=self._where, step=progress.step) as report:
+        with scoring(split, where=self._where, step=progress.step, on_progress=self._mark) as report:
             scores = score_split(
-                self._learner.network, self.dataset, split, trial=self.trial, device=self.device, report=report
+                self._learner.network, self.dataset, split, trial=self.trial, device=self.device, report=report,
+                on_batch=self._mark,
             )
         progress.validation_seconds += time.perf_counter() - begin
         metrics = recalls(scores) | window.means() | {
@@ -257,9 +258,11 @@ class Attempt:
         current = {name: value.clone() for name, value in network.state_dict().items()}
         network.load_state_dict(self._checkpoints.load_best())
         try:
-            with self._random.active(), scoring(split, where=self._where, step=self._progress.step) as report:
+            watched = scoring(split, where=self._where, step=self._progress.step, on_progress=self._mark)
+            with self._random.active(), watched as report:
                 scores = evaluate(
-                    network, self.dataset, split, trial=self.trial, device=self.device, report=report
+                    network, self.dataset, split, trial=self.trial, device=self.device, report=report,
+                    on_batch=self._mark,
                 )
         finally:
             network.load_state_dict(current)
@@ -278,17 +281,18 @@ class Attempt:
         weights = self._learner.network.state_dict() if is_best else None
         self._checkpoints.save(state, best_weights=weights)
         progress.checkpoint_seconds += time.perf_counter() - begin
-        self._mark(now=False)
+        self._mark()
         _log.info(
             "%s: step %d epoch %.3f M-Recall %.2f%s", self._where, point.step, point.epoch, point.m_recall,
             " (best)" if is_best else "",
         )
 
     def _give_up(self) -> None:
-        """Leave a note of how far it came; a full disk must not hide the error that brought us here."""
-        with contextlib.suppress(StorageError):
-            self._mark(now=True)
+        """Leave a note of how far it came."""
+        self._mark(now=True)
         self.close()
 
-    def _mark(self, *, now: bool) -> None:
-        self._executions.mark(pairs=self._progress.pairs_seen, seconds=self._progress.seconds, now=now)
+    def _mark(self, *, now: bool = False) -> None:
+        """Leave a sign of life, and of how far it came. A full disk must not stop a training that can go on."""
+        with contextlib.suppress(StorageError):
+            self._executions.mark(pairs=self._progress.pairs_seen, seconds=self._progress.seconds, now=now)

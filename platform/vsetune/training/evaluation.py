@@ -24,7 +24,7 @@ from vsetune.metrics.score_blocks import MeanScores, Scores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 from vsetune.networks import Network
 from vsetune.training.pair_scores import Report
-from vsetune.training.validation import encode_split, evaluating, split_scores
+from vsetune.training.validation import OnBatch, encode_split, evaluating, split_scores
 
 PROTOCOLS = {protocol.name: protocol for protocol in (COCO_TEST_5K, COCO_TEST_1K)}
 _SIZES = frozenset({"images", "captions", "folds"})  # the protocol says these once
@@ -43,15 +43,15 @@ def recalls(scores: RetrievalScores) -> dict[str, float]:
 
 def evaluate(
     network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
-    report: Report | None = None,
+    report: Report | None = None, on_batch: OnBatch | None = None,
 ) -> dict[str, float]:
     """Recalls of the split and everything else that the trial's `evaluation` asks for, by name.
 
-    report: as in `score_split`. NumericError if any similarity is not finite; DataError when an external list or the
+    report, on_batch: as in `score_split`. NumericError if any similarity is not finite; DataError when an external list or the
     folds do not fit the split.
     """
     with evaluating(network):
-        encoded = encode_split(network, dataset, split, trial=trial, device=device)
+        encoded = encode_split(network, dataset, split, trial=trial, device=device, on_batch=on_batch)
         scores = split_scores(network, encoded, trial=trial, report=report)
         return recalls(owner_scores(scores, encoded.owner)) | _extras(scores, encoded.owner, dataset, split, trial)
 

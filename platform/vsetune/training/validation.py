@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,6 +22,8 @@ from vsetune.networks import CaptionInputs, Encoded, Network, joined
 from vsetune.training.device import tower_precision
 from vsetune.training.network_inputs import caption_inputs, image_inputs
 from vsetune.training.pair_scores import Report, pair_scores
+
+OnBatch = Callable[[], None]
 
 _IMAGES_PER_BATCH = 128
 """Images encoded at once, with all their captions; bounds memory, never changes a score beyond rounding."""
@@ -60,14 +62,14 @@ def evaluating(network: Network) -> Iterator[None]:
 
 def score_split(
     network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
-    report: Report | None = None,
+    report: Report | None = None, on_batch: OnBatch | None = None,
 ) -> RetrievalScores:
     """Scores of the whole split. report: called with pairs scored and pairs in all, by networks that score pairs.
 
-    Raises NumericError if any similarity is not finite.
+    on_batch: called after each batch that was encoded. Raises NumericError if any similarity is not finite.
     """
     with evaluating(network):
-        encoded = encode_split(network, dataset, split, trial=trial, device=device)
+        encoded = encode_split(network, dataset, split, trial=trial, device=device, on_batch=on_batch)
         return owner_scores(split_scores(network, encoded, trial=trial, report=report), encoded.owner)
 
 
@@ -86,9 +88,13 @@ def split_scores(
 
 
 def encode_split(
-    network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device
+    network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
+    on_batch: OnBatch | None = None,
 ) -> EncodedSplit:
-    """Every image and caption of a split, without gradient, the network in evaluation mode."""
+    """Every image and caption of a split, without gradient, the network in evaluation mode.
+
+    on_batch: called after each batch.
+    """
     images, captions, words, owners = [], [], [], []
     all_batches = split_batches(dataset, split, trial=trial, pixels=trial.network.pixels)
     with evaluating(network), tower_precision(trial.training, device), all_batches as batches:
@@ -100,6 +106,8 @@ def encode_split(
             else:
                 captions.append(network.encode_captions(caption_inputs(moved)))
             owners.append(moved.image_ids[moved.caption_rows])
+            if on_batch is not None:
+                on_batch()
         owner = torch.cat(owners)
         if network.kind != "score":
             return EncodedSplit(joined(images), [joined(captions)], torch.arange(len(owner), device=device), owner)

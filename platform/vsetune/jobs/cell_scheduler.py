@@ -1,0 +1,58 @@
+"""When Ray Tune stops a trial: successive halving, one per cell; confirming runs always go on to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+
+from vsetune.config.study import SchedulerSpec
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.search.halving import Halving
+
+
+class CellScheduler(FIFOScheduler):
+    """A thin view of the halvings. The points it decides about are those of the curve, inherited ones included."""
+
+    def __init__(self, spec: SchedulerSpec, *, epochs: Mapping[str, float]) -> None:
+        """epochs: of a full attempt, by cell; a cell may train longer than the study's others."""
+        super().__init__()
+        self.halvings: dict[str, Halving] = {}
+        if spec.kind == "asha":
+            self.halvings = {
+                cell: Halving(
+                    grace_epochs=spec.grace_epochs, reduction_factor=spec.reduction_factor, epochs=length
+                )
+                for cell, length in epochs.items()
+            }
+
+    def replay(self, ledger: StudyLedger) -> None:
+        """Fills the rungs with all that the search has seen before this process started, unfinished trials included."""
+        for name, progress in ledger.trials.items():
+            assignment = progress.assignment
+            if assignment.phase == "search" and assignment.trial.cell in self.halvings:
+                self.halvings[assignment.trial.cell].replay(name, progress.curve)
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> str:
+        halving = self.halvings.get(trial.config["trial"]["cell"])
+        if halving is None or trial.config["phase"] != "search":
+            return str(TrialScheduler.CONTINUE)
+        name = trial.config["trial"]["trial"]
+        stops = [halving.note(name, epoch, m_recall) for epoch, m_recall in _points(result)]
+        return str(TrialScheduler.STOP if stops and stops[-1] else TrialScheduler.CONTINUE)
+
+    def debug_string(self) -> str:
+        return f"successive halving in {len(self.halvings)} cells"
+
+
+def _points(result: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """The validations that a report tells of. Tune flattens nested keys.
+
+    An attempt that continues tells of those it inherits, of which the driver may not have heard the last: its process
+    died, or the driver's did, between the validation and the report.
+    """
+    if result.get("event") == "opened":
+        return [(point["epoch"], point["m_recall"]) for point in result["inherited"]]
+    epoch, m_recall = result.get("point/epoch"), result.get("point/m_recall")
+    return [(epoch, m_recall)] if epoch is not None and m_recall is not None else []

@@ -1,0 +1,84 @@
+"""Places the trials that the ledger hands out: Ray Tune runs them, we decide and record."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from typing import Any
+
+from ray import tune
+from rich.console import Console
+
+from vsetune.jobs.cell_scheduler import CellScheduler
+from vsetune.jobs.cluster import concurrent_trials
+from vsetune.jobs.ledger import Assignment, StudyLedger
+from vsetune.jobs.preparation import PreparedStudy
+from vsetune.jobs.progress import StudyProgress
+from vsetune.jobs.signs_of_life import SignsOfLife
+from vsetune.jobs.stopping import StopRequest
+from vsetune.jobs.trainable import AttemptTrainable
+from vsetune.jobs.tune_adapter import LedgerSearcher, RecordingCallback
+
+# Tune is told to keep nothing of its own: results go to the tracking store, checkpoints to the trial's folder. Signals
+# are ours: a StopRequest passes them on.
+_TUNE_SETTINGS = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "3600",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "RAY_AIR_NEW_OUTPUT": "0",
+}
+
+
+def place_trials(prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest, console: Console) -> None:
+    """Runs Tune until the ledger is done or `stop` is requested. Ray is connected."""
+    spec = prepared.spec
+    lengths = {cell.name: float(cell.training["epochs"]) for cell in prepared.cells}
+    scheduler = CellScheduler(spec.scheduler, epochs=lengths)
+    scheduler.replay(ledger)
+    os.environ.update(_TUNE_SETTINGS)
+    for name in ("ray.tune", "ray.train", "ray._private", "ray.air"):  # else a page for every worker that dies
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    # Tune writes notes of its own about each trial; they are of no use, and must not need the disk of the results.
+    with StudyProgress(ledger, console) as progress, tempfile.TemporaryDirectory(prefix="vsetune-tune-") as scratch:
+        tuner = tune.Tuner(
+            tune.with_resources(AttemptTrainable, {"cpu": spec.resources.cpus, "gpu": spec.resources.gpus}),
+            tune_config=tune.TuneConfig(
+                search_alg=LedgerSearcher(
+                    ledger, lambda assignment: _worker_config(prepared, assignment), stop=stop, on_wait=progress.tick
+                ),
+                scheduler=scheduler, num_samples=-1, max_concurrent_trials=concurrent_trials(spec.resources),
+                reuse_actors=True, trial_name_creator=_trial_name, trial_dirname_creator=_folder_name,
+            ),
+            run_config=tune.RunConfig(
+                name=spec.study, storage_path=scratch, verbose=0, failure_config=tune.FailureConfig(max_failures=0),
+                callbacks=[RecordingCallback(
+                    ledger, signs=SignsOfLife(spec.resources.silence_timeout_s), on_change=progress.changed,
+                    on_tick=progress.tick, on_pause=progress.paused,
+                )],
+            ),
+        )
+        with stop.listening():
+            tuner.fit()
+        progress.changed()
+
+
+def _worker_config(prepared: PreparedStudy, assignment: Assignment) -> dict[str, Any]:
+    resources = prepared.spec.resources
+    return {
+        "trial": assignment.trial.to_plain(),
+        "phase": assignment.phase,
+        "folder": str(prepared.trial_folder(assignment.trial.trial)),
+        "device": "cuda" if resources.gpus > 0 else "cpu",
+        "threads": resources.cpus,
+    }
+
+
+def _trial_name(trial: Any) -> str:
+    return str(trial.config["trial"]["trial"])
+
+
+def _folder_name(trial: Any) -> str:
+    """A trial that is placed again after an interruption gets another folder of Tune's."""
+    return f"{_trial_name(trial)}-{trial.trial_id}"

@@ -1,0 +1,141 @@
+"""Notices that Ray has died under a study, and sees to it that every end comes within a minute.
+
+Ray itself waits for ever for a raylet that died on this machine, and ends the driver from C++ when the GCS is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import psutil
+import ray
+
+from vsetune.jobs.stopping import StopRequest
+
+LOOK_EVERY_S = 1.0
+SILENT_FOR_S = 10.0
+"""How long the head of a cluster may be unreachable."""
+LEAVE_WITHIN_S = 40.0
+"""After a request to stop, before the process leaves without waiting for Ray any longer."""
+INTERRUPTED = 130
+_PARTS = {"raylet": "the raylet", "gcs_server": "the GCS"}
+
+
+class RayParts(Protocol):
+    """What keeps a study's Ray alive."""
+
+    def lost(self) -> str | None:
+        """What has died, as one phrase; None while all is well."""
+
+    def clean_up(self) -> None:
+        """End what is left of it, if it is ours to end."""
+
+
+@dataclass
+class LocalRay:
+    """The Ray that this process started: its children, and all processes below them."""
+
+    parts: Mapping[psutil.Process, str]
+    below: set[psutil.Process]
+
+    @classmethod
+    def of_this_process(cls) -> LocalRay:
+        """To be called when Ray has started."""
+        children = psutil.Process().children(recursive=True)
+        return cls({child: _PARTS[child.name()] for child in children if child.name() in _PARTS}, set(children))
+
+    def lost(self) -> str | None:
+        for part, name in self.parts.items():
+            if not _is_alive(part):
+                return f"{name} died"
+            with contextlib.suppress(psutil.Error):
+                self.below.update(part.children(recursive=True))
+        return None
+
+    def clean_up(self) -> None:
+        for process in self.below:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
+@dataclass
+class RemoteRay:
+    """A cluster that others run. address: of its GCS; node: id of the node this driver is connected to."""
+
+    address: str
+    node: str
+    last_seen: float
+    next_look: float = 0.0
+
+    @classmethod
+    def of_this_driver(cls) -> RemoteRay:
+        """To be called when this process is connected."""
+        context = ray.get_runtime_context()
+        return cls(context.gcs_address, context.get_node_id(), time.monotonic())
+
+    def lost(self) -> str | None:
+        now = time.monotonic()
+        if now < self.next_look:
+            return None
+        self.next_look = now + 3.0
+        host, _, port = self.address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=3.0).close()
+        except OSError:
+            return f"the GCS at {self.address} is gone" if now - self.last_seen > SILENT_FOR_S else None
+        self.last_seen = time.monotonic()
+        if any(node["NodeID"] == self.node and not node["Alive"] for node in ray.nodes()):
+            return "the raylet of this node died"
+        return None
+
+    def clean_up(self) -> None:
+        """Nothing: other people's jobs run there."""
+
+
+class RayWatch:
+    """A thread that looks at the parts of Ray and at the clock, until `end`."""
+
+    def __init__(self, parts: RayParts, stop: StopRequest, *, farewell: str) -> None:
+        """farewell: the line to leave behind when the process cannot end properly."""
+        self._parts, self._stop, self._farewell = parts, stop, farewell
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="vsetune-ray-watch", daemon=True)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Inside, the parts are watched; afterwards nothing of ours is left of them."""
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            self._parts.clean_up()
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOK_EVERY_S):
+            if not self._stop.is_requested:
+                lost = self._parts.lost()
+                if lost is not None:
+                    self._stop.request(f"Ray stopped working ({lost})")
+            elif time.monotonic() - self._stop.since > LEAVE_WITHIN_S:
+                self._leave()
+
+    def _leave(self) -> None:
+        """Everything finished is on disk: the next run of the study starts from there."""
+        os.write(2, f"\n{self._stop.reason}; {self._farewell}\n".encode())
+        self._parts.clean_up()
+        os._exit(INTERRUPTED)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

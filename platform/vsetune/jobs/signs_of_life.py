@@ -1,0 +1,98 @@
+"""Ends trials that give no sign of life: their worker hangs or was stopped, or its machine is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from vsetune.training.executions import PROGRESS_FILE
+
+_LOOK_EVERY_S = 2.0
+
+
+@dataclass
+class _Sign:
+    """The last sign of one trial: `seen` on our clock, `mark` as its file had it (its clock does not matter)."""
+
+    trial: Any
+    seen: float
+    mark: int | None = None
+    pid: int | None = None
+    is_ended: bool = False
+
+
+class SignsOfLife:
+    """A sign is a report, or that the marker in the trial's folder moves, which a working attempt does every 5 s.
+
+    timeout_s: how long a trial may be silent. end: how its worker is ended; Tune then reports its death.
+    """
+
+    def __init__(
+        self, timeout_s: float, *, clock: Callable[[], float] = time.monotonic,
+        end: Callable[[Any, int | None], None] | None = None,
+    ) -> None:
+        self._timeout_s, self._clock, self._end = timeout_s, clock, end or end_worker
+        self._signs: dict[str, _Sign] = {}
+        self._next_look = 0.0
+
+    def started(self, trial: Any) -> None:
+        """A worker has the trial now."""
+        self._signs[_name(trial)] = _Sign(trial, self._clock(), _mark(trial))
+
+    def reported(self, trial: Any, report: Mapping[str, Any]) -> None:
+        """A report arrived. pid and hostname of the worker are in it."""
+        sign = self._signs.setdefault(_name(trial), _Sign(trial, 0.0))
+        sign.seen = self._clock()
+        if report.get("hostname") == socket.gethostname():
+            sign.pid = report.get("pid")
+
+    def ended(self, trial: Any) -> str | None:
+        """The trial is no longer placed. The reason, if it was ended here for its silence."""
+        sign = self._signs.pop(_name(trial), None)
+        if sign is None or not sign.is_ended:
+            return None
+        return f"process: no sign of life for {self._timeout_s:g} s (resources.silence_timeout_s), its worker was ended"
+
+    def look(self) -> None:
+        """Every now and then: who has been silent for too long?"""
+        now = self._clock()
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_EVERY_S
+        for sign in self._signs.values():
+            mark = _mark(sign.trial)
+            if mark != sign.mark:
+                sign.mark, sign.seen = mark, now
+            if now - sign.seen > self._timeout_s and not sign.is_ended:
+                sign.is_ended = True
+                self._end(sign.trial, sign.pid)
+
+
+def end_worker(trial: Any, pid: int | None) -> None:
+    """Ends the process of a trial's actor. pid: if it runs on this machine; a stopped process obeys nothing else."""
+    actor = trial.temporary_state.ray_actor
+    if actor is not None:
+        ray.kill(actor)
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _name(trial: Any) -> str:
+    return str(trial.config["trial"]["trial"])
+
+
+def _mark(trial: Any) -> int | None:
+    try:
+        return (Path(trial.config["folder"]) / PROGRESS_FILE).stat().st_mtime_ns
+    except OSError:  # not there yet, or its disk is away: no sign
+        return None

@@ -1,0 +1,80 @@
+"""How a running study is asked to stop: Ctrl-C, SIGTERM, or the loss of Ray; all end the same way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StopRequest:
+    """Set once, by a signal or by another thread. reason: one phrase for people; `since`: on the monotonic clock."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.since = float("inf")
+        self._is_listening = False
+
+    @property
+    def is_requested(self) -> bool:
+        """Somebody wants the study to stop."""
+        return self.reason is not None
+
+    def request(self, reason: str) -> None:
+        """Ask, from any thread. The first reason counts."""
+        if self.reason is None:
+            self.reason, self.since = reason, time.monotonic()
+        if self._is_listening:
+            os.kill(os.getpid(), signal.SIGUSR1)  # Tune's own signal to end its loop after the step at hand
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Inside, Ctrl-C and SIGTERM ask to stop, and a second one raises KeyboardInterrupt at once.
+
+        Only the main thread can listen; elsewhere nothing changes.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        wanted = {signal.SIGINT: self._asked, signal.SIGTERM: self._asked, signal.SIGUSR1: _nothing}
+        before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+        self._is_listening = True
+        try:
+            yield
+        finally:
+            self._is_listening = False
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        if self.is_requested:
+            raise KeyboardInterrupt
+        self.request("Ctrl-C" if number == signal.SIGINT else "SIGTERM")
+
+
+@contextmanager
+def sigterm_like_ctrl_c() -> Iterator[None]:
+    """Inside, SIGTERM raises KeyboardInterrupt. Only in the main thread; elsewhere nothing changes.
+
+    Ray puts a handler of its own in place when it connects, which prints its C++ stack: enter this again afterwards.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """SIGUSR1 would end the process before Tune has put its own handler in place."""
