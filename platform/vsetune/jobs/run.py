@@ -17,8 +17,10 @@ from ray import tune
 from rich.console import Console
 
 from vsetune.config.loading import dump_yaml
+from vsetune.config.secrets import shown_plain, usable_url
 from vsetune.errors import IncompatibleCurves, StorageError, StudyConflict, UsageError
 from vsetune.jobs.cluster import concurrent_trials, ray_cluster
+from vsetune.jobs.credentials import credentials_not_forwarded
 from vsetune.jobs.ledger import Assignment, StudyLedger
 from vsetune.jobs.preparation import PreparedStudy, tracking_store
 from vsetune.jobs.progress import StudyProgress
@@ -64,13 +66,13 @@ def run_study(
     store = tracking_store(spec.tracking)
     with _locked(folder):
         store.open_study(prepared.record(), resume=resume)
-        _write(folder / "study.yaml", dump_yaml(spec.to_plain()))
-        storage = spec.search.storage or f"sqlite:///{folder / 'search.db'}"
+        _write(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
+        storage = usable_url(spec.search.storage or f"sqlite:///{folder / 'search.db'}", where="search.storage")
         search = ConfigurationSearch(spec.study, prepared.cells, spec.search, storage=storage)
         ledger = StudyLedger(spec, prepared.cells, store, search)
         ledger.recover(retry_failed=retry_failed)
         if ledger.has_work():
-            with ray_cluster(address):
+            with ray_cluster(address), credentials_not_forwarded():
                 _place_trials(prepared, ledger, console)
         was_interrupted = bool(ledger.interrupt()) or ledger.has_work()
         board, remark = _leaderboard(store.attempts(spec.study), spec.baseline)

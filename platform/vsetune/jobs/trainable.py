@@ -14,6 +14,8 @@ from typing import Any
 
 from ray import tune
 
+from vsetune.config.masked_output import mask_output
+from vsetune.config.secrets import masked
 from vsetune.config.training import TrialSpec
 from vsetune.errors import AttemptError, VsetuneError
 from vsetune.training.attempt import Attempt
@@ -29,6 +31,7 @@ class AttemptTrainable(tune.Trainable):
     """
 
     def setup(self, config: dict[str, Any]) -> None:
+        mask_output()
         self._attempt: Attempt | None = None
         self._wanted = config
 
@@ -90,7 +93,7 @@ class AttemptTrainable(tune.Trainable):
         kind = error.kind if isinstance(error, AttemptError) else type(error).__name__
         if not isinstance(error, VsetuneError):
             logger.error("trial %s: %s", self._wanted["trial"]["trial"], traceback.format_exc())
-        text = " ".join(str(error).split()) or kind
+        text = masked(" ".join(str(error).split())) or kind
         summary = self._attempt.summary() if self._attempt is not None else {}
         report = {"event": "failed", "kind": kind, "error": f"{kind}: {text}"[:2000], "summary": summary, "done": True}
         return report | {"number": self._attempt.number if self._attempt is not None else None}
