@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli.output import results, say, write_text
+from vsetune.cli.output import mlflow_server, results, say, write_text
 from vsetune.config.paths import home
 from vsetune.config.study import TrackingSpec
 from vsetune.errors import UsageError
@@ -67,9 +67,9 @@ def export(
             write_text(path, render(board))
             say(f"written: {path.absolute()}")
     if html is not None:
-        uri = store_uri(TrackingSpec(uri=tracking_uri))
-        if uri.startswith("sqlite:"):
-            say(f"runs in the MLflow UI: mlflow server --backend-store-uri {uri} --workers 1 --port 5000")
+        server = mlflow_server(store_uri(TrackingSpec(uri=tracking_uri)))
+        if server is not None:
+            say(f"runs in the MLflow UI: {server}")
 
 
 def read_leaderboard(study: str, baseline: str | None, tracking_uri: str | None) -> Leaderboard:

@@ -16,6 +16,7 @@ import typer
 
 from vsetune.cli import catalogue, data, leaderboard, network_evaluate, network_import, study, train, trial
 from vsetune.cli.output import complain, results
+from vsetune.config.masked_output import mask_output, print_masked_traceback
 from vsetune.errors import UsageError, VsetuneError
 
 _PLACE_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
@@ -65,11 +66,17 @@ def _root(
 
 def run() -> None:
     """What the `vsetune` command calls."""
+    mask_output()
     logging.basicConfig(
         level=os.environ.get("VSETUNE_LOG", "WARNING").upper(), stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    sys.exit(_exit_code())
+    try:
+        code = _exit_code()
+    except Exception as error:  # a fault of ours: told in full, but without secrets
+        print_masked_traceback(error)
+        code = 1
+    sys.exit(code)
 
 
 def _exit_code() -> int:

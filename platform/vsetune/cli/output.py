@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from vsetune.config.secrets import masked, shown_url
 from vsetune.errors import StorageError
 
 results = Console()
@@ -21,14 +22,31 @@ messages = Console(stderr=True)
 
 
 def say(text: str) -> None:
-    """One line for a person, as it is: not wrapped, not coloured, brackets and all."""
-    messages.print(text, soft_wrap=True, highlight=False, markup=False)
+    """One line for a person, as it is: not wrapped, not coloured, brackets and all; only secrets are `***`."""
+    messages.print(masked(text), soft_wrap=True, highlight=False, markup=False)
 
 
 def complain(kind: str, text: str) -> None:
     """Each problem in a line of its own that opens with `error` or `failed`."""
-    for line in text.splitlines() or [""]:
+    for line in masked(text).splitlines() or [""]:
         messages.print(Text.assemble((kind, "red"), " ", line), soft_wrap=True, highlight=False)
+
+
+def mlflow_server(uri: str) -> str | None:
+    """The command that shows a database in the MLflow UI, its password left for the person to fill in.
+
+    None where a server answers already (http), or nothing that a server could open.
+    """
+    if "://" not in uri or uri.startswith(("http://", "https://")):
+        return None
+    shown = shown_url(uri)
+    fill_in = "" if shown == uri else "  (with the password in place of ***)"
+    return f"mlflow server --backend-store-uri {_quoted(shown)} --workers 1 --port 5000{fill_in}"
+
+
+def _quoted(url: str) -> str:
+    """For a shell that would take ? & and * as its own."""
+    return f"'{url}'" if set(url) & set("?&*' ") else url
 
 
 @contextmanager

@@ -10,10 +10,11 @@ import typer
 from rich.table import Table
 
 from vsetune.cli.catalogue import domain_text
-from vsetune.cli.output import messages, print_json, results, say
+from vsetune.cli.output import messages, mlflow_server, print_json, results, say
 from vsetune.config.cells import Cell, resolve_cells
 from vsetune.config.loading import dump_yaml, load_spec
 from vsetune.config.paths import under_home
+from vsetune.config.secrets import shown_plain
 from vsetune.config.study import StudySpec
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def run(
     if dry_run:
         study = load_spec(file, StudySpec)
         resolve_cells(study, where=str(file))
-        results.out(dump_yaml(study.to_plain()), highlight=False)
+        results.out(dump_yaml(shown_plain(study.to_plain())), highlight=False)
         return
     from vsetune.jobs.preparation import prepare_study
     from vsetune.jobs.run import run_study
@@ -110,9 +111,9 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, file: Path) -> None:
     lines = [f"{prepared.spec.study}: {counts}"]
     if outcome.page is not None:
         lines.append(f"page:      {outcome.page}")
-    uri = tracking_uri(prepared.spec.tracking)
-    if uri.startswith("sqlite:"):
-        lines.append(f"MLflow UI: mlflow server --backend-store-uri {uri} --workers 1 --port 5000")
+    server = mlflow_server(tracking_uri(prepared.spec.tracking))
+    if server is not None:
+        lines.append(f"MLflow UI: {server}")
     say("\n".join(lines))
     if outcome.was_interrupted:
         say(f"interrupted; go on with: vsetune study run {file} --resume")

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from vsetune.config.base import Spec, known_name
+from vsetune.config.secrets import masked
 from vsetune.errors import ConfigError
 
 SpecT = TypeVar("SpecT", bound=Spec)
@@ -148,7 +149,7 @@ def _key_path(location: tuple[int | str, ...]) -> str:
 
 
 def _short(value: Any) -> str:
-    text = _one_line(repr(value))
+    text = masked(_one_line(repr(value)))
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -13,6 +13,7 @@ from vsetune.config.cells import Cell, build_trial, candidates, refusal, resolve
 from vsetune.config.data import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.loading import load_spec
 from vsetune.config.paths import home, under_home
+from vsetune.config.secrets import shown_plain, url_identity, usable_url
 from vsetune.config.study import ScenesSpec, StudySpec, TrackingSpec
 from vsetune.data.dataset import Dataset
 from vsetune.data.ingest import ingest
@@ -50,12 +51,15 @@ class PreparedStudy:
         return self.folder / "trials" / trial
 
     def record(self) -> StudyRecord:
-        """The study for the store. Where and how fast it runs does not change what it is."""
+        """The study for the store, without passwords. Where and how fast it runs does not change what it is."""
         plain = {key: value for key, value in self.spec.to_plain().items() if key not in _NOT_IN_FINGERPRINT}
         plain["data"] = {**plain["data"], "path": None}
+        storage = self.spec.search.storage
+        identity = None if storage is None else url_identity(storage, where="search.storage")
+        plain["search"] = {**plain["search"], "storage": identity}
         fingerprint = fingerprint_of({**plain, "data_fingerprint": self.data_fingerprint})
         tags = {"data_fingerprint": self.data_fingerprint, "description": self.spec.description}
-        return StudyRecord(self.spec.study, fingerprint, self.spec.to_plain(), tags)
+        return StudyRecord(self.spec.study, fingerprint, shown_plain(self.spec.to_plain()), tags)
 
 
 def prepare_study(path: Path, console: Console) -> PreparedStudy:
@@ -155,5 +159,11 @@ def existing_store(tracking: TrackingSpec) -> TrackingStore:
 
 
 def tracking_uri(tracking: TrackingSpec) -> str:
-    """The MLflow tracking URI: as given, or as MLFLOW_TRACKING_URI says, or the SQLite file under the home folder."""
-    return tracking.uri or os.environ.get(TRACKING_VARIABLE) or f"sqlite:///{home() / 'mlflow.db'}"
+    """The MLflow tracking URI: as given, or as MLFLOW_TRACKING_URI says, or the SQLite file under the home folder.
+
+    It may hold a password: to be used, not shown. ConfigError for one that was masked or names an unset variable.
+    """
+    if tracking.uri:
+        return usable_url(tracking.uri, where="tracking.uri")
+    given = os.environ.get(TRACKING_VARIABLE)
+    return usable_url(given, where=TRACKING_VARIABLE) if given else f"sqlite:///{home() / 'mlflow.db'}"

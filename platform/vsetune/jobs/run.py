@@ -14,8 +14,10 @@ from typing import Literal
 from rich.console import Console
 
 from vsetune.config.loading import dump_yaml
+from vsetune.config.secrets import shown_plain
 from vsetune.errors import IncompatibleCurves, StorageError, StudyConflict, UsageError
 from vsetune.jobs.cluster import ray_cluster
+from vsetune.jobs.credentials import credentials_not_forwarded
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.placement import place_trials
 from vsetune.jobs.preparation import PreparedStudy, open_search, open_tracking
@@ -76,12 +78,13 @@ def run_study(
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
     with _locked(folder), sigterm_like_ctrl_c(), _tracking(prepared) as store:
         store.open_study(prepared.record(), resume=resume)
-        _write(folder / "study.yaml", dump_yaml(spec.to_plain()))
+        _write(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
         ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared))
         ledger.recover(retry_failed=retry_failed)
         if ledger.has_work():
             farewell = f"interrupted, nothing finished is lost; go on with: vsetune study run ... --resume ({folder})"
-            with ray_cluster(address, stop, farewell=farewell), sigterm_like_ctrl_c():
+            cluster = ray_cluster(address, stop, farewell=farewell)
+            with cluster, sigterm_like_ctrl_c(), credentials_not_forwarded():
                 place_trials(prepared, ledger, stop, console)
         ledger.interrupt()
         ending = _ending(ledger)

@@ -15,6 +15,7 @@ from typing import Any
 
 from ray import tune
 
+from vsetune.config.masked_output import mask_output
 from vsetune.config.training import TrialSpec
 from vsetune.training.attempt import Attempt
 from vsetune.training.failures import Failure, failure_of
@@ -35,6 +36,7 @@ class AttemptTrainable(tune.Trainable):
     """
 
     def setup(self, config: dict[str, Any]) -> None:
+        mask_output()
         self._attempt: Attempt | None = None
         self._wanted = config
 

@@ -19,6 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from vsetune.config.base import Choices, Domain
 from vsetune.config.cells import Cell
+from vsetune.config.secrets import masked, shown_url
 from vsetune.config.study import SearchSpec
 from vsetune.errors import StorageError
 
@@ -58,7 +59,7 @@ class ConfigurationSearch:
             }
         except Exception as error:  # the driver of any SQL database may raise anything here
             raise StorageError(
-                f"search.storage: cannot open {storage} ({error}); need an Optuna storage URL"
+                f"search.storage: cannot open {shown_url(storage)} ({masked(str(error))}); need an Optuna storage URL"
             ) from error
 
     def suggestions(self, cell: str) -> list[Suggestion]:

@@ -28,6 +28,7 @@ from mlflow.entities import LifecycleStage, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, RESOURCE_DOES_NOT_EXIST, ErrorCode
 
+from vsetune.config.secrets import masked
 from vsetune.errors import StorageError
 from vsetune.tracking import encoding
 from vsetune.tracking.artifacts import draw_curve, fetch, keep
@@ -275,7 +276,7 @@ class MlflowStore(TrackingStore):
             yield
         except (MlflowException, OSError) as error:
             raise StorageError(
-                f"tracking store {self._shown_uri}: cannot {doing} ({encoding.one_line(error)}); "
+                f"tracking store {self._shown_uri}: cannot {doing} ({masked(encoding.one_line(error))}); "
                 f"check free space, permissions and the server, then {then}"
             ) from error
 

@@ -10,6 +10,7 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from vsetune.config.secrets import shown_url
 from vsetune.errors import StorageError
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.store import TrackingStore
@@ -30,25 +31,28 @@ def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool 
         return MemoryStore(Path(artifact_root) if artifact_root is not None else None)
     if "://" not in uri and uri != "databricks":
         raise StorageError(
-            f"tracking uri {uri}: not a URI (plain folders are MLflow's deprecated file store); "
+            f"tracking uri {shown_url(uri)}: not a URI (plain folders are MLflow's deprecated file store); "
             f"use sqlite:///{Path(uri).absolute() / 'mlflow.db'} or the address of an MLflow server"
         )
     if uri.startswith(_SQLITE):
+        if "?" in uri:
+            raise StorageError(f"tracking uri {shown_url(uri)}: options of SQLite files are not taken; remove ?...")
         database = Path(uri.removeprefix(_SQLITE))
         _prepare_sqlite(database)
         artifact_root = artifact_root or database.absolute().parent / "artifacts"
     else:
         _probe(uri)
     location = artifact_root.absolute().as_uri() if isinstance(artifact_root, Path) else artifact_root
-    # MLflow reports usage to its makers, logs every schema migration and draws a bar for every file it copies, unless
-    # told otherwise before its import.
+    # MLflow reports usage to its makers, logs every schema migration, draws a bar for every file it copies and prints
+    # the server's address (and password) for every run that ends, unless told otherwise before its import.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
     for name in ("alembic", "mlflow.store.db.utils", "mlflow.store.db_migrations"):
         logging.getLogger(name).setLevel(logging.WARNING)
     from vsetune.tracking.mlflow_store import MlflowStore
 
-    return MlflowStore(uri, location, shown_uri=without_password(uri), curve_plots=curve_plots)
+    return MlflowStore(uri, location, shown_uri=shown_url(uri), curve_plots=curve_plots)
 
 
 def require_existing(uri: str) -> None:
@@ -58,14 +62,6 @@ def require_existing(uri: str) -> None:
             f"tracking database {uri.removeprefix(_SQLITE)}: no such file; run a study first, or name the store of one "
             "with --tracking-uri"
         )
-
-
-def without_password(uri: str) -> str:
-    """The URI as it may stand in a message."""
-    parts = urlsplit(uri)
-    if parts.password is None:
-        return uri
-    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
 
 
 def _prepare_sqlite(database: Path) -> None:
@@ -104,6 +100,6 @@ def _probe(uri: str) -> None:
         socket.create_connection((parts.hostname, port), timeout=_PROBE_TIMEOUT_S).close()
     except OSError as error:
         raise StorageError(
-            f"tracking uri {without_password(uri)}: cannot reach {parts.hostname}:{port} ({error.strerror or error}); "
+            f"tracking uri {shown_url(uri)}: cannot reach {parts.hostname}:{port} ({error.strerror or error}); "
             "start the MLflow server there, or set tracking.uri"
         ) from error

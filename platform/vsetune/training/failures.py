@@ -14,6 +14,7 @@ from typing import Literal
 
 import torch
 
+from vsetune.config.secrets import masked
 from vsetune.errors import (
     AttemptError,
     ConfigError,
@@ -62,7 +63,7 @@ class Failure:
 def failure_of(error: BaseException) -> Failure:
     """Which failure an exception of an attempt is."""
     kind = _kind(error)
-    text = " ".join(str(error).split())
+    text = masked(" ".join(str(error).split()))
     name = f"{type(error).__name__}: " if kind == "bug" or not text else ""
     return Failure(kind, f"{kind}: {name}{text}"[:2000])
 

@@ -1,0 +1,170 @@
+"""Addresses with passwords: used as they are, shown and stored with `***` in place of the password.
+
+An address may name environment variables, `postgresql://vsetune:${PG_PASSWORD}@host/db`. Those are filled in only where
+the address is used, so that a study file needs no password and what is stored of it still works.
+
+    usable_url   what a database driver or MLflow is given
+    shown_url    what stands in messages and in files
+    masked       any text, without the passwords of URLs in it and without the secrets this process knows
+
+Pure but for the set of known secrets, which only grows. See docs/decisions/0031.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+from vsetune.errors import ConfigError
+
+MASK = "***"
+_SHORTEST_KNOWN = 6  # masking "root" wherever it stands would hide more than it protects
+
+_SCHEME = r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://"
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_LENGTH = "{0,4000}"  # of a password; tokens of clouds are that long, and a search through a long text must end
+_HARMLESS = r"(?!\*\*\*@|\$\{\w+\}@)"  # masked already, or a variable: neither is a password
+_SECRET_KEY = (
+    r"(?:[\w.-]{0,40}(?:password|passwd|pwd|secret|token|credential|signature|api_?key|access_?key|account_?key|private_?key)"
+    r"[\w.-]{0,40}|sig|key|pass|odbc_connect)"
+)
+_SECRET_VARIABLE = re.compile(
+    r"(?:PASSWORD|PASSWD|PASSPHRASE|_PWD|SECRET|TOKEN|API_?KEY|(?:ACCESS|ACCOUNT|PRIVATE|SECRET)_KEY(?:_ID)?)$",
+    re.IGNORECASE,
+)
+_MASKED = re.compile(r"://(?:[^/?#@]*:)?\*\*\*@|[?&;][^=&;]+=\*\*\*(?=[&;#]|$)")
+
+
+def _patterns(outside: str) -> list[tuple[re.Pattern[str], str]]:
+    """What to replace by what. outside: the characters, as in a regular expression, that no URL contains."""
+    user = rf"[^:/?#@{outside}]*"
+    return [
+        # user:password@, the password as RFC 3986 wants it: no / ? #, but perhaps a bare @
+        (re.compile(rf"({_SCHEME}{user}):{_HARMLESS}[^/?#{outside}]{_LENGTH}@"), rf"\1:{MASK}@"),
+        # a password with a bare / ? or #, which SQLAlchemy takes; not the port of a web address, then a path with an @
+        (re.compile(rf"((?!https?:){_SCHEME}{user}):{_HARMLESS}[^{outside}]{_LENGTH}@"), rf"\1:{MASK}@"),
+        (re.compile(rf"(https?://{user}):{_HARMLESS}(?!\d{{1,5}}[/?#])[^{outside}]{_LENGTH}@"), rf"\1:{MASK}@"),
+        (re.compile(rf"(https?://){_HARMLESS}[^:/?#@{outside}]+@"), rf"\1{MASK}@"),  # a token alone
+        (re.compile(rf"([?&;\s]{_SECRET_KEY}=)(?!\$\{{\w+\}})[^&;#{outside}]+", re.IGNORECASE), rf"\1{MASK}"),
+    ]
+
+
+_IN_TEXT, _WHOLE = _patterns(r"\s\"<>"), _patterns(r"\0")
+_known: set[str] = set()
+_any_known: re.Pattern[str] | None = None
+
+
+def shown_url(url: str) -> str:
+    """The address as it may be shown and stored: passwords and secret query values as `***`, `${NAME}` as it is."""
+    return _replaced(url, _WHOLE if re.match(_SCHEME, url) else _IN_TEXT)
+
+
+def shown_plain(plain: Any) -> Any:
+    """Plain data as it may be stored: `shown_url` of every string in it, however deep."""
+    if isinstance(plain, str):
+        return shown_url(plain)
+    if isinstance(plain, Mapping):
+        return {key: shown_plain(value) for key, value in plain.items()}
+    return [shown_plain(value) for value in plain] if isinstance(plain, list) else plain
+
+
+def masked(text: str) -> str:
+    """Any text without the secret parts of URLs in it and without the secrets that `remember` was told."""
+    if _any_known is not None:
+        text = _any_known.sub(MASK, text)
+    return _replaced(text, _IN_TEXT)
+
+
+def usable_url(text: str, *, where: str) -> str:
+    """The address with its `${NAME}` filled in from the environment; what is secret in it is remembered.
+
+    A variable is quoted where a URL needs it (user, password, query), so it holds the password as it is. where: opens
+    the ConfigError for a variable that is not set, an address that was masked, a password that reads two ways.
+    """
+    url = _expanded(text, where)
+    if _MASKED.search(url):
+        raise ConfigError(
+            f"{where}: got {shown_url(url)}, whose password was masked when it was stored; use the study file it came "
+            f"from, or write ${{VARIABLE}} in place of {MASK}"
+        )
+    rest = url.partition("://")[2]
+    user_info = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[0]
+    if re.search(r"[@\s]", user_info) or (not user_info and _password_of(url)):
+        raise ConfigError(
+            f"{where}: got {shown_url(url)}, whose password holds a bare @, /, ?, # or space; write it as in URLs "
+            "(@ is %40), or as ${VARIABLE}"
+        )
+    if password := _password_of(url):
+        remember(unquote(password), unquote(user_info))
+    remember(*(unquote_plus(value) for value in re.findall(rf"[?&;]{_SECRET_KEY}=([^&;#]+)", url, re.IGNORECASE)))
+    return url
+
+
+def url_identity(text: str, *, where: str) -> str:
+    """Where an address leads, whatever its password and whether that is written out or a variable. ConfigError."""
+    return shown_url(usable_url(text, where=where))
+
+
+def is_secret_variable(name: str) -> bool:
+    """Does an environment variable of this name hold a secret? AWS_SECRET_ACCESS_KEY does, RAY_AUTH_TOKEN_PATH not."""
+    return _SECRET_VARIABLE.search(name) is not None
+
+
+def remember(*secrets: str) -> None:
+    """From now on `masked` hides these, quoted for URLs and in base64 too; shorter than 6 characters they stay."""
+    global _any_known
+    new = {form for secret in secrets if len(secret) >= _SHORTEST_KNOWN for form in _forms(secret)} - _known
+    if new:
+        _known.update(new)
+        longest_first = sorted(_known, key=len, reverse=True)
+        _any_known = re.compile("|".join(map(re.escape, longest_first)))
+
+
+def remember_environment() -> None:
+    """`remember` for variables that hold secrets by their name, and for the passwords of URLs in any variable."""
+    remember(*(value for name, value in os.environ.items() if is_secret_variable(name)))
+    remember(*(unquote(_password_of(value)) for value in os.environ.values() if "://" in value))
+
+
+def _replaced(text: str, patterns: list[tuple[re.Pattern[str], str]]) -> str:
+    for pattern, replacement in patterns:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _expanded(text: str, where: str) -> str:
+    def value_of(match: re.Match[str]) -> str:
+        value = os.environ.get(match[1])
+        if not value:
+            raise ConfigError(f"{where}: got {match[0]}, which is not set in the environment; export {match[1]}")
+        return quote(value, safe="") if _must_be_quoted(text, match.start()) else value
+
+    return _VARIABLE.sub(value_of, text)
+
+
+def _must_be_quoted(url: str, position: int) -> bool:
+    """Is this the user, the password or the query of the address? A host, a path or a whole address is taken as is."""
+    scheme, found, rest = url.partition("://")
+    if not found:
+        return False
+    start = len(scheme) + len(found)
+    end_of_user = start + re.split(r"[/?#]", rest, maxsplit=1)[0].rfind("@")
+    return start <= position < end_of_user or 0 <= url.find("?") < position
+
+
+def _password_of(url: str) -> str:
+    """What `shown_url` would hide before the host, still quoted; empty if nothing."""
+    for pattern, _ in _WHOLE[:4]:
+        match = pattern.match(url)
+        if match:
+            return url[match.end(1) : match.end() - 1].removeprefix(":")
+    return ""
+
+
+def _forms(secret: str) -> set[str]:
+    encoded = base64.b64encode(secret.encode()).decode().rstrip("=")
+    return {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), encoded}

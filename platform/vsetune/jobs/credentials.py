@@ -1,0 +1,27 @@
+"""Keeps Ray Tune from writing credentials into Ray's logs. The one place that reaches into Tune for it.
+
+Tune copies AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the session tokens from the driver into the runtime environment
+of every trial. Ray writes runtime environments to its logs and shows them on its dashboard. No setting prevents it.
+Workers do not need the copy: those of a Ray on this machine inherit the environment, and on a cluster a node has
+credentials of its own (a role, ~/.aws, or variables set where `ray start` ran). See docs/decisions/0031.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ray.tune.execution import class_cache
+
+from vsetune.config.secrets import is_secret_variable
+
+
+@contextmanager
+def credentials_not_forwarded() -> Iterator[None]:
+    """While it lasts, Tune forwards only those variables of the driver that hold no secret."""
+    forwarded = class_cache.ENV_VARS_TO_PROPAGATE
+    class_cache.ENV_VARS_TO_PROPAGATE = {name for name in forwarded if not is_secret_variable(name)}
+    try:
+        yield
+    finally:
+        class_cache.ENV_VARS_TO_PROPAGATE = forwarded
