@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from vsetune.cli.catalogue import domain_text
 from vsetune.cli.output import messages, mlflow_server, print_json, results, say
@@ -19,7 +20,7 @@ from vsetune.config.study import StudySpec
 
 if TYPE_CHECKING:
     from vsetune.jobs.preparation import PreparedStudy
-    from vsetune.jobs.run import StudyOutcome
+    from vsetune.jobs.run import StudyOutcome, Trouble
 
 app = typer.Typer(
     no_args_is_help=True, help="Check a study file, run it, go on with it.",
@@ -84,7 +85,11 @@ def run(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="print the resolved study and stop")] = False,
 ) -> None:
-    """Run every trial of a study. Ctrl-C leaves a study that --resume continues."""
+    """Run every trial of a study. Ctrl-C leaves a study that --resume continues.
+
+    Exit codes: 0 all trials ended as they should, 3 some failed for good, 1 all failed, 130 interrupted (--resume goes
+    on), 2 the input is wrong.
+    """
     if dry_run:
         study = load_spec(file, StudySpec)
         resolve_cells(study, where=str(file))
@@ -105,8 +110,10 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, file: Path) -> None:
 
     if outcome.board is not None:
         results.print(render_table(outcome.board))
-    else:
-        say(f"no leaderboard: {outcome.remark}")
+    if outcome.remark:
+        say(f"no leaderboard{'' if outcome.board is None else ' on disk'}: {outcome.remark}")
+    if outcome.troubles:
+        messages.print(_table_of(outcome.troubles))
     counts = ", ".join(f"{count} {status}" for status, count in sorted(outcome.counts.items()))
     lines = [f"{prepared.spec.study}: {counts}"]
     if outcome.page is not None:
@@ -115,11 +122,31 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, file: Path) -> None:
     if server is not None:
         lines.append(f"MLflow UI: {server}")
     say("\n".join(lines))
+    if outcome.undelivered:
+        say(
+            f"{outcome.undelivered} records wait in {prepared.folder} for the tracking store ({outcome.outage}); deliver "
+            f"them with: vsetune tracking flush {file}"
+        )
     if outcome.was_interrupted:
-        say(f"interrupted; go on with: vsetune study run {file} --resume")
-        raise typer.Exit(130)
-    if set(outcome.counts) == {"failed"}:
-        raise typer.Exit(1)
+        why = f" by {outcome.stopped_by}" if outcome.stopped_by else ""
+        say(f"interrupted{why}; nothing finished is lost, go on with: vsetune study run {file} --resume")
+    raise typer.Exit(_EXIT_CODES[outcome.ending])
+
+
+_EXIT_CODES = {"finished": 0, "failed": 1, "partly failed": 3, "interrupted": 130}
+
+
+def _table_of(troubles: Sequence[Trouble]) -> Table:
+    """Trials that failed or are open, with the first line of why."""
+    table = Table("trial", "is", Column("because", overflow="fold"), title="not finished", title_justify="left")
+    for trouble in troubles[:_MOST_TROUBLES]:
+        table.add_row(trouble.trial, "open" if trouble.is_open else "failed", trouble.reason[:300])
+    if len(troubles) > _MOST_TROUBLES:
+        table.add_row(f"and {len(troubles) - _MOST_TROUBLES} more", "", "vsetune trial show STUDY/TRIAL tells of each")
+    return table
+
+
+_MOST_TROUBLES = 20
 
 
 def _trials(study: StudySpec, cells: list[Cell]) -> int:
