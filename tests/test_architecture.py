@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "data": {"errors", "config"},
     "tracking": {"errors", "config"},
     "training": {"errors", *LEAVES},
-    "search": {"errors", "config", "tracking"},
+    "search": {"errors", "config", "metrics", "tracking"},
     "leaderboard": {"errors", "config", "metrics", "tracking"},
     "jobs": {"errors", *LEAVES, "training", "search", "leaderboard"},
     "cli": {"errors", *LEAVES, "training", "search", "leaderboard", "jobs"},

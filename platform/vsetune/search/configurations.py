@@ -6,116 +6,114 @@ loss is tried more often because another one started slowly (docs/decisions/0002
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from vsetune.config.base import Choices, Domain
 from vsetune.config.cells import Cell
-from vsetune.config.secrets import masked, shown_url
 from vsetune.config.study import SearchSpec
-from vsetune.errors import StorageError
+from vsetune.errors import ConfigError
+from vsetune.metrics.curves import best_of_curve
+from vsetune.search.drawing import REFUSED, Value, distributions_of, draw, is_whole
+from vsetune.search.storage import SearchStorage
 
 Outcome = Literal["finished", "pruned", "failed"]
-_STATES = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+"""failed: its numbers were not finite. Failures that say nothing of the configuration are not told."""
 
-logging.getLogger("optuna").setLevel(logging.WARNING)
+Refusal = Callable[[str, Mapping[str, Value]], str | None]
+"""(cell, configuration) -> why no trial can be made of it, in one line, or None."""
+
+_MOST_REFUSED = 100
+_REMEDY = "make it reachable and writable again, then resume"
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Configuration `number` (from 0) of a cell. is_open: its outcome has not been told yet."""
+    """Configuration `number` (from 0, with gaps where draws were refused) of a cell. is_open: not told yet."""
 
     cell: str
     number: int
-    configuration: Mapping[str, bool | int | float | str]
+    configuration: Mapping[str, Value]
     is_open: bool
 
 
 class ConfigurationSearch:
     """Asks for configurations and is told how they went; survives `kill -9` because every call is stored at once.
 
-    Not thread-safe; one process per study may write.
+    Every method raises StorageError, in one line and within seconds, when the storage is locked, full or gone; nothing
+    is lost by it and the same call works once the storage does. Not thread-safe; one process per study may write.
     """
 
-    def __init__(self, study: str, cells: list[Cell], spec: SearchSpec, *, storage: str) -> None:
-        """storage: an Optuna storage URL. StorageError if it cannot be opened."""
+    def __init__(
+        self, study: str, cells: list[Cell], spec: SearchSpec, *, storage: str, refuses: Refusal | None = None
+    ) -> None:
+        """storage: an Optuna storage URL. refuses: asked of every draw before it is suggested; None accepts all."""
         self._spec = spec
         self._cells = {cell.name: cell for cell in cells}
-        try:
-            backend = optuna.storages.RDBStorage(storage)
-            self._studies = {
-                cell.name: optuna.create_study(
-                    storage=backend, study_name=f"{study}/{cell.name}", direction="maximize", load_if_exists=True,
-                )
-                for cell in cells
-            }
-        except Exception as error:  # the driver of any SQL database may raise anything here
-            raise StorageError(
-                f"search.storage: cannot open {shown_url(storage)} ({masked(str(error))}); need an Optuna storage URL"
-            ) from error
+        self._refuses = refuses
+        self._storage = SearchStorage(storage, studies=[f"{study}/{cell.name}" for cell in cells])
+        self._studies = {cell.name: self._storage.studies[f"{study}/{cell.name}"] for cell in cells}
 
     def suggestions(self, cell: str) -> list[Suggestion]:
-        """Every configuration asked so far, in order.
-
-        One whose parameters are not all drawn is left out: the process died while it was being asked for.
-        """
-        wanted = set(self._cells[cell].domains)
-        trials = self._studies[cell].get_trials(deepcopy=False)
-        return [self._suggestion(cell, trial) for trial in trials if set(trial.params) == wanted]
+        """Every configuration asked so far, in order; refused draws are left out."""
+        return [
+            Suggestion(cell, trial.number, dict(trial.params), is_open=not trial.state.is_finished())
+            for trial in self._history(cell) if REFUSED not in trial.user_attrs
+        ]
 
     def ask(self, cell: str) -> Suggestion:
-        """The next configuration of a cell. The same history and seed give the same configuration."""
-        study, space = self._studies[cell], self._cells[cell]
-        number = len(study.get_trials(deepcopy=False))
-        study.sampler = self._sampler(cell, number)
-        if number == 0 and self._spec.include_defaults and space.domains:
-            study.enqueue_trial(space.defaults())
-        distributions = {name: _distribution(domain) for name, domain in space.domains.items()}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            trial = study.ask(fixed_distributions=distributions)
-        return self._suggestion(cell, study.get_trials(deepcopy=False)[trial.number])
+        """The next configuration of a cell. The same history and seed give the same configuration.
 
-    def report(self, cell: str, number: int, *, step: int, m_recall: float) -> None:
-        """Keeps one point of the curve, so that a pruned configuration still informs the sampler."""
-        trial = self._trial(cell, number)
-        if not trial.state.is_finished() and step not in trial.intermediate_values:
-            optuna.trial.Trial(self._studies[cell], trial._trial_id).report(m_recall, step)
+        It is in the storage whole or, if the process dies, not at all. A draw that `refuses` has a reason against is
+        recorded with it, told to the sampler as one that led nowhere, and replaced by the next draw. ConfigError after
+        100 such draws in a row.
+        """
+        reason: str | None = None
+        for _ in range(_MOST_REFUSED):
+            configuration = draw(self._spec, self._cells[cell], self._history(cell))
+            reason = self._refuses(cell, configuration) if self._refuses is not None else None
+            number = self._store(cell, configuration, reason)
+            if reason is None:
+                return Suggestion(cell, number, configuration, is_open=True)
+        raise ConfigError(
+            f"search: cell {cell}: {_MOST_REFUSED} draws in a row make no valid trial, the last because {reason}; "
+            "narrow the ranges under `search`"
+        )
 
-    def tell(self, cell: str, number: int, outcome: Outcome, *, best_m_recall: float | None) -> None:
-        """How a configuration went; best_m_recall is the maximum of its curve. Telling twice changes nothing."""
-        if outcome == "finished" and best_m_recall is None:
-            outcome = "failed"
-        values = best_m_recall if outcome == "finished" else None
-        self._studies[cell].tell(number, values, state=_STATES[outcome], skip_if_finished=True)
+    def tell(self, cell: str, number: int, outcome: Outcome, *, curve: Sequence[tuple[float, float]]) -> None:
+        """How a configuration went. curve: (epoch, M-Recall in per cent) of every validation of its trial.
 
-    def _sampler(self, cell: str, number: int) -> optuna.samplers.BaseSampler:
-        digest = hashlib.sha256(f"{self._spec.seed}/{cell}/{number}".encode()).digest()
-        seed = int.from_bytes(digest[:4], "big")
-        if self._spec.sampler == "random":
-            return optuna.samplers.RandomSampler(seed=seed)
-        startup = max(2, min(10, self._spec.configurations // 3))
-        return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
+        finished: with the best of its curve. pruned: the sampler ranks it by how far it got. failed, and finished
+        without a validation: like the worst of the pruned, whatever it had reached, so that the sampler keeps
+        away from there. Telling twice changes nothing; a tell cut short can be repeated.
+        """
+        trial = next(trial for trial in self._history(cell) if trial.number == number)
+        if trial.state.is_finished():
+            return
+        points = {} if outcome == "failed" else {round(1000 * epoch): m_recall for epoch, m_recall in reversed(curve)}
+        is_complete = outcome == "finished" and bool(curve)
+        state = TrialState.COMPLETE if is_complete else TrialState.PRUNED
+        value = best_of_curve(curve).m_recall if is_complete else None
+        with self._storage.guarded("{} cannot be written", _REMEDY):
+            for step in sorted(points.keys() - trial.intermediate_values.keys()):
+                self._storage.backend.set_trial_intermediate_value(trial._trial_id, step, points[step])
+            self._studies[cell].tell(number, value, state=state, skip_if_finished=True)
 
-    def _trial(self, cell: str, number: int) -> FrozenTrial:
-        return self._studies[cell].get_trials(deepcopy=False)[number]
+    def _history(self, cell: str) -> list[FrozenTrial]:
+        """Every whole trial of a cell, refused draws included, in order."""
+        with self._storage.guarded("{} cannot be read", _REMEDY):
+            trials = self._studies[cell].get_trials(deepcopy=False)
+        return [trial for trial in trials if is_whole(trial, self._cells[cell].domains)]
 
-    @staticmethod
-    def _suggestion(cell: str, trial: FrozenTrial) -> Suggestion:
-        return Suggestion(cell, trial.number, dict(trial.params), is_open=not trial.state.is_finished())
-
-
-def _distribution(domain: Domain) -> BaseDistribution:
-    if isinstance(domain, Choices):
-        return CategoricalDistribution(domain.choices)
-    if domain.integer:
-        return IntDistribution(int(domain.low), int(domain.high), log=domain.log)
-    return FloatDistribution(domain.low, domain.high, log=domain.log)
+    def _store(self, cell: str, configuration: Mapping[str, Value], reason: str | None) -> int:
+        """One transaction for the whole trial. Returns its number."""
+        trial = create_trial(
+            state=TrialState.RUNNING if reason is None else TrialState.PRUNED, params=dict(configuration),
+            distributions=distributions_of(self._cells[cell]), user_attrs={} if reason is None else {REFUSED: reason[:500]},
+        )
+        with self._storage.guarded("{} cannot be written", _REMEDY):
+            self._storage.check_writable()
+            self._studies[cell].add_trial(trial)
+            return self._studies[cell].get_trials(deepcopy=False)[-1].number
