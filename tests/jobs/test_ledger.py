@@ -10,7 +10,9 @@ import pytest
 from vsetune.config.cells import resolve_cells
 from vsetune.config.loading import parse_spec
 from vsetune.config.study import StudySpec
-from vsetune.jobs.ledger import Assignment, StudyLedger
+from vsetune.errors import StorageError
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.trial_progress import Assignment
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import StudyRecord, ValidationPoint
@@ -28,10 +30,11 @@ class Driver:
     """A process that runs a study: opened anew on the same store and search it stands for a restart."""
 
     def __init__(self, study: StudySpec, store: MemoryStore, folder: Path, *, retry_failed: bool = False) -> None:
+        self.now = 0.0
         cells = resolve_cells(study, where="test")
         store.open_study(StudyRecord("tiny", study.fingerprint(), study.to_plain()), resume=True)
         search = ConfigurationSearch("tiny", cells, study.search, storage=f"sqlite:///{folder / 'search.db'}")
-        self.ledger = StudyLedger(study, cells, store, search)
+        self.ledger = StudyLedger(study, cells, store, search, clock=lambda: self.now)
         self.ledger.recover(retry_failed=retry_failed)
 
     def next(self) -> Assignment:
@@ -183,3 +186,149 @@ def test_an_interrupted_study_marks_running_attempts_as_killed_and_has_work_left
     assert driver.ledger.interrupt() == [trial]
     assert driver.ledger.has_work()
     assert [each.status for each in store.attempts("tiny")] == ["killed"]
+
+
+def open_first(driver: Driver, m_recall: float = 11.0) -> str:
+    trial = driver.next().trial.trial
+    driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
+    driver.ledger.record_point(trial, point(1, m_recall))
+    return trial
+
+
+def test_an_interrupted_trial_goes_on_after_growing_pauses_and_then_is_left_open(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    study = make_study(losses=[{"name": "lmh"}], seeds=[7], search={"configurations": 1}, resources={"retries": 4})
+    driver = Driver(study, store, tmp_path)
+    trial = open_first(driver)
+    pauses = []
+    while (pause := driver.ledger.interrupted(trial, "storage: away")) is not None:
+        pauses.append(pause)
+        driver.now += pause - 0.1
+        assert driver.ledger.next() == "wait"
+        driver.now += 0.1
+        assert driver.next().trial.trial == trial
+    assert pauses == [2.0, 4.0, 8.0, 16.0]
+    assert driver.ledger.next() == "done"
+    assert driver.ledger.has_work()
+    assert [each.status for each in store.attempts("tiny")] == ["killed"]
+    assert store.attempts("tiny")[0].error == "storage: away"
+    assert Driver(study, store, tmp_path).next().trial.trial == trial
+
+
+def test_a_new_validation_starts_the_count_of_interruptions_anew(store: MemoryStore, tmp_path: Path) -> None:
+    driver = Driver(make_study(resources={"retries": 1}), store, tmp_path)
+    trial = open_first(driver)
+    for number in range(2, 6):
+        assert driver.ledger.interrupted(trial, "memory: none left") == 2.0
+        driver.now += 2.0
+        assert driver.next().trial.trial == trial
+        driver.ledger.open_attempt(trial, number=number, environment={}, protocol={}, inherited=[])
+        driver.ledger.record_point(trial, point(number, 11.0))
+    assert [each.status for each in store.attempts("tiny")] == ["killed"] * 4 + ["running"]
+
+
+def test_a_cell_with_an_interrupted_trial_is_not_asked_and_the_others_are(store: MemoryStore, tmp_path: Path) -> None:
+    """The search would know less than undisturbed: with one trial at a time it would ask something else."""
+    driver = Driver(make_study(search={"configurations": 3}), store, tmp_path)
+    trial = open_first(driver)
+    assert trial == "vsepp.lmh-c000-s7"
+    driver.ledger.interrupted(trial, "storage: away")
+    others = [driver.run(driver.next(), 10.0) for _ in range(3)]
+    assert others == [f"vsepp.lseh-c00{number}-s7" for number in range(3)]
+    assert driver.next().trial.trial == "vsepp.lseh-c000-s8", "the other cell is even confirmed meanwhile"
+    driver.now += 2.0
+    assert driver.next().trial.trial == trial
+
+
+def test_an_interrupted_study_asks_what_an_undisturbed_one_asks(tmp_path: Path) -> None:
+    study = make_study(losses=[{"name": "lmh"}], search={"configurations": 8}, seeds=[7])
+    asked: dict[str, dict[str, Any]] = {}
+    for name, is_disturbed in (("undisturbed", False), ("disturbed", True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        store = MemoryStore(None)
+        driver = Driver(study, store, folder)
+        while (assignment := driver.ledger.next()) not in ("done", "wait"):
+            assert isinstance(assignment, Assignment)
+            m_recall = 100 * float(assignment.configuration["loss.margin"])
+            if is_disturbed:
+                driver.ledger.open_attempt(
+                    assignment.trial.trial, number=1, environment={}, protocol={}, inherited=[]
+                )
+                driver = Driver(study, store, folder)  # killed in the middle of every trial
+                assignment = driver.next()
+                driver.run(assignment, m_recall, number=2)
+                driver = Driver(study, store, folder)  # and between trials
+            else:
+                driver.run(assignment, m_recall)
+        asked[name] = {trial: dict(each.assignment.configuration) for trial, each in driver.ledger.trials.items()}
+    assert len(asked["undisturbed"]) == 8
+    assert asked["disturbed"] == asked["undisturbed"]
+
+
+class FailingSearch:
+    """Stands between ledger and search: raises StorageError while `is_away`."""
+
+    def __init__(self, search: ConfigurationSearch) -> None:
+        self.search, self.is_away = search, False
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.is_away:
+                raise StorageError("search.storage: locked")
+            return getattr(self.search, name)(*args, **kwargs)
+
+        return call
+
+
+def test_a_search_that_does_not_answer_delays_the_next_trial_and_loses_no_outcome(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    driver = Driver(make_study(seeds=[7]), store, tmp_path)
+    search = FailingSearch(driver.ledger._search)
+    driver.ledger._search = search  # type: ignore[assignment]
+    first = driver.next()
+    search.is_away = True
+    driver.run(first, 10.0)
+    assert driver.ledger.next() == "wait"
+    assert driver.ledger.search_outage == "search.storage: locked"
+    search.is_away = False
+    assert driver.ledger.next() == "wait", "it is not asked all the time"
+    driver.now += 5.0
+    assert driver.next().trial.cell == "vsepp.lseh"
+    assert driver.ledger.search_outage is None
+    assert not search.search.suggestions("vsepp.lmh")[0].is_open
+
+
+def test_a_search_that_stays_away_ends_the_study_interrupted(store: MemoryStore, tmp_path: Path) -> None:
+    driver = Driver(make_study(), store, tmp_path)
+    search = FailingSearch(driver.ledger._search)
+    driver.ledger._search, search.is_away = search, True  # type: ignore[assignment]
+    answers = []
+    for _ in range(130):
+        answers.append(driver.ledger.next())
+        driver.now += 5.0
+    assert answers[0] == "wait"
+    assert answers[-1] == "done"
+    assert driver.ledger.has_work()
+
+
+def test_work_that_a_crash_lost_is_not_charged_to_the_budget(store: MemoryStore, tmp_path: Path) -> None:
+    study = make_study(losses=[{"name": "lmh"}], budget={"epochs_per_cell": 3}, search={"configurations": 5}, seeds=[7])
+    driver = Driver(study, store, tmp_path)
+    for _ in range(3):
+        trial = driver.next().trial.trial
+        driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
+        driver.ledger.record_point(trial, point(1, 11.0))
+        driver.ledger.close(trial, "finished", summary={"epochs": 1.0, "wasted_epochs": 2.0})
+    assert driver.ledger.next() == "done"
+
+
+def test_the_winner_is_the_best_finished_trial_even_if_a_stopped_one_was_better(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    driver = Driver(make_study(losses=[{"name": "lmh"}], search={"configurations": 3}), store, tmp_path)
+    for m_recall, status in ((50.0, "pruned"), (30.0, "finished"), (90.0, "failed")):
+        driver.run(driver.next(), m_recall, status=status)
+    assert driver.next().number == 1

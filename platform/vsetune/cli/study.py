@@ -124,8 +124,8 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, file: Path) -> None:
     say("\n".join(lines))
     if outcome.undelivered:
         say(
-            f"{outcome.undelivered} records wait in {prepared.folder} for the tracking store ({outcome.outage}); deliver "
-            f"them with: vsetune tracking flush {file}"
+            f"{outcome.undelivered} records wait in {prepared.folder} for the tracking store ({outcome.outage}); "
+            f"deliver them with: vsetune tracking flush {file}"
         )
     if outcome.was_interrupted:
         why = f" by {outcome.stopped_by}" if outcome.stopped_by else ""

@@ -257,7 +257,7 @@ class StudyLedger:
         if budget.epochs_per_cell is None and budget.device_seconds_per_cell is None:
             return False
         cost = cost_of([trial.attempts() for trial in self._of_cell(cell) if trial.attempts()])
-        return (budget.epochs_per_cell is not None and cost.chargeable_epochs >= budget.epochs_per_cell) or (
+        return (budget.epochs_per_cell is not None and cost.budget_epochs >= budget.epochs_per_cell) or (
             budget.device_seconds_per_cell is not None and cost.device_seconds >= budget.device_seconds_per_cell
         )
 

@@ -12,12 +12,13 @@ from rich.console import Console
 
 from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.jobs.cluster import concurrent_trials
-from vsetune.jobs.ledger import Assignment, StudyLedger
+from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.progress import StudyProgress
 from vsetune.jobs.signs_of_life import SignsOfLife
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.trainable import AttemptTrainable
+from vsetune.jobs.trial_progress import Assignment
 from vsetune.jobs.tune_adapter import LedgerSearcher, RecordingCallback
 
 # Tune is told to keep nothing of its own: results go to the tracking store, checkpoints to the trial's folder. Signals

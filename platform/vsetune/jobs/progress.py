@@ -11,7 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from vsetune.jobs.ledger import StudyLedger, TrialProgress
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.trial_progress import TrialProgress
 
 _REDRAW_S = 0.5
 

@@ -93,10 +93,10 @@ def run_study(
         store.finish_study(spec.study, "killed" if ending == "interrupted" else "finished", exports)
         undelivered = store.flush(DELIVER_WITHIN_S)
         outage = store.outage() if undelivered else None
-    return StudyOutcome(
-        Counter(_status(ledger, name) for name in ledger.trials), ending, board, exports[0] if exports else None, remark,
-        _troubles(ledger), stop.reason or (ledger.search_outage if ending == "interrupted" else None), undelivered, outage,
-    )
+    counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
+    stopped_by = stop.reason or (ledger.search_outage if ending == "interrupted" else None)
+    page = exports[0] if exports else None
+    return StudyOutcome(counts, ending, board, page, remark, _troubles(ledger), stopped_by, undelivered, outage)
 
 
 @contextmanager
@@ -115,11 +115,6 @@ def _ending(ledger: StudyLedger) -> Ending:
     if not failed:
         return "finished"
     return "failed" if failed == len(ledger.trials) else "partly failed"
-
-
-def _status(ledger: StudyLedger, name: str) -> str:
-    trial = ledger.trials[name]
-    return str(trial.status) if trial.is_closed else "open"
 
 
 def _troubles(ledger: StudyLedger) -> list[Trouble]:

@@ -11,10 +11,11 @@ from ray import tune
 from ray.exceptions import RayTaskError
 from ray.tune.search import Searcher
 
-from vsetune.jobs.ledger import Assignment, StudyLedger
+from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.signs_of_life import SignsOfLife
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.trainable import SpoiltProcess
+from vsetune.jobs.trial_progress import Assignment
 from vsetune.tracking.records import AttemptStatus, ValidationPoint
 from vsetune.training.checkpoint import CHECKPOINT_FILE
 

@@ -47,8 +47,8 @@ def evaluate(
 ) -> dict[str, float]:
     """Recalls of the split and everything else that the trial's `evaluation` asks for, by name.
 
-    report, on_batch: as in `score_split`. NumericError if any similarity is not finite; DataError when an external list or the
-    folds do not fit the split.
+    report, on_batch: as in `score_split`. NumericError if any similarity is not finite; DataError when an external
+    list or the folds do not fit the split.
     """
     with evaluating(network):
         encoded = encode_split(network, dataset, split, trial=trial, device=device, on_batch=on_batch)

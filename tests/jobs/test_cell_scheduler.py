@@ -1,0 +1,60 @@
+"""The scheduler decides about the points of the curve, whoever reports them, and in the epochs of each cell."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from vsetune.config.study import SchedulerSpec
+from vsetune.jobs.cell_scheduler import CellScheduler
+
+
+def trial(name: str, *, cell: str = "a", phase: str = "search") -> Any:
+    return SimpleNamespace(config={"trial": {"trial": name, "cell": cell}, "phase": phase})
+
+
+def point(epoch: float, m_recall: float) -> dict[str, Any]:
+    """As Tune hands it over: flattened."""
+    return {"event": "point", "point/epoch": epoch, "point/m_recall": m_recall}
+
+
+def opened(*points: tuple[float, float]) -> dict[str, Any]:
+    return {"event": "opened", "inherited": [{"epoch": epoch, "m_recall": m_recall} for epoch, m_recall in points]}
+
+
+def scheduler(**epochs: float) -> CellScheduler:
+    return CellScheduler(SchedulerSpec(grace_epochs=1, reduction_factor=2), epochs=epochs or {"a": 4.0})
+
+
+def test_the_worse_trial_of_a_rung_stops_and_the_first_goes_on() -> None:
+    halving = scheduler()
+    assert halving.on_trial_result(None, trial("first"), point(1, 50)) == "CONTINUE"
+    assert halving.on_trial_result(None, trial("second"), point(1, 40)) == "STOP"
+
+
+def test_a_validation_the_driver_did_not_hear_of_is_decided_when_the_next_attempt_inherits_it() -> None:
+    halving = scheduler()
+    halving.on_trial_result(None, trial("first"), point(1, 50))
+    assert halving.on_trial_result(None, trial("second"), opened((1, 40))) == "STOP"
+    assert halving.on_trial_result(None, trial("third"), opened((0.5, 60), (1, 60))) == "CONTINUE"
+
+
+def test_only_the_last_inherited_validation_decides() -> None:
+    """What was decided at the earlier ones is known: the trial went on."""
+    halving = scheduler()
+    halving.on_trial_result(None, trial("first"), point(1, 50))
+    assert halving.on_trial_result(None, trial("second"), opened((1, 40), (1.5, 45))) == "CONTINUE"
+
+
+def test_a_longer_cell_has_rungs_of_its_own() -> None:
+    halving = scheduler(a=2.0, b=8.0)
+    assert set(halving.halvings["a"].rungs()) == {1.0}
+    assert set(halving.halvings["b"].rungs()) == {1.0, 2.0, 4.0}
+    assert halving.on_trial_result(None, trial("long", cell="b"), point(4, 50)) == "CONTINUE"
+
+
+def test_confirming_runs_and_other_reports_never_stop() -> None:
+    halving = scheduler()
+    halving.on_trial_result(None, trial("first"), point(1, 50))
+    assert halving.on_trial_result(None, trial("again", phase="confirm"), point(1, 1)) == "CONTINUE"
+    assert halving.on_trial_result(None, trial("second"), {"event": "failed"}) == "CONTINUE"

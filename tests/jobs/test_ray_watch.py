@@ -1,0 +1,83 @@
+"""The loss of Ray becomes a request to stop, and of its processes nothing stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from vsetune.jobs.ray_watch import LocalRay, RayWatch
+from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
+
+ROOT = Path(__file__).parents[2]
+
+
+class Parts:
+    """Ray, as far as the watch sees it."""
+
+    def __init__(self) -> None:
+        self.has_died = threading.Event()
+        self.is_clean = False
+
+    def lost(self) -> str | None:
+        return "the raylet died" if self.has_died.is_set() else None
+
+    def clean_up(self) -> None:
+        self.is_clean = True
+
+
+def test_the_death_of_ray_is_a_request_to_stop_with_its_reason() -> None:
+    parts, stop = Parts(), StopRequest()
+    with RayWatch(parts, stop, farewell="resume").watching():
+        parts.has_died.set()
+        deadline = time.monotonic() + 30
+        while not stop.is_requested and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert stop.reason == "Ray stopped working (the raylet died)"
+    assert parts.is_clean
+
+
+def test_a_child_that_dies_is_seen_and_its_siblings_are_cleaned_up() -> None:
+    sleepers = [subprocess.Popen(["sleep", "60"]) for _ in range(2)]
+    processes = [psutil.Process(each.pid) for each in sleepers]
+    ray = LocalRay({processes[0]: "the raylet"}, set(processes))
+    assert ray.lost() is None
+    sleepers[0].kill()
+    sleepers[0].wait()
+    assert ray.lost() == "the raylet died"
+    ray.clean_up()
+    assert sleepers[1].wait(timeout=10) == -signal.SIGKILL
+
+
+def test_a_process_that_ray_does_not_let_go_leaves_with_its_line() -> None:
+    code = (
+        "import time; from vsetune.jobs import ray_watch; from vsetune.jobs.stopping import StopRequest\n"
+        "ray_watch.LEAVE_WITHIN_S = 0.1; ray_watch.LOOK_EVERY_S = 0.05\n"
+        "stop = StopRequest(); parts = ray_watch.LocalRay({}, set())\n"
+        "with ray_watch.RayWatch(parts, stop, farewell='go on with --resume').watching():\n"
+        "    stop.request('Ctrl-C'); time.sleep(60)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "platform")},
+    )
+    assert done.returncode == 130
+    assert done.stderr.strip() == "Ctrl-C; go on with --resume"
+
+
+def test_sigterm_asks_to_stop_like_ctrl_c_and_a_second_one_interrupts() -> None:
+    stop = StopRequest()
+    with stop.listening():
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.reason == "SIGTERM"
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+    with sigterm_like_ctrl_c(), pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,72 @@
+"""A trial without a sign of life is ended once, one with signs never. Time is injected."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from vsetune.jobs.signs_of_life import SignsOfLife
+from vsetune.training.executions import PROGRESS_FILE
+
+
+class World:
+    """A clock, one placed trial, and who was ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now, self.folder = 0.0, folder
+        self.trial = SimpleNamespace(config={"trial": {"trial": "t"}, "folder": str(folder)})
+        self.ended: list[int | None] = []
+        self.signs = SignsOfLife(30.0, clock=lambda: self.now, end=self._end)
+        self.signs.started(self.trial)
+
+    def _end(self, trial: Any, pid: int | None) -> None:
+        assert trial is self.trial
+        self.ended.append(pid)
+
+    def wait(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.now += 1.0
+            self.signs.look()
+
+    def mark(self, moment: int) -> None:
+        path = self.folder / PROGRESS_FILE
+        path.touch()
+        os.utime(path, ns=(moment, moment))
+
+
+def test_a_silent_trial_is_ended_once_and_the_reason_names_the_setting(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.signs.reported(world.trial, {"pid": 7, "hostname": socket.gethostname()})
+    world.wait(29)
+    assert world.ended == []
+    world.wait(60)
+    assert world.ended == [7]
+    reason = world.signs.ended(world.trial)
+    assert reason is not None
+    assert "30 s (resources.silence_timeout_s)" in reason
+
+
+def test_a_marker_that_moves_is_a_sign_whatever_its_clock_says(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for moment in (5_000, 1_000, 4_000):  # another machine's clock may be late
+        world.mark(moment)
+        world.wait(25)
+    assert world.ended == []
+    assert world.signs.ended(world.trial) is None
+
+
+def test_a_worker_of_another_machine_is_not_looked_for_among_our_processes(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.signs.reported(world.trial, {"pid": 7, "hostname": "elsewhere"})
+    world.wait(60)
+    assert world.ended == [None]
+
+
+def test_a_trial_that_is_no_longer_placed_is_not_ended(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.signs.ended(world.trial)
+    world.wait(60)
+    assert world.ended == []
