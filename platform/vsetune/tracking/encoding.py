@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -22,6 +23,7 @@ KEY = "vsetune.key"
 RECORD = "vsetune.record"
 CURVE = "vsetune.curve"
 SUMMARY = "vsetune.summary"
+SEEN = "vsetune.seen"
 FINGERPRINT = "fingerprint"
 STATUS = "status"
 ERROR = "error"
@@ -71,9 +73,19 @@ def to_yaml(plain: Mapping[str, Any]) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """The gist of an exception whose text may run over many lines."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    """The gist of an exception whose text may run over many lines, without the passwords of the URLs in it."""
+    text = without_passwords(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= 200 else text[:200] + "..."
+
+
+def without_passwords(text: str) -> str:
+    """The text with `***` for the password of every URL in it."""
+    return re.sub(r"(\w://[^\s/:@'\"]*):[^\s'\"]*@", r"\1:***@", text)
+
+
+def seen_tag(moment: float) -> dict[str, str]:
+    """A sign of life at `moment`, seconds since 1970."""
+    return {SEEN: str(moment)}
 
 
 def attempt_key(start: AttemptStart) -> str:
