@@ -32,7 +32,8 @@ def mlflow_store(database: Path) -> TrackingStore:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TrackingStore]:
     """Every test of the contract runs on all of them."""
     name = request.param.rpartition(" ")[2]
-    inner = open_store("memory:", tmp_path / "artifacts") if name == "memory" else request.getfixturevalue("mlflow_store")
+    in_memory = name == "memory"
+    inner = open_store("memory:", tmp_path / "artifacts") if in_memory else request.getfixturevalue("mlflow_store")
     if name == request.param:
         yield inner
         return

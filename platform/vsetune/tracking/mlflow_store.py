@@ -148,7 +148,8 @@ class MlflowStore(TrackingStore):
             keep(self._client, parent_id, artifacts)
             parent = self._run(parent_id)
             ended = [run.data.tags[encoding.STATUS] for run in self._attempt_runs(experiment_id)]
-            log_in_batches(self._client, parent_id, tags={encoding.NOTE: encoding.closing_note(parent.data.tags, ended)})
+            note = {encoding.NOTE: encoding.closing_note(parent.data.tags, ended)}
+            log_in_batches(self._client, parent_id, tags=note)
             self._set_status(parent_id, status)
 
     def attempts(self, study: str) -> list[AttemptRecord]:

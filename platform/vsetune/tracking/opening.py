@@ -28,7 +28,8 @@ _MLFLOW_SETTINGS = {
 }
 _NOISY = {
     # Every schema migration, and a traceback for every statement that met a lock; the error itself reaches us.
-    "alembic": logging.WARNING, "mlflow.store.db_migrations": logging.WARNING, "mlflow.store.db.utils": logging.CRITICAL,
+    "alembic": logging.WARNING, "mlflow.store.db_migrations": logging.WARNING,
+    "mlflow.store.db.utils": logging.CRITICAL,
     # Every retry of a request.
     "urllib3.connectionpool": logging.ERROR,
 }

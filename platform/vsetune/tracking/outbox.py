@@ -30,7 +30,7 @@ class Outbox:
             self._folder.mkdir(exist_ok=True)
             place = Path(tempfile.mkdtemp(dir=self._folder))
         except OSError as error:
-            _log.warning("%s: cannot be written (%s); files are taken from where they are", self._folder, error.strerror)
+            _log.warning("%s: cannot be written (%s); files are taken from their place", self._folder, error.strerror)
             return [file.absolute() for file in files]
         return [_linked(file, place / file.name) for file in files]
 

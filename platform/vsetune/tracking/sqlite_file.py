@@ -27,7 +27,8 @@ _MAKING_TAKES_AT_MOST_S = 120.0
 _ASIDE = ("", "-wal", "-shm", "-journal")
 _WAITING_HELPS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.EINTR}
 _WAITING_DOES_NOT = {
-    sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
 }
 
 
