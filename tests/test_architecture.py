@@ -32,7 +32,7 @@ MAY_IMPORT = {
 }
 OWNERS = {
     "ray": ["jobs/"],
-    "mlflow": ["tracking/mlflow_store.py"],
+    "mlflow": ["tracking/mlflow_"],
     "optuna": ["search/"],
     "webdataset": ["data/"],
     "boto3": ["data/storage.py"],

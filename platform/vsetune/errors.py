@@ -6,6 +6,7 @@ VsetuneError
 │   ├── DataError         a data folder, shard, image, caption or manifest
 │   ├── StudyConflict     a study name that already stands for another configuration
 │   └── StorageError      no space left, a folder that cannot be written, a store that cannot be opened
+│       ├── UnusableStore     a tracking store that waiting does not bring back: misnamed, damaged, forbidden
 │       └── StaleCheckpoint   a checkpoint that is damaged, or of another trial or data set
 ├── IncompatibleCurves    two curves that must not be compared (other cadence, protocol or data)
 └── AttemptError          one attempt failed; the study goes on
@@ -46,6 +47,10 @@ class StudyConflict(UsageError):
 
 class StorageError(UsageError):
     """A place we must write to cannot take it (no space, no permission, unreachable)."""
+
+
+class UnusableStore(StorageError):
+    """A tracking store that no retry will open; other errors of a store are outages, which end by themselves."""
 
 
 class StaleCheckpoint(StorageError):

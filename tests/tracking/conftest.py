@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vsetune.tracking import AttemptStart, StudyRecord, TrackingStore, ValidationPoint, open_store
+from vsetune.tracking import AttemptStart, JournaledStore, StudyRecord, TrackingStore, ValidationPoint, open_store
 
 
 @pytest.fixture(scope="session")
@@ -28,13 +28,28 @@ def mlflow_store(database: Path) -> TrackingStore:
     return open_store(f"sqlite:///{database}", None, curve_plots=False)
 
 
-@pytest.fixture(params=["memory", "mlflow"])
+@pytest.fixture(params=["memory", "mlflow", "journal before memory", "journal before mlflow"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TrackingStore]:
-    """Every test of the contract runs on both."""
-    if request.param == "memory":
-        yield open_store("memory:", tmp_path / "artifacts")
-    else:
-        yield request.getfixturevalue("mlflow_store")
+    """Every test of the contract runs on all of them."""
+    name = request.param.rpartition(" ")[2]
+    in_memory = name == "memory"
+    inner = open_store("memory:", tmp_path / "artifacts") if in_memory else request.getfixturevalue("mlflow_store")
+    if name == request.param:
+        yield inner
+        return
+    journaled = JournaledStore(lambda: inner, tmp_path / "study")
+    yield journaled
+    assert journaled.close(60) == 0
+
+
+@pytest.fixture
+def settle(store: TrackingStore) -> Callable[[], None]:
+    """Waits until what was recorded has reached the store itself, where a journal stands before it."""
+    def wait() -> None:
+        if isinstance(store, JournaledStore):
+            assert store.flush(60) == 0
+
+    return wait
 
 
 @pytest.fixture

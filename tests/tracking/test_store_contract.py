@@ -1,5 +1,6 @@
-"""What any tracking store must do; runs on the in-memory store and on MLflow."""
+"""What any tracking store must do; runs on the in-memory store, on MLflow, and on a journal before either."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -170,11 +171,12 @@ def test_a_finished_attempt_that_starts_again_stays_finished(opened, start):
     assert opened.attempts("nightly")[0].status == "finished"
 
 
-def test_artifacts_are_copied_before_the_call_returns(opened, start, tmp_path):
+def test_artifacts_are_copied_before_the_call_returns(opened, start, tmp_path, settle):
     best = tmp_path / "best.safetensors"
     best.write_bytes(b"weights")
     opened.finish_attempt(opened.start_attempt(start()), "finished", {}, [best], None)
     best.unlink()
+    settle()
     kept = list((tmp_path / "artifacts").rglob("best.safetensors"))
     assert [file.read_bytes() for file in kept] == [b"weights"]
 
@@ -221,10 +223,11 @@ def test_files_added_later_go_to_their_folder_and_replace_those_of_the_same_name
         opened.keep_artifacts(attempt_id, [tmp_path / "gone.html"], folder="gallery")
 
 
-def test_a_finished_study_keeps_its_artifacts_and_can_be_resumed(opened, study, tmp_path):
+def test_a_finished_study_keeps_its_artifacts_and_can_be_resumed(opened, study, tmp_path, settle):
     page = tmp_path / "leaderboard.html"
     page.write_text("<html>")
     opened.finish_study("nightly", "finished", [page])
+    settle()
     assert list((tmp_path / "artifacts").rglob("leaderboard.html"))
     opened.open_study(study, resume=True)
 
@@ -251,3 +254,31 @@ def test_an_unknown_attempt_is_named(opened, points):
         opened.keep_artifacts("nobody", [], folder="gallery")
     with pytest.raises(UsageError, match="attempt nobody: not in this store"):
         opened.fetch_artifact("nobody", "x", Path())
+
+
+def test_attempts_without_a_sign_of_life_are_closed_and_all_others_left_alone(opened, start, points, settle):
+    before = time.time()
+    silent, talking, ended = (opened.start_attempt(start(trial=name)) for name in ("a", "b", "c"))
+    opened.record_points(silent, points(1, 2))
+    opened.finish_attempt(ended, "finished", {}, [], None)
+    settle()
+    between = time.time()
+    opened.record_points(talking, points(1, 1))
+    assert opened.close_stale(60, now=before + 60) == 0
+    assert opened.close_stale(60, now=between + 3600, except_study="nightly") == 0
+    assert opened.close_stale(60, now=between + 60) == 1
+    found = {attempt.attempt_id: (attempt.status, attempt.error) for attempt in opened.attempts("nightly")}
+    assert found[talking] == ("running", None)
+    assert found[ended] == ("finished", None)
+    assert found[silent][0] == "killed"
+    assert "no sign of life" in found[silent][1]
+    assert [opened.close_stale(60, now=between + 3600) for _ in range(2)] == [1, 0]
+
+
+def test_an_attempt_that_was_closed_as_stale_can_still_say_how_it_ended(opened, start, points):
+    attempt_id = opened.start_attempt(start())
+    assert opened.close_stale(60, now=time.time() + 3600) == 1
+    opened.record_points(attempt_id, points(1, 2))
+    opened.finish_attempt(attempt_id, "finished", {"best_m_recall": 61.25}, [], None)
+    (attempt,) = opened.attempts("nightly")
+    assert (attempt.status, len(attempt.curve), attempt.error) == ("finished", 2, None)

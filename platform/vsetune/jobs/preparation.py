@@ -25,7 +25,7 @@ from vsetune.errors import ConfigError, StudyConflict
 from vsetune.jobs.fitting import require_fit
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.journaled_store import JournaledStore
-from vsetune.tracking.opening import open_store, require_existing
+from vsetune.tracking.opening import open_journaled, open_store, require_existing
 from vsetune.tracking.records import StudyRecord
 from vsetune.tracking.store import TrackingStore
 from vsetune.training.evaluation import evaluated_split
@@ -137,8 +137,7 @@ def tracking_store(tracking: TrackingSpec) -> TrackingStore:
 
 def open_tracking(prepared: PreparedStudy) -> JournaledStore:
     """The store of a study that runs: what it is told goes to a journal first, and to the tracking store from there."""
-    uri = tracking_uri(prepared.spec.tracking)
-    return JournaledStore(lambda: open_store(uri, None), prepared.folder)
+    return open_journaled(tracking_uri(prepared.spec.tracking), None, prepared.folder)
 
 
 def open_search(prepared: PreparedStudy) -> ConfigurationSearch:

@@ -31,10 +31,15 @@ def keep(client: ArtifactClient, run_id: str, artifacts: Sequence[Path], folder:
         client.log_artifact(run_id, str(artifact), folder)
 
 
+def holds(client: ArtifactClient, run_id: str, name: str) -> bool:
+    """Whether a run has a file of this name (with its folder)."""
+    parent, _, _ = name.rpartition("/")
+    return name in {found.path for found in client.list_artifacts(run_id, parent or None)}
+
+
 def fetch(client: ArtifactClient, run_id: str, name: str, into: Path) -> Path | None:
     """A copy in a local folder, or None where the run has no such file."""
-    parent, _, _ = name.rpartition("/")
-    if name not in {found.path for found in client.list_artifacts(run_id, parent or None)}:
+    if not holds(client, run_id, name):
         return None
     return Path(client.download_artifacts(run_id, name, str(into)))
 

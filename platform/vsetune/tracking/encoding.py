@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from vsetune.config.secrets import masked
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 
 KIND = "vsetune.kind"
@@ -22,6 +23,7 @@ KEY = "vsetune.key"
 RECORD = "vsetune.record"
 CURVE = "vsetune.curve"
 SUMMARY = "vsetune.summary"
+SEEN = "vsetune.seen"
 FINGERPRINT = "fingerprint"
 STATUS = "status"
 ERROR = "error"
@@ -71,9 +73,14 @@ def to_yaml(plain: Mapping[str, Any]) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """The gist of an exception whose text may run over many lines."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    """The gist of an exception whose text may run over many lines, without the passwords of the URLs in it."""
+    text = masked(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= 200 else text[:200] + "..."
+
+
+def seen_tag(moment: float) -> dict[str, str]:
+    """A sign of life at `moment`, seconds since 1970."""
+    return {SEEN: str(moment)}
 
 
 def attempt_key(start: AttemptStart) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus,
 from vsetune.tracking.store import (
     StudyStatus,
     TrackingStore,
+    no_sign_of_life,
     require_files,
     require_same_study,
     require_terminal,
@@ -20,19 +22,32 @@ from vsetune.tracking.store import (
 )
 
 
+def attempt_id_of(start: AttemptStart) -> str:
+    """The id that this store gives to (trial, number): the same in every process."""
+    return f"{start.study}/{start.trial}/{start.number}"
+
+
 @dataclass
 class _Attempt:
+    """earlier_*: what an adopted attempt already had; its steps are not known, its epochs tell its points apart."""
+
     start: AttemptStart
     status: AttemptStatus = "running"
     points: dict[int, ValidationPoint] = field(default_factory=dict)
     summary: dict[str, float] = field(default_factory=dict)
     error: str | None = None
+    earlier_curve: tuple[tuple[float, float], ...] = ()
+    earlier_summary: Mapping[str, float] = field(default_factory=dict)
+    seen: float = field(default_factory=time.time)
 
     def record(self, attempt_id: str) -> AttemptRecord:
         points = [self.points[step] for step in sorted(self.points)]
         curve = tuple((point.epoch, point.m_recall) for point in points)
+        if self.earlier_curve:
+            curve = tuple(sorted([*self.earlier_curve, *curve]))
         so_far = summary_so_far(points[-1]) if points else {}
-        return AttemptRecord(attempt_id, self.start, self.status, curve, so_far | self.summary, self.error)
+        summary = {**self.earlier_summary, **so_far, **self.summary}
+        return AttemptRecord(attempt_id, self.start, self.status, curve, summary, self.error)
 
 
 class MemoryStore(TrackingStore):
@@ -55,16 +70,27 @@ class MemoryStore(TrackingStore):
 
     def start_attempt(self, start: AttemptStart) -> str:
         self._require_study(start.study)
-        attempt_id = f"{start.study}/{start.trial}/{start.number}"
+        attempt_id = attempt_id_of(start)
         attempt = self._attempts.setdefault(attempt_id, _Attempt(start))
+        attempt.seen = time.time()
         if attempt.status == "killed":
             attempt.status = "running"
         return attempt_id
 
     def record_points(self, attempt_id: str, points: Sequence[ValidationPoint]) -> None:
         attempt = self._attempt(attempt_id)
+        attempt.seen = time.time()
+        attempt.points |= {point.step: point for point in self.new_points(attempt_id, points)}
+
+    def new_points(self, attempt_id: str, points: Sequence[ValidationPoint]) -> list[ValidationPoint]:
+        """Those that `record_points` would add. UsageError for an unknown attempt."""
+        attempt = self._attempt(attempt_id)
+        epochs = {epoch for epoch, _ in attempt.earlier_curve}
+        new: dict[int, ValidationPoint] = {}
         for point in points:
-            attempt.points.setdefault(point.step, point)
+            if point.step not in attempt.points and point.epoch not in epochs:
+                new.setdefault(point.step, point)
+        return list(new.values())
 
     def finish_attempt(
         self,
@@ -82,6 +108,20 @@ class MemoryStore(TrackingStore):
     def finish_study(self, name: str, status: StudyStatus, artifacts: Sequence[Path]) -> None:
         self._require_study(name)
         self._keep(name, artifacts)
+
+    def study_of(self, attempt_id: str) -> str:
+        """The study of an attempt. UsageError for an unknown one."""
+        return self._attempt(attempt_id).start.study
+
+    def adopt(self, record: StudyRecord, attempts: Sequence[AttemptRecord]) -> None:
+        """Take over what another store knows of a study, in place of what is known here. Ids become this store's."""
+        self._studies[record.name] = record
+        self._attempts = {key: each for key, each in self._attempts.items() if each.start.study != record.name}
+        for attempt in attempts:
+            self._attempts[attempt_id_of(attempt.start)] = _Attempt(
+                attempt.start, attempt.status, error=attempt.error, earlier_curve=tuple(attempt.curve),
+                earlier_summary=dict(attempt.summary),
+            )
 
     def attempts(self, study: str) -> list[AttemptRecord]:
         self._require_study(study)
@@ -103,6 +143,17 @@ class MemoryStore(TrackingStore):
 
     def studies(self) -> list[StudyRecord]:
         return list(self._studies.values())
+
+    def close_stale(self, older_than_s: float, now: float | None = None, except_study: str | None = None) -> int:
+        moment = time.time() if now is None else now
+        stale = [
+            attempt for attempt in self._attempts.values()
+            if attempt.status == "running" and attempt.start.study != except_study
+            and moment - attempt.seen > older_than_s
+        ]
+        for attempt in stale:
+            attempt.status, attempt.error = "killed", no_sign_of_life(older_than_s)
+        return len(stale)
 
     def _require_study(self, name: str) -> None:
         if name not in self._studies:

@@ -17,26 +17,26 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlflow import MlflowClient
-from mlflow.entities import LifecycleStage, Metric, Param, Run, RunTag
+from mlflow.entities import LifecycleStage, Run
 from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, RESOURCE_DOES_NOT_EXIST, ErrorCode
 
-from vsetune.config.secrets import masked
-from vsetune.errors import StorageError
 from vsetune.tracking import encoding
-from vsetune.tracking.artifacts import draw_curve, fetch, keep
+from vsetune.tracking.artifacts import draw_curve, fetch, holds, keep
 from vsetune.tracking.encoding import CurvePoint
+from vsetune.tracking.mlflow_batches import log_in_batches, metrics_of, summary_metrics
+from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
+from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 from vsetune.tracking.store import (
     StudyStatus,
     TrackingStore,
+    no_sign_of_life,
     require_free_name,
     require_same_study,
     require_terminal,
@@ -46,11 +46,9 @@ from vsetune.tracking.store import (
 
 _log = logging.getLogger(__name__)
 _RUN_STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
-_OF_THE_CURVE = {"m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds"}
-_NO_SUCH_RUN = {ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE)}
 _RESUME = "repeat with --resume"
+_STUDY_FILE = "study.yaml"
 _PAGE = 1000
-_BATCH_METRICS, _BATCH_STRINGS = 900, 90  # MLflow takes 1,000 entities a batch, 100 of them params or tags
 
 
 @dataclass
@@ -70,9 +68,9 @@ class MlflowStore(TrackingStore):
         self._curve_plots = curve_plots
         self._open_runs: dict[str, _OpenRun] = {}
         self._places: dict[str, tuple[str, str]] = {}  # study: (experiment id, id of the parent run)
-        with self._storage("open"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # MLflow's use of SQLAlchemy
+        with opening(shown_uri):
             self._client = MlflowClient(tracking_uri=uri)
+            shorten_busy_timeout(uri)
             self._client.search_experiments(max_results=1)
 
     def open_study(self, record: StudyRecord, *, resume: bool) -> None:
@@ -93,6 +91,8 @@ class MlflowStore(TrackingStore):
             require_same_study(encoding.study_from_tags(parent.data.tags), record, resume=resume)
             self._kill_orphans(experiment.experiment_id)
             self._set_status(parent.info.run_id, "running")
+            if not holds(self._client, parent.info.run_id, _STUDY_FILE):
+                self._client.log_text(parent.info.run_id, encoding.to_yaml(record.config), _STUDY_FILE)
 
     def start_attempt(self, start: AttemptStart) -> str:
         with self._storage(f"start attempt {start.number} of {start.trial}", then=_RESUME):
@@ -115,11 +115,11 @@ class MlflowStore(TrackingStore):
             new = {point.step: point for point in reversed(points) if point.step not in known}
             if not new:
                 return
-            metrics = [metric for point in new.values() for metric in _metrics(point, run.start_ms)]
+            metrics = [metric for point in new.values() for metric in metrics_of(point, run.start_ms)]
             curve = sorted([*run.curve, *map(CurvePoint.of, new.values())])
             before = encoding.curve_tags(run.curve)
             tags = {key: text for key, text in encoding.curve_tags(curve).items() if before.get(key) != text}
-            self._log(attempt_id, metrics=metrics, tags=tags)
+            log_in_batches(self._client, attempt_id, metrics=metrics, tags=encoding.seen_tag(time.time()) | tags)
             run.curve = curve
 
     def finish_attempt(
@@ -134,15 +134,11 @@ class MlflowStore(TrackingStore):
             if known.curve and self._curve_plots:
                 draw_curve(self._client, attempt_id, [(point.epoch, point.m_recall) for point in known.curve])
             last = known.curve[-1] if known.curve else CurvePoint(0, 0.0, 0.0, 0.0, None)
-            stamp = _stamp(known.start_ms, last.train_seconds)
-            metrics = [
-                Metric(name, float(value), stamp, last.step)
-                for name, value in summary.items() if name not in _OF_THE_CURVE
-            ]
+            metrics = summary_metrics(summary, last, known.start_ms)
             tags = encoding.in_pieces(encoding.SUMMARY, encoding.to_json(dict(summary)))
             if error is not None or encoding.ERROR in run.data.tags:
                 tags[encoding.ERROR] = (error or "")[: encoding.PIECE]
-            self._log(attempt_id, metrics=metrics, tags=tags)
+            log_in_batches(self._client, attempt_id, metrics=metrics, tags=tags)
             self._set_status(attempt_id, status)
             self._open_runs.pop(attempt_id, None)
 
@@ -152,7 +148,8 @@ class MlflowStore(TrackingStore):
             keep(self._client, parent_id, artifacts)
             parent = self._run(parent_id)
             ended = [run.data.tags[encoding.STATUS] for run in self._attempt_runs(experiment_id)]
-            self._log(parent_id, tags={encoding.NOTE: encoding.closing_note(parent.data.tags, ended)})
+            note = {encoding.NOTE: encoding.closing_note(parent.data.tags, ended)}
+            log_in_batches(self._client, parent_id, tags=note)
             self._set_status(parent_id, status)
 
     def attempts(self, study: str) -> list[AttemptRecord]:
@@ -187,6 +184,21 @@ class MlflowStore(TrackingStore):
             runs = sorted(self._search(ids, mine), key=lambda run: run.info.start_time) if ids else []
         return [encoding.study_from_tags(run.data.tags) for run in runs]
 
+    def close_stale(self, older_than_s: float, now: float | None = None, except_study: str | None = None) -> int:
+        before = (time.time() if now is None else now) - older_than_s
+        with self._storage("close stale attempts"):
+            attempts = self._running("attempt", except_study)
+            stale = [run for run in attempts if _last_seen(run) < before]
+            for run in stale:
+                self._client.set_tag(run.info.run_id, encoding.ERROR, no_sign_of_life(older_than_s))
+                self._set_status(run.info.run_id, "killed")
+            alive = {run.info.experiment_id for run in attempts} - {run.info.experiment_id for run in stale}
+            for parent in self._running("study", except_study):
+                place = parent.info.experiment_id
+                if place not in alive and max(map(_last_seen, [parent, *self._attempt_runs(place)])) < before:
+                    self._set_status(parent.info.run_id, "killed")
+        return len(stale)
+
     def _create_experiment(self, record: StudyRecord) -> str:
         location = f"{self._artifact_root}/{record.name}" if self._artifact_root else None
         tags = encoding.experiment_tags(record)
@@ -195,18 +207,19 @@ class MlflowStore(TrackingStore):
         return str(experiment_id)
 
     def _create_parent(self, record: StudyRecord, experiment_id: str) -> None:
-        tags = encoding.study_tags(record) | {encoding.NOTE: encoding.study_note(record)}
+        tags = encoding.study_tags(record) | encoding.seen_tag(time.time())
+        tags[encoding.NOTE] = encoding.study_note(record)
         parent = self._client.create_run(experiment_id, tags=tags, run_name=record.name, start_time=_now_ms())
-        self._client.log_text(parent.info.run_id, encoding.to_yaml(record.config), "study.yaml")
+        self._client.log_text(parent.info.run_id, encoding.to_yaml(record.config), _STUDY_FILE)
 
     def _create_attempt(self, start: AttemptStart, experiment_id: str, parent_id: str) -> Run:
-        tags = encoding.attempt_tags(start) | {"mlflow.parentRunId": parent_id}
+        tags = encoding.attempt_tags(start) | encoding.seen_tag(time.time()) | {"mlflow.parentRunId": parent_id}
         name = start.trial if start.number == 1 else f"{start.trial} attempt {start.number}"
         return self._client.create_run(experiment_id, tags=tags, run_name=name, start_time=_now_ms())
 
     def _describe_attempt(self, run_id: str, start: AttemptStart) -> None:
         self._client.log_text(run_id, encoding.to_yaml(start.resolved), "config.yaml")
-        self._log(run_id, params=encoding.attempt_params(start))
+        log_in_batches(self._client, run_id, params=encoding.attempt_params(start))
 
     def _place(self, study: str) -> tuple[str, str]:
         if study not in self._places:
@@ -230,6 +243,14 @@ class MlflowStore(TrackingStore):
             _log.info("attempt %s of %s: was running when its driver ended, now killed",
                       run.data.tags["attempt"], run.data.tags["trial"])
 
+    def _running(self, kind: str, except_study: str | None) -> list[Run]:
+        """Runs of all studies but one that are running, by what we wrote."""
+        mine = f"tags.`{encoding.KIND}` = 'study'"
+        experiments = self._client.search_experiments(filter_string=mine)
+        ids = [experiment.experiment_id for experiment in experiments if experiment.name != except_study]
+        of_kind = f"tags.`{encoding.KIND}` = '{kind}' AND tags.{encoding.STATUS} = 'running'"
+        return list(self._search(ids, of_kind)) if ids else []
+
     def _search(self, experiment_ids: list[str], filter_string: str) -> Iterator[Run]:
         token: str | None = None
         while True:
@@ -243,7 +264,7 @@ class MlflowStore(TrackingStore):
         try:
             return self._client.get_run(run_id)
         except MlflowException as error:
-            if error.error_code in _NO_SUCH_RUN:
+            if error.error_code in NO_SUCH_RUN:
                 raise unknown_attempt(run_id) from error
             raise
 
@@ -251,48 +272,27 @@ class MlflowStore(TrackingStore):
         """The tag first: it is what we read back, and setting both again after a crash is harmless."""
         self._client.set_tag(run_id, encoding.STATUS, status)
         if status == "running":
+            self._client.set_tag(run_id, encoding.SEEN, str(time.time()))
             self._client.update_run(run_id, status="RUNNING")
         else:
             self._client.set_terminated(run_id, _RUN_STATUS[status])
 
-    def _log(
-        self, run_id: str, *, metrics: Sequence[Metric] = (), params: Mapping[str, str] | None = None,
-        tags: Mapping[str, str] | None = None,
-    ) -> None:
-        """One request, unless MLflow's limits ask for more. Tags go last: they claim that the metrics are there."""
-        *earlier, last = [metrics[at : at + _BATCH_METRICS] for at in range(0, len(metrics), _BATCH_METRICS)] or [()]
-        for part in earlier:
-            self._client.log_batch(run_id, metrics=part)
-        new_params = [Param(*item) for item in (params or {}).items()]
-        new_tags = [RunTag(*item) for item in (tags or {}).items()]
-        for at in range(0, max(len(new_params), len(new_tags), 1), _BATCH_STRINGS):
-            part_of = slice(at, at + _BATCH_STRINGS)
-            self._client.log_batch(run_id, last if at == 0 else (), new_params[part_of], new_tags[part_of])
-
-    @contextmanager
-    def _storage(self, doing: str, *, then: str = "repeat") -> Iterator[None]:
-        """Turn what MLflow and the file system raise into one line; a study is gone on with by `_RESUME`."""
-        try:
-            yield
-        except (MlflowException, OSError) as error:
-            raise StorageError(
-                f"tracking store {self._shown_uri}: cannot {doing} ({masked(encoding.one_line(error))}); "
-                f"check free space, permissions and the server, then {then}"
-            ) from error
+    def _storage(self, doing: str, *, then: str = "repeat") -> AbstractContextManager[None]:
+        return in_one_line(f"tracking store {self._shown_uri}: cannot {doing}", then=then)
 
 
 def _open_run(run: Run) -> _OpenRun:
     return _OpenRun(run.info.start_time, encoding.curve_from_tags(run.data.tags))
 
 
-def _metrics(point: ValidationPoint, start_ms: int) -> list[Metric]:
-    stamp = _stamp(start_ms, point.train_seconds)
-    values = encoding.point_metrics(point)
-    return [Metric(name, float(value), stamp, point.step) for name, value in values.items()]
-
-
-def _stamp(start_ms: int, train_seconds: float) -> int:
-    return start_ms + round(1000 * train_seconds)
+def _last_seen(run: Run) -> float:
+    """The last sign of life, seconds since 1970; of a run without our tag, its end or the last point of its curve."""
+    ended = (run.info.end_time or 0) / 1000
+    if encoding.SEEN in run.data.tags:
+        return max(float(run.data.tags[encoding.SEEN]), ended)
+    known = _open_run(run)
+    trained = known.curve[-1].train_seconds if known.curve else 0.0
+    return max(known.start_ms / 1000 + trained, ended)
 
 
 def _now_ms() -> int:

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import socket
-import sqlite3
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from vsetune.config.secrets import shown_url
-from vsetune.errors import StorageError
+from vsetune.errors import StorageError, UnusableStore
+from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.sqlite_file import prepare_sqlite
 from vsetune.tracking.store import TrackingStore
 
 _SQLITE = "sqlite:///"
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
-_PROBE_TIMEOUT_S = 10.0
+_PROBE_TIMEOUT_S = 5.0
+_MLFLOW_SETTINGS = {
+    # MLflow reports usage to its makers, draws a bar for every file it copies and prints the server's address (and
+    # password) for every run that ends, unless told otherwise.
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    # It tries a dead server 8 times with 120 s each; whoever needs more patience retries on his own.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+}
+_NOISY = {
+    # Every schema migration, and a traceback for every statement that met a lock; the error itself reaches us.
+    "alembic": logging.WARNING, "mlflow.store.db_migrations": logging.WARNING,
+    "mlflow.store.db.utils": logging.CRITICAL,
+    # Every retry of a request.
+    "urllib3.connectionpool": logging.ERROR,
+}
 
 
 def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool = True) -> TrackingStore:
@@ -27,32 +44,52 @@ def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool 
     means a folder `artifacts` beside the file. curve_plots: draw a PNG of each attempt's curve when it finishes.
     Raises StorageError (one line) if it cannot be reached or written, within seconds.
     """
-    if uri in ("memory:", "memory://"):
+    if _is_memory(uri):
         return MemoryStore(Path(artifact_root) if artifact_root is not None else None)
-    if "://" not in uri and uri != "databricks":
-        raise StorageError(
-            f"tracking uri {shown_url(uri)}: not a URI (plain folders are MLflow's deprecated file store); "
-            f"use sqlite:///{Path(uri).absolute() / 'mlflow.db'} or the address of an MLflow server"
-        )
+    _load_adapter(uri)
     if uri.startswith(_SQLITE):
         if "?" in uri:
-            raise StorageError(f"tracking uri {shown_url(uri)}: options of SQLite files are not taken; remove ?...")
+            raise UnusableStore(f"tracking uri {shown_url(uri)}: options of SQLite files are not taken; remove ?...")
         database = Path(uri.removeprefix(_SQLITE))
-        _prepare_sqlite(database)
+        prepare_sqlite(database)
         artifact_root = artifact_root or database.absolute().parent / "artifacts"
     else:
         _probe(uri)
     location = artifact_root.absolute().as_uri() if isinstance(artifact_root, Path) else artifact_root
-    # MLflow reports usage to its makers, logs every schema migration, draws a bar for every file it copies and prints
-    # the server's address (and password) for every run that ends, unless told otherwise before its import.
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-    for name in ("alembic", "mlflow.store.db.utils", "mlflow.store.db_migrations"):
-        logging.getLogger(name).setLevel(logging.WARNING)
     from vsetune.tracking.mlflow_store import MlflowStore
 
     return MlflowStore(uri, location, shown_uri=shown_url(uri), curve_plots=curve_plots)
+
+
+def open_journaled(
+    uri: str, artifact_root: Path | str | None, folder: Path, *, curve_plots: bool = True
+) -> JournaledStore:
+    """The store behind a URI with a journal in a study's folder before it. Returns before the store has answered.
+
+    folder: local; the caller holds its lock. Raises UnusableStore for a URI that no store is behind, StorageError for
+    a folder that cannot be written.
+    """
+    if not _is_memory(uri):
+        _load_adapter(uri)
+    return JournaledStore(lambda: open_store(uri, artifact_root, curve_plots=curve_plots), folder)
+
+
+def _is_memory(uri: str) -> bool:
+    return uri in ("memory:", "memory://")
+
+
+def _load_adapter(uri: str) -> None:
+    """Import MLflow, in the caller's thread and with our settings. UnusableStore for what is no URI."""
+    if "://" not in uri and uri != "databricks":
+        raise UnusableStore(
+            f"tracking uri {shown_url(uri)}: not a URI (plain folders are MLflow's deprecated file store); "
+            f"use sqlite:///{Path(uri).absolute() / 'mlflow.db'} or the address of an MLflow server"
+        )
+    for name, value in _MLFLOW_SETTINGS.items():
+        os.environ.setdefault(name, value)
+    for name, level in _NOISY.items():
+        logging.getLogger(name).setLevel(level)
+    import vsetune.tracking.mlflow_store  # noqa: F401
 
 
 def require_existing(uri: str) -> None:
@@ -62,32 +99,6 @@ def require_existing(uri: str) -> None:
             f"tracking database {uri.removeprefix(_SQLITE)}: no such file; run a study first, or name the store of one "
             "with --tracking-uri"
         )
-
-
-def _prepare_sqlite(database: Path) -> None:
-    """Create the file and switch it to write-ahead logging, so that readers never wait for the driver.
-
-    The mode stays in the file. MLflow itself sets a busy timeout of 20 s on every connection. It would retry an
-    unusable file for many minutes, therefore it is tried here first.
-    """
-    is_new = not database.exists()
-    try:
-        database.absolute().parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(database, timeout=20.0)
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("BEGIN IMMEDIATE")
-            connection.rollback()
-        finally:
-            connection.close()
-    except (OSError, sqlite3.Error) as error:
-        if is_new:
-            with contextlib.suppress(OSError):
-                database.unlink(missing_ok=True)
-        raise StorageError(
-            f"tracking database {database}: cannot be opened for writing ({error}); "
-            "check the path, its permissions and the free space, or set tracking.uri"
-        ) from error
 
 
 def _probe(uri: str) -> None:

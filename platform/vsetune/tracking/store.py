@@ -110,6 +110,16 @@ class TrackingStore(ABC):
     def studies(self) -> list[StudyRecord]:
         """All studies, oldest first."""
 
+    @abstractmethod
+    def close_stale(self, older_than_s: float, now: float | None = None, except_study: str | None = None) -> int:
+        """End what an earlier crash left running and nobody resumed; how many attempts that were.
+
+        An attempt shows life when it starts and with every batch of points. One that is running and showed none for
+        more than `older_than_s` seconds becomes killed; so does a running study none of whose attempts runs, when it
+        has been silent as long. A driver that lives after all loses nothing: its next `finish_attempt` says how it
+        ended. now: seconds since 1970, default: the clock. except_study: left alone, the caller drives it.
+        """
+
 
 def require_same_study(known: StudyRecord, record: StudyRecord, *, resume: bool) -> None:
     """StudyConflict if `record` must not reopen `known`, a study of the same name."""
@@ -189,6 +199,11 @@ def unknown_study(name: str, known: Sequence[str]) -> UsageError:
 
 def unknown_attempt(attempt_id: str) -> UsageError:
     return UsageError(f"attempt {attempt_id}: not in this store; check the id and the tracking URI")
+
+
+def no_sign_of_life(older_than_s: float) -> str:
+    """Why a stale attempt was closed, for people."""
+    return f"no sign of life for more than {older_than_s / 3600:.3g} h; its driver is gone and nobody resumed it"
 
 
 def summary_so_far(point: ValidationPoint) -> dict[str, float]:

@@ -1,0 +1,256 @@
+"""The thread that takes records from a journal to a tracking store, however long the store is away."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vsetune.errors import StorageError, UnusableStore, UsageError
+from vsetune.tracking.encoding import one_line, to_json
+from vsetune.tracking.entries import NEED_NO_DELIVERY, Recipient
+from vsetune.tracking.journal import Entry, Journal, Place
+from vsetune.tracking.outbox import Outbox
+from vsetune.tracking.store import TrackingStore
+
+_log = logging.getLogger(__name__)
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+STALE_AFTER_S = 24 * 3600.0
+"""An attempt of another study that showed no life for this long is closed as killed when a store is opened."""
+ASIDE_FILE = "journal.aside"
+_T = TypeVar("_T")
+
+
+class Delivery:
+    """Opens the store, delivers records in order, answers questions about the store; all in a thread of its own.
+
+    A StorageError means later: the same record is tried again after a pause that grows from 0.5 s to 30 s, for ever.
+    A study that cannot be opened (its name is taken) waits in the same way, since everything behind depends on it. Any
+    other error concerns one record: it is said once, the record goes to the file `journal.aside`, the next follows.
+    """
+
+    def __init__(self, open_store: Callable[[], TrackingStore], journal: Journal, outbox: Outbox) -> None:
+        self._open_store, self._journal, self._outbox = open_store, journal, outbox
+        self._changed = threading.Condition()
+        self._place = self._first_place()
+        self._asked: deque[tuple[Callable[[Recipient], Any], Future[Any]]] = deque()
+        self._recipient: Recipient | None = None
+        self._outage: StorageError | None = None
+        self._refusal: Exception | None = None
+        self._conflict: UsageError | None = None
+        self._is_stopping = self._in_a_hurry = self._swept = False
+        self.delivered = 0
+        self._thread = threading.Thread(target=self._run, name="tracking-delivery", daemon=True)
+        self._thread.start()
+
+    def pending(self) -> int:
+        """How many records wait."""
+        return max(0, self._journal.last_number - self._place.number)
+
+    def outage(self) -> str | None:
+        """Why nothing is delivered at the moment, in one line."""
+        outage = self._outage
+        return None if outage is None else str(outage)
+
+    def notify(self) -> None:
+        """There is something new in the journal."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_until_open(self, timeout_s: float, *, until_outage: bool = False) -> bool:
+        """Whether the store was opened in time. until_outage: return as soon as a try has failed.
+
+        Raises the error of a store that waiting does not bring back (UnusableStore, a driver not installed).
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._recipient or self._refusal or (until_outage and self._outage), timeout_s
+            )
+            if self._recipient is None and self._refusal is not None:
+                raise self._refusal
+            return self._recipient is not None
+
+    def flush(self, timeout_s: float, *, until_outage: bool = False) -> int:
+        """Wait until everything is delivered; how many records are left.
+
+        until_outage: give up at the first failure; StudyConflict when that is the name of the study.
+        """
+        with self._changed:
+            if self.pending() and not until_outage:
+                self._in_a_hurry = True
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: not self.pending() or (until_outage and self._outage), timeout_s)
+            if until_outage and self._conflict is not None:
+                raise self._conflict
+            return self.pending()
+
+    def ask(self, question: Callable[[Recipient], _T], *, timeout_s: float) -> _T:
+        """Call `question` in the thread, with the store. Raises what it raises.
+
+        StorageError when the store is not open or does not come to it in time. A question that has begun is waited
+        for: every request to a store is bounded, and abandoning it would leave unknown what it did.
+        """
+        answer: Future[_T] = Future()
+        with self._changed:
+            if self._is_stopping:
+                raise StorageError("tracking store: closed; open it again")
+            self._asked.append((question, answer))
+            self._in_a_hurry = True
+            self._changed.notify_all()
+        try:
+            return answer.result(timeout_s)
+        except FutureTimeout:
+            if answer.cancel():
+                raise StorageError(
+                    f"tracking store: no answer within {timeout_s:g} s; check the server or the disk, then repeat"
+                ) from None
+            return answer.result()
+
+    def restarted_at(self, place: Place) -> None:
+        """The journal was written anew: all before `place` is delivered."""
+        with self._changed:
+            self._place = place
+            self._journal.cursor.write(self._journal.identity, place.number)
+
+    def stop(self, timeout_s: float) -> None:
+        """End the thread; it finishes the record it is at, or is left behind after `timeout_s`."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
+        self._thread.join(timeout_s)
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _first_place(self) -> Place:
+        """Where delivery goes on: behind the last record delivered and behind those that need none."""
+        place = Place(self._journal.cursor.read(self._journal.identity))
+        while (found := self._journal.after(place)) is not None and found[0].kind in NEED_NO_DELIVERY:
+            place = found[1]
+        return place
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE_S
+        while not self._is_stopping:
+            try:
+                is_idle = self._step()
+            except StorageError as error:
+                self._note_outage(error)
+                self._wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+                continue
+            pause = FIRST_PAUSE_S
+            if is_idle:
+                self._wait(LONGEST_PAUSE_S if not self._journal.unwritten else FIRST_PAUSE_S, until_work=True)
+        self._refuse_questions(StorageError("tracking store: closed; open it again"))
+
+    def _step(self) -> bool:
+        """Open the store, answer what was asked, deliver one record. True when there was nothing to do."""
+        recipient = self._recipient or self._open()
+        self._journal.retry()
+        while self._asked:
+            self._answer(recipient)
+        found = self._journal.after(self._place)
+        if found is None:
+            self._note_recovery()
+            return not self._sweep(recipient)
+        entry, place = found
+        try:
+            recipient.deliver(entry)
+        except StorageError:
+            raise
+        except Exception as error:  # a record that no store takes must not hold up the others
+            if entry.kind == "open":
+                self._conflict = error if isinstance(error, UsageError) else None
+                raise StorageError(one_line(error)) from error
+            self._put_aside(entry, error)
+        self._note_recovery()
+        with self._changed:
+            self._place = place
+            self.delivered += 1
+            self._journal.cursor.write(self._journal.identity, place.number)
+            self._changed.notify_all()
+        self._outbox.remove([Path(file) for file in entry.body.get("artifacts", [])])
+        return False
+
+    def _open(self) -> Recipient:
+        try:
+            recipient = Recipient(self._open_store(), self._journal.identity)
+        except Exception as error:
+            with self._changed:
+                if isinstance(error, UnusableStore) or not isinstance(error, StorageError):
+                    self._refusal = error
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError(f"tracking store: cannot be opened ({one_line(error)})") from error
+        with self._changed:
+            self._recipient, self._outage, self._refusal = recipient, None, None
+            self._changed.notify_all()
+        return recipient
+
+    def _answer(self, recipient: Recipient) -> None:
+        with self._changed:
+            question, answer = self._asked.popleft()
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            answer.set_result(question(recipient))
+        except Exception as error:  # whoever asked hears it
+            answer.set_exception(error)
+
+    def _sweep(self, recipient: Recipient) -> bool:
+        """Once per process: close what crashed drivers left running. Whether it was done now."""
+        if self._swept:
+            return False
+        self._swept = True
+        closed = recipient.store.close_stale(STALE_AFTER_S)
+        if closed:
+            _log.warning("%d attempts of other studies showed no life for 24 h and are now killed", closed)
+        return True
+
+    def _note_outage(self, error: StorageError) -> None:
+        with self._changed:
+            is_new, self._outage = self._outage is None, error
+            self._changed.notify_all()
+        if is_new and not self._is_stopping:
+            _log.warning("training goes on, its records wait in %s: %s", self._journal.path, one_line(error))
+        if self._recipient is None:
+            self._refuse_questions(error)
+
+    def _note_recovery(self) -> None:
+        with self._changed:
+            was_away, self._outage, self._conflict = self._outage is not None, None, None
+        if was_away:
+            _log.warning("the tracking store answers again; %d records are delivered now", self.pending())
+
+    def _refuse_questions(self, error: StorageError) -> None:
+        while self._asked:
+            _, answer = self._asked.popleft()
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(error)
+
+    def _wait(self, pause_s: float, *, until_work: bool = False) -> None:
+        """Sleep, unless there is a question, somebody in a hurry, or (until_work) a new record."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._is_stopping or self._in_a_hurry or (until_work and self.pending() > 0), pause_s
+            )
+            self._in_a_hurry = False
+
+    def _put_aside(self, entry: Entry, error: Exception) -> None:
+        aside = self._journal.path.with_name(ASIDE_FILE)
+        _log.error("a record (%s, number %d) cannot be delivered and is kept in %s: %s", entry.kind, entry.number,
+                   aside, one_line(error))
+        line = json.loads(to_json(entry._asdict())) | {"error": one_line(error), "time": time.time()}
+        try:
+            with open(aside, "a", encoding="utf-8") as stream:
+                stream.write(to_json(line) + "\n")
+        except OSError as refused:
+            _log.error("%s: cannot be written (%s); the record still stands in the journal", aside, refused.strerror)

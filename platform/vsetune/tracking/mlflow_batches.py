@@ -1,0 +1,47 @@
+"""Metrics and batches as MLflow takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunTag
+
+from vsetune.tracking.encoding import CurvePoint, point_metrics
+from vsetune.tracking.records import ValidationPoint
+
+OF_THE_CURVE = {"m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds"}
+_BATCH_METRICS, _BATCH_STRINGS = 900, 90  # MLflow takes 1,000 entities a batch, 100 of them params or tags
+
+
+def metrics_of(point: ValidationPoint, start_ms: int) -> list[Metric]:
+    """The numbers of a validation. start_ms: when the run started; time stamps depend on it and the point alone."""
+    stamp = _stamp(start_ms, point.train_seconds)
+    return [Metric(name, float(value), stamp, point.step) for name, value in point_metrics(point).items()]
+
+
+def summary_metrics(summary: Mapping[str, float], last: CurvePoint, start_ms: int) -> list[Metric]:
+    """The numbers of a summary, at the last step, without those that are series of the curve."""
+    stamp = _stamp(start_ms, last.train_seconds)
+    return [
+        Metric(name, float(value), stamp, last.step) for name, value in summary.items() if name not in OF_THE_CURVE
+    ]
+
+
+def log_in_batches(
+    client: MlflowClient, run_id: str, *, metrics: Sequence[Metric] = (), params: Mapping[str, str] | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> None:
+    """One request, unless MLflow's limits ask for more. Tags go last: they claim that the metrics are there."""
+    *earlier, last = [metrics[at : at + _BATCH_METRICS] for at in range(0, len(metrics), _BATCH_METRICS)] or [()]
+    for part in earlier:
+        client.log_batch(run_id, metrics=part)
+    new_params = [Param(*item) for item in (params or {}).items()]
+    new_tags = [RunTag(*item) for item in (tags or {}).items()]
+    for at in range(0, max(len(new_params), len(new_tags), 1), _BATCH_STRINGS):
+        part_of = slice(at, at + _BATCH_STRINGS)
+        client.log_batch(run_id, last if at == 0 else (), new_params[part_of], new_tags[part_of])
+
+
+def _stamp(start_ms: int, train_seconds: float) -> int:
+    return start_ms + round(1000 * train_seconds)

@@ -1,0 +1,53 @@
+"""What MLflow, and the libraries it talks through, raise: one line of ours, and whether to try again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mlflow.exceptions import MlflowException
+from mlflow.protos import databricks_pb2 as codes
+
+from vsetune.errors import StorageError, UnusableStore, UsageError, VsetuneError
+from vsetune.tracking.encoding import one_line
+
+NO_SUCH_RUN = {codes.ErrorCode.Name(code) for code in (codes.RESOURCE_DOES_NOT_EXIST, codes.INVALID_PARAMETER_VALUE)}
+_REFUSED = NO_SUCH_RUN | {codes.ErrorCode.Name(code) for code in (codes.INVALID_STATE, codes.RESOURCE_ALREADY_EXISTS)}
+_CARRIERS = {"mlflow", "sqlalchemy", "requests", "urllib3", "boto3", "botocore", "google", "azure", "s3transfer"}
+
+
+@contextmanager
+def in_one_line(doing: str, *, then: str) -> Iterator[None]:
+    """Turn what MLflow, its carriers and the file system raise into one line that opens with `doing`.
+
+    StorageError where the same call may succeed later; UsageError where MLflow understood and refuses it (a run that
+    was deleted, a value it does not take): repeating it would not help. Passwords in URLs are masked.
+    """
+    try:
+        yield
+    except VsetuneError:
+        raise
+    except MlflowException as error:
+        if error.error_code in _REFUSED:
+            raise UsageError(f"{doing}: refused ({one_line(error)}); look at it in the MLflow UI") from error
+        raise _storage_error(doing, error, then) from error
+    except Exception as error:
+        if not isinstance(error, OSError) and type(error).__module__.split(".")[0] not in _CARRIERS:
+            raise
+        raise _storage_error(doing, error, then) from error
+
+
+@contextmanager
+def opening(shown_uri: str) -> Iterator[None]:
+    """The same while a store is opened, where a refusal, or a database driver not installed, is an UnusableStore."""
+    try:
+        with in_one_line(f"tracking store {shown_uri}: cannot open", then="repeat"):
+            yield
+    except StorageError:
+        raise
+    except (UsageError, ImportError) as error:
+        raise UnusableStore(f"tracking uri {shown_uri}: no store can be opened there ({one_line(error)})") from error
+
+
+def _storage_error(doing: str, error: Exception, then: str) -> StorageError:
+    return StorageError(f"{doing} ({one_line(error)}); check free space, permissions and the server, then {then}")
