@@ -17,8 +17,8 @@ FLAGS = {
     "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
     "incomplete": "a run of the shown configuration has not been trained to its budget (running, pruned or killed)",
     "seed_failed": "a seed of the shown configuration failed and is missing from the means",
-    "chosen_by_itself": "the seed that searched chose this configuration and no other seed has confirmed it: the number "
-    "is the maximum over the configurations tried, and optimistic",
+    "chosen_by_itself": "the seed that searched chose this configuration and no other seed has confirmed it: the "
+    "number is the maximum over the configurations tried, and optimistic",
     "not_comparable": "taken under other conditions than the baseline: shown, and not compared",
     "no_result": "no trial of this cell has a usable validation",
 }
