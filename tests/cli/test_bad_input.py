@@ -141,8 +141,11 @@ def test_a_network_that_reads_boxes_needs_them_or_a_square_grid(vsetune, study, 
 
 def test_every_cell_that_does_not_fit_the_data_is_told_at_once(vsetune, study, home) -> None:
     make(vsetune, home / "data" / "scenes" / "manifest.json")
-    networks = [{"name": "vsepp", "fixed": {"image_input": "global"}}, {"name": "vse_infinity"}]
-    losses = [{"name": "lmh"}, {"name": "info_nce", "training": {"batch_unit": "images"}}]
+    networks = [
+        {"name": "vsepp", "fixed": {"image_input": "global"}},
+        {"name": "vse_infinity", "training": {"batch_unit": "images"}},
+    ]
+    losses = [{"name": "lmh"}, {"name": "info_nce"}]
     said = vsetune("train", str(study(networks=networks, losses=losses)))
     assert said.code == 2
     assert len(said.lines) == 4, said.err

@@ -1,8 +1,9 @@
 import pytest
 
-from vsetune.errors import IncompatibleCurves, UsageError
+from vsetune.errors import UsageError
 from vsetune.leaderboard import build
 from vsetune.leaderboard.building import median_epochs
+from vsetune.leaderboard.selection import cost_of, trials_of, winner_of
 from vsetune.metrics.efficiency import Epochs
 
 BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
@@ -128,7 +129,45 @@ def test_an_attempt_that_began_anew_is_charged_in_full(attempt):
     first = attempt(recalls=[10, 20], status="failed", summary={"device_seconds": 30.0})
     again = attempt(recalls=[11, 21, 31], number=2, summary={"device_seconds": 45.0})
     cost = row_of(build([first, again], baseline="lmh"), "lmh").cost
-    assert (cost.epochs, cost.device_seconds) == (2.5, 75.0)
+    assert (cost.epochs, cost.device_seconds, cost.wasted_epochs) == (2.5, 75.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("lives", "wasted"),
+    [
+        ([([10, 20, 30], {})], 0.0),
+        ([([10, 20], {}), ([10, 20, 30], {"wasted_epochs": 0.25})], 0.25),
+        ([([10, 20], {}), ([10, 21, 30], {"wasted_epochs": 0.5})], 0.5),  # told, and seen in a curve that differs: once
+        ([([10, 20], {}), ([11, 21, 30], {})], 1.0),
+        ([([10], {}), ([10, 20], {"wasted_epochs": 0.25}), ([11, 21, 30], {})], 1.25),
+        ([([10], {}), ([10], {}), ([10, 20, 30], {"wasted_epochs": 0.5})], 0.5),
+        ([([10, 20], {}), ([], {}), ([10, 20, 30], {"wasted_epochs": 0.1})], 0.1),
+    ],
+)
+def test_a_budget_is_charged_with_what_an_undisturbed_trial_costs(attempt, lives, wasted):
+    attempts = [
+        attempt(recalls=recalls, number=number, status="killed", summary=summary)
+        for number, (recalls, summary) in enumerate(lives, 1)
+    ]
+    cost = cost_of(trials_of(attempts))
+    assert (cost.budget_epochs, cost.wasted_epochs, cost.epochs) == pytest.approx((1.5, wasted, 1.5 + wasted))
+
+
+def test_the_winner_is_the_best_that_finished(attempt):
+    attempts = [
+        attempt(configuration=0, recalls=[50, 51]), attempt(configuration=1, recalls=[60, 70], status="pruned"),
+        attempt(configuration=2, recalls=[80], status="killed"),
+        attempt(configuration=3, recalls=[52], status="running"),
+    ]
+    assert winner_of(trials_of(attempts)) is attempts[0]
+    assert winner_of(trials_of(attempts[1:])) is attempts[2]
+    assert row_of(build(attempts[1:], baseline="lmh"), "lmh").flags[0] == "incomplete"
+
+
+def test_of_equals_the_earlier_configuration_wins_in_whatever_order_they_are_read(attempt):
+    attempts = [attempt(configuration=10, recalls=[50]), attempt(configuration=2, recalls=[10, 50])]
+    assert winner_of(trials_of(attempts)) is attempts[1]
+    assert winner_of(trials_of(attempts[::-1])) is attempts[1]
 
 
 def test_a_failed_trial_never_represents_its_cell(attempt):
@@ -164,22 +203,78 @@ def test_a_collapsed_baseline_is_flagged_on_every_row(attempt):
     assert all("baseline_collapsed" in row.flags for row in board.rows)
 
 
-def test_other_protocols_are_refused_naming_the_trials_and_what_differs(attempt):
-    attempts = [attempt("lmh"), attempt("lseh", NEW, images=1000)]
-    with pytest.raises(IncompatibleCurves, match=r"lmh-c0-s0 against .*lseh-c0-s0: .*images is 400") as caught:
-        build(attempts, baseline="lmh")
-    assert "\n" not in str(caught.value)
+def test_what_was_taken_under_another_protocol_is_shown_with_the_reason_and_not_compared(attempt):
+    attempts = [
+        attempt("lmh"), attempt("lseh", NEW, batch_unit="images"), attempt("lsh", NEW[:3]),
+        attempt("top_f", [90], gap=9),
+    ]
+    board = build(attempts, baseline="lmh")
+    assert [row.loss for row in board.rows] == ["lmh", "lsh", "top_f", "lseh"], "what does not compare stands last"
+    images, gap = row_of(board, "lseh"), row_of(board, "top_f")
+    assert "lmh-c0-s0 against scenes.vsepp.lseh-c0-s0: protocol: batch_unit is absent in one" in images.not_comparable
+    assert "one curve was validated every 9 epochs, the other every 0.5" in gap.not_comparable
+    for row in (images, gap):
+        assert (row.flags, row.difference, row.epochs_to_target) == (("not_comparable",), None, None)
+    assert images.best_m_recall == 61.5
+    assert row_of(board, "lsh").difference.percent == pytest.approx(-50.0)
+    assert row_of(board, "lmh").flags == (), "90 % of another protocol collapse nothing"
 
 
-def test_other_protocols_of_trials_that_are_not_shown_are_refused_too(attempt):
-    attempts = [attempt(), attempt(configuration=1, recalls=[1], images=1000)]
-    with pytest.raises(IncompatibleCurves, match="images"):
-        build(attempts, baseline="lmh")
+def test_a_cell_whose_own_trials_differ_in_protocol_is_not_compared(attempt):
+    """The configurations were not chosen under one protocol, whichever of them is shown."""
+    other = attempt("lseh", configuration=1, recalls=[1], images=1000)
+    row = row_of(build([attempt("lmh"), attempt("lseh", NEW), other], baseline="lmh"), "lseh")
+    assert "lseh-c0-s0 against scenes.vsepp.lseh-c1-s0: protocol: images is 400" in row.not_comparable
 
 
-def test_other_validation_gaps_are_refused(attempt):
-    with pytest.raises(IncompatibleCurves, match=r"every 1 epochs, the other every 0\.5"):
-        build([attempt("lmh"), attempt("lseh", NEW, gap=1.0)], baseline="lmh")
+def test_a_baseline_that_does_not_compare_with_itself_leaves_no_pairs(attempt):
+    attempts = [attempt("lmh"), attempt("lmh", [1], configuration=1, images=1000), attempt("lseh", NEW)]
+    board = build(attempts, baseline="lmh")
+    assert row_of(board, "lmh").not_comparable
+    assert row_of(board, "lseh").flags == ("no_pairs",)
+
+
+def searched(attempt, loss, recalls, *, confirmed=()):
+    """A cell of two configurations, the second the winner, and its confirming seeds from 1."""
+    return [
+        attempt(loss, [1, 2]), attempt(loss, recalls, configuration=1),
+        *(attempt(loss, curve, configuration=1, seed=seed, phase="confirm") for seed, curve in enumerate(confirmed, 1)),
+    ]
+
+
+def test_numbers_come_from_the_seeds_that_did_not_choose_the_configuration(attempt):
+    attempts = [
+        *searched(attempt, "lmh", [70, 80], confirmed=[[20, 40, 39], [30, 42]]),
+        *searched(attempt, "lseh", [90, 91], confirmed=[[45, 50, 48], [30, 31]]),
+    ]
+    row = row_of(build(attempts, baseline="lmh"), "lseh")
+    assert [(seed.seed, seed.chose) for seed in row.seeds] == [(0, True), (1, False), (2, False)]
+    assert row.best_m_recall == pytest.approx((50 + 31) / 2)
+    assert row.best_m_recall_std == pytest.approx(19 / 2**0.5)
+    assert row.epochs_to_best == 1.0
+    assert (row.difference.pairs, row.difference.censored_share) == (2, 0.5)
+    assert [seed.epochs_to_target is None for seed in row.seeds] == [True, False, False]
+    assert (row.configurations, row.searching_seed.best_m_recall) == (2, 91.0)
+    assert "chosen_by_itself" not in row.flags
+
+
+def test_a_winner_that_nothing_confirmed_is_flagged_as_chosen_by_itself(attempt):
+    failed = attempt("lmh", [5], configuration=1, seed=1, phase="confirm", status="failed")
+    row = row_of(build([*searched(attempt, "lmh", [70, 80, 75]), failed], baseline="lmh"), "lmh")
+    assert (row.best_m_recall, row.flags) == (80.0, ("seed_failed", "chosen_by_itself"))
+
+
+def test_where_nothing_was_searched_every_seed_counts(attempt):
+    runs = [attempt("lmh", [50, 49]), attempt("lmh", [40, 39], seed=1, phase="confirm")]
+    row = row_of(build(runs, baseline="lmh"), "lmh")
+    assert (row.best_m_recall, row.searching_seed, row.flags) == (45.0, None, ())
+
+
+def test_seeds_are_paired_where_both_count(attempt):
+    """The baseline was not searched: its seed 0 counts, and has no partner in the other's confirming seeds."""
+    baseline = [attempt("lmh", [50, 49], seed=seed, phase=phase) for seed, phase in ((0, "search"), (1, "confirm"))]
+    row = row_of(build([*baseline, *searched(attempt, "lseh", [90, 91], confirmed=[[51, 50]])], baseline="lmh"), "lseh")
+    assert row.difference.pairs == 1
 
 
 def test_a_baseline_nobody_ran_is_refused_with_those_there_are(pair):

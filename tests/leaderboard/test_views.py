@@ -176,6 +176,54 @@ def test_a_panel_has_thin_lines_for_seeds_and_the_target_of_the_baseline(attempt
     assert panel.target.position == min(y for _, y, _, _ in series.points)
 
 
+@pytest.fixture
+def confirmed(attempt):
+    """lmh was searched and confirmed, lseh only searched, top_f trained on batches of images."""
+    return build(
+        [
+            attempt("lmh", [1, 2]), attempt("lmh", [70, 71], configuration=1),
+            attempt("lmh", [60, 62], configuration=1, seed=1, phase="confirm"),
+            attempt("lseh", [1, 2]), attempt("lseh", [50, 51], configuration=1),
+            attempt("top_f", [99, 99], batch_unit="images"),
+        ],
+        baseline="lmh",
+    )
+
+
+def test_every_view_says_which_seed_searched_and_what_is_not_compared(confirmed):
+    says = (
+        "All numbers are of seeds that did not choose the configuration; those that did: vsepp lmh 71.0 (seed 0, best "
+        "of 2).", "vsepp lseh (best of 2): the seed that searched chose", "vsepp top_f: taken under other conditions",
+        "vsepp top_f: scenes.vsepp.lmh-c1-s1 against scenes.vsepp.top_f-c0-s0: protocol: batch_unit is absent",
+    )
+    text = " ".join(shown(confirmed, 400).split())
+    for words in says:
+        assert words in text
+        assert words in to_json(confirmed)
+        assert words.replace("_", r"\_") in to_latex(confirmed)
+    assert "0 (searched, 71.0), 1" in to_html(confirmed)
+    assert "lmh gets highest, with M-Recall 62.0 %" in to_html(confirmed)
+
+
+def test_csv_and_json_keep_the_searching_seed_apart(confirmed):
+    lines = {line["loss"]: line for line in csv.DictReader(io.StringIO(to_csv(confirmed)))}
+    names = ("best_m_recall", "seeds", "configurations", "searching_seed", "searching_seed_m_recall")
+    assert [lines["lmh"][name] for name in names] == ["62.0", "1", "2", "0", "71.0"]
+    assert [lines["top_f"][name] for name in names] == ["99.0", "1", "1", "", ""]
+    assert lines["top_f"]["not_comparable"].startswith("scenes.vsepp.lmh-c1-s1 against")
+    curves = list(csv.DictReader(io.StringIO(curves_to_csv(confirmed))))
+    assert {line["seed"]: line["chose"] for line in curves if line["loss"] == "lmh"} == {"0": "True", "1": "False"}
+    rows = {row["loss"]: row for row in json.loads(to_json(confirmed))["rows"]}
+    assert [seed["chose"] for seed in rows["lmh"]["seeds"]] == [True, False]
+
+
+def test_a_mean_curve_is_over_the_seeds_that_count(confirmed):
+    (panel,) = panels(confirmed)
+    series = next(series for series in panel.series if series.loss == "lmh")
+    assert [recall for *_, recall in series.points] == ["60.0", "62.0"]
+    assert len(series.seeds) == 2
+
+
 def test_losses_keep_their_colour_across_networks(attempt):
     attempts = [attempt("lmh"), attempt("lseh", NEW), attempt("lsh", NEW, network="b"), attempt("lmh", network="b")]
     board = build(attempts, baseline="lmh")

@@ -50,7 +50,7 @@ def test_rungs_and_curves_after_a_kill_and_a_replay_are_those_of_an_undisturbed_
     trained = [train(undisturbed, f"t{n}", curve, epochs=settings["epochs"]) for n, curve in enumerate(planned)]
 
     killed = data.draw(st.integers(0, len(planned) - 1), label="trial that is open when the process dies")
-    recorded = trained[:killed] + [trained[killed][:data.draw(st.integers(0, len(trained[killed])), label="points")]]
+    recorded = [*trained[:killed], trained[killed][:data.draw(st.integers(0, len(trained[killed])), label="points")]]
     resumed = Halving(**settings)
     for n, curve in enumerate(recorded):
         resumed.replay(f"t{n}", curve)

@@ -30,7 +30,8 @@ CURVE = [(0.5, 20.0), (1.0, 40.0)]
 
 
 def opened(url: str | Path) -> ConfigurationSearch:
-    return ConfigurationSearch("tiny", CELLS, STUDY.search, storage=f"sqlite:///{url}" if isinstance(url, Path) else url)
+    storage = f"sqlite:///{url}" if isinstance(url, Path) else url
+    return ConfigurationSearch("tiny", CELLS, STUDY.search, storage=storage)
 
 
 class Killed(BaseException):

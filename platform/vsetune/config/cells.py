@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 
-from vsetune.config.base import Choices, Domain, Range, Spec, conditions, known_name, tunables
+from vsetune.config.base import Domain, Spec
+from vsetune.config.compatibility import PROTOCOL_SETTINGS, protocol_difference
+from vsetune.config.domains import Value, clipped, domains_of, entry_domains, loss_domains, values_to_check
 from vsetune.config.loading import describe_problems
 from vsetune.config.loss_settings import (
     SUM,
@@ -19,13 +23,13 @@ from vsetune.config.loss_settings import (
     with_setting,
     with_settings,
 )
-from vsetune.config.losses import LOSSES, WeightedLoss
+from vsetune.config.losses import LOSSES, LossSpec
 from vsetune.config.networks import NETWORKS
-from vsetune.config.study import LossEntry, NetworkEntry, Override, Settings, StudySpec
+from vsetune.config.study import LossEntry, NetworkEntry, Override, StudySpec
 from vsetune.config.training import DataSpec, TrainingSpec, TrialSpec
 from vsetune.errors import ConfigError
 
-Configuration = Mapping[str, bool | int | float | str]
+Configuration = Mapping[str, Value]
 """Values drawn from a cell's domains by dotted name, such as `loss.margin` or `training.learning_rate`."""
 
 
@@ -33,7 +37,8 @@ Configuration = Mapping[str, bool | int | float | str]
 class Cell:
     """One network with one loss: what is fixed, and the domain of everything searched.
 
-    network, loss, training: plain data with `name`; a value drawn for a domain replaces the one here.
+    network, loss, training: plain data with `name`; what is searched stands there at its default, the paper's, clipped
+    to its range, and a value drawn for a domain replaces it.
     domains: dotted name to Range or Choices, in a stable order.
     """
 
@@ -45,26 +50,17 @@ class Cell:
     training: Mapping[str, Any]
     domains: Mapping[str, Domain]
 
-    def defaults(self) -> dict[str, bool | int | float | str]:
+    def defaults(self) -> dict[str, Value]:
         """The value of every searched parameter before the search: the paper's, clipped to its range."""
-        parts: dict[str, Spec] = {
-            "network": NETWORKS[self.network["name"]].model_validate(self.network),
-            "training": TrainingSpec.model_validate(self.training),
-        }
-        loss = loss_type(self.loss).model_validate(self.loss)
-        values = {}
-        for name, domain in self.domains.items():
-            part, field = name.split(".", 1)
-            value = setting(loss, field) if part == "loss" else getattr(parts[part], field)
-            values[name] = _clip(value, domain)
-        return values
+        return {name: clipped(value, self.domains[name]) for name, value in _searched_values(self).items()}
 
 
 def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
     """Every cell of a study, networks outermost. ConfigError lists all problems, each once.
 
-    Every cell is checked at the default and at both ends of each range, so a study that validates cannot fail
-    later on a value that its own search drew.
+    Every cell is checked at its defaults, at both ends of each range and at every pair of those, so that a space whose
+    settings contradict each other is told here; a draw inside that no spec accepts is a matter of `refusal`. Losses
+    whose curves would not compare with those of the baseline are refused too.
     """
     cells: list[Cell] = []
     problems: list[str] = []
@@ -77,6 +73,7 @@ def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
                 problems += error.problems
             else:
                 cells.append(cell)
+    problems += _incomparable(study, cells, where)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     return cells
@@ -84,10 +81,7 @@ def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
 
 def build_trial(study: StudySpec, cell: Cell, configuration: Configuration, *, trial: str, seed: int) -> TrialSpec:
     """The trial that runs one configuration of a cell with one seed."""
-    parts = {"network": dict(cell.network), "loss": dict(cell.loss), "training": dict(cell.training)}
-    for name, value in configuration.items():
-        part, field = name.split(".", 1)
-        parts[part] = with_setting(parts[part], field, value) if part == "loss" else parts[part] | {field: value}
+    parts = _parts(cell, configuration)
     data = {key: value for key, value in study.data.to_plain().items() if key in DataSpec.model_fields}
     return TrialSpec.model_validate(
         {
@@ -97,12 +91,18 @@ def build_trial(study: StudySpec, cell: Cell, configuration: Configuration, *, t
     )
 
 
+def refusal(study: StudySpec, cell: Cell, configuration: Configuration) -> str | None:
+    """Why no trial can be made of this configuration of a cell, in one line; None if one can."""
+    try:
+        build_trial(study, cell, configuration, trial="check", seed=study.seeds[0])
+    except ValidationError as error:
+        return "; ".join(_described(error, cell, where=f"cell {cell.name}"))
+    return None
+
+
 def candidates(cell: Cell) -> list[Configuration]:
     """The defaults of a cell and both ends of each range, one at a time: what fits them all fits the whole search."""
-    found: list[Configuration] = [{}]
-    for name, domain in cell.domains.items():
-        found += [{name: value} for value in (domain.choices if isinstance(domain, Choices) else _ends(domain))]
-    return found
+    return [{}, *({name: value} for name, domain in cell.domains.items() for value in values_to_check(domain))]
 
 
 def _resolve(
@@ -117,14 +117,62 @@ def _resolve(
             plain_loss = _overridden(plain_loss, override, where)
             training |= override.training
             held |= set(override.training)
-    domains = _entry_domains("network", NETWORKS[network.name], network, fixed_network, f"{where}: {keys[0]}")
-    domains |= _loss_domains(loss, plain_loss, training, f"{where}: {keys[1]}")
+    domains = entry_domains("network", NETWORKS[network.name], network, fixed_network, f"{where}: {keys[0]}")
+    domains |= loss_domains(loss, plain_loss, training, f"{where}: {keys[1]}")
     wanted = {name: domain for name, domain in study.search.training.items() if name not in held}
-    domains |= _domains("training", TrainingSpec, wanted, f"{where}: search.training")
-    return Cell(
+    domains |= domains_of("training", TrainingSpec, wanted, f"{where}: search.training")
+    cell = Cell(
         name=f"{network_name}.{loss_name}", network_name=network_name, loss_name=loss_name,
         network={"name": network.name} | fixed_network, loss=plain_loss, training=training, domains=domains,
     )
+    return replace(cell, **_parts(cell, cell.defaults()))
+
+
+def _parts(cell: Cell, configuration: Configuration) -> dict[str, dict[str, Any]]:
+    """network, loss and training of a cell as plain data, with the values of a configuration."""
+    parts = {"network": dict(cell.network), "loss": dict(cell.loss), "training": dict(cell.training)}
+    for name, value in configuration.items():
+        part, field = name.split(".", 1)
+        parts[part] = with_setting(parts[part], field, value) if part == "loss" else parts[part] | {field: value}
+    return parts
+
+
+def _searched_values(cell: Cell) -> dict[str, Any]:
+    """What every searched setting is before the search, by the file and the defaults of the specs."""
+    parts = _parts(cell, {})
+    specs = {
+        "network": _validated(NETWORKS[cell.network["name"]], parts["network"]),
+        "loss": _validated(loss_type(cell.loss), parts["loss"]),
+        "training": _validated(TrainingSpec, parts["training"]),
+    }
+    values = {}
+    for name in cell.domains:
+        part, field = name.split(".", 1)
+        spec = specs[part]
+        if isinstance(spec, LossSpec):
+            values[name] = setting(spec, field)
+        else:
+            values[name] = getattr(spec, field) if spec is not None else _written(parts[part], field)
+    return values
+
+
+def _validated(spec: type[Spec], plain: Mapping[str, Any]) -> Spec | None:
+    """None where its unsearched values contradict each other; `_check` looks at those that the search gives it."""
+    try:
+        return spec.model_validate(plain)
+    except ValidationError:
+        return None
+
+
+def _written(plain: Mapping[str, Any], field: str) -> Any:
+    """A setting of a part that is not valid as it stands: what the file says, else its own default."""
+    label, _, name = field.rpartition(".")
+    if label:
+        term = plain["parts"][label]
+        return term["weight"] if name == "weight" else _written(term["loss"], name)
+    kinds: Mapping[str, type[Spec]] = {**NETWORKS, **LOSSES}
+    spec = kinds.get(plain.get("name", ""), TrainingSpec)
+    return plain.get(field, spec.model_fields[field].default)
 
 
 def _plain_loss(entry: LossEntry) -> dict[str, Any]:
@@ -143,125 +191,86 @@ def _overridden(plain_loss: dict[str, Any], override: Override, where: str) -> d
         raise ConfigError(f"{where}: overrides {override.network}.{override.loss}.fixed: {error}") from error
 
 
-def _loss_domains(
-    entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], where: str
-) -> dict[str, Domain]:
-    """Domains of a loss, or of every part of a sum. A setting that phases change counts at all its values."""
-    phases = [phase.get("loss", {}) for phase in training.get("phases", []) if isinstance(phase, Mapping)]
-    if entry.name is not None:
-        return _entry_domains("loss", LOSSES[entry.name], entry, _without_name(plain_loss), where, phases)
-    domains: dict[str, Domain] = {}
-    for number, part in enumerate(entry.loss):
-        plain, label = plain_loss["parts"][part.part_name], part.part_name
-        changes = [phase.get(label, {}) for phase in phases]
-        at = f"{where}.loss[{number}]"
-        search = part.search
-        if isinstance(search, dict) and "weight" in search:
-            domains |= _domains(f"loss.{label}", WeightedLoss, {"weight": search["weight"]}, f"{at}.search")
-            part = part.model_copy(update={"search": {name: search[name] for name in search if name != "weight"}})
-        domains |= _entry_domains(
-            f"loss.{label}", LOSSES[part.name], part, _without_name(plain["loss"]), at, changes
-        )
-    return domains
-
-
-def _without_name(plain: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in plain.items() if name != "name"}
-
-
-def _entry_domains(
-    part: str, spec: type[Spec], entry: Settings, fixed: Mapping[str, Any], where: str,
-    phases: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Domain]:
-    if entry.search == "none":
-        return {}
-    if entry.search == "default":
-        return {
-            f"{part}.{name}": domain for name, domain in tunables(spec)
-            if name not in fixed and _has_effect(spec, name, fixed, phases)
-            and not _always_overridden(spec, name, fixed, phases)
-        }
-    for name in entry.search:
-        if name in fixed:
-            raise ConfigError(f"{where}.search.{name}: is also in `fixed`; keep one of them")
-        if name in spec.model_fields and _always_overridden(spec, name, fixed, phases):
-            raise ConfigError(f"{where}.search.{name}: every phase of the training sets it; leave it out here or there")
-    return _domains(part, spec, entry.search, f"{where}.search")
-
-
-def _has_effect(
-    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
-) -> bool:
-    """A setting declared with `when` matters if any phase of the training has those values."""
-    return bool(_phases_with_effect(spec, name, fixed, phases or [{}]))
-
-
-def _always_overridden(
-    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
-) -> bool:
-    """Whether every phase in which the setting matters has a value of its own for it."""
-    effective = _phases_with_effect(spec, name, fixed, phases)
-    return bool(effective) and all(name in phase for phase in effective)
-
-
-def _phases_with_effect(
-    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
-    needed = conditions(spec).get(name, {})
-    return [
-        phase for phase in phases
-        if all({**fixed, **phase}.get(key, spec.model_fields[key].default) == value for key, value in needed.items())
-    ]
-
-
-def _domains(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: str) -> dict[str, Domain]:
-    declared = dict(tunables(spec))
-    domains: dict[str, Domain] = {}
-    for name, domain in wanted.items():
-        try:
-            known_name(name, spec.model_fields.keys() - {"name"}, "hyperparameter")
-        except ValueError as error:
-            raise ConfigError(f"{where}: {error}") from error
-        if domain == "default":
-            if name not in declared:
-                raise ConfigError(f"{where}.{name}: has no default range; give low and high, or choices")
-            domain = declared[name]
-        elif isinstance(domain, Range) and _is_integer(spec, name):
-            domain = domain.model_copy(update={"integer": True})
-        domains[f"{part}.{name}"] = domain
-    return domains
-
-
-def _is_integer(spec: type[Spec], name: str) -> bool:
-    annotation = spec.model_fields[name].annotation
-    return annotation is int or int in getattr(annotation, "__args__", ())
-
-
 def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
-    """Refuses a cell that some configuration of its own space would make invalid."""
+    """Refuses a cell that is invalid at its defaults, at an end of a range, or where two settings contradict."""
+    for candidate in candidates(cell):
+        try:
+            build_trial(study, cell, candidate, trial="check", seed=study.seeds[0])
+        except ValidationError as error:
+            suffix = "; this is an end of its search range" if candidate else ""
+            lines = _described(error, cell, where=f"{where}: cell {cell.name}")
+            raise ConfigError([line + suffix for line in lines]) from error
+    problems: dict[frozenset[str], str] = {}
+    for combination in itertools.islice(_combinations(cell), _MOST_COMBINATIONS):
+        if any(known <= combination.keys() for known in problems):
+            continue  # these settings are told already
+        reason = refusal(study, cell, combination)
+        if reason is not None:
+            values = " and ".join(f"{name} {_shown(value)}" for name, value in combination.items())
+            problems[frozenset(combination)] = (
+                f"{where}: cell {cell.name}: {values} contradict each other, and the search may draw them "
+                f"together ({reason.removeprefix(f'cell {cell.name}: ')}); narrow the range of one"
+            )
+    if problems:
+        raise ConfigError(list(problems.values()))
+
+
+_FEW, _MOST_COMBINATIONS = 128, 20_000
+
+
+def _combinations(cell: Cell) -> Iterator[Configuration]:
+    """Every pair of ends or choices of two settings, the others at their defaults; all combinations where few."""
+    values = {name: values_to_check(domain) for name, domain in cell.domains.items()}
+    for first, second in itertools.combinations(values, 2):
+        yield from ({first: one, second: two} for one, two in itertools.product(values[first], values[second]))
+    if len(values) > 2 and math.prod(map(len, values.values())) <= _FEW:
+        yield from (dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values()))
+
+
+def _described(error: ValidationError, cell: Cell, *, where: str) -> list[str]:
     known = {
         "training": {*TrainingSpec.model_fields}, "network": {*NETWORKS[cell.network["name"]].model_fields},
         "loss": loss_settings_of(cell.loss),
     }
     unions = frozenset({("network", cell.network["name"]), *(("loss", name) for name in (SUM, *LOSSES))})
-    for candidate in candidates(cell):
-        try:
-            build_trial(study, cell, candidate, trial="check", seed=study.seeds[0])
-        except ValidationError as error:
-            problems = describe_problems(error, where=f"{where}: cell {cell.name}", known=known, unions=unions)
-            problems = [as_settings(line) for line in problems]
-            suffix = "; this is an end of its search range" if candidate else ""
-            raise ConfigError([line + suffix for line in problems]) from error
+    return [as_settings(line) for line in describe_problems(error, where=where, known=known, unions=unions)]
 
 
-def _ends(domain: Range) -> list[int | float]:
-    return [int(domain.low), int(domain.high)] if domain.integer else [domain.low, domain.high]
+def _incomparable(study: StudySpec, cells: Sequence[Cell], where: str) -> list[str]:
+    """Losses whose curves would not compare with the baseline's on the same network, before anything is run."""
+    problems = []
+    baselines = {cell.network_name: cell for cell in cells if cell.loss_name == study.baseline}
+    for cell in cells:
+        baseline = baselines.get(cell.network_name, cell)
+        plain, other = (TrainingSpec.model_validate(each.training).to_plain() for each in (cell, baseline))
+        key = protocol_difference(plain, other)
+        if key is not None:
+            problems.append(
+                f"{where}: {_origin(study, cell, key)}: loss {cell.loss_name} has {_shown(plain[key])}, the baseline "
+                f"{baseline.loss_name} has {_shown(other[key])} ({_origin(study, baseline, key)}), so their curves "
+                "would not compare; give both the same"
+            )
+    if len(study.losses) > 1:
+        problems += [
+            f"{where}: search.training.{name}: losses with different {name} do not compare; hold it at one value"
+            for name in PROTOCOL_SETTINGS if name in study.search.training
+        ]
+    return problems
 
 
-def _clip(value: Any, domain: Domain) -> Any:
-    if isinstance(domain, Choices):
-        return value if value in domain.choices else domain.choices[0]
-    if value is None:
-        value = domain.low
-    clipped = min(max(value, domain.low), domain.high)
-    return int(clipped) if domain.integer else float(clipped)
+def _origin(study: StudySpec, cell: Cell, key: str) -> str:
+    """Where in the study file a setting of a cell's training stands, the strongest place first."""
+    for number, override in enumerate(study.overrides):
+        if (override.network, override.loss) == (cell.network_name, cell.loss_name) and key in override.training:
+            return f"overrides[{number}].training.{key}"
+    for name, entries, own in (
+        ("losses", study.losses, cell.loss_name), ("networks", study.networks, cell.network_name),
+    ):
+        for number, entry in enumerate(entries):
+            if entry.cell_name == own and key in entry.training:
+                return f"{name}[{number}].training.{key}"
+    return f"training.{key}"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else "null" if value is None else str(value)

@@ -1,9 +1,9 @@
-"""Which loss fits which network, and why not."""
+"""Which loss fits which network, and why not; which trainings give curves that compare."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 from vsetune.config.losses import LOSSES, LossSpec, MemorySpec, SumSpec
 from vsetune.config.networks import NetworkSpec
@@ -20,6 +20,14 @@ _SCORES = {
     "unbounded": "unbounded scores",
     "order": "order violations",
 }
+
+PROTOCOL_SETTINGS = ("batch_unit", "batch_size", "validate_every_steps", "drop_last")
+"""Settings of `training` that say when a curve has a point: with others, curves do not compare."""
+
+
+def protocol_difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> str | None:
+    """The first setting of `training` (plain data) in which two curves' protocols differ; None if they compare."""
+    return next((name for name in PROTOCOL_SETTINGS if first.get(name) != second.get(name)), None)
 
 
 def mismatch(network: NetworkSpec, loss: LossSpec, *, batch_unit: Literal["pairs", "images"]) -> str | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from vsetune.errors import IncompatibleCurves, UsageError
-from vsetune.leaderboard.rows import Leaderboard, Row, SeedResult
+from vsetune.leaderboard.rows import Leaderboard, Row, SeedResult, headline_of
 from vsetune.leaderboard.selection import (
     Trial,
+    configurations_of,
     cost_of,
     dataset_of,
     runs_of_configuration,
@@ -30,10 +32,10 @@ def build(attempts: Sequence[AttemptRecord], *, baseline: str) -> Leaderboard:
     """Compare the losses of a study, separately for every data set and network.
 
     Of each trial the latest attempt counts, and all attempts are charged. A cell is represented by the configuration
-    with the best validation M-Recall of its search, in all its seeds; a seed is compared with the same seed of the
-    baseline. baseline: name of the loss to compare with.
-    Raises UsageError without attempts or for a baseline nobody ran, IncompatibleCurves if curves of one data set
-    and network were taken under different protocols or validated at different gaps.
+    that won its search; its numbers come from the seeds that confirmed it (docs/decisions/0029), and a seed is compared
+    with the same seed of the baseline. baseline: name of the loss to compare with.
+    What was taken under another protocol, or validated at another gap, than the baseline is shown and not compared:
+    `not_comparable` of its row says why. Raises UsageError without attempts or for a baseline nobody ran.
     """
     if not attempts:
         raise UsageError("leaderboard: this study has no attempts yet; wait for its first validation")
@@ -49,14 +51,19 @@ def build(attempts: Sequence[AttemptRecord], *, baseline: str) -> Leaderboard:
 
 
 def _group(dataset: str, trials_by_loss: dict[str, list[Trial]], baseline: str) -> list[Row]:
-    """The rows of one data set and network, the baseline first, then by M-Recall."""
-    _refuse_other_protocols([trial for trials in trials_by_loss.values() for trial in trials])
-    rows = [_row(dataset, trials, is_baseline=loss == baseline) for loss, trials in trials_by_loss.items()]
+    """The rows of one data set and network: the baseline first, then by M-Recall, what does not compare last."""
+    rows = [_row(dataset, trials, is_baseline=loss == baseline) for loss, trials in sorted(trials_by_loss.items())]
+    shown = [row for row in rows if row.seeds]
+    reference = next((row for row in shown if row.is_baseline), shown[0] if shown else None)
+    rows = [_checked(row, trials_by_loss[row.loss], reference) for row in rows]
     yardstick = next((row for row in rows if row.is_baseline), None)
-    _refuse_other_cadences(rows, yardstick)
-    best_of_any = max((seed.best_m_recall for row in rows for seed in row.seeds), default=0.0)
-    compared = [_compared(row, yardstick, best_of_any) for row in rows]
-    return sorted(compared, key=lambda row: (not row.is_baseline, -(row.best_m_recall or -1.0), row.loss))
+    best_of_any = max(
+        (seed.best_m_recall for row in rows if row.not_comparable is None for seed in row.headline), default=0.0
+    )
+    compared = [row if row.not_comparable else _compared(row, yardstick, best_of_any) for row in rows]
+    return sorted(compared, key=lambda row: (
+        not row.is_baseline, row.not_comparable is not None, -(row.best_m_recall or -1.0), row.loss
+    ))
 
 
 def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
@@ -64,27 +71,30 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
     start = trials[0][-1].start
     winner = winner_of(trials)
     runs = runs_of_configuration(trials, winner) if winner else []
-    seeds = tuple(_seed_result(run[-1]) for run in runs if usable(run))
-    bests = [seed.best_m_recall for seed in seeds]
+    configurations = configurations_of(trials)
+    seeds = tuple(_seed_result(run[-1], was_searched=configurations > 1) for run in runs if usable(run))
+    headline = headline_of(seeds)
+    bests = [seed.best_m_recall for seed in headline]
     flags = [] if seeds else ["no_result"]
     flags += ["seed_failed"] if len(seeds) < len(runs) else []
     flags += ["incomplete"] if any(seed.status in _INCOMPLETE for seed in seeds) else []
+    flags += ["chosen_by_itself"] if any(seed.chose for seed in headline) else []
     return Row(
         dataset=dataset, network=start.network, loss=start.loss, cell=start.cell, is_baseline=is_baseline,
         configuration=winner.start.configuration if winner else {}, seeds=seeds,
         best_m_recall=statistics.fmean(bests) if bests else None,
         best_m_recall_std=statistics.stdev(bests) if len(bests) > 1 else None,
-        epochs_to_best=_median([seed.epochs_to_best for seed in seeds]), epochs_to_target=None, difference=None,
-        resolution_epochs=max((resolution(seed.curve) for seed in seeds), default=None),
-        seconds_per_epoch=_median([seed.seconds_per_epoch for seed in seeds]),
-        test_m_recall=_mean([seed.test_m_recall for seed in seeds]),
-        cost=cost_of(trials), trials=len(trials), attempts=sum(map(len, trials)),
+        epochs_to_best=_median([seed.epochs_to_best for seed in headline]), epochs_to_target=None, difference=None,
+        resolution_epochs=max((resolution(seed.curve) for seed in headline), default=None),
+        seconds_per_epoch=_median([seed.seconds_per_epoch for seed in headline]),
+        test_m_recall=_mean([seed.test_m_recall for seed in headline]),
+        cost=cost_of(trials), configurations=configurations, trials=len(trials), attempts=sum(map(len, trials)),
         counts=dict(Counter(attempt.status for trial in trials for attempt in trial)),
         protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags),
     )
 
 
-def _seed_result(attempt: AttemptRecord) -> SeedResult:
+def _seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
     summary = attempt.summary
     best = best_of_curve(attempt.curve)
     seconds = summary.get("seconds_per_epoch")
@@ -94,17 +104,46 @@ def _seed_result(attempt: AttemptRecord) -> SeedResult:
         seed=attempt.start.seed, trial=attempt.start.trial, status=attempt.status, curve=attempt.curve,
         best_m_recall=best.m_recall, epochs_to_best=epochs_to_best(attempt.curve, tolerance=0.0),
         seconds_per_epoch=seconds, test_m_recall=summary.get("test_m_recall"),
+        chose=was_searched and attempt.start.phase == "search",
     )
+
+
+def _checked(row: Row, trials: Sequence[Trial], reference: Row | None) -> Row:
+    """The row, marked if it cannot be compared with the reference (the baseline, or the first loss there is)."""
+    reason = _incompatibility(row, trials, reference) if row.seeds and reference is not None else None
+    if reason is None:
+        return row
+    return replace(row, not_comparable=reason, flags=(*row.flags, "not_comparable"))
+
+
+def _incompatibility(row: Row, trials: Sequence[Trial], reference: Row) -> str | None:
+    """Why a row does not compare: its own trials under several protocols, another protocol or another cadence."""
+    shown = row.headline[0].trial
+    for trial in sorted(trials, key=lambda trial: trial[-1].start.trial):
+        if usable(trial):
+            try:
+                check_same_protocol(row.protocol, trial[-1].start.protocol)
+            except IncompatibleCurves as error:
+                return f"{shown} against {trial[-1].start.trial}: {error}"
+    for seed, other in itertools.product(row.headline, reference.headline):
+        try:
+            check_same_protocol(reference.protocol, row.protocol)
+            check_same_cadence(seed.curve, other.curve)
+        except IncompatibleCurves as error:
+            return f"{other.trial} against {seed.trial}: {error}"
+    return None
 
 
 def _compared(row: Row, yardstick: Row | None, best_of_any: float) -> Row:
     """The row with its epochs to the baseline's best, seed by seed, and its Difference."""
     if not row.seeds:
         return row
-    baselines = {seed.seed: seed.curve for seed in yardstick.seeds} if yardstick else {}
+    is_usable = yardstick is not None and yardstick.not_comparable is None
+    baselines = {seed.seed: seed.curve for seed in yardstick.headline} if yardstick and is_usable else {}
+    counted = {seed.seed for seed in row.headline} & baselines.keys()
     seeds = tuple(
         replace(seed, epochs_to_target=epochs_to_target(seed.curve, best_of_curve(baselines[seed.seed]).m_recall))
-        if seed.seed in baselines else seed
+        if seed.seed in counted else seed
         for seed in row.seeds
     )
     reached = [seed.epochs_to_target for seed in seeds if seed.epochs_to_target is not None]
@@ -114,7 +153,7 @@ def _compared(row: Row, yardstick: Row | None, best_of_any: float) -> Row:
     flags += ["baseline_collapsed"] if any(state.is_collapsed for state in states) else []
     flags += ["censored"] if any(epochs.censored for epochs in reached) else []
     flags += [] if reached else ["no_pairs"]
-    pairs = [(seed.curve, baselines[seed.seed]) for seed in seeds if seed.seed in baselines]
+    pairs = [(seed.curve, baselines[seed.seed]) for seed in seeds if seed.seed in counted]
     return replace(
         row, seeds=seeds, flags=tuple(flags), epochs_to_target=median_epochs(reached),
         difference=_difference(pairs) if pairs and not row.is_baseline else None,
@@ -132,27 +171,6 @@ def median_epochs(values: Sequence[Epochs]) -> Epochs | None:
     lower = statistics.median(epochs.value for epochs in values)
     upper = statistics.median(float("inf") if epochs.censored else epochs.value for epochs in values)
     return Epochs(lower, censored=lower != upper)
-
-
-def _refuse_other_protocols(trials: Sequence[Trial]) -> None:
-    first: AttemptRecord | None = None
-    for attempt in (trial[-1] for trial in trials if usable(trial)):
-        first = first or attempt
-        try:
-            check_same_protocol(first.start.protocol, attempt.start.protocol)
-        except IncompatibleCurves as error:
-            where = f"leaderboard: {first.start.trial} against {attempt.start.trial}"
-            raise IncompatibleCurves(f"{where}: {error}") from error
-
-
-def _refuse_other_cadences(rows: Sequence[Row], yardstick: Row | None) -> None:
-    for row in rows if yardstick else ():
-        for seed in row.seeds:
-            for other in yardstick.seeds if yardstick else ():
-                try:
-                    check_same_cadence(seed.curve, other.curve)
-                except IncompatibleCurves as error:
-                    raise IncompatibleCurves(f"leaderboard: {seed.trial} against {other.trial}: {error}") from error
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -29,7 +29,10 @@ class Tick:
 
 @dataclass(frozen=True)
 class Series:
-    """One loss in one panel. seeds, mean: SVG path data. points: (x, y, epoch, M-Recall) of the mean, as words."""
+    """One loss in one panel. seeds: SVG path data of every seed; mean: of the mean over the seeds that count.
+
+    points: (x, y, epoch, M-Recall) of the mean, as words.
+    """
 
     loss: str
     colour: int
@@ -114,7 +117,7 @@ def _panel(dataset: str, network: str, rows: Sequence[Row], colours: dict[str, i
 
 def _series(row: Row, index: int, x: _Scale, y: _Scale) -> Series:
     curves = [seed.curve for seed in row.seeds]
-    mean = mean_curve(curves)
+    mean = mean_curve([seed.curve for seed in row.headline])
     points = tuple((x(epoch), y(recall), wording.fixed(epoch, 2), wording.fixed(recall, 1)) for epoch, recall in mean)
     seeds = tuple(_path(curve, x, y) for curve in curves) if len(curves) > 1 else ()
     return Series(row.loss, index % PALETTE, index >= PALETTE, seeds, _path(mean, x, y), points)

@@ -32,11 +32,11 @@ def to_csv(leaderboard: Leaderboard) -> str:
 
 
 def curves_to_csv(leaderboard: Leaderboard) -> str:
-    """One line per validation of every seed shown: data set, network, loss, seed, epoch, M-Recall."""
+    """One line per validation of every seed shown; chose: it searched, and is in no mean where other seeds are."""
     return _csv([
         {
             "dataset": row.dataset, "network": row.network, "loss": row.loss, "seed": seed.seed, "trial": seed.trial,
-            "epoch": epoch, "m_recall": recall,
+            "chose": seed.chose, "epoch": epoch, "m_recall": recall,
         }
         for row in leaderboard.rows for seed in row.seeds for epoch, recall in seed.curve
     ])
@@ -73,12 +73,12 @@ def _words(row: Row, flags: str) -> Sequence[str]:
     return (
         row.dataset, row.network, row.loss + (f" ({flags})" if flags else ""), wording.recall(row),
         wording.fixed(row.epochs_to_best, 2), wording.epochs(row.epochs_to_target), wording.difference(row.difference),
-        wording.fixed(row.seconds_per_epoch, 1), str(len(row.seeds)),
+        wording.fixed(row.seconds_per_epoch, 1), str(len(row.headline)),
     )
 
 
 def _flat(leaderboard: Leaderboard, row: Row) -> dict[str, Any]:
-    target, gap = row.epochs_to_target, row.difference
+    target, gap, chose = row.epochs_to_target, row.difference, row.searching_seed
     return {
         "study": leaderboard.study, "dataset": row.dataset, "network": row.network, "loss": row.loss,
         "is_baseline": row.is_baseline, "best_m_recall": row.best_m_recall,
@@ -95,8 +95,10 @@ def _flat(leaderboard: Leaderboard, row: Row) -> dict[str, Any]:
         "device_seconds": row.cost.device_seconds, "epochs_charged": row.cost.epochs,
         "wasted_epochs": row.cost.wasted_epochs, "trials": row.trials, "attempts": row.attempts,
         **{f"attempts_{status}": row.counts.get(status, 0) for status in _STATUSES},
-        "seeds": len(row.seeds), "configuration": json.dumps(row.configuration, sort_keys=True, default=str),
-        "flags": " ".join(row.flags),
+        "configurations": row.configurations, "searching_seed": chose.seed if chose else None,
+        "searching_seed_m_recall": chose.best_m_recall if chose else None,
+        "seeds": len(row.headline), "configuration": json.dumps(row.configuration, sort_keys=True, default=str),
+        "flags": " ".join(row.flags), "not_comparable": row.not_comparable,
     }
 
 

@@ -38,7 +38,7 @@ def to_html(leaderboard: Leaderboard) -> str:
     )
     colours, letters = charts.loss_colours(leaderboard), wording.flag_marks(leaderboard)
     lines = [
-        _Line(row, _cells(row), wording.marks(row, letters), is_top=row is _top(rows), is_first=row is rows[0])
+        _Line(row, _cells(row), wording.marks(row, letters), is_top=row is wording.top(rows), is_first=row is rows[0])
         for _, _, rows in leaderboard.groups() for row in rows
     ]
     return environment.get_template("page.html.j2").render(
@@ -54,7 +54,7 @@ def _cells(row: Row) -> list[_Cell]:
     target, gap = row.epochs_to_target, row.difference
     numbers = (
         row.best_m_recall, row.epochs_to_best, target.value if target else None, gap.percent if gap else None,
-        row.seconds_per_epoch, row.cost.device_seconds, row.trials, len(row.seeds),
+        row.seconds_per_epoch, row.cost.device_seconds, row.trials, len(row.headline),
     )
     words = cells(row)
     texts = [_Cell(word, word) for word in words[:TEXT_COLUMNS]]
@@ -62,8 +62,3 @@ def _cells(row: Row) -> list[_Cell]:
     filled = texts + [_Cell(word, "" if number is None else repr(number)) for word, number in pairs]
     filled[COLUMNS.index("trials")] = _Cell(str(row.trials), str(row.trials))  # by status: in the second table
     return filled
-
-
-def _top(rows: tuple[Row, ...]) -> Row | None:
-    scored = [row for row in rows if row.best_m_recall is not None]
-    return max(scored, key=lambda row: row.best_m_recall or 0.0, default=None)

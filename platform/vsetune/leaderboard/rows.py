@@ -17,6 +17,9 @@ FLAGS = {
     "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
     "incomplete": "a run of the shown configuration has not been trained to its budget (running, pruned or killed)",
     "seed_failed": "a seed of the shown configuration failed and is missing from the means",
+    "chosen_by_itself": "the seed that searched chose this configuration and no other seed has confirmed it: the "
+    "number is the maximum over the configurations tried, and optimistic",
+    "not_comparable": "taken under other conditions than the baseline: shown, and not compared",
     "no_result": "no trial of this cell has a usable validation",
 }
 """What each flag of a row means, for the notes under a table."""
@@ -27,7 +30,8 @@ class SeedResult:
     """One seed of the shown configuration.
 
     curve: (epoch, M-Recall in per cent) of every validation. epochs_to_target: to the best of the baseline of the same
-    seed; None without one. test_m_recall: per cent, by the best checkpoint; None if it was not scored.
+    seed; None without one. test_m_recall: per cent, by the best checkpoint; None if it was not scored. chose: its curve
+    was the highest of several configurations, so it is a maximum beside fresh draws.
     """
 
     seed: int
@@ -39,25 +43,35 @@ class SeedResult:
     seconds_per_epoch: float | None
     test_m_recall: float | None
     epochs_to_target: Epochs | None = None
+    chose: bool = False
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a cell was charged: all its attempts, failed, killed and pruned ones and replayed epochs included."""
+    """What a cell used: all its attempts, failed, killed and pruned ones included.
+
+    wasted_epochs: those of `epochs` that a crash lost, so that they were trained again.
+    """
 
     epochs: float
     device_seconds: float
     wasted_epochs: float
+
+    @property
+    def budget_epochs(self) -> float:
+        """Epochs that a budget is charged with: without those lost, so that an interrupted study asks the same."""
+        return self.epochs - self.wasted_epochs
 
 
 @dataclass(frozen=True)
 class Row:
     """One cell: dataset x network x loss.
 
-    configuration: of the trial with the best validation M-Recall; seeds: all its runs, one per seed. best_m_recall:
-    mean over seeds, per cent; best_m_recall_std: sample standard deviation, None for one seed. epochs_to_best,
-    epochs_to_target: medians over seeds. difference: None for the baseline. resolution_epochs: largest gap between two
-    validations. trials: configurations and seeds tried. attempts: their executions, counts: the same by status.
+    configuration: of the trial with the best validation M-Recall; seeds: all its runs, one per seed. All numbers are
+    over the `headline` seeds. best_m_recall: mean, per cent; best_m_recall_std: sample standard deviation, None for one
+    seed. epochs_to_best, epochs_to_target: medians. difference: None for the baseline. resolution_epochs: largest gap
+    between two validations. configurations: how many the search tried. trials: configurations and seeds tried.
+    attempts: their executions, counts: the same by status. not_comparable: why it is not compared, None if it is.
     """
 
     dataset: str
@@ -76,11 +90,28 @@ class Row:
     seconds_per_epoch: float | None
     test_m_recall: float | None
     cost: Cost
+    configurations: int
     trials: int
     attempts: int
     counts: Mapping[AttemptStatus, int]
     protocol: Mapping[str, Any]
     flags: tuple[str, ...]
+    not_comparable: str | None = None
+
+    @property
+    def headline(self) -> tuple[SeedResult, ...]:
+        """The seeds that the numbers come from."""
+        return headline_of(self.seeds)
+
+    @property
+    def searching_seed(self) -> SeedResult | None:
+        """The seed whose curve chose the configuration; None where nothing was searched."""
+        return next((seed for seed in self.seeds if seed.chose), None)
+
+
+def headline_of(seeds: tuple[SeedResult, ...]) -> tuple[SeedResult, ...]:
+    """The seeds that did not choose the configuration; all of them if there is no such."""
+    return tuple(seed for seed in seeds if not seed.chose) or seeds
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from vsetune.leaderboard.rows import Cost
+from vsetune.metrics.curves import best_of_curve
 from vsetune.tracking.records import AttemptRecord
 
 Trial = tuple[AttemptRecord, ...]
@@ -31,7 +33,7 @@ def trials_of(attempts: Sequence[AttemptRecord]) -> list[Trial]:
 
 
 def cost_of(trials: Sequence[Trial]) -> Cost:
-    """What the trials used, whatever became of them."""
+    """What the trials used, whatever became of them. The one definition, of the leaderboard and of a study's budget."""
     costs = [_cost(trial) for trial in trials]
     return Cost(
         epochs=sum(cost.epochs for cost in costs),
@@ -43,20 +45,23 @@ def cost_of(trials: Sequence[Trial]) -> Cost:
 def _cost(trial: Trial) -> Cost:
     """Epochs and device-seconds of one trial.
 
-    An attempt that continued from a checkpoint repeats the earlier curve and its seconds include the earlier ones;
-    they are charged once. One that began anew is charged in full. Epochs lost between a checkpoint and a crash are
-    in `wasted_epochs` of the attempts after it, summed over the trial.
+    The epochs of the latest attempt live on; what else was trained is wasted. An attempt that continued from a
+    checkpoint repeats the earlier curve, and its seconds include the earlier ones: both are charged once. Wasted is
+    what an earlier attempt's curve has beyond the shared part (all of it, if the next one began anew), or more if an
+    attempt says so: `wasted_epochs` of its summary, counted from the start of the trial, has what no curve shows.
     """
-    epochs = seconds = wasted = 0.0
+    alive = seconds = wasted = told = 0.0
     before: AttemptRecord | None = None
     for attempt in trial:
         inherited = _inherited_epochs(before, attempt) if before else 0.0
         inherited_seconds = _device_seconds(before) if before and inherited else 0.0
-        epochs += _last_epoch(attempt) - inherited
         seconds += max(0.0, _device_seconds(attempt) - inherited_seconds)
-        wasted = max(wasted, attempt.summary.get("wasted_epochs", 0.0))
-        before = attempt
-    return Cost(epochs + wasted, seconds, wasted)
+        if before is not None and not _last_epoch(attempt):
+            continue  # it has shown nothing yet: the earlier one still stands
+        said = attempt.summary.get("wasted_epochs", told)
+        wasted += max(alive - inherited, said - told, 0.0)
+        alive, told, before = _last_epoch(attempt), said, attempt
+    return Cost(alive + wasted, seconds, wasted)
 
 
 def _inherited_epochs(before: AttemptRecord, attempt: AttemptRecord) -> float:
@@ -90,28 +95,45 @@ def configuration_key(attempt: AttemptRecord) -> str:
 
 
 def winner_of(trials: Sequence[Trial]) -> AttemptRecord | None:
-    """The attempt of the search with the best validation M-Recall; the earlier one of equals.
+    """The attempt that represents a cell: of its search, the finished one with the best validation M-Recall.
 
-    Confirming runs are looked at only if nothing of the search is usable.
+    The one definition: these trials are confirmed with further seeds, and shown. Of equals the earlier configuration
+    wins. Where none has finished, the best usable attempt of the search stands for it (the board says `incomplete`),
+    and where the search has none of those either, of the confirming runs. None if there is no usable attempt at all.
     """
     candidates = [trial[-1] for trial in trials if usable(trial)]
     searched = [attempt for attempt in candidates if attempt.start.phase == "search"] or candidates
-    return max(searched, key=lambda attempt: max(recall for _, recall in attempt.curve), default=None)
+    finished = [attempt for attempt in searched if attempt.status == "finished"] or searched
+    ordered = sorted(finished, key=lambda attempt: _order(attempt.start.trial))
+    return max(ordered, key=lambda attempt: best_of_curve(attempt.curve).m_recall, default=None)
+
+
+def configurations_of(trials: Sequence[Trial]) -> int:
+    """How many configurations the search of a cell has tried, whatever became of them."""
+    return len({configuration_key(trial[-1]) for trial in trials if trial[-1].start.phase == "search"})
 
 
 def runs_of_configuration(trials: Sequence[Trial], winner: AttemptRecord) -> list[Trial]:
-    """One trial per seed of the winner's configuration, by seed; of two with one seed the confirming, usable one."""
+    """One trial per seed of the winner's configuration, by seed.
+
+    Of several with one seed the usable one, of those a confirming one, of those the winner itself.
+    """
     key = configuration_key(winner)
     by_seed: dict[int, Trial] = {}
-    for trial in trials:
+    for trial in sorted(trials, key=lambda trial: _order(trial[-1].start.trial)):
         last = trial[-1]
         if configuration_key(last) != key:
             continue
         known = by_seed.get(last.start.seed)
-        if known is None or _rank(trial) > _rank(known):
+        if known is None or _rank(trial, winner) > _rank(known, winner):
             by_seed[last.start.seed] = trial
     return [by_seed[seed] for seed in sorted(by_seed)]
 
 
-def _rank(trial: Trial) -> tuple[bool, bool]:
-    return usable(trial), trial[-1].start.phase == "confirm"
+def _rank(trial: Trial, winner: AttemptRecord) -> tuple[bool, bool, bool]:
+    return usable(trial), trial[-1].start.phase == "confirm", trial[-1] is winner
+
+
+def _order(name: str) -> list[tuple[int, str]]:
+    """Sorts names with their numbers as numbers: c2 before c10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

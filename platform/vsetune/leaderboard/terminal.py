@@ -31,7 +31,7 @@ def cells(row: Row) -> tuple[str, ...]:
         row.dataset, row.network, row.loss, wording.recall(row),
         wording.fixed(row.epochs_to_best, 2), wording.epochs(row.epochs_to_target), wording.difference(row.difference),
         wording.fixed(row.seconds_per_epoch, 1), wording.fixed(row.cost.device_seconds, 0), wording.trials(row),
-        str(len(row.seeds)),
+        str(len(row.headline)),
     )
 
 
@@ -84,5 +84,5 @@ def _broken(word: str) -> str:
 
 
 def _is_top(row: Row, rows: tuple[Row, ...]) -> bool:
-    best = [other.best_m_recall for other in rows if other.best_m_recall is not None]
-    return bool(best) and row.best_m_recall == max(best)
+    top = wording.top(rows)
+    return top is not None and row.not_comparable is None and row.best_m_recall == top.best_m_recall

@@ -59,6 +59,21 @@ def attempts(row: Row) -> str:
     return ", ".join(f"{count} {status}" for status, count in sorted(row.counts.items()) if count)
 
 
+def seeds(row: Row) -> str:
+    """`0 (searched, 61.5), 1, 2`: all seeds shown; one that searched with the M-Recall that no mean contains."""
+    shown = (
+        f"{seed.seed} (searched, {fixed(seed.best_m_recall, 1)})" if seed.chose else str(seed.seed)
+        for seed in row.seeds
+    )
+    return ", ".join(shown) or NOTHING
+
+
+def top(rows: Sequence[Row]) -> Row | None:
+    """The row with the highest M-Recall of those that compare."""
+    scored = [row for row in rows if row.best_m_recall is not None and row.not_comparable is None]
+    return max(scored, key=lambda row: row.best_m_recall or 0.0, default=None)
+
+
 def configuration(plain: Mapping[str, Any]) -> str:
     shown = (f"{key} = {value:.4g}" if isinstance(value, float) else f"{key} = {value}" for key, value in plain.items())
     return ", ".join(shown) or "defaults"
@@ -88,10 +103,28 @@ def notes(leaderboard: Leaderboard) -> list[str]:
         lines.append("± is the standard deviation over seeds; epochs are medians over seeds.")
     if any(row.difference is not None and row.difference.pairs > 1 for row in leaderboard.rows):
         lines.append("[low, high] is a 95 % bootstrap interval of Difference over seed pairs.")
+    lines += _searching_note(leaderboard)
     for flag, mark in flag_marks(leaderboard).items():
-        names = [f"{row.network} {row.loss}" for row in leaderboard.rows if flag in row.flags]
-        lines.append(f"({mark}) {', '.join(names)}: {FLAGS[flag]}.")
+        rows = [row for row in leaderboard.rows if flag in row.flags]
+        lines.append(f"({mark}) {', '.join(_name(row, flag) for row in rows)}: {FLAGS[flag]}.")
+        if flag == "not_comparable":
+            lines += [f"({mark}) {row.network} {row.loss}: {row.not_comparable}." for row in rows]
     return lines
+
+
+def _searching_note(leaderboard: Leaderboard) -> list[str]:
+    """What the seeds that searched reached, where others took their place in the numbers."""
+    left_out = [
+        f"{row.network} {row.loss} {fixed(seed.best_m_recall, 1)} (seed {seed.seed}, best of {row.configurations})"
+        for row in leaderboard.rows for seed in row.seeds if seed.chose and seed not in row.headline
+    ]
+    if not left_out:
+        return []
+    return [f"All numbers are of seeds that did not choose the configuration; those that did: {', '.join(left_out)}."]
+
+
+def _name(row: Row, flag: str) -> str:
+    return f"{row.network} {row.loss}" + (f" (best of {row.configurations})" if flag == "chosen_by_itself" else "")
 
 
 def flag_marks(leaderboard: Leaderboard) -> dict[str, str]:
@@ -118,13 +151,12 @@ def _resolution_notes(leaderboard: Leaderboard) -> list[str]:
 
 
 def _sentence(dataset: str, network: str, rows: tuple[Row, ...], baseline: str) -> str:
-    scored = [row for row in rows if row.best_m_recall is not None]
-    if not scored:
+    highest = top(rows)
+    if highest is None:
         return f"{network} on {dataset}: no result yet."
-    top = max(scored, key=lambda row: row.best_m_recall or 0.0)
-    text = f"{network} on {dataset}: {top.loss} gets highest, with M-Recall {recall(top)} %"
+    text = f"{network} on {dataset}: {highest.loss} gets highest, with M-Recall {recall(highest)} %"
     compared = [
-        row for row in scored
+        row for row in rows
         if row.difference is not None and not row.difference.is_lower_bound and "baseline_collapsed" not in row.flags
     ]
     if not compared:
@@ -132,7 +164,7 @@ def _sentence(dataset: str, network: str, rows: tuple[Row, ...], baseline: str) 
     first = min(compared, key=lambda row: row.difference.percent if row.difference else 0.0)
     if first.difference is None or first.difference.percent >= 0:
         return f"{text}; no loss reaches the best of {baseline} in fewer epochs than {baseline} itself."
-    who = ", and" if first is top else f"; {first.loss}"
+    who = ", and" if first is highest else f"; {first.loss}"
     return (
         f"{text}{who} is first at the best of {baseline}, after "
         f"{epochs(first.epochs_to_target)} epochs instead of {fixed(_epochs_of_baseline(rows), 2)} "

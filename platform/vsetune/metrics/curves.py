@@ -16,7 +16,8 @@ from vsetune.errors import IncompatibleCurves
 
 Curve = Sequence[tuple[float, float]]
 
-_SAME_EPOCH = 1e-9  # epochs are ratios of pair counts; equal ones differ in the last bits only
+SAME_EPOCH = 1e-9
+"""Epochs are ratios of pair counts; equal ones differ in the last bits only."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ def without_replays(points: Iterable[tuple[float, float]]) -> tuple[list[tuple[f
     curve: list[tuple[float, float]] = []
     wasted = 0.0
     for epoch, m_recall in points:
-        if curve and epoch <= curve[-1][0] + _SAME_EPOCH:
+        if curve and epoch <= curve[-1][0] + SAME_EPOCH:
             reached = curve[-1][0]
-            while curve and epoch <= curve[-1][0] + _SAME_EPOCH:
+            while curve and epoch <= curve[-1][0] + SAME_EPOCH:
                 curve.pop()
             wasted += reached - (curve[-1][0] if curve else 0.0)
         curve.append((epoch, m_recall))

@@ -111,7 +111,8 @@ class ConfigurationSearch:
         """One transaction for the whole trial. Returns its number."""
         trial = create_trial(
             state=TrialState.RUNNING if reason is None else TrialState.PRUNED, params=dict(configuration),
-            distributions=distributions_of(self._cells[cell]), user_attrs={} if reason is None else {REFUSED: reason[:500]},
+            distributions=distributions_of(self._cells[cell]),
+            user_attrs={} if reason is None else {REFUSED: reason[:500]},
         )
         with self._storage.guarded("{} cannot be written", _REMEDY):
             self._storage.check_writable()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-_SAME_EPOCH = 1e-9  # epochs are ratios of pair counts; equal ones differ in the last bits only
+from vsetune.metrics.curves import SAME_EPOCH
 
 
 @dataclass
@@ -28,7 +28,7 @@ class _Progress:
         return self.decisions[-1][0] if self.decisions else -math.inf
 
     def decision_at(self, epoch: float) -> bool:
-        return any(stopped for known, stopped in self.decisions if abs(known - epoch) <= _SAME_EPOCH)
+        return any(stopped for known, stopped in self.decisions if abs(known - epoch) <= SAME_EPOCH)
 
 
 class Halving:
@@ -52,7 +52,7 @@ class Halving:
         self._epochs = epochs
         self._keep = (1 - 1 / reduction_factor) * 100
         self._rungs: list[tuple[float, dict[str, float]]] = []
-        while (rung := grace_epochs * reduction_factor ** len(self._rungs)) < epochs - _SAME_EPOCH:
+        while (rung := grace_epochs * reduction_factor ** len(self._rungs)) < epochs - SAME_EPOCH:
             self._rungs.append((rung, {}))
         self._trials: dict[str, _Progress] = {}
 
@@ -63,12 +63,12 @@ class Halving:
         (False where there was none), so a process that died between a decision and its record takes it again.
         """
         if not math.isfinite(m_recall):
-            raise ValueError(f"halving: trial {trial} at epoch {epoch:g}: got M-Recall {m_recall}, need a finite number")
+            raise ValueError(f"halving: trial {trial} at epoch {epoch:g}: got M-Recall {m_recall}, need a finite one")
         progress = self._trials.setdefault(trial, _Progress())
-        if epoch <= progress.epoch + _SAME_EPOCH:
+        if epoch <= progress.epoch + SAME_EPOCH:
             return progress.decision_at(epoch)
         progress.best = max(progress.best, m_recall)
-        stops = self._fill(trial, epoch, progress) and epoch < self._epochs - _SAME_EPOCH
+        stops = self._fill(trial, epoch, progress) and epoch < self._epochs - SAME_EPOCH
         progress.decisions.append((epoch, stops))
         return stops
 
@@ -90,7 +90,7 @@ class Halving:
 
     def _fill(self, trial: str, epoch: float, progress: _Progress) -> bool:
         """Records the trial at the highest rung it has newly reached. Whether its value is below the cutoff there."""
-        reached = sum(rung <= epoch + _SAME_EPOCH for rung, _ in self._rungs) - 1
+        reached = sum(rung <= epoch + SAME_EPOCH for rung, _ in self._rungs) - 1
         if reached <= progress.highest_rung:
             return False
         progress.highest_rung = reached

@@ -59,7 +59,7 @@ class SearchStorage:
 
     @contextmanager
     def guarded(self, doing: str, remedy: str) -> Iterator[None]:
-        """Around every use of the database, and of nothing else. doing: what failed, `{}` for the URL. remedy: the fix."""
+        """Around every use of the database and of nothing else. doing: what failed, {} for the URL. remedy: the fix."""
         try:
             yield
         except Exception as error:  # whatever SQLAlchemy, Optuna or the driver of any SQL database raises

@@ -1,0 +1,140 @@
+"""A space that contradicts itself, and losses that would not compare, are told before anything is run."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from vsetune.config.cells import build_trial, refusal, resolve_cells
+from vsetune.config.compatibility import mismatch
+from vsetune.config.loading import parse_spec
+from vsetune.config.losses import LOSSES
+from vsetune.config.networks import NETWORKS
+from vsetune.config.study import StudySpec
+from vsetune.errors import ConfigError
+
+
+def study(**changes: Any) -> StudySpec:
+    plain = {
+        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}],
+        "losses": [{"name": "lmh"}, {"name": "adaptive_margin"}],
+    }
+    return parse_spec(plain | changes, StudySpec, where="test")
+
+
+def searching(**domains: Any) -> StudySpec:
+    return study(losses=[{"name": "lmh", "search": "none"}, {"name": "adaptive_margin", "search": domains}])
+
+
+def problems_of(spec: StudySpec) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        resolve_cells(spec, where="study.yaml")
+    assert all("\n" not in problem for problem in caught.value.problems)
+    return caught.value.problems
+
+
+def test_ends_that_contradict_each_other_are_named_with_their_values() -> None:
+    """The example of the issue: each setting fits the default of the other, so one at a time they passed."""
+    spec = searching(margin={"low": 0.05, "high": 0.45}, cap={"low": 0.3, "high": 1.0})
+    (problem,) = problems_of(spec)
+    assert problem == (
+        "study.yaml: cell vsepp.adaptive_margin: loss.margin 0.45 and loss.cap 0.3 contradict each other, and the "
+        "search may draw them together (loss: margin 0.45 is above cap 0.3; raise cap or lower margin); narrow the range of one"
+    )
+
+
+def test_settings_of_network_and_loss_contradict_too() -> None:
+    networks = [{"name": "vsepp", "search": {"normalize_images": {"choices": [True, False]}}}]
+    losses = [{"name": "lmh", "search": {"memory_size": {"choices": [0, 64]}}}]
+    (problem,) = problems_of(study(networks=networks, losses=losses))
+    assert "network.normalize_images False and loss.memory_size 64 contradict each other" in problem
+    assert "loss lmh with memory_size 64 needs similarities that are cosines" in problem
+
+
+@pytest.mark.parametrize(("growth", "told"), [
+    ([1.1, 1.0], "loss.margin 0.5 and loss.cap 0.4 contradict"),
+    ([1.0, 1.1], "loss.margin 0.5 and loss.cap 0.4 and loss.growth 1.1 contradict"),  # fine as long as nothing grows
+])
+def test_settings_that_contradict_are_told_once_two_of_them_or_three(growth: list[float], told: str) -> None:
+    domains = {
+        "margin": {"choices": [0.2, 0.5]}, "cap": {"choices": [1.0, 0.4]}, "growth": {"choices": growth},
+    }
+    (problem,) = problems_of(searching(**domains))
+    assert told in problem
+
+
+def test_a_space_is_judged_by_its_own_values_and_not_by_a_default_outside_of_it() -> None:
+    """The default margin of 0.2 lies above this cap; the search never draws it."""
+    losses = [{"name": "adaptive_margin", "fixed": {"cap": 0.15}, "search": {"margin": {"low": 0.05, "high": 0.12}}}]
+    spec = study(losses=losses, baseline="adaptive_margin")
+    (cell,) = resolve_cells(spec, where="x")
+    assert cell.defaults() == {"loss.margin": 0.12}
+    assert build_trial(spec, cell, {}, trial="t", seed=0) == build_trial(spec, cell, cell.defaults(), trial="t", seed=0)
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_the_declared_ranges_of_every_loss_and_network_fit_together(loss: str) -> None:
+    fitting = [name for name, spec in NETWORKS.items() if mismatch(spec(), LOSSES[loss](), batch_unit="pairs") is None]
+    if not fitting:
+        pytest.skip("needs settings of a network")
+    networks = [{"name": name, "search": "default"} for name in fitting]
+    spec = study(
+        networks=networks, losses=[{"name": loss}], baseline=loss, search={"training": {"learning_rate": "default"}},
+    )
+    for cell in resolve_cells(spec, where="x"):
+        assert refusal(spec, cell, cell.defaults()) is None
+
+
+def test_a_configuration_that_no_spec_accepts_has_a_reason_in_one_line() -> None:
+    spec = searching(margin={"low": 0.05, "high": 0.3})
+    cell = resolve_cells(spec, where="x")[1]
+    assert refusal(spec, cell, {"loss.margin": 0.3}) is None
+    reason = refusal(spec, cell, {"loss.margin": 5.0})
+    assert reason is not None
+    assert reason.startswith("cell vsepp.adaptive_margin: ")
+    assert "margin 5 is above cap" in reason
+    assert "\n" not in reason
+
+
+@pytest.mark.parametrize(("key", "value", "shown"), [
+    ("batch_unit", "images", "images"), ("batch_size", 64, "64"), ("validate_every_steps", 500, "500"),
+    ("drop_last", True, "True"),
+])
+def test_a_loss_that_would_not_compare_with_the_baseline_is_refused(key: str, value: Any, shown: str) -> None:
+    losses = [{"name": "info_nce", "training": {key: value}}, {"name": "lmh"}, {"name": "lsh"}]
+    (problem,) = problems_of(study(losses=losses))
+    assert problem.startswith(f"study.yaml: losses[0].training.{key}: loss info_nce has {shown}, the baseline lmh has ")
+    assert f"(training.{key}), so their curves would not compare" in problem
+
+
+def test_the_place_of_the_setting_is_named_wherever_it_stands() -> None:
+    override = {"network": "vsepp", "loss": "lmh", "training": {"batch_size": 32}}
+    networks = [{"name": "vsepp", "training": {"batch_size": 64}}]
+    (problem,) = problems_of(study(networks=networks, overrides=[override]))
+    assert problem.startswith("study.yaml: networks[0].training.batch_size: loss adaptive_margin has 64, the baseline ")
+    assert "lmh has 32 (overrides[0].training.batch_size)" in problem
+
+
+def test_networks_with_other_batches_compare_each_with_itself() -> None:
+    networks = [{"name": "vsepp"}, {"name": "vse_infinity", "training": {"batch_unit": "images", "batch_size": 32}}]
+    losses = [{"name": "lmh"}, {"name": "info_nce", "training": {"epochs": 40}}]
+    assert len(resolve_cells(study(networks=networks, losses=losses), where="x")) == 4
+
+
+def test_a_searched_batch_size_is_refused_where_losses_are_compared() -> None:
+    search = {"training": {"batch_size": {"choices": [32, 64]}}}
+    (problem,) = problems_of(study(search=search))
+    assert problem.startswith("study.yaml: search.training.batch_size: losses with different batch_size do not compare")
+    assert resolve_cells(study(search=search, losses=[{"name": "lmh"}]), where="x")
+
+
+def test_many_searched_settings_are_checked_in_pairs() -> None:
+    domains = {
+        "margin": {"low": 0.05, "high": 0.2}, "cap": {"low": 0.3, "high": 1.0}, "growth": {"low": 1.1, "high": 2},
+    }
+    cell = resolve_cells(searching(**domains), where="x")[1]
+    assert set(cell.domains) == {"loss.margin", "loss.cap", "loss.growth"}
+    for values in itertools.product((0.05, 0.2), (0.3, 1.0), (1.1, 2)):
+        assert refusal(searching(**domains), cell, dict(zip(cell.domains, values, strict=True))) is None
