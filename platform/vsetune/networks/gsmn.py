@@ -140,14 +140,14 @@ class Gsmn(Network):
 
 
 def grid_centres(regions: int) -> Tensor:
-    """(R, 2) x, y of the cells of a square grid, row by row. DataError when R is no square."""
+    """(R, 2) float64 x, y of the cells of a square grid, row by row. DataError when R is no square."""
     side = math.isqrt(regions)
     if side**2 != regions:
         raise DataError(
             f"network gsmn: {regions} regions without boxes are no square grid; ingest features with boxes, or a grid "
             "such as 6 x 6."
         )
-    steps = (torch.arange(side) + 0.5) / side
+    steps = (torch.arange(side, dtype=torch.float64) + 0.5) / side
     return torch.stack((steps.repeat(side), steps.repeat_interleave(side)), dim=1)
 
 
