@@ -18,7 +18,7 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.linear import xavier_linear
 from vsetune.networks.match_graphs import BoxKernels, NodeScores, RegionPropagation, WordPropagation, word_links
-from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.network import Network, at_least_float32, unit_length
 from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, word_embedding, word_states
 
@@ -53,8 +53,7 @@ class Gsmn(Network):
 
     def encode_images(self, images: ImageInputs) -> Encoded:
         """Regions with the centres of their boxes. DataError without boxes, unless the regions are a square grid."""
-        mask = region_mask(images.counts, images.features.shape[1])
-        regions = unit_length(self.region_map(images.features)) * mask[..., None]
+        regions = unit_length(self.region_map(images.features))
         boxes = images.boxes
         if boxes is None:
             centres = grid_centres(images.features.shape[1]).to(regions).expand(len(regions), -1, -1)

