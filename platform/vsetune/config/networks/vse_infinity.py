@@ -10,6 +10,7 @@ from vsetune.config.base import Range, tunable
 from vsetune.config.networks.backbone import BackboneSpec
 from vsetune.config.networks.base import NetworkSpec
 from vsetune.config.networks.pixels import PixelInput
+from vsetune.config.networks.text_model import TextModel
 
 
 class VseInfinityBackboneSpec(BackboneSpec):
@@ -63,8 +64,8 @@ class VseInfinitySpec(NetworkSpec):
         return PixelInput(size=self.image_size, crop="square_window", crop_low=0.6, crop_high=1.0, flip=0.5)
 
     @property
-    def word_pieces(self) -> str | None:
-        return self.text_model if self.text_tower == "bert" else None
+    def word_pieces(self) -> TextModel | None:
+        return TextModel(self.text_model, self.text_revision) if self.text_tower == "bert" else None
 
     @model_validator(mode="after")
     def _pixels_are_a_grid(self) -> VseInfinitySpec:
