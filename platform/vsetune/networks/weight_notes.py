@@ -57,7 +57,7 @@ class WeightNotes:
 
 
 def read_notes(path: Path) -> WeightNotes | None:
-    """The notes in a file of weights; only its header is read. Raises what is in DAMAGED where there is no such file."""
+    """The notes in a file of weights; only its header is read. Raises what DAMAGED lists where there is none."""
     with safe_open(path, framework="pt") as stream:
         return WeightNotes.from_metadata(stream.metadata())
 

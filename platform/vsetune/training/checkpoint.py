@@ -61,7 +61,8 @@ class CheckpointFolder:
     ) -> None:
         """Replace the checkpoint. state: plain data and tensors, with `best_step`, the step of the best weights.
 
-        best_weights: given when this state is itself the best so far. notes: kept in their file. StorageError when they cannot be written.
+        best_weights: given when this state is itself the best so far. notes: kept in their file. StorageError when
+        they cannot be written.
         """
         step = state["best_step"]
         if best_weights is not None:

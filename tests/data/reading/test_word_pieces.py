@@ -159,3 +159,10 @@ def test_a_tokeniser_of_another_model_is_refused(save_bert, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 7}))
     assert "its tokeniser knows 16 tokens, special ones included, the model 7" in message_of(str(folder))
+
+
+def test_a_configuration_of_the_wrong_types_is_told_in_one_line(save_bert, tmp_path):
+    folder = Path(save_bert(tmp_path / "bert"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": "wide"}))
+    assert "cannot load its tokeniser" in message_of(str(folder))

@@ -37,8 +37,8 @@ class VseInfinitySpec(NetworkSpec):
     image_mlp: bool = Field(True, description="residual MLP on regions (region mode); false is grid mode")
     mlp_statistics: Literal["regions", "padded"] = Field(
         "regions",
-        description="what BatchNorm of the MLP counts in training: real regions, or also the zeros that make all images "
-        "of a batch, dropped regions gone, as long as its longest (released)",
+        description="what BatchNorm of the MLP counts in training: real regions, or also the zeros that make all "
+        "images of a batch, dropped regions gone, as long as its longest (released)",
     )
     backbone: VseInfinityBackboneSpec = Field(VseInfinityBackboneSpec(), description="the CNN that reads pixels")
     image_size: int = Field(512, ge=32, description="pixels per side that the CNN reads")
