@@ -24,7 +24,7 @@ from vsetune.training.trained import TrainedTrial, load_trained
 
 CPU = torch.device("cpu")
 MEAN, DEVIATION = [0.1, 0.2, 0.3], [0.4, 0.5, 0.6]
-WORDS = "a small large red green blue white circle square star lies here on the".split()
+WORDS = ["a", "small", "large", "red", "green", "blue", "white", "circle", "square", "star", "lies", "here", "on"]
 
 
 @pytest.fixture
