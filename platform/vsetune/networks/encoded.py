@@ -46,6 +46,22 @@ class Encoded:
         changed = {name: value.to(dtype) for name, value in self._present().items() if value.is_floating_point()}
         return replace(self, **changed)
 
+    def without_padding(self) -> Encoded:
+        """The same items, `vectors` and `links` zero beyond the lengths whatever stands there now, NaN included.
+
+        What is compared counts on it: norms over the words of a caption would take in whatever lies behind them.
+        """
+        if self.lengths is None:
+            return self
+        is_part = torch.arange(self.vectors.shape[1], device=self.device) < self.lengths[:, None]
+        if self.device.type == "cpu" and bool(is_part.all()):  # elsewhere the question costs more than the answer
+            return self
+        vectors = self.vectors.masked_fill(~is_part[..., None], 0.0)
+        if self.links is None:
+            return replace(self, vectors=vectors)
+        links = self.links.masked_fill(~(is_part[:, :, None] & is_part[:, None]), 0.0)
+        return replace(self, vectors=vectors, links=links)
+
     def _present(self) -> dict[str, Tensor]:
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in found.items() if value is not None}

@@ -18,7 +18,7 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.linear import xavier_linear
 from vsetune.networks.match_graphs import BoxKernels, NodeScores, RegionPropagation, WordPropagation, word_links
-from vsetune.networks.network import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.network import Network, at_least_float32, unit_length
 from vsetune.networks.registry import register
 from vsetune.networks.words import embed_words, word_embedding, word_states
 
@@ -53,8 +53,7 @@ class Gsmn(Network):
 
     def encode_images(self, images: ImageInputs) -> Encoded:
         """Regions with the centres of their boxes. DataError without boxes, unless the regions are a square grid."""
-        mask = region_mask(images.counts, images.features.shape[1])
-        regions = unit_length(self.region_map(images.features)) * mask[..., None]
+        regions = unit_length(self.region_map(images.features))
         boxes = images.boxes
         if boxes is None:
             centres = grid_centres(images.features.shape[1]).to(regions).expand(len(regions), -1, -1)
@@ -140,14 +139,14 @@ class Gsmn(Network):
 
 
 def grid_centres(regions: int) -> Tensor:
-    """(R, 2) x, y of the cells of a square grid, row by row. DataError when R is no square."""
+    """(R, 2) float64 x, y of the cells of a square grid, row by row. DataError when R is no square."""
     side = math.isqrt(regions)
     if side**2 != regions:
         raise DataError(
             f"network gsmn: {regions} regions without boxes are no square grid; ingest features with boxes, or a grid "
             "such as 6 x 6."
         )
-    steps = (torch.arange(side) + 0.5) / side
+    steps = (torch.arange(side, dtype=torch.float64) + 0.5) / side
     return torch.stack((steps.repeat(side), steps.repeat_interleave(side)), dim=1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from vsetune.networks.batch_normalization import count_batch
 from vsetune.networks.network import at_least_float32
 
 
@@ -39,8 +40,9 @@ def normalize_regions(norm: nn.BatchNorm1d, values: Tensor, mask: Tensor) -> Ten
         counts, means, variances = masked_moments(values, mask[..., None], (0, 2))
         counts, means, variances = counts[0], means[0], variances[0]
         with torch.no_grad():
-            # an index that no image of the batch has keeps its statistics
-            momentum = torch.where(counts[:, 0] > 1, norm.momentum or 0.0, 0.0).to(means.dtype)
+            # an index that no image of the batch has keeps its statistics; 0.1 in the precision of the statistics
+            momentum = (counts[:, 0] > 1).to(norm.running_mean.dtype) * (norm.momentum or 0.0)
+            count_batch(norm)
             norm.running_mean[:regions].lerp_(means[:, 0], momentum)
             norm.running_var[:regions].lerp_(unbiased(variances, counts)[:, 0], momentum)
     scale = norm.weight[:regions, None] * (variances + norm.eps).rsqrt()

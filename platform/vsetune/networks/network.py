@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import wraps
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -46,13 +47,20 @@ class Network(nn.Module, ABC):
 
     kind: what `Encoded.vectors` holds, see `vsetune.config.networks`. Encoded items and scores are float32 or wider,
     also under autocast. In evaluation mode an encoded item depends on its own image or caption alone, and a score on
-    its own pair, never on the batch nor on padding.
+    its own pair, never on the batch nor on padding. Whatever an encoder leaves beyond the lengths of its items is made
+    zero when it returns (`Encoded.without_padding`), for every subclass.
     """
 
     kind: Kind
     embedding_size: int
     needs_regions: ClassVar[bool] = False
     """Whether it is built for a number of regions."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ("encode_images", "encode_captions"):
+            if name in vars(cls):
+                setattr(cls, name, _padded_by_zeros(vars(cls)[name]))
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
@@ -95,6 +103,16 @@ class Network(nn.Module, ABC):
 
     def take_loss_parameters(self, learned: Mapping[str, Tensor]) -> None:
         """Use what a loss has learned where similarities are computed with it; most networks use nothing."""
+
+
+def _padded_by_zeros(encode: Callable[..., Encoded]) -> Callable[..., Encoded]:
+    """The encoder, with nothing beyond the lengths of its items."""
+
+    @wraps(encode)
+    def encoded(network: Network, inputs: Any) -> Encoded:
+        return encode(network, inputs).without_padding()
+
+    return encoded
 
 
 def at_least_float32(values: Tensor) -> Tensor:

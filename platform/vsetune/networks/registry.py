@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
 from vsetune.config.networks import NetworkSpec
 from vsetune.errors import ConfigError
 from vsetune.networks.network import Network
+from vsetune.networks.pretrained import Architecture, weights_follow
 
 N = TypeVar("N", bound=Network)
 
@@ -29,9 +31,14 @@ def register(spec: type[NetworkSpec]) -> Callable[[type[N]], type[N]]:
     return add
 
 
-def build_network(spec: NetworkSpec, *, regions: int, width: int, vocabulary_size: int) -> Network:
+def build_network(
+    spec: NetworkSpec, *, regions: int, width: int, vocabulary_size: int, pretrained: bool = True,
+    architecture: Architecture | None = None,
+) -> Network:
     """A new network for features of (regions, width) per image; parameters drawn from torch's global generator.
 
+    pretrained: False when a state dict is loaded next that replaces every parameter; pre-trained weights are then not
+    read, and with its `architecture` (see `weights_follow`) nothing of theirs needs to be there any more.
     ConfigError when the spec does not fit the data, or has no network.
     """
     for name, size in (("regions", regions), ("width", width), ("vocabulary_size", vocabulary_size)):
@@ -44,4 +51,5 @@ def build_network(spec: NetworkSpec, *, regions: int, width: int, vocabulary_siz
     sizes = {"width": width, "vocabulary_size": vocabulary_size}
     if _NETWORKS[type(spec)].needs_regions:
         sizes["regions"] = regions
-    return build(spec, **sizes)
+    with nullcontext() if pretrained else weights_follow(architecture):
+        return build(spec, **sizes)

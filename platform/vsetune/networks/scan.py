@@ -52,8 +52,7 @@ class Scan(Network):
     def encode_images(self, images: ImageInputs) -> Encoded:
         """v_r = n(W x_r + b)."""
         mask = region_mask(images.counts, images.features.shape[1])
-        regions = unit_length(self.image_map(images.features)).masked_fill(~mask[..., None], 0.0)
-        return Encoded(regions, mask.sum(dim=1))
+        return Encoded(unit_length(self.image_map(images.features)), mask.sum(dim=1))
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """w_l = n(state of a Bi-GRU at word l, mean of both directions). Start and end are words like others."""

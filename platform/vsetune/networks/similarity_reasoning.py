@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from vsetune.networks.batch_normalization import count_batch
 from vsetune.networks.linear import xavier_linear
 from vsetune.networks.masked_statistics import masked_moments, unbiased
 from vsetune.networks.network import unit_length
@@ -164,10 +165,9 @@ class AttentionFiltration(Reasoning):
         norm, updates = self.gate_norm, moments.shape[1]
         assert norm.running_mean is not None
         assert norm.running_var is not None
-        assert norm.num_batches_tracked is not None
         momentum = norm.momentum or 0.0
         steps_after = torch.arange(updates - 1, -1, -1, device=moments.device, dtype=moments.dtype)
         added = momentum * (moments * (1 - momentum) ** steps_after).sum(dim=1)
         for running, value in zip((norm.running_mean, norm.running_var), added, strict=True):
             running.mul_((1 - momentum) ** updates).add_(value)
-        norm.num_batches_tracked += updates
+        count_batch(norm, updates)

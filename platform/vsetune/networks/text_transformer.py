@@ -8,10 +8,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.pretrained import find_model, one_line, quiet_transformers
+from vsetune.config.networks.text_model import TextModel
+from vsetune.config.pretrained import find_model, loading_failures, one_line, quiet_transformers
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.network import word_mask
-from vsetune.networks.pretrained import build_pretrained, weights_are_wanted
+from vsetune.networks.pretrained import Architecture, build_pretrained, plain_config, weights_are_wanted
 
 KEY = "network.text_model"
 _NEED = "a BERT of `transformers` with its tokeniser and safetensors weights"
@@ -41,10 +42,12 @@ class PieceIds:
 class TextTransformer(nn.Module):
     """Last hidden states of the model, its own dropout active in training. width: of a state."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, text_model: TextModel) -> None:
         super().__init__()
-        self._name = model
-        self.body = build_pretrained(model, None, key=KEY, known=_known_config, need=_NEED, instead=_OFFLINE)
+        self._text_model, model = text_model, text_model.name
+        self.body = build_pretrained(
+            model, text_model.revision, key=KEY, known=_known_config, need=_NEED, instead=_OFFLINE
+        )
         config = cast(Any, self.body).config
         if config.model_type not in _WORD_PIECE_TYPES:
             raise ConfigError(
@@ -53,7 +56,12 @@ class TextTransformer(nn.Module):
             )
         self.width = int(config.hidden_size)
         self.longest = int(config.max_position_embeddings)
-        self._pieces = _word_pieces(model, config.vocab_size) if weights_are_wanted() else None
+        self._pieces = _word_pieces(text_model, config.vocab_size) if weights_are_wanted() else None
+
+    @property
+    def architecture(self) -> Architecture:
+        """Of the model; see `architecture_of`."""
+        return {KEY: plain_config(self.body)}
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """(m, L, width). tokens: (m, L) ids with [CLS] and [SEP]; lengths: (m,). States behind a length mean nothing.
@@ -62,8 +70,8 @@ class TextTransformer(nn.Module):
         """
         if tokens.shape[1] > self.longest:
             raise DataError(
-                f"{KEY}: {self._name} reads at most {self.longest} word pieces, got a caption of {tokens.shape[1]}; "
-                "cut the captions"
+                f"{KEY}: {self._text_model} reads at most {self.longest} word pieces, got a caption of "
+                f"{tokens.shape[1]}; cut the captions"
             )
         is_real = word_mask(lengths, tokens.shape[1])
         states: Tensor = self.body(input_ids=tokens, attention_mask=is_real.long()).last_hidden_state
@@ -71,7 +79,7 @@ class TextTransformer(nn.Module):
 
     def pieces(self, device: torch.device) -> PieceIds:
         """What its tokeniser knows of ids; read now if the network was built without pre-trained weights."""
-        found = self._pieces or _word_pieces(self._name, cast(Any, self.body).config.vocab_size)
+        found = self._pieces or _word_pieces(self._text_model, cast(Any, self.body).config.vocab_size)
         if found.continues.device != device:
             found = PieceIds(found.mask, found.fixed, found.continues.to(device))
         self._pieces = found
@@ -85,14 +93,14 @@ def _known_config(model: str) -> Any:
     return None if settings is None else BertConfig(**settings)
 
 
-def _word_pieces(model: str, vocabulary_size: int) -> PieceIds:
+def _word_pieces(model: TextModel, vocabulary_size: int) -> PieceIds:
     from transformers import AutoTokenizer
 
-    found = find_model(model, None, key=KEY)
+    found = find_model(model.name, model.revision, key=KEY)
     try:
         with quiet_transformers(is_local=found.commit is None):
             tokeniser: Any = AutoTokenizer.from_pretrained(found.place, revision=found.commit, trust_remote_code=False)
-    except (OSError, ValueError, ImportError, RuntimeError, KeyError) as error:
+    except loading_failures() as error:
         raise ConfigError(f"{KEY}: {found.place}: its tokeniser cannot be loaded ({one_line(error)})") from error
     special = (tokeniser.mask_token_id, tokeniser.cls_token_id, tokeniser.sep_token_id)
     if None in special or not len(tokeniser.all_special_ids) < len(tokeniser) <= vocabulary_size:

@@ -38,7 +38,7 @@ class VseInfinity(Network):
         self.region_map = xavier_linear(width, spec.embedding_size)
         self.region_mlp = RegionMlp(width, spec.embedding_size) if spec.image_mlp else None
         self.image_pooling = GeneralisedPooling(spec.pooling_size)
-        self.transformer = TextTransformer(spec.text_model) if spec.text_tower == "bert" else None
+        self.transformer = TextTransformer(spec.word_pieces) if spec.word_pieces is not None else None
         if self.transformer is not None:
             self.word_map = nn.Linear(self.transformer.width, spec.embedding_size)
         else:
@@ -84,10 +84,17 @@ class VseInfinity(Network):
         rows = regions[mask]
         mapped = self.region_map(rows)
         if self.region_mlp is not None:
-            mapped = mapped + self.region_mlp(rows)
+            mapped = mapped + self.region_mlp(rows, zeros=self._zero_rows(mask))
         placed = mapped.new_zeros(*mask.shape, self.embedding_size)
         placed[mask] = mapped
         return unit_length(self.image_pooling(placed, mask))
+
+    def _zero_rows(self, mask: Tensor) -> int:
+        """Rows that the released code adds to the regions of a training batch: all images as long as the longest."""
+        if self._spec.mlp_statistics == "regions" or not self.training:
+            return 0
+        counts = mask.sum(dim=1)
+        return int((counts.max() - counts).sum())
 
     def _augmented(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         probability = self._spec.word_dropout
@@ -109,8 +116,9 @@ class RegionMlp(nn.Module):
         self.norm = nn.BatchNorm1d(hidden)
         self.outer = nn.Linear(hidden, embedding_size)
 
-    def forward(self, rows: Tensor) -> Tensor:
-        """(rows, D). rows: (rows, width), the real regions only: padding must not enter the statistics."""
-        hidden = normalize_rows(self.norm, self.inner(rows))
+    def forward(self, rows: Tensor, *, zeros: int = 0) -> Tensor:
+        """(rows, D). rows: (rows, width), the real regions only. zeros: rows of zeros that the statistics count too."""
+        read = rows if zeros == 0 else torch.cat((rows, rows.new_zeros(zeros, rows.shape[1])))
+        hidden = normalize_rows(self.norm, self.inner(read))[: len(rows)]
         out: Tensor = self.outer(hidden.relu())
         return out

@@ -58,13 +58,18 @@ class Attempt:
         self._check_splits()
         self._batches = TrainingBatches(trial, self.dataset, self.device)
         self._random = RandomState(trial.seed, self.device)
-        with self._random.active():
-            self._learner = Learner.build(trial, self.dataset, self.device)
         self._progress = Progress()
         self._checkpoints = CheckpointFolder(
             folder, fingerprint=trial.fingerprint(), data=self.dataset.fingerprint
         )
-        self._continue()
+        saved = self._checkpoints.load()
+        with self._random.active():
+            self._learner = Learner.build(
+                trial, self.dataset, self.device, saved=None if saved is None else saved["learner"]
+            )
+        if saved is not None:
+            self._continue(saved)
+        self._started = (saved or {}).get("started") or describe_start(trial.network, self.dataset.vocabulary.words)
         self.inherited = len(self._progress.history)
         """Validations restored from an earlier execution."""
         self._executions = ExecutionLog(folder)
@@ -153,8 +158,7 @@ class Attempt:
         described = describe_environment(
             self.trial.training, device=self.device, data_fingerprint=self.dataset.fingerprint
         )
-        started = describe_start(self.trial.network, self.dataset.vocabulary.words)
-        return described | self._batches.describe() | started
+        return described | self._batches.describe() | self._started
 
     def protocol(self) -> Mapping[str, Any]:
         """For `AttemptStart.protocol`: what is ranked, and how often. Curves under different ones do not compare."""
@@ -171,10 +175,7 @@ class Attempt:
         if data.test_split in self.dataset.manifest.splits:
             self.dataset.split(data.test_split)
 
-    def _continue(self) -> None:
-        saved = self._checkpoints.load()
-        if saved is None:
-            return
+    def _continue(self, saved: Mapping[str, Any]) -> None:
         if saved["learner"]["phase"] != self._learner.phase:
             with self._random.active():
                 self._learner = self._learner.enter(saved["learner"]["phase"], learned=False)
@@ -277,9 +278,10 @@ class Attempt:
             "random": self._random.state_dict(),
             "progress": progress.state_dict(),
             "best_step": progress.best_step,
+            "started": self._started,
         }
         weights = self._learner.network.state_dict() if is_best else None
-        self._checkpoints.save(state, best_weights=weights)
+        self._checkpoints.save(state, best_weights=weights, notes=self._learner.notes(self.dataset))
         progress.checkpoint_seconds += time.perf_counter() - begin
         self._mark()
         _log.info(

@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from vsetune.errors import StaleCheckpoint, StorageError
+from vsetune.networks.weight_notes import WeightNotes
 from vsetune.training.atomic import write_whole
 
 FORMAT = 1
@@ -54,14 +55,20 @@ class CheckpointFolder:
         self._settle_best(state["best_step"])
         return state
 
-    def save(self, state: Mapping[str, Any], *, best_weights: Mapping[str, Tensor] | None) -> None:
+    def save(
+        self, state: Mapping[str, Any], *, best_weights: Mapping[str, Tensor] | None,
+        notes: WeightNotes | None = None,
+    ) -> None:
         """Replace the checkpoint. state: plain data and tensors, with `best_step`, the step of the best weights.
 
-        best_weights: given when this state is itself the best so far. StorageError when they cannot be written.
+        best_weights: given when this state is itself the best so far. notes: kept in their file. StorageError when
+        they cannot be written.
         """
         step = state["best_step"]
         if best_weights is not None:
-            content = safetensors.torch.save(dict(best_weights), metadata={"step": str(step)})
+            # one entry, since safetensors writes several in any order and equal weights shall be equal files
+            metadata = {"step": str(step)} if notes is None else notes.to_metadata(step=step)
+            content = safetensors.torch.save(dict(best_weights), metadata=metadata)
             write_whole(self._best_of(step), content, durable=True)
         buffer = io.BytesIO()
         torch.save({**self._identity, "state": dict(state)}, buffer)

@@ -14,8 +14,11 @@ from vsetune.config.networks import AnyNetwork
 from vsetune.config.paths import under_home
 from vsetune.data.vocabulary import SPECIAL_WORDS
 from vsetune.errors import ConfigError, DataError
+from vsetune.networks.backbone import names_of_colours
 from vsetune.networks.importing.stored import WORD_VECTORS, StoredWeights, placed
 from vsetune.networks.importing.words import rows_of
+from vsetune.networks.pretrained import Architecture
+from vsetune.networks.weight_notes import fingerprint_of_words
 
 _KEY = "network.start_from"
 _HOW = "need weights of the same network with the same sizes, and features of the same width"
@@ -35,11 +38,15 @@ def check_start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> S
     where = f"{_KEY}: {stored.path}"
     if stored.network is not None and stored.network.name != spec.name:
         raise ConfigError(f"{where}: holds {stored.network.name}, need {spec.name}; name weights of this network")
+    if stored.notes is not None and stored.notes.network != spec.name:
+        raise ConfigError(f"{where}: holds {stored.notes.network}, need {spec.name}; name weights of this network")
     wanted = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     if WORD_VECTORS in wanted and WORD_VECTORS in stored.shapes:
         _check_words(stored, words, where)
         # Other words come with other rows, and find their places.
         wanted[WORD_VECTORS] = (*stored.shapes[WORD_VECTORS][:1], *wanted[WORD_VECTORS][1:])
+    for name in names_of_colours(network) - stored.shapes.keys():
+        del wanted[name]  # of an earlier version; `load_state_dict` finds them
     problems = list(_differences(wanted, stored.shapes))
     if problems:
         raise ConfigError(f"{where}: does not fit network {spec.name} on these data: {'; '.join(problems)}; {_HOW}")
@@ -61,6 +68,12 @@ def start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> None:
         tensors[WORD_VECTORS] = placed(tensors[WORD_VECTORS].to(fresh), words, known, otherwise=fresh)
     network.load_state_dict(tensors)
     _log.info("starts from %s: %s", stored.path, _words_found(stored, words))
+
+
+def known_architecture(spec: AnyNetwork) -> Architecture:
+    """What the weights that `spec.start_from` names tell of the pre-trained models inside; errors as above."""
+    notes = None if spec.start_from is None else _open(spec.start_from).notes
+    return {} if notes is None else notes.architecture
 
 
 def describe_start(spec: AnyNetwork, words: Sequence[str]) -> dict[str, str]:
@@ -111,6 +124,12 @@ def _check_words(stored: StoredWeights, words: Sequence[str], where: str) -> Non
         raise ConfigError(
             f"{where}: weights of a trial whose data set had {rows} words, this one has {len(words)}; need a trial on "
             "the same vocabulary"
+        )
+    known = stored.notes.words if stored.notes is not None else None
+    if known is not None and known != fingerprint_of_words(words):
+        raise ConfigError(
+            f"{where}: weights of a trial whose data set had {rows} other words, or the same in another order; need a "
+            "trial on the same vocabulary"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,12 +14,13 @@ from vsetune.data.batch import Batch
 from vsetune.data.dataset import Dataset
 from vsetune.losses import Items, Loss, LossContext, LossInputs, LossOutput, build_loss
 from vsetune.networks import Encoded, Network, TrainingItems, build_network
-from vsetune.networks.pretrained import weights_follow
+from vsetune.networks.pretrained import architecture_of
+from vsetune.networks.weight_notes import WeightNotes
 from vsetune.training.device import tower_precision
 from vsetune.training.network_inputs import caption_inputs, image_inputs
 from vsetune.training.optimizers import Optimizers
 from vsetune.training.schedule import drop_factor, loss_factor, phase_at
-from vsetune.training.start import start
+from vsetune.training.start import known_architecture, start
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,23 @@ class Learner:
     epoch: float = 0.0
 
     @classmethod
-    def build(cls, trial: TrialSpec, dataset: Dataset, device: torch.device) -> Learner:
+    def build(
+        cls, trial: TrialSpec, dataset: Dataset, device: torch.device, *, saved: Mapping[str, Any] | None = None
+    ) -> Learner:
         """Fresh parameters, drawn on the CPU from the global generator: the same start on every device. Where the
-        network names weights to start from, these take their place; ConfigError when they do not fit."""
-        with nullcontext() if trial.network.start_from is None else weights_follow():
-            network = build_network(
-                trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
-            )
-        start(network, trial.network, dataset.vocabulary.words)
+        network names weights to start from, these take their place; ConfigError when they do not fit.
+
+        saved: the state that `load_state_dict` is given next. Neither pre-trained weights nor those to start from are
+        read then, they need not be there any more.
+        """
+        is_replaced = saved is not None or trial.network.start_from is not None
+        known = known_architecture(trial.network) if saved is None else saved.get("architecture")
+        network = build_network(
+            trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary),
+            pretrained=not is_replaced, architecture=known,
+        )
+        if saved is None:
+            start(network, trial.network, dataset.vocabulary.words)
         network.to(device)
         context = LossContext(network.embedding_size, dataset.split(trial.data.train_split).images)
         loss = build_loss(trial.loss_in(0), context).to(device)
@@ -109,9 +118,16 @@ class Learner:
         return {
             "phase": self.phase,
             "network": self.network.state_dict(),
+            "architecture": architecture_of(self.network),
             "loss": self.loss.state_dict(),
             "optimizers": self.optimizers.state_dict(),
         }
+
+    def notes(self, dataset: Dataset) -> WeightNotes:
+        """What a file of the network's weights must say beside them. dataset: that it is trained on."""
+        spec = self.trial.network
+        words = dataset.vocabulary.words if spec.word_pieces is None else None
+        return WeightNotes.of(self.network, spec.name, words)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue as the learner that was saved; it had the same trial and phase."""

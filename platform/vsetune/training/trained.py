@@ -13,6 +13,8 @@ from vsetune.config.training import TrialSpec
 from vsetune.data.dataset import Dataset
 from vsetune.errors import DataError, StaleCheckpoint
 from vsetune.networks import Network, build_network
+from vsetune.networks.backbone import names_of_colours
+from vsetune.networks.weight_notes import read_notes
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,13 @@ def load_trained(
     dataset = Dataset.open(trial.data.path)
     try:
         values = safetensors.torch.load_file(weights, device="cpu")
-    except (OSError, SafetensorError) as error:
+        notes = read_notes(weights)
+    except (OSError, SafetensorError, ValueError) as error:
         raise StaleCheckpoint(f"{where}: {weights}: cannot be read ({error}); train the trial again.") from error
     with torch.random.fork_rng(devices=[]):  # the parameters drawn here are replaced
         network = build_network(
-            trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
+            trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary),
+            pretrained=False, architecture=notes.architecture if notes is not None else None,
         )
     own = network.state_dict()
     differing = [name for name in own.keys() & values.keys() if own[name].shape != values[name].shape]
@@ -51,7 +55,7 @@ def load_trained(
             f"vocabulary differ: fingerprint {data_fingerprint} then, {dataset.fingerprint} now{resized}); bring the "
             "data set back from its recipe, or train again."
         )
-    unmatched = sorted({*differing, *(own.keys() ^ values.keys())})
+    unmatched = sorted({*differing, *(own.keys() ^ values.keys())} - (names_of_colours(network) - values.keys()))
     if unmatched:
         raise StaleCheckpoint(
             f"{where}: {weights} does not fit network {trial.network.name} on {trial.data.path} ({len(unmatched)} "

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from vsetune.config.networks.pixels import PixelInput
+from vsetune.config.networks.text_model import TextModel
 from vsetune.data import word_pieces as module
 from vsetune.data.reader import evaluation_batches, training_batches
 from vsetune.data.word_pieces import WordPieces, word_pieces, word_pieces_name
@@ -25,8 +26,8 @@ IDS = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[
 
 
 @pytest.fixture(scope="session")
-def model(save_bert, tmp_path_factory) -> str:
-    return save_bert(tmp_path_factory.mktemp("pieces") / "bert", words=WORDS)
+def model(save_bert, tmp_path_factory) -> TextModel:
+    return TextModel(save_bert(tmp_path_factory.mktemp("pieces") / "bert", words=WORDS))
 
 
 def pieces(*words: str) -> list[int]:
@@ -76,7 +77,7 @@ def test_kept_pieces_are_found_without_loading_the_tokeniser(tiny, model, monkey
 
 def test_another_tokeniser_gives_other_pieces(tiny, model, save_bert, tmp_path):
     dataset = tiny(CAPTIONS).write()
-    other = save_bert(tmp_path / "bert", words=["dog", *WORDS[2:], "a"])
+    other = TextModel(save_bert(tmp_path / "bert", words=["dog", *WORDS[2:], "a"]))
     assert word_pieces_name(other) != word_pieces_name(model)
     assert not np.array_equal(word_pieces(dataset, "train", other), word_pieces(dataset, "train", model))
 
@@ -121,7 +122,7 @@ def test_captions_of_a_mirrored_image_have_left_and_right_exchanged(tiny, model,
 
 def message_of(model: str) -> str:
     with pytest.raises(ConfigError) as raised:
-        WordPieces(model)
+        WordPieces(TextModel(model))
     text = str(raised.value)
     assert text.startswith("network.text_model: ")
     assert "\n" not in text
@@ -149,7 +150,7 @@ def test_a_tokeniser_without_cls_and_sep_is_refused(model, tmp_path):
     transformers.PreTrainedTokenizerFast(tokenizer_object=raw, unk_token="[UNK]", pad_token="[PAD]").save_pretrained(
         tmp_path
     )
-    (tmp_path / "config.json").write_text((Path(model) / "config.json").read_text())
+    (tmp_path / "config.json").write_text((Path(model.name) / "config.json").read_text())
     assert "puts no [CLS] before and [SEP] behind a text" in message_of(str(tmp_path))
 
 
@@ -158,3 +159,10 @@ def test_a_tokeniser_of_another_model_is_refused(save_bert, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 7}))
     assert "its tokeniser knows 16 tokens, special ones included, the model 7" in message_of(str(folder))
+
+
+def test_a_configuration_of_the_wrong_types_is_told_in_one_line(save_bert, tmp_path):
+    folder = Path(save_bert(tmp_path / "bert"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": "wide"}))
+    assert "cannot load its tokeniser" in message_of(str(folder))

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from vsetune.config.networks import VseInfinitySpec
+from vsetune.config.networks.text_model import TextModel
+from vsetune.data.word_pieces import WordPieces
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks import CaptionInputs, Network, build_network
 from vsetune.networks.pretrained import weights_follow
@@ -85,20 +87,38 @@ def test_a_caption_longer_than_the_model_reads_is_refused(bert: str) -> None:
 
 
 def test_its_spec_says_which_word_pieces_it_reads(bert: str) -> None:
-    assert VseInfinitySpec(text_tower="bert", text_model=bert).word_pieces == bert
+    assert VseInfinitySpec(text_tower="bert", text_model=bert).word_pieces == TextModel(bert)
+    pinned = VseInfinitySpec(text_tower="bert", text_revision="abc")
+    assert pinned.word_pieces == TextModel("bert-base-uncased", "abc")
     assert VseInfinitySpec().word_pieces is None
 
 
+def test_weights_and_tokeniser_are_those_of_the_revision(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, asked = "0123456789" * 4, []
+
+    def refuse(place: str, **options: Any) -> None:
+        asked.append((place, options["revision"]))
+        raise OSError("not here")
+
+    for name in ("AutoModel", "AutoTokenizer"):
+        monkeypatch.setattr(f"transformers.{name}.from_pretrained", refuse)
+    model = VseInfinitySpec(text_tower="bert", text_revision=commit).word_pieces
+    for read in (TextTransformer, WordPieces):
+        with pytest.raises(ConfigError, match=r"^network.text_model: .*not here"):
+            read(model)
+    assert asked == [("bert-base-uncased", commit)] * 2
+
+
 def test_the_tokeniser_tells_mask_ends_and_pieces_that_go_on(bert: str) -> None:
-    pieces = TextTransformer(bert).pieces(torch.device("cpu"))
+    pieces = TextTransformer(TextModel(bert)).pieces(torch.device("cpu"))
     assert (pieces.mask, pieces.fixed) == (4, (2, 3))
     assert pieces.continues.nonzero().flatten().tolist() == [7, 9, 10]
 
 
 def test_without_pre_trained_weights_the_model_starts_at_random_and_finds_its_tokeniser_later(bert: str) -> None:
     with weights_follow():
-        built = TextTransformer(bert)
-    read = TextTransformer(bert)
+        built = TextTransformer(TextModel(bert))
+    read = TextTransformer(TextModel(bert))
     assert not torch.equal(*(each.body.embeddings.word_embeddings.weight for each in (built, read)))
     assert built.pieces(torch.device("cpu")).mask == 4
     built.load_state_dict(read.state_dict())
@@ -106,7 +126,7 @@ def test_without_pre_trained_weights_the_model_starts_at_random_and_finds_its_to
 
 def test_a_model_that_reads_no_word_pieces_is_refused(resnet: str) -> None:
     with pytest.raises(ConfigError, match=r"^network.text_model: .* is a resnet; need one that reads word pieces"):
-        TextTransformer(resnet)
+        TextTransformer(TextModel(resnet))
 
 
 def test_a_model_without_its_tokeniser_is_refused(bert: str, tmp_path: Path) -> None:
@@ -114,7 +134,7 @@ def test_a_model_without_its_tokeniser_is_refused(bert: str, tmp_path: Path) -> 
     for name in ("vocab.txt", "tokenizer_config.json"):
         (folder / name).unlink()
     with pytest.raises(ConfigError) as refused:
-        TextTransformer(str(folder))
+        TextTransformer(TextModel(str(folder)))
     assert str(refused.value).startswith("network.text_model: ")
     assert "tokeniser" in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -122,4 +142,4 @@ def test_a_model_without_its_tokeniser_is_refused(bert: str, tmp_path: Path) -> 
 
 def test_a_model_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match=r"^network.text_model: the package no_such_model is not installed"):
-        TextTransformer("package:no_such_model")
+        TextTransformer(TextModel("package:no_such_model"))

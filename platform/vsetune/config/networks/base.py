@@ -12,6 +12,7 @@ from pydantic import Field
 
 from vsetune.config.base import Spec
 from vsetune.config.networks.pixels import PixelInput
+from vsetune.config.networks.text_model import TextModel
 
 Kind = Literal["embedding", "several_embeddings", "probabilistic", "score"]
 """What a network makes of an item: one vector, K vectors, a Gaussian; or it only scores pairs."""
@@ -65,11 +66,8 @@ class NetworkSpec(Spec):
         return None
 
     @property
-    def word_pieces(self) -> str | None:
-        """The pre-trained text model (package:NAME, folder or hub id) whose tokeniser splits the captions.
-
-        None: the words and the vocabulary of the data set.
-        """
+    def word_pieces(self) -> TextModel | None:
+        """The text model whose tokeniser splits the captions; None: the words and the vocabulary of the data set."""
         return None
 
     @property

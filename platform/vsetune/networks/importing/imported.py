@@ -17,7 +17,6 @@ from vsetune.errors import DataError
 from vsetune.networks import Network, build_network
 from vsetune.networks.importing.stored import DESCRIPTION, WORD_VECTORS, StoredWeights, placed
 from vsetune.networks.importing.words import UNKNOWN, rows_of
-from vsetune.networks.pretrained import weights_follow
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,10 @@ def network_of(path: Path, *, words: Sequence[str] | None = None) -> Network:
         unknown = vectors[rows_of([UNKNOWN], held.words)]
         weights[WORD_VECTORS] = placed(vectors, words, held.words, otherwise=unknown.repeat(size, 1))
     # The parameters drawn here are replaced: the generator stays as it was, and no pre-trained weights are read.
-    with torch.random.fork_rng(devices=[]), weights_follow():
-        network = build_network(held.spec, regions=held.regions, width=held.width, vocabulary_size=size)
+    with torch.random.fork_rng(devices=[]):
+        network = build_network(
+            held.spec, regions=held.regions, width=held.width, vocabulary_size=size, pretrained=False
+        )
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:

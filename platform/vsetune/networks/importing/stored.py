@@ -17,6 +17,7 @@ from vsetune.config.networks import NETWORKS, NetworkSpec
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.damaged import DAMAGED
 from vsetune.networks.importing.words import rows_of
+from vsetune.networks.weight_notes import WeightNotes
 
 DESCRIPTION = "vsetune_network"
 """Key of the file's metadata that says which network it holds."""
@@ -44,11 +45,15 @@ class ImportedNetwork:
 
 @dataclass(frozen=True)
 class StoredWeights:
-    """A file by its header. shapes: of its tensors. network: None for weights of a trial, which do not say."""
+    """A file by its header. shapes: of its tensors. network: of an imported file, None for weights of a trial.
+
+    notes: of a trial's weights; None for those of earlier versions.
+    """
 
     path: Path
     shapes: Mapping[str, tuple[int, ...]]
     network: ImportedNetwork | None
+    notes: WeightNotes | None = None
 
     @classmethod
     def open(cls, path: Path) -> StoredWeights:
@@ -57,12 +62,14 @@ class StoredWeights:
             raise DataError(f"{path}: no such file; need weights.safetensors of `vsetune networks import`.")
         try:
             with safe_open(path, framework="pt") as stream:
-                description = json.loads((stream.metadata() or {}).get(DESCRIPTION, "null"))
+                metadata = stream.metadata() or {}
                 shapes = {name: tuple(stream.get_slice(name).get_shape()) for name in stream.keys()}  # noqa: SIM118
+            description = json.loads(metadata.get(DESCRIPTION, "null"))
             network = None if description is None else _described(description)
+            notes = WeightNotes.from_metadata(metadata)
         except (*DAMAGED, ConfigError) as error:
             raise DataError(f"{path}: cannot be read as weights of ours; import the weights again.") from error
-        return cls(path, shapes, network)
+        return cls(path, shapes, network, notes)
 
     def tensors(self) -> dict[str, Tensor]:
         """All of them, on the CPU."""
