@@ -58,8 +58,9 @@ class ConfigurationSearch:
                 for cell in cells
             }
         except Exception as error:  # the driver of any SQL database may raise anything here
+            cause = masked(" ".join(str(error).split()))
             raise StorageError(
-                f"search.storage: cannot open {shown_url(storage)} ({masked(str(error))}); need an Optuna storage URL"
+                f"search.storage: cannot open {shown_url(storage)} ({cause}); need an Optuna storage URL"
             ) from error
 
     def suggestions(self, cell: str) -> list[Suggestion]:

@@ -35,9 +35,7 @@ def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool 
             f"use sqlite:///{Path(uri).absolute() / 'mlflow.db'} or the address of an MLflow server"
         )
     if uri.startswith(_SQLITE):
-        if "?" in uri:
-            raise StorageError(f"tracking uri {shown_url(uri)}: options of SQLite files are not taken; remove ?...")
-        database = Path(uri.removeprefix(_SQLITE))
+        database = _sqlite_file(uri)
         _prepare_sqlite(database)
         artifact_root = artifact_root or database.absolute().parent / "artifacts"
     else:
@@ -57,11 +55,18 @@ def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool 
 
 def require_existing(uri: str) -> None:
     """StorageError if the URI names a SQLite file that is not there; opening it for reading would create it."""
-    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
+    if uri.startswith(_SQLITE) and not _sqlite_file(uri).is_file():
         raise StorageError(
             f"tracking database {uri.removeprefix(_SQLITE)}: no such file; run a study first, or name the store of one "
             "with --tracking-uri"
         )
+
+
+def _sqlite_file(uri: str) -> Path:
+    """StorageError for options: they would be taken for a part of the file's name here, and for options by MLflow."""
+    if "?" in uri:
+        raise StorageError(f"tracking uri {shown_url(uri)}: options of SQLite files are not taken; remove ?...")
+    return Path(uri.removeprefix(_SQLITE))
 
 
 def _prepare_sqlite(database: Path) -> None:
