@@ -43,13 +43,12 @@ def _patterns(outside: str) -> list[tuple[re.Pattern[str], str]]:
     """What to replace by what. outside: the characters, as in a regular expression, that no URL contains."""
     user = rf"[^:/?#@{outside}]*"
     return [
-        # user:password@, the password as RFC 3986 wants it: no / ? #, but perhaps a bare @
-        (re.compile(rf"({_SCHEME}{user}):{_HARMLESS}[^/?#{outside}]{_LENGTH}@"), rf"\1:{MASK}@"),
-        # a password with a bare / ? or #, which SQLAlchemy takes; not the port of a web address, then a path with an @
+        # user:password@, up to the last @ there is: people write @ / ? # bare, and SQLAlchemy takes some of them
         (re.compile(rf"((?!https?:){_SCHEME}{user}):{_HARMLESS}[^{outside}]{_LENGTH}@"), rf"\1:{MASK}@"),
+        # the same, but not the port of a web address and then a path with an @
         (re.compile(rf"(https?://{user}):{_HARMLESS}(?!\d{{1,5}}[/?#])[^{outside}]{_LENGTH}@"), rf"\1:{MASK}@"),
         (re.compile(rf"(https?://){_HARMLESS}[^:/?#@{outside}]+@"), rf"\1{MASK}@"),  # a token alone
-        (re.compile(rf"([?&;\s]{_SECRET_KEY}=)(?!\$\{{\w+\}})[^&;#{outside}]+", re.IGNORECASE), rf"\1{MASK}"),
+        (re.compile(rf"([?&;\s]{_SECRET_KEY}=)(?!\*\*\*|\$\{{\w+\}})[^&;#{outside}]+", re.IGNORECASE), rf"\1{MASK}"),
     ]
 
 
@@ -93,13 +92,14 @@ def usable_url(text: str, *, where: str) -> str:
         )
     rest = url.partition("://")[2]
     user_info = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[0]
-    if re.search(r"[@\s]", user_info) or (not user_info and _password_of(url)):
+    password = _password_of(url)
+    if re.search(r"[@\s]", user_info) or not user_info.endswith(password):
         raise ConfigError(
-            f"{where}: got {shown_url(url)}, whose password holds a bare @, /, ?, # or space; write it as in URLs "
-            "(@ is %40), or as ${VARIABLE}"
+            f"{where}: got {shown_url(url)}, whose password could end in two places; write @ / ? # and spaces in it as "
+            "in URLs (@ is %40), or all of it as ${VARIABLE}"
         )
-    if password := _password_of(url):
-        remember(unquote(password), unquote(user_info))
+    if password:
+        remember(unquote(password), _in_base64(unquote(user_info)))  # the latter as HTTP sends it
     remember(*(unquote_plus(value) for value in re.findall(rf"[?&;]{_SECRET_KEY}=([^&;#]+)", url, re.IGNORECASE)))
     return url
 
@@ -158,7 +158,7 @@ def _must_be_quoted(url: str, position: int) -> bool:
 
 def _password_of(url: str) -> str:
     """What `shown_url` would hide before the host, still quoted; empty if nothing."""
-    for pattern, _ in _WHOLE[:4]:
+    for pattern, _ in _WHOLE[:3]:
         match = pattern.match(url)
         if match:
             return url[match.end(1) : match.end() - 1].removeprefix(":")
@@ -166,5 +166,8 @@ def _password_of(url: str) -> str:
 
 
 def _forms(secret: str) -> set[str]:
-    encoded = base64.b64encode(secret.encode()).decode().rstrip("=")
-    return {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), encoded}
+    return {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), _in_base64(secret)}
+
+
+def _in_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode().rstrip("=")

@@ -128,7 +128,9 @@ class SearchSpec(Spec):
     training: dict[str, SearchDomain] = Field(
         default_factory=dict, description="training hyperparameters to search, e.g. learning_rate: default",
     )
-    storage: str | None = Field(None, description="Optuna storage URL; default: SQLite in the study's folder")
+    storage: str | None = Field(
+        None, description="Optuna storage URL, ${NAME} from the environment; default: SQLite in the study's folder",
+    )
 
 
 class SchedulerSpec(Spec):
@@ -165,7 +167,9 @@ class TrackingSpec(Spec):
     """Where results go. Relative paths are under VSETUNE_HOME (default ~/vsetune)."""
 
     uri: str | None = Field(
-        None, description="MLflow tracking URI; default: $MLFLOW_TRACKING_URI, else mlflow.db under VSETUNE_HOME",
+        None,
+        description="MLflow tracking URI, ${NAME} from the environment; default: $MLFLOW_TRACKING_URI, else mlflow.db "
+        "under VSETUNE_HOME",
     )
     folder: str = Field("runs", description="checkpoints, search state and logs of studies")
 

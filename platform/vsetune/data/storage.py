@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from vsetune.config.secrets import shown_url
 from vsetune.errors import DataError, StorageError
 
 _S3 = "s3://"
@@ -117,6 +118,11 @@ os.register_at_fork(after_in_child=_client.cache_clear)
 
 
 def _bucket_and_key(url: str) -> tuple[str, str]:
+    if shown_url(url) != url:
+        raise DataError(
+            f"{shown_url(url)}: keys do not belong in the address; need s3://bucket/prefix, and AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY or a profile."
+        )
     bucket, _, key = url.removeprefix(_S3).partition("/")
     if not bucket or not key:
         raise DataError(f"{url}: need s3://bucket/prefix.")

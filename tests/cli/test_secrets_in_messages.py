@@ -1,0 +1,134 @@
+"""Whatever goes wrong with an address, its password is not in the message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from vsetune.cli.main import run as vsetune_command
+from vsetune.cli.output import mlflow_server
+from vsetune.config.base import fingerprint_of
+from vsetune.config.study import SearchSpec, StudySpec
+from vsetune.errors import StorageError
+from vsetune.jobs.preparation import PreparedStudy, prepare_study
+from vsetune.search.configurations import ConfigurationSearch
+
+SECRET = "pl4nted-w0rd"
+CLOSED = "127.0.0.1:9"  # the port of `discard`, where nothing listens
+
+
+@pytest.mark.parametrize(("uri", "told"), [
+    (f"http://ann:{SECRET}@{CLOSED}", "tracking uri http://ann:***@127.0.0.1:9: cannot reach 127.0.0.1:9"),
+    (f"postgresql://ann:{SECRET}@{CLOSED}/db", "tracking uri postgresql://ann:***@127.0.0.1:9/db: cannot reach"),
+    (f"nosuch://ann:{SECRET}@host", "tracking store nosuch://ann:***@host: cannot open"),
+    (f"sqlite:///{__file__}?password={SECRET}", "?password=***: options of SQLite files are not taken"),
+    ("postgresql://ann:***@host/db", "tracking.uri: got postgresql://ann:***@host/db, whose password was masked"),
+    ("postgresql://ann:${NO_SUCH_VARIABLE}@host/db", "tracking.uri: got ${NO_SUCH_VARIABLE}, which is not set"),
+])
+def test_a_tracking_store_that_fails_is_told_in_one_line_without_its_password(
+    vsetune: Callable[..., Any], uri: str, told: str
+) -> None:
+    said = vsetune("leaderboard", "show", "tiny", "--tracking-uri", uri)
+    assert said.code == 2
+    assert told in said.lines[-1]
+    assert SECRET not in said.out + said.err
+
+
+@pytest.mark.parametrize(("url", "told"), [
+    (f"postgresql://ann:{SECRET}@{CLOSED}/db", "cannot open postgresql://ann:***@127.0.0.1:9/db ("),
+    (f"sqlite://ann:{SECRET}@/x.db", "cannot open sqlite://ann:***@/x.db (Invalid SQLite URL: sqlite://ann:***@/x.db"),
+    (f"sqlite:///x.db?password={SECRET}", "cannot open sqlite:///x.db?password=*** ("),
+])
+def test_a_search_storage_that_fails_is_told_in_one_line_without_its_password(url: str, told: str) -> None:
+    with pytest.raises(StorageError) as refused:
+        ConfigurationSearch("tiny", [], SearchSpec(), storage=url)
+    assert str(refused.value).startswith(f"search.storage: {told}")
+    assert "\n" not in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("changes", [
+    {"tracking": f"http://a-rather-long-name:{SECRET}{SECRET}{SECRET}@host"},
+    {"tracking": {"uri": [f"http://a-rather-long-name:{SECRET}{SECRET}{SECRET}@host"]}},
+    {f"http://ann:{SECRET}@host": 1},
+    {"data": {"path": f"s3://ann:{SECRET}@bucket/scenes"}},
+])
+def test_a_study_file_with_a_password_in_the_wrong_place_is_told_without_it(
+    vsetune: Callable[..., Any], study: Callable[..., Path], changes: dict[str, Any]
+) -> None:
+    said = vsetune("study", "validate", str(study(**changes)))
+    assert said.code == 2
+    assert "***" in said.err
+    assert SECRET[:8] not in said.out + said.err
+
+
+def test_the_resolved_study_is_printed_with_variables_and_without_passwords(
+    vsetune: Callable[..., Any], study: Callable[..., Path]
+) -> None:
+    file = study(tracking={"uri": f"http://ann:{SECRET}@host"}, search={"storage": "mysql://ann:${PW}@host/db"})
+    printed = yaml.safe_load(vsetune("study", "run", str(file), "--dry-run").out)
+    assert printed["tracking"]["uri"] == "http://ann:***@host"
+    assert printed["search"]["storage"] == "mysql://ann:${PW}@host/db"
+
+
+def test_a_fault_of_ours_is_told_in_full_but_without_passwords(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fault() -> int:
+        raise RuntimeError(f"http://ann:{SECRET}@host")
+
+    monkeypatch.setattr("vsetune.cli.main._exit_code", fault)
+    monkeypatch.setattr("vsetune.cli.main.mask_output", lambda: None)
+    with pytest.raises(SystemExit) as left:
+        vsetune_command()
+    assert left.value.code == 1
+    assert capfd.readouterr().err.endswith("RuntimeError: http://ann:***@host\n")
+
+
+def test_the_command_of_the_mlflow_ui_leaves_the_password_to_the_person() -> None:
+    assert mlflow_server("sqlite:////home/x/mlflow.db") == (
+        "mlflow server --backend-store-uri sqlite:////home/x/mlflow.db --workers 1 --port 5000"
+    )
+    assert mlflow_server(f"postgresql://ann:{SECRET}@host/db") == (
+        "mlflow server --backend-store-uri 'postgresql://ann:***@host/db' --workers 1 --port 5000  "
+        "(with the password in place of ***)"
+    )
+    assert mlflow_server("http://ann@host") is None
+
+
+@pytest.fixture
+def record_of(study: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], Any]:
+    monkeypatch.setenv("PG_PASSWORD", SECRET)
+    prepared = prepare_study(study(), Console(quiet=True))
+
+    def with_changes(changes: dict[str, Any]) -> Any:
+        spec = StudySpec.model_validate(prepared.spec.to_plain() | changes)
+        return PreparedStudy(spec, prepared.cells, prepared.data_fingerprint).record()
+
+    return with_changes
+
+
+def test_a_study_is_the_same_study_with_another_password(record_of: Callable[[dict[str, Any]], Any]) -> None:
+    words = (SECRET, "another", "${PG_PASSWORD}")
+    records = [record_of({"search": {"storage": f"postgresql://ann:{word}@host/db"}}) for word in words]
+    assert len({record.fingerprint for record in records}) == 1
+    assert not any(SECRET in str(record) for record in records)
+    assert records[2].config["search"]["storage"] == "postgresql://ann:${PG_PASSWORD}@host/db"
+    assert record_of({"search": {"storage": "postgresql://ann:x@other/db"}}).fingerprint != records[0].fingerprint
+
+
+@pytest.mark.parametrize("storage", [None, "sqlite:////some/where/search.db", "postgresql://ann@host/db"])
+def test_the_fingerprint_of_a_study_without_passwords_is_that_of_its_settings(
+    record_of: Callable[[dict[str, Any]], Any], storage: str | None
+) -> None:
+    record = record_of({"search": {"storage": storage}})
+    left_out = {"description", "resources", "tracking"}
+    counted = {key: value for key, value in record.config.items() if key not in left_out}
+    counted["data"] = counted["data"] | {"path": None}
+    assert counted["search"]["storage"] == storage
+    assert record.fingerprint == fingerprint_of(counted | {"data_fingerprint": record.tags["data_fingerprint"]})
