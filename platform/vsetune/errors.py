@@ -5,8 +5,9 @@ VsetuneError
 │   ├── ConfigError       a study, recipe or trial file: unknown key, value out of range, contradiction
 │   ├── DataError         a data folder, shard, image, caption or manifest
 │   ├── StudyConflict     a study name that already stands for another configuration
-│   └── StorageError      no space left, a folder that cannot be written, a store that cannot be opened
-│       └── StaleCheckpoint   a checkpoint that is damaged, or of another trial or data set
+│   └── StorageError      storage that cannot be reached or takes no more: an interruption, not a mistake
+│       └── StaleCheckpoint   a checkpoint of another trial or data set, or of another version
+│           └── DamagedCheckpoint   one that is not what was written; it can be set aside
 ├── IncompatibleCurves    two curves that must not be compared (other cadence, protocol or data)
 └── AttemptError          one attempt failed; the study goes on
     └── NumericError      a loss, gradient or similarity that is not a finite number
@@ -45,11 +46,15 @@ class StudyConflict(UsageError):
 
 
 class StorageError(UsageError):
-    """A place we must write to cannot take it (no space, no permission, unreachable)."""
+    """A place we read from or write to cannot be reached or cannot take it: the same may succeed later."""
 
 
 class StaleCheckpoint(StorageError):
     """What lies in a trial's folder cannot be continued; the trial can be started again without it."""
+
+
+class DamagedCheckpoint(StaleCheckpoint):
+    """Files of a trial that are not what was written to them; the trial can start again beside them."""
 
 
 class IncompatibleCurves(VsetuneError):

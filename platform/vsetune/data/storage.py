@@ -269,7 +269,7 @@ def _bucket_and_key(url: str) -> tuple[str, str]:
 
 
 def _code_of(error: Exception) -> str:
-    response = cast(dict[str, Any], getattr(error, "response", {}))
+    response = cast(dict[str, Any], getattr(error, "response", None) or {})
     return str(response.get("Error", {}).get("Code", ""))
 
 
