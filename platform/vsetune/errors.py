@@ -5,9 +5,10 @@ VsetuneError
 │   ├── ConfigError       a study, recipe or trial file: unknown key, value out of range, contradiction
 │   ├── DataError         a data folder, shard, image, caption or manifest
 │   ├── StudyConflict     a study name that already stands for another configuration
-│   └── StorageError      no space left, a folder that cannot be written, a store that cannot be opened
+│   └── StorageError      storage that cannot be reached or takes no more: an interruption, not a mistake
 │       ├── UnusableStore     a tracking store that waiting does not bring back: misnamed, damaged, forbidden
-│       └── StaleCheckpoint   a checkpoint that is damaged, or of another trial or data set
+│       └── StaleCheckpoint   a checkpoint of another trial or data set, or of another version
+│           └── DamagedCheckpoint   one that is not what was written; it can be set aside
 ├── IncompatibleCurves    two curves that must not be compared (other cadence, protocol or data)
 └── AttemptError          one attempt failed; the study goes on
     └── NumericError      a loss, gradient or similarity that is not a finite number
@@ -46,7 +47,7 @@ class StudyConflict(UsageError):
 
 
 class StorageError(UsageError):
-    """A place we must write to cannot take it (no space, no permission, unreachable)."""
+    """A place we read from or write to cannot be reached or cannot take it: the same may succeed later."""
 
 
 class UnusableStore(StorageError):
@@ -55,6 +56,10 @@ class UnusableStore(StorageError):
 
 class StaleCheckpoint(StorageError):
     """What lies in a trial's folder cannot be continued; the trial can be started again without it."""
+
+
+class DamagedCheckpoint(StaleCheckpoint):
+    """Files of a trial that are not what was written to them; the trial can start again beside them."""
 
 
 class IncompatibleCurves(VsetuneError):

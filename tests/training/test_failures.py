@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from vsetune.errors import (
     AttemptError,
     ConfigError,
+    DamagedCheckpoint,
     DataError,
     NumericError,
     StaleCheckpoint,
@@ -29,6 +30,7 @@ FINAL = [
 ]
 INTERRUPTIONS = [
     (StorageError("disk full"), "storage"),
+    (DamagedCheckpoint("a byte differs"), "storage"),
     (OSError(errno.ENOSPC, "No space left on device"), "storage"),
     (OSError(errno.EIO, "Input/output error"), "storage"),
     (OSError(errno.ESTALE, "Stale file handle"), "storage"),

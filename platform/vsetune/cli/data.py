@@ -115,9 +115,10 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="only the summary, as JSON")] = False,
 ) -> None:
     """Print what a data set holds and write a contact sheet of images with their captions."""
+    from vsetune.data.dataset import load_manifest
     from vsetune.data.parses import read_parses
     from vsetune.data.show import contact_sheet
-    from vsetune.data.verify import load_manifest, summary
+    from vsetune.data.verify import summary
 
     where = under_home(path)
     if as_json:

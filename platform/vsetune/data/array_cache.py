@@ -17,6 +17,11 @@ import numpy as np
 
 from vsetune.config.paths import home
 from vsetune.data import storage
+from vsetune.data.flaws import Flaw
+from vsetune.data.plain_arrays import mapped_array
+from vsetune.errors import DataError, StorageError
+
+_ROWS_AT_ONCE = 4096
 
 _log = logging.getLogger(__name__)
 
@@ -56,17 +61,23 @@ def _cache_folder() -> Path:
 def _first_sound(folders: list[Path], name: str, rows: int, dtype: str) -> np.ndarray | None:
     for folder in folders:
         try:
-            array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+            array = mapped_array(folder / name)
         except FileNotFoundError:
             continue
-        except (OSError, ValueError, EOFError) as error:
+        except (Flaw, DataError, StorageError, OSError) as error:
             _log.warning("%s cannot be used (%s); computing it again", folder / name, error)
             continue
-        if array.ndim == 2 and len(array) == rows and array.dtype == np.dtype(dtype):
-            return array  # type: ignore[no-any-return]
-        found = f"{array.shape} {array.dtype}"
-        _log.warning("%s is %s, need %d rows of %s; computing it again", folder / name, found, rows, dtype)
+        if array.ndim == 2 and len(array) == rows and array.dtype == np.dtype(dtype) and _are_finite(array):
+            return array
+        found = f"{array.shape} {array.dtype}"  # or holds numbers that are not finite
+        _log.warning("%s is %s, need %d rows of finite %s; computing it again", folder / name, found, rows, dtype)
     return None
+
+
+def _are_finite(array: np.ndarray) -> bool:
+    return array.dtype.kind != "f" or all(
+        np.isfinite(array[start : start + _ROWS_AT_ONCE]).all() for start in range(0, len(array), _ROWS_AT_ONCE)
+    )
 
 
 def _keep(path: Path, array: np.ndarray) -> bool:

@@ -20,16 +20,28 @@ from PIL import Image
 
 from vsetune.config.data import IngestRecipe, ShardSpec, expand_path
 from vsetune.config.paths import under_home
+from vsetune.data import storage
+from vsetune.data.dataset import load_manifest
 from vsetune.data.features import Extractor, build_extractor, to_float16
 from vsetune.data.finish import finish, upload_dataset
 from vsetune.data.journal import Journal, ShardRecord, locked_journal
 from vsetune.data.manifest import MANIFEST_FILE, FeatureInfo, Manifest
 from vsetune.data.parses import copy_parses, parse_dataset, read_parses
 from vsetune.data.progress import ProgressSink
-from vsetune.data.raw import FeatureArrays, RawDataset, RawImage, RawSplit, decode_image, image_suffix, png_bytes
+from vsetune.data.raw import (
+    FeatureArrays,
+    RawDataset,
+    RawImage,
+    RawSplit,
+    decode_image,
+    image_suffix,
+    png_bytes,
+    require_captions,
+)
 from vsetune.data.readers import read_raw
 from vsetune.data.shard_writer import TAR_END_BYTES, Sample, sample_bytes_bound, write_shard
 from vsetune.data.spacy_parser import load_parser
+from vsetune.data.wording import one_line
 from vsetune.errors import DataError, StorageError, StudyConflict
 
 log = logging.getLogger(__name__)
@@ -89,10 +101,9 @@ def output_folder(recipe: IngestRecipe) -> Path:
 
 
 def _finished(recipe: IngestRecipe, output: Path) -> Manifest | None:
-    path = output / MANIFEST_FILE
-    if not path.is_file():
+    if not storage.exists(str(output / MANIFEST_FILE)):
         return None
-    manifest = Manifest.from_bytes(path.read_bytes(), where=str(path))
+    manifest = load_manifest(str(output))
     wanted = recipe.content_fingerprint()
     if manifest.recipe_fingerprint != wanted:
         raise StudyConflict(
@@ -113,6 +124,8 @@ def named_splits(raw: RawDataset, names: dict[str, str]) -> RawDataset:
             raise DataError(f"splits: two splits would be called {new}; rename one of {', '.join(raw.splits)}.")
         if not split.images:
             raise DataError(f"split {old}: no images with captions are left in it; check its list and the captions.")
+        for image in split.images:
+            require_captions(image.captions, place=f"split {old}: image {one_line(image.id)}")
         splits[new] = split
     if "train" not in splits:
         raise DataError(f"splits: found {', '.join(splits) or 'none'}, need one called train; rename it in `splits`.")

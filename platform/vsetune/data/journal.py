@@ -17,8 +17,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from vsetune.config.base import Spec
+from vsetune.data import storage
 from vsetune.data.manifest import ShardInfo, write_whole
-from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.data.plain_json import parse_shallow_json
+from vsetune.data.wording import one_line
+from vsetune.errors import DataError, StorageError, StudyConflict, UsageError
 
 FOLDER = ".ingest"
 _STATE = "state.json"
@@ -43,8 +46,8 @@ class Journal:
     def find(self, name: str) -> ShardRecord | None:
         """The record of a shard that is whole on disk; None when it must be written (again)."""
         try:
-            record = ShardRecord.model_validate_json((self._folder / f"{name}.json").read_bytes())
-        except (OSError, ValidationError):
+            record = ShardRecord.model_validate_json(storage.read_bytes(str(self._folder / f"{name}.json")))
+        except (DataError, ValidationError):
             return None
         if record.shard is None or file_sha256(self._output / record.shard.file) == record.shard.sha256:
             return record
@@ -100,29 +103,34 @@ def locked_journal(output: Path, *, recipe: str, source: str) -> Iterator[Journa
 
 
 def file_sha256(path: Path) -> str | None:
-    """SHA-256 of a file; None when it cannot be read."""
+    """SHA-256 of a regular file; None when there is none. StorageError when it cannot be read."""
+    digest = hashlib.sha256()
     try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
+        stream = storage.open_stream(str(path))
+    except DataError:
         return None
+    with stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _check_state(output: Path, state: dict[str, str]) -> None:
     path = output / FOLDER / _STATE
-    try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    if not storage.exists(str(path)):
         try:
             write_whole(path, json.dumps(state).encode())
         except StorageError:
             Journal(output).remove_if_empty()
             raise
         return
+    found = parse_shallow_json(storage.read_bytes(str(path)), where=str(path), fix=f"delete {output / FOLDER}.")
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: damaged (a {type(found).__name__}, need an object); delete {output / FOLDER}.")
     for key, what in (("recipe", "another recipe"), ("source", "other captions or split lists")):
         if found.get(key) != state[key]:
             raise StudyConflict(
-                f"output: {output}: holds an unfinished ingest of {what} ({key} {found.get(key, '')[:16]}, "
+                f"output: {output}: holds an unfinished ingest of {what} ({key} {one_line(found.get(key, ''), most=16)}, "
                 f"now {state[key][:16]}); choose another output, or delete that folder."
             )
 
@@ -137,4 +145,7 @@ def _refuse_foreign_files(output: Path) -> None:
 
 def _remove_partials(output: Path) -> None:
     for partial in output.glob("*.partial"):
-        partial.unlink()
+        try:
+            partial.unlink()
+        except OSError as error:
+            raise StorageError(f"{partial}: cannot be removed ({error.strerror}); remove it by hand.") from error

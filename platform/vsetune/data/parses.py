@@ -7,10 +7,9 @@ stay valid. A data set has parses by one pipeline; another is refused: networks 
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,18 +20,24 @@ from vsetune.config.base import Spec
 from vsetune.data import storage
 from vsetune.data.array_cache import cached_array
 from vsetune.data.dataset import Dataset
+from vsetune.data.flaws import Flaw
 from vsetune.data.journal import file_sha256
-from vsetune.data.manifest import Manifest, sha256_hex, write_whole
+from vsetune.data.manifest import first_problem, sha256_hex, write_whole
+from vsetune.data.plain_arrays import HEADER_BYTES, array_from_bytes
+from vsetune.data.plain_json import parse_shallow_json
 from vsetune.data.progress import ProgressSink
-from vsetune.data.semantics import captions_fingerprint
+from vsetune.data.samples import MOST_CHARACTERS
+from vsetune.data.semantics import captions_fingerprint, fingerprint_of_shards
 from vsetune.data.shards import iter_words
 from vsetune.data.spacy_parser import load_parser
+from vsetune.data.wording import one_line
 from vsetune.errors import DataError, StorageError, StudyConflict
 
 PARSES_FILE = "parses.json"
 _FORMAT = "vsetune-parses-1"
 NO_HEAD, NOT_PARSED = -1, -2
 _DTYPE = "int16"
+_ROWS_AT_ONCE = 4096
 
 
 class SplitParses(Spec):
@@ -45,7 +50,7 @@ class SplitParses(Spec):
     file: str = Field(pattern=r"^parses-[A-Za-z0-9._-]+\.npy$")
     sha256: str
     captions_fingerprint: str = Field(description="which captions these are: of the shards they stand in")
-    captions: int = Field(ge=0)
+    captions: int = Field(ge=0, le=1 << 40)
     pairs: int = Field(ge=0, description="pairs of words that are joined, all captions together")
     not_parsed: int = Field(ge=0, description="captions without parse: the pipeline changed their words, or too long")
 
@@ -64,12 +69,15 @@ def read_parses(path: str) -> Parses | None:
     where = storage.join(path, PARSES_FILE)
     if not storage.exists(where):
         return None
+    plain = parse_shallow_json(
+        storage.read_inside(path, PARSES_FILE), where=where, fix=f"delete it, then {_again(path)}"
+    )
     try:
-        parses = Parses.model_validate_json(storage.read_bytes(where))
+        parses = Parses.model_validate(plain)
     except ValidationError as error:
-        raise DataError(f"{where}: damaged ({error.errors()[0]['msg']}); delete it, then {_again(path)}") from error
+        raise DataError(f"{where}: damaged ({first_problem(error)}); delete it, then {_again(path)}") from error
     if parses.format != _FORMAT:
-        raise DataError(f"{where}: format is {parses.format!r}, need {_FORMAT!r}; delete it, then {_again(path)}")
+        raise DataError(f"{where}: format is {one_line(repr(parses.format))}, need {_FORMAT!r}; delete it, then {_again(path)}")
     return parses
 
 
@@ -119,7 +127,9 @@ def word_heads(dataset: Dataset, split: str) -> np.ndarray:
     info = parses.splits.get(split)
     if info is None or info.captions_fingerprint != captions_fingerprint(dataset, split):
         raise DataError(f"{dataset.path}: its parses are of other captions than split {split}; {_again(dataset.path)}")
-    fetch = partial(_fetched, storage.join(dataset.path, info.file), info, dataset.path)
+    if info.captions != dataset.split(split).captions:
+        raise DataError(f"{dataset.path}: its parses are of {info.captions} captions in {split}; {_again(dataset.path)}")
+    fetch = partial(_fetched, info, dataset.path)
     return cached_array(dataset.path, info.file, rows=info.captions, make=fetch, dtype=_DTYPE)
 
 
@@ -140,16 +150,45 @@ def joined_words(heads: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return joined
 
 
-def parses_problems(path: str, manifest: Manifest) -> Iterator[str]:
-    """What is wrong with the parses of a data set, one sentence each; nothing where it has none."""
+def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """What is wrong with the parses of a data set, one sentence each; nothing where it has none.
+
+    words: how many each caption has, by split; of a damaged split those that could be read.
+    """
+    path, known = dataset.path, dataset.manifest.splits
+    where = storage.join(path, PARSES_FILE)
     try:
         parses = read_parses(path)
-        for split, info in ({} if parses is None else parses.splits).items():
-            if split not in manifest.splits or info.captions != manifest.splits[split].captions:
-                yield f"{storage.join(path, PARSES_FILE)}: its split {split} is not in the manifest; {_again(path)}"
-            _fetched(storage.join(path, info.file), info, path)
     except DataError as error:
         yield str(error)
+        return
+    for split, info in ({} if parses is None else parses.splits).items():
+        if split not in known or info.captions != known[split].captions:
+            yield f"{where}: its split {one_line(split)} is not in the manifest; {_again(path)}"
+            continue
+        if info.captions_fingerprint != fingerprint_of_shards(known[split]):
+            yield f"{where}: its split {split} is of other captions; {_again(path)}"
+        try:
+            heads = _fetched(info, path)
+        except DataError as error:
+            yield str(error)
+            continue
+        if len(words[split]) == len(heads) and not _are_of(heads, np.asarray(words[split])):
+            yield f"{storage.join(path, info.file)}: a head stands beyond the words of its caption; {_again(path)}"
+
+
+def _are_of(heads: np.ndarray, words: np.ndarray) -> bool:
+    """Every head, and every word that has one, is a word of its caption. words: (captions,) how many it has."""
+    return all(
+        (np.maximum(word, heads[caption, word]) < words[caption]).all()
+        for start in range(0, len(heads), _ROWS_AT_ONCE)
+        for caption, word in [_with_heads(heads, start)]
+    )
+
+
+def _with_heads(heads: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
+    caption, word = np.nonzero(heads[start : start + _ROWS_AT_ONCE] >= 0)
+    return caption + start, word
 
 
 def _fits(parses: Parses, dataset: Dataset) -> bool:
@@ -212,15 +251,23 @@ def _to_bytes(parses: Parses) -> bytes:
     return (json.dumps(parses.to_plain(), indent=1, sort_keys=True) + "\n").encode()
 
 
-def _fetched(where: str, info: SplitParses, path: str) -> np.ndarray:
-    """The array, compared with its hash. DataError when it is missing or another."""
-    content = storage.read_bytes(where)
+def _fetched(info: SplitParses, path: str) -> np.ndarray:
+    """The array, compared with its hash and counts. DataError when it is missing or another."""
+    where = storage.join(path, info.file)
+    content = storage.read_inside(path, info.file, most=HEADER_BYTES + 2 * info.captions * MOST_CHARACTERS)
     if sha256_hex(content) != info.sha256:
         raise DataError(
             f"{where}: its SHA-256 is not the one of {PARSES_FILE}, the file was changed; restore it, or delete it and "
             f"{PARSES_FILE} and run: vsetune data parse {path}"
         )
-    array: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
+    try:
+        array = array_from_bytes(content)
+    except Flaw as error:
+        raise DataError(f"{where}: no plain array ({error}); {_again(path)}") from error
+    if array.ndim != 2 or len(array) != info.captions or array.dtype != np.dtype(_DTYPE):
+        raise DataError(
+            f"{where}: is {array.shape} {array.dtype}, need ({info.captions}, words) {_DTYPE}; {_again(path)}"
+        )
     return array
 
 

@@ -6,15 +6,16 @@ is drawn at random comes from generators that the caller seeds; the global ones 
 
 from __future__ import annotations
 
-import io
 import math
 from random import Random
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from vsetune.config.networks.pixels import PixelInput
 from vsetune.data.dataset import Dataset
+from vsetune.data.flaws import Flaw
+from vsetune.data.photographs import rgb_image
 from vsetune.data.shards import Photograph
 from vsetune.errors import DataError
 
@@ -71,12 +72,10 @@ def training_crop(wanted: PixelInput, size: tuple[int, int], draw: Random) -> Bo
 def decoded(photograph: Photograph) -> Image.Image:
     """The whole photograph as RGB. DataError in one line where it cannot be decoded."""
     try:
-        with Image.open(io.BytesIO(photograph.content)) as image:
-            return image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = "no known format" if isinstance(error, UnidentifiedImageError) else error
+        return rgb_image(photograph.content)
+    except Flaw as error:
         raise DataError(
-            f"{photograph.place}: its photograph cannot be decoded ({reason}); ingest the data set again."
+            f"{photograph.place}: its photograph cannot be decoded ({error}); ingest the data set again."
         ) from error
 
 

@@ -13,10 +13,21 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from vsetune.config.data import expand_path
+from vsetune.data import storage
+from vsetune.data.flaws import Flaw
+from vsetune.data.photographs import rgb_image
+from vsetune.data.plain_json import is_text
+from vsetune.data.samples import MOST_CHARACTERS
+from vsetune.data.wording import one_line
 from vsetune.errors import DataError
+
+_PICTURE_BYTES = 256 << 20
+_TEXT_BYTES = 1 << 30
+_OF_TARS = (tarfile.TarError, ValueError, OverflowError, EOFError, KeyError, TypeError, RecursionError, MemoryError)
+"""What tarfile has been seen to raise on broken files; that the disk fails is told by `storage`."""
 
 
 class ImageBytes(Protocol):
@@ -46,13 +57,13 @@ class FileImage:
 
     @cached_property
     def size(self) -> int:
-        return self.path.stat().st_size
+        try:
+            return self.path.stat().st_size
+        except OSError as error:
+            raise storage.read_failure(self.place, error) from error
 
     def read(self) -> bytes:
-        try:
-            return self.path.read_bytes()
-        except OSError as error:
-            raise DataError(f"{self.place}: cannot read ({error.strerror}); check the file.") from error
+        return storage.read_bytes(self.place, most=_PICTURE_BYTES)
 
 
 @dataclass(frozen=True)
@@ -69,12 +80,11 @@ class TarImage:
         return f"{self.archive}:{self.member}"
 
     def read(self) -> bytes:
-        try:
-            with open(self.archive, "rb") as stream:
-                stream.seek(self.offset)
-                return stream.read(self.size)
-        except OSError as error:
-            raise DataError(f"{self.place}: cannot read ({error.strerror}); check the file.") from error
+        if self.size > _PICTURE_BYTES:
+            raise DataError(f"{self.place}: {self.size:,} bytes, need at most {_PICTURE_BYTES:,} for a picture.")
+        with storage.open_stream(str(self.archive)) as stream:
+            stream.seek(self.offset)
+            return stream.read(self.size)
 
 
 @dataclass(frozen=True)
@@ -124,12 +134,10 @@ class RawDataset:
 def decode_image(content: bytes, *, place: str) -> Image.Image:
     """The image as RGB. DataError naming the place when it cannot be decoded."""
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            return image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = "no known format" if isinstance(error, UnidentifiedImageError) else error
+        return rgb_image(content)
+    except Flaw as error:
         raise DataError(
-            f"{place}: not a readable image ({reason}); replace it, or set on_unreadable: skip in the recipe."
+            f"{place}: not a readable image ({error}); replace it, or set on_unreadable: skip in the recipe."
         ) from error
 
 
@@ -165,9 +173,11 @@ def captioned_images(
 def require_text(path: Path, *, key: str, encoding: str = "utf-8") -> str:
     """The text of a file. DataError naming the recipe key when it is missing or not in that encoding."""
     try:
-        return path.read_text(encoding=encoding)
-    except OSError as error:
-        raise DataError(f"{key}: {path}: cannot read ({error.strerror}); check the path in the recipe.") from error
+        content = storage.read_bytes(str(path), most=_TEXT_BYTES)
+    except DataError as error:
+        raise DataError(f"{key}: {error}") from error
+    try:
+        return content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{key}: {path}: not {encoding} text at byte {error.start}; convert the file.") from error
 
@@ -181,17 +191,34 @@ def require_folder(text: str, *, key: str) -> Path:
     return path
 
 
+def require_captions(captions: Iterable[str], *, place: str) -> None:
+    """DataError for a caption that readers of shards refuse: too long, or with half of a surrogate pair in it."""
+    for caption in captions:
+        if len(caption) > MOST_CHARACTERS:
+            raise DataError(
+                f"{place}: a caption of {len(caption):,} characters, need at most {MOST_CHARACTERS:,}; shorten it."
+            )
+        if not is_text(caption):
+            raise DataError(f"{place}: a caption holds half of a surrogate pair ({one_line(repr(caption))}); mend it.")
+
+
 def tar_images(archive: Path) -> dict[str, TarImage]:
     """Base name of every file in a plain tar: where its bytes stand. DataError for a damaged or compressed tar."""
     found: dict[str, TarImage] = {}
+    stream, size = storage.open_sized(str(archive))
     try:
-        with tarfile.open(archive, "r:") as tar:
+        with stream, tarfile.open(fileobj=stream, mode="r:") as tar:
             for member in tar:
-                if member.isfile():
-                    name = Path(member.name).name
-                    found[name] = TarImage(archive, member.name, member.offset_data, member.size)
-    except (tarfile.TarError, OSError) as error:
-        raise DataError(f"{archive}: not a readable plain tar file ({error}); unpack or fetch it again.") from error
-    if any(image.offset + image.size > archive.stat().st_size for image in found.values()):
+                if not member.isfile():
+                    continue
+                if member.issparse() or member.size < 0:
+                    raise Flaw(f"member {one_line(member.name)} is sparse, or of an impossible size")
+                name = Path(member.name).name
+                found[name] = TarImage(archive, member.name, member.offset_data, member.size)
+    except (Flaw, *_OF_TARS) as error:
+        raise DataError(
+            f"{archive}: not a readable plain tar file ({one_line(error)}); unpack or fetch it again."
+        ) from error
+    if any(image.offset + image.size > size for image in found.values()):
         raise DataError(f"{archive}: the file ends before its last image does; fetch it again.")
     return found

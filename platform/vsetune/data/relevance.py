@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from vsetune.data import storage
 from vsetune.data.dataset import Dataset
 from vsetune.data.shards import read_image_ids
+from vsetune.data.wording import one_line
 from vsetune.errors import DataError
 
 _COLUMNS = ("image", "caption_image", "caption")
+_LIST_BYTES = 1 << 30
+_DIGITS = 9
 
 
 def relevant_pairs(dataset: Dataset, split: str, path: Path) -> Tensor:
@@ -25,6 +30,11 @@ def relevant_pairs(dataset: Dataset, split: str, path: Path) -> Tensor:
     captions = 0
     for shard in dataset.split(split).shards:
         for name, count in read_image_ids(dataset, shard):
+            if name in places:
+                raise DataError(
+                    f"{dataset.shard_url(shard.file)}: a second image is called {one_line(name)!r}, so a list cannot "
+                    "name it; ingest the data set again with one id per image."
+                )
             places[name] = (len(places), captions, count)
             captions += count
     pairs = {(index, first + n) for index, first, count in places.values() for n in range(count)}
@@ -33,15 +43,17 @@ def relevant_pairs(dataset: Dataset, split: str, path: Path) -> Tensor:
 
 
 def _listed(path: Path, split: str, places: dict[str, tuple[int, int, int]]) -> list[tuple[int, int]]:
+    content = storage.read_bytes(str(path), most=_LIST_BYTES)
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream)
-            if reader.fieldnames is None or not set(_COLUMNS) <= set(reader.fieldnames):
-                found = ", ".join(reader.fieldnames or []) or "nothing"
-                raise DataError(f"{path}: line 1: got columns {found}, need {', '.join(_COLUMNS)}")
-            return [_pair(row, f"{path}: line {reader.line_num}", split, places) for row in reader]
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); need a CSV file with {', '.join(_COLUMNS)}") from error
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+        if reader.fieldnames is None or not set(_COLUMNS) <= set(reader.fieldnames):
+            found = one_line(", ".join(reader.fieldnames or []) or "nothing")
+            raise DataError(f"{path}: line 1: got columns {found}, need {', '.join(_COLUMNS)}")
+        return [_pair(row, f"{path}: line {reader.line_num}", split, places) for row in reader]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path}: cannot be read ({one_line(error)}); need a CSV file with {', '.join(_COLUMNS)}"
+        ) from error
 
 
 def _pair(
@@ -49,9 +61,9 @@ def _pair(
 ) -> tuple[int, int]:
     for column in ("image", "caption_image"):
         if row[column] not in places:
-            raise DataError(f"{where}: no image {row[column]!r} in split {split}; need an id as ingested")
+            raise DataError(f"{where}: no image {one_line(repr(row[column]))} in split {split}; need an id as ingested")
     _, first, count = places[row["caption_image"]]
     text = (row["caption"] or "").strip()
-    if not text.isdecimal() or int(text) >= count:
-        raise DataError(f"{where}: caption is {text!r}, image {row['caption_image']} has captions 0 to {count - 1}")
+    if not text.isdecimal() or len(text) > _DIGITS or int(text) >= count:
+        raise DataError(f"{where}: caption is {one_line(repr(text))}, image {row['caption_image']} has captions 0 to {count - 1}")
     return places[row["image"]][0], first + int(text)

@@ -21,7 +21,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from vsetune.data.manifest import ShardInfo
 from vsetune.data.shards import ImageSample
-from vsetune.errors import VsetuneError
+from vsetune.data.wording import one_line
+from vsetune.errors import StorageError, VsetuneError
 
 T = TypeVar("T")
 Chunk = list[ImageSample]
@@ -104,6 +105,13 @@ def _chunks_by_workers(read: Read, lanes: list[Lane], workers: int) -> Iterator[
             if isinstance(item, _Failure):
                 raise item.error
             yield item
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise StorageError(  # killed, whatever for: an interruption, nothing that the data did
+            f"a process that reads shards ended early ({one_line(error)}); start again, with fewer workers or more "
+            "memory (shared memory too) when it happens again."
+        ) from error
     finally:
         # An error keeps this frame, and with it the workers, until somebody drops the traceback; by then they no
         # longer hear that they should end, and are waited for.

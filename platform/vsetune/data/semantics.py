@@ -19,6 +19,7 @@ from sklearn.utils.extmath import randomized_svd
 from vsetune.config.semantics import SemanticSpec
 from vsetune.data.array_cache import cached_array
 from vsetune.data.dataset import Dataset
+from vsetune.data.manifest import SplitInfo
 from vsetune.data.shards import iter_captions
 from vsetune.data.stop_words import ENGLISH_STOP_WORDS
 from vsetune.errors import DataError
@@ -81,5 +82,10 @@ def _stem(word: str) -> str:
 
 def captions_fingerprint(dataset: Dataset, split: str) -> str:
     """What the captions of a split are: 12 hex digits from the hashes of the shards they stand in."""
-    hashes = " ".join(shard.sha256 for shard in dataset.split(split).shards)
+    return fingerprint_of_shards(dataset.split(split))
+
+
+def fingerprint_of_shards(split: SplitInfo) -> str:
+    """`captions_fingerprint` of a split that is not looked at."""
+    hashes = " ".join(shard.sha256 for shard in split.shards)
     return hashlib.sha256(hashes.encode()).hexdigest()[:12]

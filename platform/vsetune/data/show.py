@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from vsetune.data import storage
-from vsetune.data.manifest import Manifest, ShardInfo
-from vsetune.data.raw import decode_image
-from vsetune.data.verify import load_manifest
+from vsetune.data.dataset import Dataset
+from vsetune.data.pixels import decoded
+from vsetune.data.shards import read_some
+from vsetune.data.wording import one_line
 from vsetune.errors import DataError, StorageError
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -34,7 +32,7 @@ def contact_sheet(path: str, split: str, output: Path, *, count: int) -> int:
         raise StorageError(f"{output}: ends in {output.suffix or 'nothing'}, need .png or .jpg.")
     if count < 1:
         raise DataError(f"contact sheet: got count {count}, need 1 or more.")
-    entries = list(_entries(path, load_manifest(path), split, count=count))
+    entries = list(_entries(path, split, count=count))
     font = ImageFont.load_default(_FONT_SIZE)
     tiles = [_tile(image, title, captions, font) for image, title, captions in entries]
     sheet = _sheet(tiles)
@@ -46,44 +44,20 @@ def contact_sheet(path: str, split: str, output: Path, *, count: int) -> int:
     return len(tiles)
 
 
-def _entries(
-    path: str, manifest: Manifest, split: str, *, count: int
-) -> Iterator[tuple[Image.Image, str, list[str]]]:
-    if split not in manifest.splits:
-        raise DataError(f"{path}: no split {split}, it has {', '.join(manifest.splits)}.")
-    if not manifest.images_stored:
+def _entries(path: str, split: str, *, count: int) -> Iterator[tuple[Image.Image, str, list[str]]]:
+    dataset = Dataset.open(path)
+    if split not in dataset.manifest.splits:
+        raise DataError(f"{path}: no split {one_line(split)}, it has {', '.join(dataset.manifest.splits)}.")
+    if not dataset.manifest.images_stored:
         raise DataError(f"{path}: no images in its shards; ingest with store_images: true to see them.")
-    info = manifest.splits[split]
+    info = dataset.split(split)
     step = max(1, info.images // count)
     wanted = range(0, info.images, step)[:count]
     for shard in info.shards:
-        positions = {index - shard.first_image for index in wanted} & set(range(shard.images))
-        if positions:
-            yield from _read(storage.join(path, shard.file), shard, positions)
-
-
-def _read(where: str, shard: ShardInfo, positions: set[int]) -> Iterator[tuple[Image.Image, str, list[str]]]:
-    """Images of a shard at these positions, in order."""
-    last = f"{shard.first_image + max(positions):09d}"
-    keys = {f"{shard.first_image + position:09d}" for position in positions}
-    record: dict[str, object] = {}
-    try:
-        with storage.open_stream(where) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-            for member in tar:
-                key, _, suffix = member.name.partition(".")
-                if key > last:
-                    return
-                file = tar.extractfile(member) if key in keys and suffix in {"json", "jpg", "png"} else None
-                if file is None:
-                    continue
-                if suffix == "json":
-                    record = json.loads(file.read())
-                    continue
-                captions = record["captions"]
-                assert isinstance(captions, list)
-                yield decode_image(file.read(), place=f"{where}: sample {key}"), str(record["image"]), captions
-    except (tarfile.TarError, OSError, ValueError, KeyError) as error:
-        raise DataError(f"{where}: damaged ({error}); run `vsetune data verify` on it.") from error
+        inside = {index for index in wanted if 0 <= index - shard.first_image < shard.images}
+        for record, _, photograph in read_some(dataset, shard, inside) if inside else ():
+            assert photograph is not None
+            yield decoded(photograph), record.name, record.captions
 
 
 def _tile(image: Image.Image, title: str, captions: Sequence[str], font: Font) -> Image.Image:

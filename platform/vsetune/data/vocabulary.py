@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from vsetune.data.plain_json import is_text, parse_shallow_json
+from vsetune.data.wording import one_line
 from vsetune.errors import DataError
 
 PAD, START, END, UNKNOWN, MASK = range(5)
@@ -22,7 +24,7 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         if self.words[: len(SPECIAL_WORDS)] != SPECIAL_WORDS:
-            raise DataError(f"vocabulary: starts with {self.words[:5]}, need {SPECIAL_WORDS}; ingest the data again")
+            raise DataError(f"vocabulary: starts with {one_line(self.words[:5])}, need {SPECIAL_WORDS}; ingest the data again")
         if len(set(self.words)) != len(self.words):
             raise DataError("vocabulary: a word stands twice, need one id per word; ingest the data again")
 
@@ -53,12 +55,13 @@ class Vocabulary:
         return json.dumps({"words": list(self.words)}, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Vocabulary:
-        """DataError if the text is not what `to_json` writes."""
+    def from_json(cls, text: str | bytes, *, where: str = "vocabulary") -> Vocabulary:
+        """DataError, which begins with `where`, if the text is not what `to_json` writes."""
+        plain = parse_shallow_json(text, where=where, fix="ingest the data again")
+        words = plain.get("words") if isinstance(plain, dict) else None
+        if not isinstance(words, list) or not all(map(is_text, words)):
+            raise DataError(f"{where}: not a vocabulary file (`words` is no list of strings); ingest the data again")
         try:
-            words = json.loads(text)["words"]
-        except (ValueError, KeyError, TypeError) as cause:
-            raise DataError(f"vocabulary: not a vocabulary file ({cause}); ingest the data again") from cause
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise DataError("vocabulary: `words` is no list of strings; ingest the data again")
-        return cls(tuple(words))
+            return cls(tuple(words))
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error

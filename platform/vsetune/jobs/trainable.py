@@ -17,7 +17,9 @@ from ray import tune
 
 from vsetune.config.masked_output import mask_output
 from vsetune.config.training import TrialSpec
+from vsetune.errors import DamagedCheckpoint
 from vsetune.training.attempt import Attempt
+from vsetune.training.checkpoint import set_aside
 from vsetune.training.failures import Failure, failure_of
 
 logger = logging.getLogger(__name__)
@@ -96,6 +98,8 @@ class AttemptTrainable(tune.Trainable):
         failure = failure_of(error)
         if failure.kind == "bug":
             logger.error("trial %s: %s", self._wanted["trial"]["trial"], traceback.format_exc())
+        if isinstance(error, DamagedCheckpoint):
+            set_aside(Path(self._wanted["folder"]), failure.text)
         if failure.spoils_the_process:
             raise SpoiltProcess(failure.text) from error
         return self._report_of(failure)

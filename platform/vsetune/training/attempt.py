@@ -28,6 +28,7 @@ from vsetune.training.negatives import NegativeSampler
 from vsetune.training.progress import Progress
 from vsetune.training.protocol import describe_protocol
 from vsetune.training.random_state import RandomState
+from vsetune.training.restoring import learner_state, restore
 from vsetune.training.schedule import next_validation, phase_at, total_steps
 from vsetune.training.start import describe_start
 from vsetune.training.step import Learner
@@ -47,6 +48,7 @@ class Attempt:
 
     device: `auto`, `cpu`, `cuda`, `cuda:N`. threads: of one operation on the CPU; None leaves the process's setting.
     ConfigError, DataError, StorageError: trial, data set and folder do not fit each other or this machine.
+    DamagedCheckpoint: the files in the folder are not what was saved; `CheckpointFolder.set_aside` makes room.
     """
 
     def __init__(self, trial: TrialSpec, folder: Path, *, device: str, threads: int | None) -> None:
@@ -65,10 +67,10 @@ class Attempt:
         saved = self._checkpoints.load()
         with self._random.active():
             self._learner = Learner.build(
-                trial, self.dataset, self.device, saved=None if saved is None else saved["learner"]
+                trial, self.dataset, self.device, saved=learner_state(saved, self._checkpoints)
             )
         if saved is not None:
-            self._continue(saved)
+            self._learner, self._progress = restore(saved, self._learner, self._random, self._checkpoints)
         self._started = (saved or {}).get("started") or describe_start(trial.network, self.dataset.vocabulary.words)
         self.inherited = len(self._progress.history)
         """Validations restored from an earlier execution."""
@@ -175,13 +177,6 @@ class Attempt:
         if data.test_split in self.dataset.manifest.splits:
             self.dataset.split(data.test_split)
 
-    def _continue(self, saved: Mapping[str, Any]) -> None:
-        if saved["learner"]["phase"] != self._learner.phase:
-            with self._random.active():
-                self._learner = self._learner.enter(saved["learner"]["phase"], learned=False)
-        self._learner.load_state_dict(saved["learner"])
-        self._random.load_state_dict(saved["random"])
-        self._progress = Progress.from_state(saved["progress"])
 
     def _train(self) -> StepWindow:
         progress, per_epoch = self._progress, self._batches.steps_per_epoch

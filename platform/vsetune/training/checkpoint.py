@@ -1,6 +1,8 @@
 """What an attempt leaves on disk: `checkpoint.pt` to continue from, `best.safetensors` to score the test split.
 
-Neither file can run code when read: the checkpoint is loaded with `weights_only=True`, the weights are safetensors.
+Neither file can run code when read: the checkpoint is loaded with `weights_only=True`, the weights are safetensors. The
+checkpoint ends with the SHA-256 of itself and holds that of the best weights, so a changed file is told from a sound
+one; checkpoints from before there were seals are read as carefully as files that other people wrote.
 
 A crash between the two writes must not leave a checkpoint that speaks of other best weights than those beside it.
 So new best weights first get a name of their own (`best-<step>.safetensors`); the checkpoint names the step; only then
@@ -9,9 +11,15 @@ do they become `best.safetensors`. Opening a folder completes an interrupted mov
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import io
+import logging
 import os
 import pickle
+import stat
+import struct
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,13 +29,23 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from vsetune.errors import StaleCheckpoint, StorageError
+from vsetune.data.wording import one_line
+from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, StorageError
 from vsetune.networks.weight_notes import WeightNotes
-from vsetune.training.atomic import write_whole
+from vsetune.training.atomic import remove_partials, unreadable, write_whole
+from vsetune.training.executions import ExecutionLog
+from vsetune.training.seal import seal_of, sealed_state, sha256_of
+
+_log = logging.getLogger(__name__)
 
 FORMAT = 1
 CHECKPOINT_FILE = "checkpoint.pt"
 BEST_FILE = "best.safetensors"
+OF_DAMAGE = (
+    RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError, EOFError,
+    ImportError, MemoryError, struct.error, pickle.UnpicklingError, zipfile.BadZipFile, SafetensorError,
+)
+"""What torch, safetensors and our own code have been seen to raise on changed files."""
 
 
 class CheckpointFolder:
@@ -38,21 +56,32 @@ class CheckpointFolder:
         self.best_path = folder / BEST_FILE
         self._folder = folder
         self._identity = {"format": FORMAT, "fingerprint": fingerprint, "data": data}
+        self._best_sha256: str | None = None
+        self._is_sealed = False
 
     def load(self) -> dict[str, Any] | None:
-        """The state last saved, or None. StaleCheckpoint when it is damaged or belongs to another trial or data set."""
+        """The state last saved, or None; what a killed process left half written is removed.
+
+        DamagedCheckpoint when it is not what was saved; StaleCheckpoint when it belongs to another trial or data set;
+        StorageError when it cannot be read.
+        """
+        remove_partials(self._folder)
         if not self.path.exists():
             return None
         try:
-            saved = torch.load(self.path, map_location="cpu", weights_only=True)
-        except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-            reason = str(error).strip().splitlines() or [type(error).__name__]
-            raise StaleCheckpoint(
-                f"{self.path}: damaged checkpoint ({reason[0]}); remove {self._folder} to start the trial again."
-            ) from error
+            saved = self._read()
+        except OSError as error:
+            if error.errno in {None, errno.EINVAL}:  # of an archive that sends its reader to impossible places
+                raise self._damaged(one_line(error)) from error
+            raise unreadable(self.path, error) from error
         self._check_identity(saved)
-        state: dict[str, Any] = saved["state"]
-        self._settle_best(state["best_step"])
+        state, self._best_sha256 = saved.get("state"), saved.get("best_sha256")
+        step = state.get("best_step") if isinstance(state, dict) else "nothing"
+        if not isinstance(state, dict) or not (step is None or (type(step) is int and step >= 0)):
+            raise self._damaged(f"its best step is {one_line(step)}, need a count")
+        self._settle_best(step)
+        if step is not None:
+            self._check_best()
         return state
 
     def save(
@@ -64,46 +93,156 @@ class CheckpointFolder:
         best_weights: given when this state is itself the best so far. notes: kept in their file. StorageError when
         they cannot be written.
         """
-        step = state["best_step"]
+        step, digest = state["best_step"], self._best_sha256
         if best_weights is not None:
             # one entry, since safetensors writes several in any order and equal weights shall be equal files
             metadata = {"step": str(step)} if notes is None else notes.to_metadata(step=step)
             content = safetensors.torch.save(dict(best_weights), metadata=metadata)
+            digest = hashlib.sha256(content).hexdigest()
             write_whole(self._best_of(step), content, durable=True)
         buffer = io.BytesIO()
-        torch.save({**self._identity, "state": dict(state)}, buffer)
+        torch.save({**self._identity, "sealed": True, "best_sha256": digest, "state": dict(state)}, buffer)
+        with buffer.getbuffer() as written:
+            seal = seal_of(written)
+        buffer.seek(0, io.SEEK_END)
+        buffer.write(seal)
         write_whole(self.path, buffer.getbuffer(), durable=True)
+        self._best_sha256 = digest
         self._settle_best(step)
 
     def load_best(self) -> dict[str, Tensor]:
-        """The weights of the best validation, on the CPU."""
+        """The weights of the best validation, on the CPU. DamagedCheckpoint when they are not there or changed."""
         try:
+            self._check_best()
             return safetensors.torch.load_file(self.best_path, device="cpu")
-        except (OSError, SafetensorError) as error:
-            raise StorageError(
-                f"{self.best_path}: cannot read the best weights ({error}); "
-                f"remove {self._folder} to start the trial again."
-            ) from error
+        except (OSError, *OF_DAMAGE) as error:
+            raise self._damaged_best(one_line(error)) from error
+
+    def misfit(self, reason: str) -> StaleCheckpoint:
+        """The error for a state, loaded from here, that does not fit the trial. A sealed one was written like this."""
+        if not self._is_sealed:
+            return self._damaged(reason)
+        return StaleCheckpoint(
+            f"{self.path}: does not fit this trial ({reason}), so another version of vsetune wrote it; use that "
+            f"version, or remove {self._folder} to start the trial again."
+        )
+
+    def set_aside(self, reason: str) -> list[Path]:
+        """Move what is damaged to `NAME.damaged-N`, so that the trial starts again. Returns where it is now.
+
+        Checkpoint and best weights go together. They stay when only the count of executions is damaged; that count
+        stays when it is sound. StorageError.
+        """
+        damaged = ExecutionLog(self._folder).damaged_files()
+        if not damaged or not self._is_readable():
+            damaged += [self.path, self.best_path]
+        moved = []
+        for path in damaged:
+            if not os.path.lexists(path):
+                continue
+            number = 1
+            while os.path.lexists(target := path.with_name(f"{path.name}.damaged-{number}")):
+                number += 1
+            try:
+                os.rename(path, target)
+            except OSError as error:
+                raise StorageError(f"{path}: cannot be set aside ({error.strerror}); move it by hand.") from error
+            moved.append(target)
+        self._best_sha256 = None
+        _log.warning("set aside %s (%s)", ", ".join(map(str, moved)) or "nothing", one_line(reason))
+        return moved
+
+    def _is_readable(self) -> bool:
+        try:
+            self._best_sha256 = self._read().get("best_sha256")
+            self._check_best()
+        except (OSError, DamagedCheckpoint):
+            return False
+        return True
+
+    def _read(self) -> dict[str, Any]:
+        if not stat.S_ISREG(self.path.stat().st_mode):
+            raise self._damaged("no regular file")
+        seal = sealed_state(self.path)
+        if seal is False:
+            raise self._damaged("its SHA-256 is not the one at its end")
+        self._is_sealed = seal is True
+        try:
+            if not self._is_sealed:
+                _require_plain_archive(self.path)
+            saved = torch.load(self.path, map_location="cpu", weights_only=True)
+        except OF_DAMAGE as error:
+            raise self._damaged(one_line(str(error).strip().partition("\n")[0] or type(error).__name__)) from error
+        if not isinstance(saved, dict):
+            raise self._damaged(f"holds a {type(saved).__name__}, need a state")
+        if "sealed" in saved and not self._is_sealed:
+            raise self._damaged("it has lost its seal")
+        return saved
 
     def _best_of(self, step: int) -> Path:
         return self._folder / f"best-{step}.safetensors"
 
     def _settle_best(self, step: int | None) -> None:
         """Finish the move that a crash may have interrupted; drop weights that no checkpoint names."""
-        if step is not None and self._best_of(step).exists():
-            os.replace(self._best_of(step), self.best_path)
-        for orphan in self._folder.glob("best-*.safetensors*"):
-            orphan.unlink(missing_ok=True)
+        try:
+            if step is not None and self._best_of(step).exists():
+                os.replace(self._best_of(step), self.best_path)
+            for orphan in self._folder.glob("best-*.safetensors*"):
+                orphan.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"{self._folder}: cannot be tidied ({error.strerror}); check its rights.") from error
 
-    def _check_identity(self, saved: Any) -> None:
-        found = saved if isinstance(saved, dict) else {}
+    def _check_best(self) -> None:
+        try:
+            about = self.best_path.stat()
+            if not stat.S_ISREG(about.st_mode):
+                raise self._damaged_best("no regular file")
+            if self._best_sha256 is not None and sha256_of(self.best_path) != self._best_sha256:
+                raise self._damaged_best("its SHA-256 is not the one in the checkpoint")
+        except FileNotFoundError as error:
+            raise self._damaged_best("no such file") from error
+        except OSError as error:
+            raise unreadable(self.best_path, error) from error
+
+    def _check_identity(self, saved: dict[str, Any]) -> None:
         for key, value in self._identity.items():
-            if found.get(key) == value:
-                continue
-            raise StaleCheckpoint(
-                f"{self.path}: its {_MEANING[key]} is {found.get(key)}, this one is {value}; "
-                "use another folder, or remove this one to start the trial again."
-            )
+            found = saved.get(key)
+            if type(found) is not type(value):
+                raise self._damaged(f"its {_MEANING[key]} is {one_line(found, most=60)}")
+            if found != value:
+                raise StaleCheckpoint(
+                    f"{self.path}: its {_MEANING[key]} is {one_line(found)}, this one is {value}; "
+                    "use another folder, or remove this one to start the trial again."
+                )
+
+    def _damaged(self, reason: str) -> DamagedCheckpoint:
+        return DamagedCheckpoint(
+            f"{self.path}: damaged checkpoint ({reason}); remove {self._folder} to start the trial again."
+        )
+
+    def _damaged_best(self, reason: str) -> DamagedCheckpoint:
+        return DamagedCheckpoint(
+            f"{self.best_path}: cannot read the best weights ({reason}); "
+            f"remove {self._folder} to start the trial again."
+        )
+
+
+def set_aside(folder: Path, reason: str) -> list[Path]:
+    """`CheckpointFolder.set_aside` of the folder of any trial."""
+    return CheckpointFolder(folder, fingerprint="", data="").set_aside(reason)
+
+
+def _require_plain_archive(path: Path) -> None:
+    """As torch writes it: nothing packed (which could unpack to any size), nothing larger than the file."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise ValueError("packed members, torch writes none")
+        if sum(member.file_size for member in members) > path.stat().st_size:
+            raise ValueError("members larger than the file")
+        broken = archive.testzip()
+        if broken is not None:
+            raise ValueError(f"member {broken} does not have its checksum")
 
 
 _MEANING = {"format": "format", "fingerprint": "trial fingerprint", "data": "data fingerprint"}

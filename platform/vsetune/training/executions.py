@@ -12,11 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vsetune.errors import DamagedCheckpoint
 from vsetune.training.atomic import read_json, write_json
 
 EXECUTIONS_FILE = "executions.json"
 PROGRESS_FILE = "progress.json"
 MARK_EVERY_S = 5.0
+_MOST = 2**53
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,11 @@ class ExecutionLog:
         self.current = Execution(number=0)
 
     def begin(self, *, kept_pairs: int, kept_seconds: float) -> Execution:
-        """Count a new execution, which continues from a checkpoint with kept_pairs pairs and kept_seconds of work."""
-        saved = read_json(self._executions)
-        earlier = Execution(**saved) if saved else Execution(number=0)
+        """Count a new execution, which continues from a checkpoint with kept_pairs pairs and kept_seconds of work.
+
+        DamagedCheckpoint when one of the files is not what was written to it.
+        """
+        earlier = self._earlier()
         lost_pairs, lost_seconds = self._lost(earlier.number, kept_pairs, kept_seconds)
         self.current = Execution(
             number=earlier.number + 1,
@@ -63,8 +67,51 @@ class ExecutionLog:
         marker = {"number": self.current.number, "pairs": pairs, "seconds": seconds}
         write_json(self._progress, marker, durable=False)
 
-    def _lost(self, number: int, kept_pairs: int, kept_seconds: float) -> tuple[int, float]:
+    def damaged_files(self) -> list[Path]:
+        """Those of the two files that cannot be read any more."""
+        found = []
+        for path, read in ((self._executions, self._earlier), (self._progress, self._marker)):
+            try:
+                read()
+            except DamagedCheckpoint:
+                found.append(path)
+        return found
+
+    def _earlier(self) -> Execution:
+        saved = read_json(self._executions)
+        if saved is None:
+            return Execution(number=0)
+        _require(self._executions, saved, Execution(number=0))
+        return Execution(**saved)
+
+    def _marker(self) -> dict[str, Any] | None:
         marker: dict[str, Any] | None = read_json(self._progress)
+        if marker is not None:
+            _require(self._progress, marker, _Marker(0, 0, 0.0))
+        return marker
+
+    def _lost(self, number: int, kept_pairs: int, kept_seconds: float) -> tuple[int, float]:
+        marker = self._marker()
         if marker is None or marker["number"] != number:
             return 0, 0.0
         return max(0, marker["pairs"] - kept_pairs), max(0.0, marker["seconds"] - kept_seconds)
+
+
+@dataclass(frozen=True)
+class _Marker:
+    number: int
+    pairs: int
+    seconds: float
+
+
+def _require(path: Path, saved: Any, like: Execution | _Marker) -> None:
+    """DamagedCheckpoint unless these are the fields of `like`: counts, and seconds that are finite, none below 0."""
+    expected = asdict(like)
+    is_sound = isinstance(saved, dict) and saved.keys() == expected.keys() and all(
+        type(saved[key]) in ((int,) if type(value) is int else (int, float)) and 0 <= saved[key] <= _MOST
+        for key, value in expected.items()
+    )
+    if not is_sound:
+        raise DamagedCheckpoint(
+            f"{path}: damaged (need {', '.join(expected)}, numbers from 0); remove its folder to start the trial again."
+        )

@@ -18,6 +18,7 @@ from vsetune.config.secrets import masked
 from vsetune.errors import (
     AttemptError,
     ConfigError,
+    DamagedCheckpoint,
     DataError,
     NumericError,
     StaleCheckpoint,
@@ -84,6 +85,8 @@ def _kind(error: BaseException) -> Kind:
 
 def _own_kind(error: VsetuneError) -> Kind:
     """Of the exceptions that we raise, the narrower before the wider."""
+    if isinstance(error, DamagedCheckpoint):  # of bits, not of the trial, which can start again without it
+        return "storage"
     if isinstance(error, StaleCheckpoint):
         return "checkpoint"
     if isinstance(error, StorageError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch.optim import SGD, Adam, AdamW, Optimizer
@@ -63,6 +63,11 @@ class Optimizers:
         """Change all parameters once."""
         for optimizer in self._all.values():
             optimizer.step()
+
+    def moments(self) -> Iterator[tuple[Any, Any]]:
+        """What is remembered of each parameter that was stepped, beside the parameter."""
+        for optimizer in self._all.values():
+            yield from optimizer.state.items()
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain data."""

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
+from torch import Tensor
 
 from vsetune.config.training import TrialSpec
 from vsetune.data.dataset import Dataset
-from vsetune.errors import DataError, StaleCheckpoint
+from vsetune.data.wording import one_line
+from vsetune.errors import DamagedCheckpoint, DataError, StaleCheckpoint
 from vsetune.networks import Network, build_network
 from vsetune.networks.backbone import names_of_colours
-from vsetune.networks.weight_notes import read_notes
+from vsetune.networks.weight_notes import WeightNotes, read_notes
+from vsetune.training.checkpoint import OF_DAMAGE
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,7 @@ def load_trained(
     weights cannot be read or are of another network.
     """
     dataset = Dataset.open(trial.data.path)
-    try:
-        values = safetensors.torch.load_file(weights, device="cpu")
-        notes = read_notes(weights)
-    except (OSError, SafetensorError, ValueError) as error:
-        raise StaleCheckpoint(f"{where}: {weights}: cannot be read ({error}); train the trial again.") from error
+    values, notes = _weights(weights, where)
     with torch.random.fork_rng(devices=[]):  # the parameters drawn here are replaced
         network = build_network(
             trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary),
@@ -61,5 +59,26 @@ def load_trained(
             f"{where}: {weights} does not fit network {trial.network.name} on {trial.data.path} ({len(unmatched)} "
             f"tensors differ, first {unmatched[0]}); it was written by another version or for other data, train again."
         )
-    network.load_state_dict(values)
+    try:
+        network.load_state_dict(values)
+    except OF_DAMAGE as error:
+        raise DamagedCheckpoint(f"{where}: {weights}: damaged ({one_line(error)}); train the trial again.") from error
     return TrainedTrial(trial, dataset, network.to(device).eval(), device)
+
+
+def _weights(path: Path, where: str) -> tuple[dict[str, Tensor], WeightNotes | None]:
+    """The tensors of a file, and what it says of them."""
+    try:
+        is_file = path.is_file()
+        values = safetensors.torch.load_file(path, device="cpu") if is_file else {}
+        notes = read_notes(path) if is_file else None
+    except (OSError, *OF_DAMAGE) as error:
+        raise DamagedCheckpoint(
+            f"{where}: {path}: cannot be read ({one_line(error)}); train the trial again."
+        ) from error
+    if not is_file:
+        raise DamagedCheckpoint(f"{where}: {path}: cannot be read (no regular file there); train the trial again.")
+    for name, value in values.items():
+        if value.is_floating_point() and bool(torch.isnan(value).any()):
+            raise DamagedCheckpoint(f"{where}: {path}: damaged ({one_line(name)} holds NaN); train the trial again.")
+    return values, notes

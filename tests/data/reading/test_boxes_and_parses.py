@@ -190,7 +190,7 @@ def test_verify_tells_of_a_changed_array_and_of_one_that_is_gone(tiny, chain):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text[:20], "damaged"),
+        (lambda text: text[:20], "not JSON"),
         (lambda text: text.replace("vsetune-parses-1", "vsetune-parses-9"), "format is 'vsetune-parses-9'"),
         (lambda text: re.sub('"parses-train', '"../parses-train', text), "damaged"),
     ],

@@ -66,5 +66,5 @@ def test_a_line_that_does_not_fit_is_named(text: str, message: str, dataset: Dat
 
 
 def test_a_missing_file_is_named(dataset: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none.csv: cannot be read"):
+    with pytest.raises(DataError, match=r"none.csv: cannot open"):
         relevant_pairs(dataset, "train", tmp_path / "none.csv")

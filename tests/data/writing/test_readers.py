@@ -151,7 +151,7 @@ def test_a_caption_table_that_does_not_fit_is_refused(
 
 
 def test_a_missing_folder_is_named_with_its_key(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"source.captions: .*none.csv: cannot read \(No such file"):
+    with pytest.raises(DataError, match=r"source.captions: .*none.csv: cannot open \(No such file"):
         read(layout="caption_table", captions=str(tmp_path / "none.csv"), images=["x"], lists={"train": "t"})
     with pytest.raises(DataError, match=r"source.images: .*: found nothing there, need a folder"):
         read(layout="karpathy", captions="x", images=str(tmp_path / "none"))
@@ -225,7 +225,7 @@ def test_row_counts_that_do_not_fit_are_refused(
 
 
 def test_boxes_that_do_not_fit_are_refused(feature_folder: Callable[..., RawDataset]) -> None:
-    with pytest.raises(DataError, match=r"train_boxes.npy: shape \(3, 5, 4\), need \(3, 4, 4\)"):
+    with pytest.raises(DataError, match=r"train_boxes.npy: float32 \(3, 5, 4\), need floats \(3, 4, 4\)"):
         feature_folder(features(3, 4, 6), 15, boxes=features(3, 5, 4))
 
 

@@ -76,7 +76,7 @@ def test_a_flipped_byte_is_found(folder: Path) -> None:
 def test_a_shard_cut_short_is_found(folder: Path, left: int) -> None:
     shard = folder / "train-000001.tar"
     shard.write_bytes(shard.read_bytes()[:left])
-    assert any(f"train-000001.tar: {left} bytes, need" in text for text in verify(str(folder)))
+    assert any(f"train-000001.tar: damaged shard ({left:,} bytes, the manifest says" in text for text in verify(str(folder)))
 
 
 def test_a_missing_shard_is_found(folder: Path) -> None:
@@ -97,7 +97,10 @@ def test_a_changed_vocabulary_is_found(folder: Path) -> None:
 
 def test_counts_that_contradict_the_shards_are_found(folder: Path) -> None:
     change_manifest(folder, lambda plain: plain["splits"]["train"].update(images=21))
-    assert only_problem(folder) == "split train: the manifest says 21 images, its shards hold 20; ingest again."
+    assert only_problem(folder) == (
+        f"{folder}: shards of split 'train' hold 20 images and 100 captions, the manifest says 21 and 100; ingest the "
+        "data set again."
+    )
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -109,13 +112,13 @@ def npy(array: np.ndarray) -> bytes:
 @pytest.mark.parametrize(
     ("suffix", "replacement", "message"),
     [
-        ("json", b"{", "its json member is missing or damaged"),
-        ("features.npy", None, "its features.npy member is missing or damaged"),
-        ("features.npy", npy(np.zeros((3, 16), np.float16)), r"features \(3, 16\), need \(4, 16\)"),
-        ("features.npy", npy(np.full((4, 16), np.nan, np.float16)), "need finite float16 features"),
-        ("features.npy", npy(np.zeros((4, 16), np.float32)), "found float32"),
-        ("jpg", b"no image", "not a readable image"),
-        ("jpg", None, "no jpg or png member"),
+        ("json", b"{", "json: not JSON"),
+        ("features.npy", None, "has no .features.npy member"),
+        ("features.npy", npy(np.zeros((3, 16), np.float16)), r"features are \(3, 16\) float16, the manifest says \(4, 16\)"),
+        ("features.npy", npy(np.full((4, 16), np.nan, np.float16)), "not all finite, need finite float16"),
+        ("features.npy", npy(np.zeros((4, 16), np.float32)), r"features are \(4, 16\) float32"),
+        ("jpg", b"no image", "its photograph cannot be decoded"),
+        ("jpg", None, "has no .jpg or .png member"),
     ],
 )
 def test_a_damaged_member_is_named_even_when_the_hash_fits(
@@ -124,7 +127,8 @@ def test_a_damaged_member_is_named_even_when_the_hash_fits(
     name = f"000000002.{suffix}"
     change_shard(folder, "train-000000.tar", lambda member, content: replacement if member == name else content)
     found = only_problem(folder)
-    assert "train-000000.tar: sample 000000002" in found
+    assert "train-000000.tar: " in found
+    assert "sample 000000002" in found
     with pytest.raises(DataError, match=message):
         raise DataError(found)
 
@@ -133,11 +137,11 @@ def test_a_dropped_sample_is_found_even_when_the_hash_fits(folder: Path) -> None
     change_shard(
         folder, "train-000000.tar", lambda member, content: None if member.startswith("000000002") else content
     )
-    assert "sample 000000003: (index, first_caption) (3, 15), need (2, 10)" in only_problem(folder)
+    assert "sample 000000003 is (image, caption) (3, 15), need (2, 10)" in only_problem(folder)
 
 
 def test_a_folder_without_manifest_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"manifest.json: not there; ingest a recipe to this place first"):
+    with pytest.raises(DataError, match=r"no manifest.json in it, so no finished data set"):
         verify(str(tmp_path))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vsetune.config.data import CaptionTableSource, expand_path
+from vsetune.data.plain_arrays import is_regular
 from vsetune.data.raw import (
     FileImage,
     ImageBytes,
@@ -19,6 +20,7 @@ from vsetune.data.raw import (
     require_text,
     tar_images,
 )
+from vsetune.data.wording import one_line
 from vsetune.errors import DataError
 
 
@@ -58,15 +60,18 @@ def parse_captions(text: str, *, place: str) -> dict[str, list[str]]:
 def _parse_csv(text: str, *, place: str) -> dict[str, list[str]]:
     captions: dict[str, list[str]] = {}
     rows = csv.reader(io.StringIO(text))
-    next(rows)
-    for row in rows:
-        if not row:
-            continue
-        if len(row) != 2:
-            raise DataError(
-                f"{place}: line {rows.line_num} has {len(row)} fields, need 2 (image,caption); quote the caption."
-            )
-        captions.setdefault(row[0].strip(), []).append(row[1].strip())
+    try:
+        next(rows)
+        for row in rows:
+            if not row:
+                continue
+            if len(row) != 2:
+                raise DataError(
+                    f"{place}: line {rows.line_num} has {len(row)} fields, need 2 (image,caption); quote the caption."
+                )
+            captions.setdefault(row[0].strip(), []).append(row[1].strip())
+    except csv.Error as error:
+        raise DataError(f"{place}: line {rows.line_num}: no CSV ({one_line(error)}); mend or fetch it again.") from error
     return captions
 
 
@@ -110,7 +115,7 @@ def find_images(places: list[str]) -> dict[str, ImageBytes]:
 
 def _images_of(path: Path) -> Mapping[str, ImageBytes]:
     if path.is_dir():
-        return {file.name: FileImage(file) for file in sorted(path.rglob("*")) if file.is_file()}
+        return {file.name: FileImage(file) for file in sorted(path.rglob("*")) if is_regular(file)}
     return tar_images(path)
 
 

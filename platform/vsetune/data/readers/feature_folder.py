@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from vsetune.config.data import FeatureFolderSource
+from vsetune.data.flaws import Flaw
+from vsetune.data.plain_arrays import mapped_array
 from vsetune.data.raw import FeatureArrays, RawDataset, RawImage, RawSplit, require_folder, require_text
 from vsetune.errors import DataError
 
@@ -47,15 +49,20 @@ def _read_split(folder: Path, name: str, source: FeatureFolderSource, notes: lis
 
 
 def _load(path: Path) -> np.ndarray:
-    try:
-        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: cannot read as a plain .npy array ({error}); fetch it again.") from error
-    if array.ndim not in {2, 3} or array.dtype.kind != "f" or array.shape[0] == 0:
+    array = _mapped(path)
+    if array.ndim not in {2, 3} or array.dtype.kind != "f" or array.size == 0:
         raise DataError(
             f"{path}: found {array.dtype} {array.shape}, need floats (rows, width) or (rows, regions, width)."
         )
     return array
+
+
+def _mapped(path: Path) -> np.ndarray:
+    try:
+        return mapped_array(path)
+    except (Flaw, FileNotFoundError) as error:
+        reason = error if isinstance(error, Flaw) else "no such file"
+        raise DataError(f"{path}: cannot read as a plain .npy array ({reason}); fetch it again.") from error
 
 
 def _captions(path: Path) -> list[str]:
@@ -92,12 +99,12 @@ def _is_repeated(features: np.ndarray, times: int) -> bool:
 
 
 def _boxes(path: Path, features: np.ndarray) -> np.ndarray | None:
-    if not path.is_file():
+    if not path.exists():
         return None
-    boxes: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    boxes = _mapped(path)
     expected = (*features.shape[:2], 4)
-    if boxes.shape != expected:
-        raise DataError(f"{path}: shape {boxes.shape}, need {expected} to fit the features; fetch both again.")
+    if boxes.shape != expected or boxes.dtype.kind != "f":
+        raise DataError(f"{path}: {boxes.dtype} {boxes.shape}, need floats {expected} to fit the features; fetch both again.")
     low, high = float(boxes.min()), float(boxes.max())
     if not (low >= 0 and high <= 1):
         raise DataError(

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vsetune.config.data import IaprSource, SplitShares, expand_path
-from vsetune.data.raw import FileImage, RawDataset, RawImage, RawSplit, captioned_images, require_folder
+from vsetune.data import storage
+from vsetune.data.raw import FileImage, RawDataset, RawImage, RawSplit, captioned_images, require_folder, require_text
 from vsetune.data.readers.caption_table import read_names
+from vsetune.data.wording import one_line
 from vsetune.errors import DataError
 
 _TAG = r"<{0}>(.*?)</{0}>"
@@ -26,6 +28,8 @@ def read_iapr(source: IaprSource) -> RawDataset:
     files: dict[str, Path] = {}
     for path in sorted(annotations.rglob("*.eng")):
         place, description = parse_annotation(path)
+        if not storage.is_inside(place):
+            raise DataError(f"{path}: IMAGE {one_line(place)} leads out of the folder of images; mend the file.")
         id_ = place.removeprefix("images/").rpartition(".")[0]
         captions[id_] = [description]
         files[id_] = images / place if (images / place).is_file() else images / place.removeprefix("images/")
@@ -42,7 +46,7 @@ def read_iapr(source: IaprSource) -> RawDataset:
 
 def parse_annotation(path: Path) -> tuple[str, str]:
     """(image path, description) of one .eng file; sentences of a description are joined by spaces."""
-    text = path.read_text(encoding="latin-1")
+    text = require_text(path, key="source.annotations", encoding="latin-1")
     image = _tag(text, "IMAGE")
     if not image:
         raise DataError(f"{path}: no IMAGE tag, need <IMAGE>images/00/25.jpg</IMAGE>; fetch the file again.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from vsetune.config.data import KarpathySource, expand_path
+from vsetune.data import storage
+from vsetune.data.plain_json import is_text, parse_json
 from vsetune.data.raw import FileImage, RawDataset, RawImage, RawSplit, captioned_images, require_folder, require_text
+from vsetune.data.wording import one_line
 from vsetune.errors import DataError
 
 
@@ -31,7 +33,7 @@ def read_karpathy(source: KarpathySource) -> RawDataset:
             raise DataError(f"{path}: images.{number}: {name} stands there a second time; remove one.")
         names.setdefault(split, []).append(name)
         captions[name] = texts
-        files[name] = _file(folder, entry, name)
+        files[name] = _file(folder, entry, name, where=f"{path}: images.{number}")
     notes = [f"{path.name}: left out {left_out} images of the split restval"] if left_out else []
     _refuse_missing(files, path)
     splits = {}
@@ -42,10 +44,8 @@ def read_karpathy(source: KarpathySource) -> RawDataset:
 
 
 def _entries(path: Path) -> list[Any]:
-    try:
-        plain = json.loads(require_text(path, key="source.captions"))
-    except ValueError as error:
-        raise DataError(f"source.captions: {path}: not JSON ({error}); fetch the file again.") from error
+    text = require_text(path, key="source.captions")
+    plain = parse_json(text, where=f"source.captions: {path}", fix="fetch the file again.")
     entries = plain.get("images") if isinstance(plain, dict) else None
     if not isinstance(entries, list) or not entries:
         raise DataError(f"source.captions: {path}: no list `images` in it, need Karpathy's dataset_*.json.")
@@ -55,15 +55,21 @@ def _entries(path: Path) -> list[Any]:
 def _fields(entry: Any, *, where: str) -> tuple[str, str, list[str]]:
     """(split, file name, captions). A missing `sentences` list is an image without captions."""
     try:
-        split, name = str(entry["split"]), str(entry["filename"])
-        captions = [" ".join(str(sentence["raw"]).split()) for sentence in entry.get("sentences", [])]
+        split, name = entry["split"], entry["filename"]
+        raw = [sentence["raw"] for sentence in entry.get("sentences", [])]
     except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{where}: no {error} there, need split, filename and sentences with raw.") from error
-    return split, name, captions
+        raise DataError(f"{where}: no {one_line(error)} there, need split, filename and sentences with raw.") from error
+    for what, text in (("split", split), ("filename", name), *(("raw", text) for text in raw)):
+        if not is_text(text):
+            raise DataError(f"{where}: {what} is {one_line(repr(text))}, need text; mend the file.")
+    return split, name, [" ".join(text.split()) for text in raw]
 
 
-def _file(folder: Path, entry: Any, name: str) -> Path:
-    inside = folder / str(entry.get("filepath", "")) / name
+def _file(folder: Path, entry: Any, name: str, *, where: str) -> Path:
+    below = str(entry.get("filepath", ""))
+    if not storage.is_inside(name) or not storage.is_inside(f"{below or '.'}/{name}"):
+        raise DataError(f"{where}: {one_line(f'{below}/{name}')} leads out of the folder of images; mend the file.")
+    inside = folder / below / name
     return inside if inside.is_file() else folder / name
 
 

@@ -1,0 +1,154 @@
+"""The state of a checkpoint put back into an attempt, after a look at every part of it.
+
+A file can be whole and still not be a state of this trial: made by hand, or by another version. Then the error is one
+line at the start, and not a strange number or a traceback at some later step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vsetune.data.wording import one_line
+from vsetune.errors import VsetuneError
+from vsetune.tracking.records import ValidationPoint
+from vsetune.training.checkpoint import OF_DAMAGE, CheckpointFolder
+from vsetune.training.progress import Progress
+from vsetune.training.random_state import RandomState, undisturbed
+from vsetune.training.step import Learner
+
+_MOST = 2**53
+
+
+def learner_state(saved: Mapping[str, Any] | None, checkpoints: CheckpointFolder) -> Mapping[str, Any] | None:
+    """The part of a checkpoint that `Learner.build` builds the network by; None without a checkpoint.
+
+    StaleCheckpoint, or DamagedCheckpoint, when it does not say what it must.
+    """
+    if saved is None:
+        return None
+    state = saved.get("learner")
+    kept = state.get("architecture") if isinstance(state, dict) else "nothing"
+    if kept is None or (isinstance(kept, dict) and all(isinstance(config, dict) for config in kept.values())):
+        return state
+    raise checkpoints.misfit(f"its learner has the architecture {one_line(kept)}")
+
+
+def restore(
+    saved: Mapping[str, Any], learner: Learner, random: RandomState, checkpoints: CheckpointFolder
+) -> tuple[Learner, Progress]:
+    """The learner (of another phase where the state is) and the progress; `random` is changed in place.
+
+    saved: from `checkpoints.load()`. StaleCheckpoint, or DamagedCheckpoint, when it is no state of this trial; learner
+    and random are then spent.
+    """
+    try:
+        progress = _progress(_part(saved, "progress"))
+        _restore_random(random, _part(saved, "random"), learner.device)
+        return _restored_learner(_part(saved, "learner"), learner, random), progress
+    except VsetuneError:
+        raise
+    except (OSError, *OF_DAMAGE) as error:
+        raise checkpoints.misfit(one_line(str(error).strip() or type(error).__name__)) from error
+
+
+def _restored_learner(state: Mapping[str, Any], learner: Learner, random: RandomState) -> Learner:
+    phase, phases = state.get("phase"), max(1, len(learner.trial.training.phases))
+    if type(phase) is not int or not 0 <= phase < phases:
+        raise ValueError(f"phase {one_line(phase)}, the trial has {phases}")
+    for name, value in _tensors(state):
+        if value.is_floating_point() and bool(torch.isnan(value).any()):
+            raise ValueError(f"{name} holds NaN")
+    if phase != learner.phase:
+        with random.active():
+            learner = learner.enter(phase, learned=False)
+    own = learner.optimizers.state_dict()
+    learner.load_state_dict(state)
+    _require_optimizers(learner, own)
+    return learner
+
+
+def _require_optimizers(learner: Learner, own: Mapping[str, Any]) -> None:
+    """torch takes over what a state says of its groups and moments as it is."""
+    for name, loaded in learner.optimizers.state_dict().items():
+        for group, mine in zip(loaded["param_groups"], own[name]["param_groups"], strict=True):
+            for key, value in mine.items():
+                if type(group.get(key)) is not type(value) or (key not in {"lr", "params"} and group[key] != value):
+                    raise ValueError(f"optimizer {name}: {key} is {one_line(group.get(key))}, need {one_line(value)}")
+    for parameter, moments in learner.optimizers.moments():
+        if not isinstance(moments, dict) or (moments and moments.keys() != {"step", "exp_avg", "exp_avg_sq"}):
+            raise ValueError(f"optimizer: moments {one_line(list(moments))}")
+        for key, value in moments.items():
+            if not isinstance(parameter, Tensor) or not isinstance(value, Tensor) or not value.is_floating_point() or (
+                value.shape != (() if key == "step" else parameter.shape)
+            ):
+                raise ValueError(f"optimizer: {key} does not fit its parameter")
+
+
+def _restore_random(random: RandomState, state: Mapping[str, Any], device: torch.device) -> None:
+    random.load_state_dict(dict(state))
+    with undisturbed(device), random.active():  # the generators themselves know best what they take
+        pass
+
+
+def _progress(plain: Mapping[str, Any]) -> Progress:
+    if plain.keys() != {each.name for each in fields(Progress)}:
+        raise ValueError(f"progress has the fields {one_line(', '.join(map(str, plain)))}")
+    history = plain["history"]
+    if not isinstance(history, list) or not all(map(_is_point, history)):
+        raise ValueError("a validation of its history is none")
+    for name in ("step", "pairs_seen"):
+        _require_number(name, plain[name], whole=True)
+    for name in ("train_seconds", "load_seconds", "validation_seconds", "checkpoint_seconds"):
+        _require_number(name, plain[name])
+    steps = [point["step"] for point in history]
+    best = max(history, key=lambda point: point["m_recall"], default=None)
+    expected = (None, -math.inf) if best is None else (best["step"], best["m_recall"])
+    if steps != sorted(set(steps)) or (steps and steps[-1] != plain["step"]):
+        raise ValueError(f"its history ends at step {steps[-1]}, or out of order; it is at step {plain['step']}")
+    if (plain["best_step"], plain["best_m_recall"]) != expected:
+        raise ValueError("its best validation is not the best of its history")
+    return Progress.from_state(plain)
+
+
+def _is_point(point: Any) -> bool:
+    if not isinstance(point, dict) or point.keys() != {each.name for each in fields(ValidationPoint)}:
+        return False
+    metrics = point["metrics"]
+    for name in ("step", "pairs_seen"):
+        _require_number(name, point[name], whole=True)
+    for name in ("epoch", "m_recall", "train_seconds"):
+        _require_number(name, point[name])
+    return isinstance(metrics, dict) and all(
+        isinstance(key, str) and type(value) in (int, float) for key, value in metrics.items()
+    )
+
+
+def _require_number(name: str, value: Any, *, whole: bool = False) -> None:
+    if type(value) not in ((int,) if whole else (int, float)) or not 0 <= value <= _MOST:
+        raise ValueError(f"{name} is {one_line(value, most=60)}, need a number from 0")
+
+
+def _part(saved: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = saved.get(name)
+    if not isinstance(part, dict):
+        raise ValueError(f"its {name} is {one_line(type(part).__name__)}, need a state")
+    return part
+
+
+def _tensors(value: Any, name: str = "learner") -> Iterable[tuple[str, Tensor]]:
+    """Every tensor inside dicts, lists and tuples, with the keys that lead to it."""
+    waiting = [(name, value)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, Tensor):
+            yield name, value
+        elif isinstance(value, (list, tuple)):
+            waiting += [(f"{name}.{number}", each) for number, each in enumerate(value)]
+        elif isinstance(value, dict):
+            waiting += [(f"{name}.{key}", each) for key, each in value.items()]
