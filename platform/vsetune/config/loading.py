@@ -21,7 +21,9 @@ __all__ = ["describe_problems", "dump_yaml", "load_spec", "parse_spec", "read_ya
 SpecT = TypeVar("SpecT", bound=Spec)
 
 _LONGEST = 60
-_BRANCH = re.compile(r"[A-Z]\w*$|dict\[|literal\[|list\[|function-|is-instance")
+_TAGS = {"Word", "Mapping", "Default", "Range", "Choices"}
+_SCALARS = {"bool", "int", "float", "str"}
+_GENERATED = ("dict[", "literal[", "list[", "function-")
 _PASSWORD = re.compile(r"(?<=://)[^/\s@]*:[^/\s]*(?=@)")
 
 
@@ -57,8 +59,10 @@ def describe_problems(
     for item in error.errors():
         location = tuple(
             part for before, part in zip((None, *item["loc"]), item["loc"], strict=False)
-            if (before, part) not in unions and not _is_branch(part)
+            if (before, part) not in unions and not _is_branch(before, part)
         )
+        if item["type"] == "extra_forbidden":  # its last part is what the person wrote, whatever it looks like
+            location = (*location[: len(location) - (location[-1:] == item["loc"][-1:])], item["loc"][-1])
         key = _key_path(location)
         prefix = f"{where}: {key}: " if key else f"{where}: "
         if item["type"] == "extra_forbidden":
@@ -148,9 +152,11 @@ def _example(spec: str) -> str:
     return ""
 
 
-def _is_branch(part: int | str) -> bool:
+def _is_branch(before: int | str | None, part: int | str) -> bool:
     """Whether pydantic names the branch of a union here; a reader of the file never wrote that."""
-    return isinstance(part, str) and _BRANCH.match(part) is not None
+    if isinstance(part, int):
+        return False
+    return part in _TAGS or part.startswith(_GENERATED) or (isinstance(before, int) and part in _SCALARS)
 
 
 def _key_path(location: tuple[int | str, ...]) -> str:

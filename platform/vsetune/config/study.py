@@ -123,7 +123,7 @@ class LossEntry(Settings):
         if (self.name is None) == (not self.loss):
             got = "both `name` and `loss`" if self.loss else "neither `name` nor losses under `loss`"
             raise ValueError(f"got {got}, need either `name` of one loss, or `loss` with a list of losses to add")
-        if self.loss and (self.fixed or "search" in self.model_fields_set):
+        if self.loss and (self.fixed or self.search != "default"):
             raise ValueError("`fixed` and `search` of a sum belong to its parts under `loss`")
         names = [part.part_name for part in self.loss]
         repeated = sorted({name for name in names if names.count(name) > 1})
