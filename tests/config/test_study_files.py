@@ -229,7 +229,8 @@ def test_merges_and_aliases_are_read_and_dates_and_times_are_texts(tmp_path: Pat
     path = tmp_path / "s.yaml"
     path.write_text(
         "study: a\ndescription: 2024-02-30\ndata: {path: 1:30}\n"
-        "networks: [{name: vsepp, fixed: &small {word_size: 8}}]\nlosses:\n  - {name: lmh}\n  - {name: lmh, label: again, network: {<<: *small, word_size: 16}}\n"
+        "networks: [{name: vsepp, fixed: &small {word_size: 8}}]\n"
+        "losses:\n  - {name: lmh}\n  - {name: lmh, label: again, network: {<<: *small, word_size: 16}}\n"
     )
     study = load_spec(path, StudySpec)
     assert (study.description, study.data.path) == ("2024-02-30", "1:30")

@@ -12,7 +12,7 @@ from vsetune.config.base import fingerprint_of
 from vsetune.config.cells import Cell, build_trial, candidates, resolve_cells
 from vsetune.config.data import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.loading import load_spec
-from vsetune.config.paths import home, under_home
+from vsetune.config.paths import home, under_home, usable_uri
 from vsetune.config.study import ScenesSpec, StudySpec, TrackingSpec
 from vsetune.data.dataset import Dataset
 from vsetune.data.ingest import ingest
@@ -137,5 +137,14 @@ def existing_store(tracking: TrackingSpec) -> TrackingStore:
 
 
 def tracking_uri(tracking: TrackingSpec) -> str:
-    """The MLflow tracking URI: as given, or as MLFLOW_TRACKING_URI says, or the SQLite file under the home folder."""
-    return tracking.uri or os.environ.get(TRACKING_VARIABLE) or f"sqlite:///{home() / 'mlflow.db'}"
+    """The MLflow tracking URI: as given, or as MLFLOW_TRACKING_URI says, or the SQLite file under the home folder.
+
+    ConfigError when the variable can be no URI.
+    """
+    named = os.environ.get(TRACKING_VARIABLE)
+    if tracking.uri is None and named:
+        try:
+            return usable_uri(named)
+        except ValueError as error:
+            raise ConfigError(f"{TRACKING_VARIABLE}: {error}") from error
+    return tracking.uri or f"sqlite:///{home() / 'mlflow.db'}"
