@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 
 from vsetune.cli import catalogue, data, leaderboard, network_evaluate, network_import, study, train, trial
 from vsetune.cli.output import complain, results, say
+from vsetune.config.paths import without_passwords
 from vsetune.errors import ConfigError, UsageError, VsetuneError
 
 _PLACE_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
@@ -161,7 +162,7 @@ def _mistake(error: Exception) -> str:
     package = f"{os.sep}vsetune{os.sep}"
     ours = [frame for frame in traceback.extract_tb(error.__traceback__) if package in frame.filename]
     at = f" at {ours[-1].filename.rpartition(package)[2]}:{ours[-1].lineno}" if ours else ""
-    text = " ".join(str(error).split())
+    text = without_passwords(" ".join(str(error).split()))
     text = text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."
     return (
         f"{type(error).__name__}{at}: {text or 'no further words'}; a mistake of vsetune, please report it; "

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from vsetune.config.base import Spec, unknown_name, unusable_text
+from vsetune.config.paths import without_passwords
 from vsetune.config.places import Place, advice, places_in, specs_in
 from vsetune.config.yaml_files import dump_yaml, read_yaml
 from vsetune.errors import ConfigError
@@ -24,7 +25,6 @@ _LONGEST = 60
 _TAGS = {"Word", "Mapping", "Default", "Range", "Choices"}
 _SCALARS = {"bool", "int", "float", "str"}
 _GENERATED = ("dict[", "literal[", "list[", "function-")
-_PASSWORD = re.compile(r"(?<=://)[^/\s@]*:[^/\s]*(?=@)")
 
 
 def load_spec(path: Path, spec: type[SpecT]) -> SpecT:
@@ -172,7 +172,7 @@ def _key_path(location: tuple[int | str, ...]) -> str:
 
 def _short(value: Any) -> str:
     """As it would stand in Python, cut short, without the password of a URL."""
-    text = _one_line(_PASSWORD.sub("***", repr(value)))
+    text = _one_line(without_passwords(repr(value)))
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 

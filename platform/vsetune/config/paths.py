@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -12,6 +13,8 @@ from pydantic import AfterValidator
 from vsetune.errors import ConfigError
 
 HOME_VARIABLE = "VSETUNE_HOME"
+
+_PASSWORD = re.compile(r"(?<=://)[^/\s@]*:[^/\s]*(?=@)")
 
 _LONGEST_PATH, _LONGEST_NAME = 4095, 255
 """Bytes that Linux takes for a path, and for each name in it."""
@@ -82,6 +85,11 @@ def usable_uri(text: str) -> str:
     except ValueError as error:
         raise ValueError(f"need a URI ({error})") from error
     return text
+
+
+def without_passwords(text: str) -> str:
+    """Text as it may stand in a message: `//user:password@` of any URL in it becomes `//***@`."""
+    return _PASSWORD.sub("***", text)
 
 
 def _is_unicode(text: str) -> bool:
