@@ -76,18 +76,21 @@ def test_the_resolved_study_is_printed_with_variables_and_without_passwords(
     assert printed["search"]["storage"] == "mysql://ann:${PW}@host/db"
 
 
-def test_a_fault_of_ours_is_told_in_full_but_without_passwords(
+def test_a_fault_of_ours_is_told_without_passwords(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def fault() -> int:
+    def fault(**_: object) -> int:
         raise RuntimeError(f"http://ann:{SECRET}@host")
 
-    monkeypatch.setattr("vsetune.cli.main._exit_code", fault)
+    monkeypatch.setattr("vsetune.cli.main.app", fault)
+    monkeypatch.setattr("sys.argv", ["vsetune"])
     monkeypatch.setattr("vsetune.cli.main.mask_output", lambda: None)
     with pytest.raises(SystemExit) as left:
         vsetune_command()
     assert left.value.code == 1
-    assert capfd.readouterr().err.endswith("RuntimeError: http://ann:***@host\n")
+    told = capfd.readouterr().err
+    assert "RuntimeError: http://ann:***@host; a mistake of vsetune" in told
+    assert len(told.splitlines()) == 1
 
 
 def test_the_command_of_the_mlflow_ui_leaves_the_password_to_the_person() -> None:

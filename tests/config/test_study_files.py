@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from vsetune.config.base import Choices
 from vsetune.config.cells import build_trial, resolve_cells
-from vsetune.config.loading import load_spec, parse_spec
+from vsetune.config.data import IngestRecipe
+from vsetune.config.gallery import GallerySpec
+from vsetune.config.loading import dump_yaml, load_spec, parse_spec
+from vsetune.config.places import specs_in
 from vsetune.config.study import StudySpec
+from vsetune.config.training import TrialSpec
 from vsetune.errors import ConfigError
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.yaml"))
@@ -159,3 +166,129 @@ def test_equal_studies_have_equal_fingerprints_and_different_ones_do_not() -> No
     again = parse_spec(dict(reversed(MINIMAL.items())), StudySpec, where="f")
     other = parse_spec(MINIMAL | {"seeds": [1]}, StudySpec, where="f")
     assert first.fingerprint() == again.fingerprint() != other.fingerprint()
+
+
+def said_of(tmp_path: Path, content: str | bytes) -> str:
+    """The one line on a file with this content."""
+    path = tmp_path / "s.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ConfigError) as caught:
+        load_spec(path, StudySpec)
+    (line,) = caught.value.problems
+    assert len(line.splitlines()) == 1
+    return line.removeprefix(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("a: !!python/object/apply:os.system [ls]", "line 1, column 4: tag !!python/object/apply:os.system"),
+        ("a: !!binary aGk=", "line 1, column 4: tag !!binary is not read"),
+        ("a: b\n? [a]\n: c", "line 2, column 3: key a collection is no text"),
+        ("1: a", "line 1, column 1: key 1 is no text, need a name; if it is one, put it in quotes"),
+        ("a: b\nc: " + "9" * 5000, "line 2, column 4: 999"),
+        ("a: " + "[" * 1000, "more than 50 levels inside one another"),
+        ("a: &a [*a]", "line 1, column 8: alias a stands inside of what it names"),
+        ("a: &a [1, *b]", "line 1, column 11: found undefined alias 'b'"),
+        ("a: !!int abc", "line 1, column 4: abc cannot be read as int"),
+        ("a: b\x00", "line 1, column 5: character 0x0000 must not stand in a text file"),
+        ('a: "\\U00110000"', "line 1, column 7: cannot be read"),
+        ("%YAML 9" + "9" * 5000 + ".1\n---\na: b", "cannot be read"),
+        ("study: a\n".encode("utf-16"), "byte 0 is not UTF-8; save the file as UTF-8 text"),
+        ("a: b\n" + "#" * 300_000, "has more than 262,144 bytes"),
+        ('study: "a\\0b"', "study: got 'a\\x00b' with a control character (U+0000) in it; remove it"),
+        ('description: "\\uD800"', "description: got '\\ud800' with a surrogate (U+D800) in it; remove it"),
+    ],
+)
+def test_yaml_that_is_no_plain_data_is_told_where_it_stands(
+    tmp_path: Path, content: str | bytes, expected: str
+) -> None:
+    assert expected in said_of(tmp_path, content)
+
+
+def test_aliases_that_grow_without_end_are_refused(tmp_path: Path) -> None:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in zip("abcdefg", "bcdefgh", strict=True)]
+    assert "more than 50,000 values with its aliases written out" in said_of(tmp_path, "\n".join(lines))
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
+def test_only_regular_files_are_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "s.yaml"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path = Path("/dev/zero")
+    with pytest.raises(ConfigError, match=r"Is a directory|is a device or a pipe"):
+        load_spec(path, StudySpec)
+
+
+def test_merges_and_aliases_are_read_and_dates_and_times_are_texts(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        "study: a\ndescription: 2024-02-30\ndata: {path: 1:30}\n"
+        "networks: [{name: vsepp, fixed: &small {word_size: 8}}]\n"
+        "losses:\n  - {name: lmh}\n  - {name: lmh, label: again, network: {<<: *small, word_size: 16}}\n"
+    )
+    study = load_spec(path, StudySpec)
+    assert (study.description, study.data.path) == ("2024-02-30", "1:30")
+    assert study.losses[1].network == {"word_size": 16}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"epochs": 3}, "epochs: unknown key here; it belongs at training.epochs"),
+        ({"losses": [{"name": "lmh", "margin": 0.1}]},
+         "losses[0].margin: unknown key here; it belongs at losses[0].fixed.margin"),
+        ({"networks": [{"name": "vsepp", "batch_size": 8}]},
+         "networks[0].batch_size: unknown key here; it belongs at networks[0].training.batch_size"),
+        ({"seed": 3}, "seed: unknown key here; did you mean seeds, or search.seed?"),
+        ({"Afeatures": 3}, "Afeatures: unknown key; remove it"),
+        ({"Range": 3}, "Range: unknown key; remove it"),
+        ({"losses": [{"name": "lmh", "training": {"phases": [{"learning_rate": 1}]}}]},
+         "training.phases[0].learning_rate: unknown key here; it is a key of training"),
+        ({"losses": [{"name": "lmh", "training": {"phases": 3}}]}, "training.phases: got 3, need a valid list"),
+        ({"losses": [{"name": "lmh", "training": {"phases": [{"loss": 3}]}}]}, "training.phases[0].loss: got 3"),
+        ({"losses": [{"name": "lmh", "fixed": {"name": "lsh"}}]}, "losses[0].fixed: name: must not stand here"),
+        ({"seeds": [10**22]}, "seeds[0]: got 10000000000000000000000, need a number < 9223372036854775808"),
+        ({"networks": [{"name": "vsepp", "fixed": {"embedding_size": 10**12}}]},
+         "network.embedding_size: got 1000000000000, need a number <= 65536"),
+        ({"data": {"path": "~nosuchuser/x"}}, "data.path: ~nosuchuser/x: no home folder of ~nosuchuser"),
+        ({"tracking": {"folder": "s3://bucket/x"}},
+         "tracking.folder: got s3://bucket/x, need a local or shared folder"),
+        ({"tracking": {"uri": "http://[::1"}}, "tracking.uri: need a URI (Invalid IPv6 URL)"),
+        ({"data": {"path": "x" * 300}}, "data.path: got a path of 300 characters"),
+    ],
+)
+def test_what_would_fail_later_is_told_before(changes: dict[str, Any], expected: str) -> None:
+    assert any(expected in line for line in problems({"losses": MINIMAL["losses"][:1], **changes})), problems(changes)
+
+
+def test_no_line_repeats_the_password_of_a_url() -> None:
+    (line,) = problems({"tracking": {"folder": ["postgresql://me:hunter2@host/db"]}})
+    assert "hunter2" not in line
+
+
+def test_a_sum_of_losses_written_out_is_read_again(tmp_path: Path) -> None:
+    searched = {"name": "info_nce", "search": {"softmax_temperature": {"choices": ["1e-3", 0.1]}}}
+    losses = [{"name": "lmh"}, {"loss": [{"name": "lmh"}, searched]}]
+    study = parse_spec(MINIMAL | {"losses": losses}, StudySpec, where="f")
+    path = tmp_path / "s.yaml"
+    path.write_text(dump_yaml(study.to_plain()))
+    assert load_spec(path, StudySpec) == study
+
+
+def test_every_whole_number_has_an_upper_bound() -> None:
+    for root in (StudySpec, TrialSpec, IngestRecipe, GallerySpec):
+        pending, seen = [root], set()
+        while pending:
+            spec = pending.pop()
+            for name, field in spec.model_fields.items():
+                pending += [each for each in specs_in(field.annotation) if each not in seen]
+                seen.update(specs_in(field.annotation))
+                if spec is not Choices and "int" in re.findall(r"\w+", str(field.annotation).replace("class ", "")):
+                    limits = str(field.metadata) + str(field.annotation)
+                    assert re.search(r"\bL[et]\(", limits), f"{spec.__name__}.{name} has no upper bound"

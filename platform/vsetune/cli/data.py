@@ -37,6 +37,8 @@ def make_scenes(
     from vsetune.config.study import ScenesSpec
     from vsetune.jobs.preparation import make_scenes as make
 
+    if "://" in output:
+        raise ConfigError(f"--output: got {output}, scenes can only be made in a local folder; name one")
     sizes = {"train": train, "validation": validation, "test": test, "seed": seed}
     folder = Path(under_home(output))
     with interruptible("the same command goes on"):
@@ -138,6 +140,8 @@ def show(
     if parses is not None:
         say(f"dependency parses: {parses.pipeline} {parses.version}")
     target = sheet or home() / "sheets" / f"{Path(where).name}-{split}.png"
+    if split in manifest.splits:
+        target.parent.mkdir(parents=True, exist_ok=True)
     shown = contact_sheet(where, split, target, count=count)
     say(f"contact sheet of {shown} images: {target}")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vsetune.cli.output import mlflow_server, results, say, write_text
+from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.paths import home
-from vsetune.config.study import TrackingSpec
 from vsetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,10 +22,6 @@ app = typer.Typer(
 
 StudyName = Annotated[str, typer.Argument(help="name of a study", show_default=False)]
 Baseline = Annotated[str | None, typer.Option(metavar="LOSS", help="to compare with; default: the study's baseline")]
-Tracking = Annotated[
-    str | None,
-    typer.Option(metavar="URI", help="default: $MLFLOW_TRACKING_URI, else mlflow.db under VSETUNE_HOME"),
-]
 
 
 @app.command(epilog="Example: vsetune leaderboard show quickstart")
@@ -67,7 +63,7 @@ def export(
             write_text(path, render(board))
             say(f"written: {path.absolute()}")
     if html is not None:
-        server = mlflow_server(store_uri(TrackingSpec(uri=tracking_uri)))
+        server = mlflow_server(store_uri(tracking_of(tracking_uri)))
         if server is not None:
             say(f"runs in the MLflow UI: {server}")
 
@@ -77,7 +73,7 @@ def read_leaderboard(study: str, baseline: str | None, tracking_uri: str | None)
     from vsetune.jobs.preparation import existing_store
     from vsetune.leaderboard import build
 
-    store = existing_store(TrackingSpec(uri=tracking_uri))
+    store = existing_store(tracking_of(tracking_uri))
     attempts = store.attempts(study)
     if not attempts:
         raise UsageError(f"study {study}: has no attempts yet; start it, or wait for its first validation")

@@ -9,20 +9,41 @@ import errno
 import logging
 import os
 import sys
+import traceback
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from io import TextIOWrapper
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from vsetune.cli import catalogue, data, leaderboard, network_evaluate, network_import, study, train, trial
-from vsetune.cli.output import complain, results
-from vsetune.config.masked_output import mask_output, print_masked_traceback
-from vsetune.errors import UsageError, VsetuneError
+from vsetune.cli.output import complain, results, say
+from vsetune.config.masked_output import mask_output
+from vsetune.config.secrets import masked
+from vsetune.errors import ConfigError, UsageError, VsetuneError
 
 _PLACE_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
+_NAME_REFUSED = {errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY}
+_LONGEST_REASON = 300
+
+_log = logging.getLogger(__name__)
+
+
+class _Commands(TyperGroup):
+    """Ctrl-C in any command, while it imports and prepares too: one line and exit code 130."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            say("interrupted")
+            raise typer.Exit(130) from None
+
 
 app = typer.Typer(
-    name="vsetune", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
+    name="vsetune", cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: vsetune study run studies/quickstart.yaml",
 )
@@ -65,37 +86,90 @@ def _root(
 
 
 def run() -> None:
-    """What the `vsetune` command calls."""
+    """What the `vsetune` command calls, by way of `vsetune.cli.entry`."""
     mask_output()
-    logging.basicConfig(
-        level=os.environ.get("VSETUNE_LOG", "WARNING").upper(), stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    try:
-        code = _exit_code()
-    except Exception as error:  # a fault of ours: told in full, but without secrets
-        print_masked_traceback(error)
-        code = 1
-    sys.exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a character that the terminal cannot show is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(_exit_code())
 
 
 def _exit_code() -> int:
     """Runs the command line. Typer leaves with SystemExit itself: 0, what a command chose, 2 misused, 130 Ctrl-C."""
     try:
+        _set_up_logs()
+        _require_utf8(sys.argv[1:])
         app(standalone_mode=True)
+    except ConfigError as error:
+        return _told("error", error.problems, 2)
     except UsageError as error:
-        complain("error", str(error))
-        return 2
+        return _told("error", [str(error)], 2)
     except VsetuneError as error:
-        complain("failed", str(error))
-        return 1
+        return _told("failed", [str(error)], 1)
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
     except OSError as error:
-        if error.errno not in _PLACE_REFUSES:
-            raise
-        place = error.filename or "a file"
-        complain("error", f"{place}: {error.strerror}; free space, check the rights, or set VSETUNE_HOME elsewhere")
-        return 2
+        return _told_of_place(error)
+    except MemoryError as error:
+        _log.debug("out of memory", exc_info=error)
+        reason = " ".join(str(error).split()) or "no more to be had"
+        return _told("failed", [f"out of memory ({reason}); use smaller sizes, or more memory"], 1)
+    except Exception as error:  # a mistake of ours: told in a line, whole where it is asked for
+        _log.debug("a mistake of vsetune", exc_info=error)
+        return _told("failed", [_mistake(error)], 1)
     return 0
+
+
+def _set_up_logs() -> None:
+    level = os.environ.get("VSETUNE_LOG", "WARNING").upper()
+    if level not in logging.getLevelNamesMapping():
+        raise UsageError(f"VSETUNE_LOG: got {level[:40]}, need DEBUG, INFO, WARNING or ERROR")
+    logging.basicConfig(
+        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+
+
+def _require_utf8(words: Sequence[str]) -> None:
+    """Bytes that are no UTF-8 reach us as lone surrogates, which neither files nor databases nor terminals take."""
+    for number, word in enumerate(words, start=1):
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"argument {number}: got {word[:60]!a}, need UTF-8; rename it") from error
+
+
+def _told(kind: str, problems: Sequence[str], code: int) -> int:
+    """Every problem in one line, whatever line ends what it quotes has; the exit code."""
+    for problem in problems:
+        complain(kind, " ".join(problem.split()))
+    return code
+
+
+def _told_of_place(error: OSError) -> int:
+    """A place that refuses can be mended by the person (2); any other failure of the system is told as it is (1)."""
+    place, reason = error.filename or "a file", error.strerror or error
+    if error.errno in _PLACE_REFUSES:
+        problem = f"{place}: {reason}; free space, check the rights, or set VSETUNE_HOME elsewhere"
+        return _told("error", [problem], 2)
+    if error.errno in _NAME_REFUSED:
+        return _told("error", [f"{place}: {reason}; name another file or folder"], 2)
+    _log.debug("a failure of the system", exc_info=error)
+    told = f"{place}: {reason}" if error.errno is not None else str(error)
+    return _told("failed", [f"{type(error).__name__}: {told}; VSETUNE_LOG=DEBUG shows where it arose"], 1)
+
+
+def _mistake(error: Exception) -> str:
+    """Which exception, its text, and the innermost of our lines that it came through."""
+    package = f"{os.sep}vsetune{os.sep}"
+    ours = [frame for frame in traceback.extract_tb(error.__traceback__) if package in frame.filename]
+    at = f" at {ours[-1].filename.rpartition(package)[2]}:{ours[-1].lineno}" if ours else ""
+    text = masked(" ".join(str(error).split()))
+    text = text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."
+    return (
+        f"{type(error).__name__}{at}: {text or 'no further words'}; a mistake of vsetune, please report it; "
+        "VSETUNE_LOG=DEBUG shows the whole traceback"
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import typer
 from rich.table import Column, Table
 
 from vsetune.cli.catalogue import domain_text
-from vsetune.cli.output import messages, mlflow_server, print_json, results, say
+from vsetune.cli.output import interruptible, messages, mlflow_server, print_json, results, say
 from vsetune.config.cells import Cell, resolve_cells
 from vsetune.config.loading import dump_yaml, load_spec
 from vsetune.config.paths import under_home
@@ -97,9 +97,12 @@ def run(
         return
     from vsetune.jobs.preparation import prepare_study
     from vsetune.jobs.run import run_study
+    from vsetune.jobs.stopping import sigterm_like_ctrl_c
 
-    prepared = prepare_study(file, messages)
-    outcome = run_study(prepared, resume=resume, retry_failed=retry_failed, address=address, console=messages)
+    with interruptible(f"nothing finished is lost, go on with: vsetune study run {file} --resume"):
+        with sigterm_like_ctrl_c():
+            prepared = prepare_study(file, messages)
+            outcome = run_study(prepared, resume=resume, retry_failed=retry_failed, address=address, console=messages)
     _report(prepared, outcome, file)
 
 

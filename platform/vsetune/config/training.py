@@ -6,14 +6,16 @@ from typing import Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from vsetune.config.base import Range, Spec, tunable
+from vsetune.config.base import Count, Range, Seed, Spec, tunable
 from vsetune.config.compatibility import mismatch
+from vsetune.config.data import SplitName
 from vsetune.config.evaluation import EvaluationSpec
 from vsetune.config.loading import describe_problems
 from vsetune.config.loss_settings import SUM, as_settings, loss_settings_of, with_settings
 from vsetune.config.losses import LOSSES, LossSpec, SemanticCenterSpec
 from vsetune.config.losses.composition import AnyLoss
 from vsetune.config.networks import AnyNetwork
+from vsetune.config.paths import PathText
 from vsetune.config.phases import PhaseSpec, phase_starts
 from vsetune.config.semantics import EncoderSpec, SemanticSource, SemanticSpec
 
@@ -21,15 +23,15 @@ from vsetune.config.semantics import EncoderSpec, SemanticSource, SemanticSpec
 class LossRamp(Spec):
     """Epochs in which the loss is multiplied by a factor that grows linearly from 0 to 1 (VSE-infinity, grid mode)."""
 
-    start_epoch: float = Field(1.0, ge=0, description="where it begins; counted from the start of the training")
-    epochs: float = Field(1.0, gt=0, description="its length")
+    start_epoch: float = Field(1.0, ge=0, le=1e6, description="where it begins; counted from the start of the training")
+    epochs: float = Field(1.0, gt=0, le=1e6, description="its length")
 
 
 class TrainingSpec(Spec):
     """One training recipe. An epoch is one pass over all image-caption pairs of the train split."""
 
-    epochs: float = Field(30.0, gt=0, description="length of a full attempt, in epochs; fractions count")
-    batch_size: int = Field(128, ge=2, description="pairs per batch (images per batch with batch_unit images)")
+    epochs: float = Field(30.0, gt=0, le=1e6, description="length of a full attempt, in epochs; fractions count")
+    batch_size: Count = Field(128, ge=2, description="pairs per batch (images per batch with batch_unit images)")
     batch_unit: Literal["pairs", "images"] = Field(
         "pairs", description="`pairs`: one caption per row; `images`: each image with all its captions (MSE**)",
     )
@@ -45,16 +47,17 @@ class TrainingSpec(Spec):
     )
     weight_decay: float = Field(0.0, ge=0)
     gradient_clip: float | None = Field(2.0, gt=0, description="largest global gradient norm; null: no clip")
-    validate_every_steps: int | None = Field(
+    validate_every_steps: Count | None = Field(
         None, ge=1, description="v, mini-batches between validations; null: at the end of epochs only",
     )
-    shuffle_pairs: int = Field(10_000, ge=1, description="pairs held in the shuffle buffer")
+    shuffle_pairs: Count = Field(10_000, ge=1, description="pairs held in the shuffle buffer")
     drop_last: bool = Field(
         False, description="leave out the last batch of an epoch if it is short (VSE-infinity, region mode); an epoch "
         "is then the pairs of the full batches",
     )
     loader_workers: int = Field(
-        0, ge=0, description="processes that read shards, and threads that decode photographs; 0: one thread for both",
+        0, ge=0, le=256,
+        description="processes that read shards, and threads that decode photographs; 0: one thread for both",
     )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="bfloat16 autocasts the towers on a GPU; losses and ranks stay float32",
@@ -63,7 +66,8 @@ class TrainingSpec(Spec):
         None, description="the loss grows from 0 during these epochs; null: never. The logged loss is the whole one",
     )
     phases: list[PhaseSpec] = Field(
-        default_factory=list, description="parts of the training with other settings, in order; none: one phase",
+        default_factory=list, max_length=100,
+        description="parts of the training with other settings, in order; none: one phase",
     )
 
     @model_validator(mode="after")
@@ -83,12 +87,12 @@ class TrainingSpec(Spec):
 class DataSpec(Spec):
     """The ingested data set a study runs on."""
 
-    path: str = Field(description="folder or s3:// prefix with manifest.json")
+    path: PathText = Field(description="folder or s3:// prefix with manifest.json")
     semantics: SemanticSpec = Field(SemanticSpec(), description="vectors of losses with `semantics: svd`")
     encoder: EncoderSpec = Field(EncoderSpec(), description="vectors of losses with `semantics: encoder`, and of SRD@k")
-    train_split: str = "train"
-    validation_split: str = "validation"
-    test_split: str | None = Field("test", description="scored once by the best checkpoint; null: not at all")
+    train_split: SplitName = "train"
+    validation_split: SplitName = "validation"
+    test_split: SplitName | None = Field("test", description="scored once by the best checkpoint; null: not at all")
 
 
 class TrialSpec(Spec):
@@ -102,7 +106,7 @@ class TrialSpec(Spec):
     loss: AnyLoss
     training: TrainingSpec
     evaluation: EvaluationSpec = EvaluationSpec()
-    seed: int = Field(ge=0)
+    seed: Seed
 
     @model_validator(mode="after")
     def _loss_fits_in_every_phase(self) -> TrialSpec:

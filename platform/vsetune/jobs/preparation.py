@@ -12,7 +12,7 @@ from vsetune.config.base import fingerprint_of
 from vsetune.config.cells import Cell, build_trial, candidates, refusal, resolve_cells
 from vsetune.config.data import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.loading import load_spec
-from vsetune.config.paths import home, under_home
+from vsetune.config.paths import home, under_home, usable_uri
 from vsetune.config.secrets import shown_plain, url_identity, usable_url
 from vsetune.config.study import ScenesSpec, StudySpec, TrackingSpec
 from vsetune.data.dataset import Dataset
@@ -160,9 +160,15 @@ def existing_store(tracking: TrackingSpec) -> TrackingStore:
 def tracking_uri(tracking: TrackingSpec) -> str:
     """The MLflow tracking URI: as given, or as MLFLOW_TRACKING_URI says, or the SQLite file under the home folder.
 
-    It may hold a password: to be used, not shown. ConfigError for one that was masked or names an unset variable.
+    It may hold a password: to be used, not shown. ConfigError for one that was masked, names an unset variable, or can
+    be no URI.
     """
     if tracking.uri:
         return usable_url(tracking.uri, where="tracking.uri")
     given = os.environ.get(TRACKING_VARIABLE)
-    return usable_url(given, where=TRACKING_VARIABLE) if given else f"sqlite:///{home() / 'mlflow.db'}"
+    if not given:
+        return f"sqlite:///{home() / 'mlflow.db'}"
+    try:
+        return usable_url(usable_uri(given), where=TRACKING_VARIABLE)
+    except ValueError as error:
+        raise ConfigError(f"{TRACKING_VARIABLE}: {error}") from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -15,15 +17,20 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.trial_progress import TrialProgress
 
 _REDRAW_S = 0.5
+_STYLES = {"finished": "green", "pruned": "yellow", "failed": "red"}
 
 
 class StudyProgress:
     """Shows a ledger. Use as a context manager; call `changed` after each report and `tick` as often as you like."""
 
-    def __init__(self, ledger: StudyLedger, console: Console) -> None:
-        self._ledger, self._console = ledger, console
-        self._started, self._drawn = time.monotonic(), 0.0
+    def __init__(
+        self, ledger: StudyLedger, console: Console, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """clock: seconds from any start, for elapsed and remaining time."""
+        self._ledger, self._console, self._clock = ledger, console, clock
+        self._started, self._drawn = clock(), 0.0
         self._announced: set[str] = {name for name, trial in ledger.trials.items() if trial.is_closed}
+        self._ended_before = len(self._announced)
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> StudyProgress:
@@ -54,15 +61,15 @@ class StudyProgress:
 
     def tick(self) -> None:
         """Redraws the live table now and then."""
-        now = time.monotonic()
+        now = self._clock()
         if self._live is not None and now - self._drawn > _REDRAW_S:
             self._drawn = now
             self._live.update(self._view(), refresh=True)
 
     def _line(self, name: str, trial: TrialProgress) -> Text:
         done, promised = len(self._announced), self._ledger.promised()
-        text = Text(f"{time.monotonic() - self._started:6.0f} s  [{done}/{promised}] ", style="dim")
-        style = {"finished": "green", "pruned": "yellow", "failed": "red"}[trial.status]
+        text = Text(f"{self._clock() - self._started:6.0f} s  [{done}/{promised}] ", style="dim")
+        style = _STYLES.get(trial.status, "none")
         text.append(f"{trial.status:8} ", style=style).append(name, style="bold")
         if trial.best_m_recall is not None:
             text.append(f"  best M-Recall {trial.best_m_recall:.1f} % in {trial.epoch:.4g} epochs", style="none")
@@ -70,12 +77,28 @@ class StudyProgress:
             text.append(f"  {trial.error[:160]}", style="red")
         return text
 
+    def _left(self, done: int, promised: int, elapsed_s: float) -> str:
+        """By the pace of this process: what ended before a resume took none of its time."""
+        ended_here = done - self._ended_before
+        if ended_here <= 0:
+            return "first trials running"
+        return f"about {elapsed_s / ended_here * max(0, promised - done) / 60:.0f} min left"
+
+    def _others(self) -> str:
+        """Trials that neither run nor have ended, by what the ledger calls them: `, 2 waiting`."""
+        counts = Counter(
+            trial.status for trial in self._ledger.trials.values() if not trial.is_closed and trial.status != "running"
+        )
+        return "".join(f", {count} {status}" for status, count in sorted(counts.items()))
+
     def _view(self) -> Group:
         trials = self._ledger.trials.values()
         done, promised = sum(trial.is_closed for trial in trials), self._ledger.promised()
-        elapsed = time.monotonic() - self._started
-        left = f"about {elapsed / done * (promised - done) / 60:.0f} min left" if done else "first trials running"
-        head = Text(f"{self._ledger.study.study}: {done} of {promised} trials, {elapsed / 60:.1f} min, {left}")
+        elapsed = self._clock() - self._started
+        head = Text(
+            f"{self._ledger.study.study}: {done} of {promised} trials, {elapsed / 60:.1f} min, "
+            f"{self._left(done, promised, elapsed)}{self._others()}"
+        )
         table = Table(box=None, padding=(0, 2, 0, 0))
         for column in ("cell", "ended", "running now", "best M-Recall"):
             table.add_column(column, justify="left" if column in ("cell", "running now") else "right")

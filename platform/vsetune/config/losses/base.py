@@ -50,12 +50,13 @@ class MemorySpec(LossSpec):
     """Losses of hinges that can take further negatives from earlier batches."""
 
     memory_size: int = Field(
-        0, ge=0,
+        0, ge=0, le=10_000_000,
         description="pairs of earlier batches kept as further negatives (cross-batch memory, Wang et al. 2020); "
         "0: none",
     )
     memory_start_epoch: int = Field(
-        1, ge=0, description="first epoch (0-based) that uses the memory; before, embeddings move too fast",
+        1, ge=0, le=1_000_000,
+        description="first epoch (0-based) that uses the memory; before, embeddings move too fast",
     )
 
     @property
@@ -69,7 +70,7 @@ class MemorySpec(LossSpec):
 
 def warmup_epochs() -> int:
     """The field of losses that may start with the sum of hinges."""
-    return Field(0, ge=0, description="first epochs that use the sum of hinges instead")
+    return Field(0, ge=0, le=1_000_000, description="first epochs that use the sum of hinges instead")
 
 
 def semantics_field(default: SemanticSource) -> SemanticSource:

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.base import Choices, Range, tunable
+from vsetune.config.base import Choices, Range, ShortSeed, tunable
 from vsetune.config.losses.triplets import TripletMarginFields
 from vsetune.config.networks import Kind
 
@@ -34,7 +34,7 @@ class SemanticCenterSpec(TripletMarginFields):
         "concepts", description="one centre per training image (Eq. 6), or few centres with soft assignments (Eq. 7)",
     )
     quantised_centers: int = tunable(
-        1000, Choices(choices=[50, 100, 300, 1000]), ge=1, when=_QUANTISED,
+        1000, Choices(choices=[50, 100, 300, 1000]), ge=1, le=1_000_000, when=_QUANTISED,
         description="N_q, number of centres", paper="Malali and Keller: 1000; Flickr8k 100",
     )
     delta: float = tunable(
@@ -46,7 +46,7 @@ class SemanticCenterSpec(TripletMarginFields):
         description="a, weight of the repulsion of centres", paper="Malali and Keller: 1",
     )
     repulsion_every: int = Field(
-        1, ge=1,
+        1, ge=1, le=10**9,
         description="steps until the repulsion (N_q^2 distances) is worked out anew; the last one acts meanwhile",
     )
     center_weight: float = tunable(1.0, Range(low=0.1, high=3.0, log=True), ge=0, description="w_c", paper="Eq. 5: 1")
@@ -69,7 +69,7 @@ class SemanticCenterSpec(TripletMarginFields):
     quantised_start: Literal["kmeans", "random"] = Field(
         "kmeans", description="start of quantised centres: k-means of the concepts' centres, or N(0, 1/D)",
     )
-    seed: int = Field(0, ge=0, description="of k-means")
+    seed: ShortSeed = Field(0, description="of k-means")
     on_sphere: bool = Field(False, description="project centres to unit length after every step")
     adaptive: bool = Field(False, description="margins of the triplet term grow (third phase); else they stay")
     growth: float = tunable(
@@ -81,7 +81,7 @@ class SemanticCenterSpec(TripletMarginFields):
         description="r, share of triplets above which a margin grows", paper="Malali and Keller: 0.8",
     )
     interval: int = tunable(
-        500, Range(low=50, high=1000, log=True, integer=True), ge=1, when=_ADAPTIVE,
+        500, Range(low=50, high=1000, log=True, integer=True), ge=1, le=10**9, when=_ADAPTIVE,
         description="q, training steps between updates", paper="Malali and Keller: 500",
     )
     cap: float = tunable(

@@ -134,7 +134,7 @@ class IrtmSpec(HingeSpec):
 
     name: Literal["irtm"] = "irtm"
     hardest: int = tunable(
-        31, Range(low=1, high=63, integer=True, log=True), ge=1,
+        31, Range(low=1, high=63, integer=True, log=True), ge=1, le=1_000_000,
         description="h, negatives per query; all of the batch when it has fewer", paper="TAGS-DC code: 31; Eq. 5: 1",
     )
     warmup_epochs: int = warmup_epochs()

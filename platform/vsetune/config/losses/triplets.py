@@ -28,7 +28,7 @@ class TopFSpec(MemorySpec):
     )
     decay: Literal["hyperbolic", "linear", "cosine"] = Field("hyperbolic", description="schedule of f from 1 to 0")
     decay_steps: int = tunable(
-        10_000, Range(low=200, high=20_000, log=True, integer=True), ge=1,
+        10_000, Range(low=200, high=20_000, log=True, integer=True), ge=1, le=10**9,
         description="training steps until f reaches 0", paper="MSE**: 10,000",
     )
     sharpness: float = tunable(
@@ -62,7 +62,7 @@ class TripletMarginFields(DistanceSpec):
         description="r, share of triplets above which a margin grows", paper="Malali and Keller: 0.8",
     )
     interval: int = tunable(
-        500, Range(low=50, high=1000, log=True, integer=True), ge=1,
+        500, Range(low=50, high=1000, log=True, integer=True), ge=1, le=10**9,
         description="q, training steps between updates", paper="Malali and Keller: 500",
     )
     cap: float = tunable(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from vsetune.config.base import Spec
+from vsetune.config.base import Size, Spec
 
 EFFICIENTNET, VGG19, RANDOM = "efficientnet_lite0", "vgg19", "random"
 """What `model` may be beside a CNN of `transformers`."""
@@ -24,8 +24,10 @@ class BackboneSpec(Spec):
     weights: str | None = Field(
         None, description="of vgg19: a file with torchvision's names, .pth (weights only) or .safetensors",
     )
-    depths: tuple[int, ...] = Field((1, 1), description="of `random`: residual layers of each stage")
-    widths: tuple[int, ...] = Field((16, 32), description="of `random`: channels of each stage")
+    depths: tuple[Annotated[int, Field(le=1000)], ...] = Field(
+        (1, 1), max_length=20, description="of `random`: residual layers of each stage",
+    )
+    widths: tuple[Size, ...] = Field((16, 32), max_length=20, description="of `random`: channels of each stage")
     batch_norm: Literal["frozen", "running"] = Field(
         "frozen",
         description="`frozen`: running statistics stay as they are (VSE-infinity); `running`: batch statistics in "

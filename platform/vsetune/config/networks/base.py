@@ -79,8 +79,8 @@ class NetworkSpec(Spec):
         """Cost of one pair: here of a dot product. words: start and end included."""
         return PairCost(flops=2 * self.embedding_size, numbers=1)
 
-    embedding_size: int = Field(1024, ge=1, description="D, size of the joint space")
-    word_size: int = Field(300, ge=1, description="size of word embeddings")
+    embedding_size: int = Field(1024, ge=1, le=65_536, description="D, size of the joint space")
+    word_size: int = Field(300, ge=1, le=65_536, description="size of word embeddings")
     start_from: str | None = Field(
         None, description="weights.safetensors of `vsetune networks import`, or the best weights of a trial of the "
         "same network, to train further; null: fresh ones",

@@ -44,7 +44,7 @@ class CgmnSpec(NetworkSpec):
         return self.spatial_graph
 
     name: Literal["cgmn"] = "cgmn"
-    embedding_size: int = Field(2048, ge=1, description="D, size of the joint space and of the nodes")
+    embedding_size: int = Field(2048, ge=1, le=65_536, description="D, size of the joint space and of the nodes")
     spatial_graph: bool = Field(
         False,
         description="second image graph over boxes that overlap, or over neighbouring grid cells; off as in the "

@@ -58,9 +58,9 @@ class GsmnSpec(NetworkSpec):
         20.0, Range(low=4.0, high=30.0, log=True), gt=0,
         description="lambda, multiplies what enters each softmax", paper="GSMN: Flickr30K 20, MS-COCO 10",
     )
-    blocks: int = Field(16, ge=1, description="parts of a vector that are compared apart")
-    kernels: int = Field(8, ge=1, description="Gaussian kernels over box offsets")
-    hidden_size: int = Field(32, ge=1, description="size of a node behind the graph")
+    blocks: int = Field(16, ge=1, le=65_536, description="parts of a vector that are compared apart")
+    kernels: int = Field(8, ge=1, le=65_536, description="Gaussian kernels over box offsets")
+    hidden_size: int = Field(32, ge=1, le=65_536, description="size of a node behind the graph")
 
     @model_validator(mode="after")
     def _sizes_divide(self) -> GsmnSpec:

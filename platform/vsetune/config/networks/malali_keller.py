@@ -30,7 +30,8 @@ class MalaliKellerSpec(NetworkSpec):
 
     name: Literal["malali_keller"] = "malali_keller"
     embedding_size: int = Field(
-        1024, ge=2, multiple_of=2, description="D, size of the joint space; each direction of the GRU has half of it",
+        1024, ge=2, le=65_536, multiple_of=2,
+        description="D, size of the joint space; each direction of the GRU has half of it",
     )
     image_input: Literal["features", "pixels"] = Field(
         "features", description="`pixels`: the CNN reads photographs; `features`: the mean of the stored regions",
@@ -38,10 +39,11 @@ class MalaliKellerSpec(NetworkSpec):
     backbone: MalaliKellerBackboneSpec = Field(
         MalaliKellerBackboneSpec(), description="the CNN that reads pixels (the paper's other one is vgg19)",
     )
-    image_size: int = Field(224, ge=32, description="pixels per side that the CNN reads")
+    image_size: int = Field(224, ge=32, le=4096, description="pixels per side that the CNN reads")
     flip: float = Field(0.5, ge=0, le=1, description="share of training images mirrored; captions stay as they are")
     evaluation_crops: int = Field(
-        20, ge=0, description="random crops whose embeddings are averaged in evaluation; 0: one crop of the centre",
+        20, ge=0, le=1000,
+        description="random crops whose embeddings are averaged in evaluation; 0: one crop of the centre",
     )
 
     @property

@@ -30,7 +30,7 @@ class MseSpec(NetworkSpec):
         "features", description="`pixels`: the CNN reads photographs; `features`: the mean of the stored regions",
     )
     backbone: MseBackboneSpec = Field(MseBackboneSpec(), description="the CNN that reads pixels")
-    image_size: int = Field(224, ge=32, description="pixels per side that the CNN reads")
+    image_size: int = Field(224, ge=32, le=4096, description="pixels per side that the CNN reads")
     crop: Literal["random_resized", "square_window"] = Field(
         "random_resized",
         description="of training images: `random_resized` is a window of 0.33 to 1 of the area (released code); "

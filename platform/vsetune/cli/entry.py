@@ -1,0 +1,20 @@
+"""The `vsetune` command: light, so that Ctrl-C while the rest is imported ends in one line too."""
+
+from __future__ import annotations
+
+import sys
+
+
+def run() -> None:
+    """Imports the commands and runs one; leaves by SystemExit with the exit code that `vsetune.cli.main` documents."""
+    try:
+        from vsetune.cli import main
+
+        main.run()
+    except KeyboardInterrupt:  # before the commands are there to catch it, or after they are done
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    run()

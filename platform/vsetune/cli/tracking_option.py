@@ -1,0 +1,20 @@
+"""The option --tracking-uri, checked before a store is opened."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from vsetune.config.loading import parse_spec
+from vsetune.config.study import TrackingSpec
+
+Tracking = Annotated[
+    str | None,
+    typer.Option(metavar="URI", help="default: $MLFLOW_TRACKING_URI, else mlflow.db under VSETUNE_HOME"),
+]
+
+
+def tracking_of(uri: str | None) -> TrackingSpec:
+    """What the option names. ConfigError in one line for what can be no URI."""
+    return parse_spec({"uri": uri}, TrackingSpec, where="--tracking-uri")

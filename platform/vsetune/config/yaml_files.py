@@ -1,0 +1,200 @@
+"""YAML files to plain data and back: plain values only, bounded in size and depth, every refusal in one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vsetune.errors import ConfigError
+
+LARGEST_FILE = 256 * 1024
+"""Bytes of a YAML file; the largest that we ship has 4 kB, and the reader takes seconds for as much as this."""
+
+_DEEPEST = 50
+_MOST_VALUES = 50_000
+"""Values of a file with its aliases written out, so that a few lines of aliases do not become gigabytes."""
+
+_LONGEST = 60
+_REFUSED_BY_THE_READER = (ValueError, OverflowError, LookupError, TypeError, AttributeError)
+"""What PyYAML raises beside its own errors on hostile text: chr() and int() out of range, parts that are missing."""
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file. ConfigError in one line if there is none, with line and column where they are known.
+
+    Only regular files are opened, and no more than LARGEST_FILE bytes of them are read.
+    """
+    text = _text_of(path)
+    loader: _StrictLoader | None = None
+    try:
+        loader = _StrictLoader(text)
+        content = loader.get_single_data()
+    except yaml.reader.ReaderError as error:
+        line, column = _line_and_column(text, error.position)
+        raise ConfigError(
+            f"{path}: not valid YAML: line {line}, column {column}: character {error.character:#06x} must not stand "
+            "in a text file; remove it"
+        ) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {_problem(error)}") from error
+    except _REFUSED_BY_THE_READER as error:
+        mark = loader.get_mark() if loader is not None else None
+        at = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else "somewhere"
+        raise ConfigError(f"{path}: not valid YAML: {at}: cannot be read ({_short(str(error))}); correct it") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+    if not isinstance(content, dict):
+        got = "nothing" if content is None else f"a {type(content).__name__}"
+        raise ConfigError(f"{path}: got {got} at the top level, need a mapping of keys to values")
+    return content
+
+
+def dump_yaml(plain: dict[str, Any]) -> str:
+    """Plain data as YAML that `read_yaml` reads back as the same data, keys in the order given."""
+    return yaml.dump(plain, Dumper=_StrictDumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        # Without waiting: opening a pipe that nobody writes to would otherwise never return.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise ConfigError(f"{path}: is a device or a pipe; need a regular YAML file")
+            content = stream.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise ConfigError(
+                f"{path}: has more than {LARGEST_FILE:,} bytes, no study or recipe needs that; is it the right file?"
+            )
+        return content.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; need a YAML file") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8 text") from error
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: cannot be read ({reason}); need a UTF-8 YAML file") from error
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    """Line and column first, as an editor counts them."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return _one_line(f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}")
+    return _one_line(str(error))
+
+
+def _line_and_column(text: str, position: int) -> tuple[int, int]:
+    before = text[:position]
+    return before.count("\n") + 1, position - before.rfind("\n")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _short(text: str) -> str:
+    text = _one_line(text)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Safe YAML that refuses a key written twice, keys that are no text, depth and aliases without end.
+
+    1e-4 is a number, 2024-02-30 and 12:30 are texts.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._values = 0
+        self._sizes: dict[str, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Counts what it composes; an alias counts as much as what it names."""
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        at, anchor = event.start_mark, event.anchor
+        if isinstance(event, yaml.AliasEvent):
+            if anchor in self.anchors and anchor not in self._sizes:
+                raise _refusal(f"alias {_short(anchor)} stands inside of what it names; write the value out", at)
+            self._count(self._sizes.get(anchor, 0), at)
+            return super().compose_node(parent, index)
+        if self._depth >= _DEEPEST:
+            raise _refusal(f"more than {_DEEPEST} levels inside one another; make it flatter", at)
+        before = self._values
+        self._count(1, at)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if anchor is not None:
+            self._sizes[anchor] = self._values - before
+        return node
+
+    def _count(self, values: int, at: Any) -> None:
+        self._values += values
+        if self._values > _MOST_VALUES:
+            raise _refusal(f"more than {_MOST_VALUES:,} values with its aliases written out; make it smaller", at)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """A value that does not fit its tag (`!!int abc`, a number of 5,000 digits) is refused where it stands."""
+        try:
+            return super().construct_object(node, deep)
+        except _REFUSED_BY_THE_READER as error:
+            kind = node.tag.rpartition(":")[2]
+            value = _short(str(node.value)) if isinstance(node, yaml.ScalarNode) else "this"
+            raise _refusal(f"{value} cannot be read as {kind}; correct it, or put it in quotes", node.start_mark
+                           ) from error
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if key_node.tag == _MERGE:
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                got = _short(str(key_node.value)) if isinstance(key_node, yaml.ScalarNode) else "a collection"
+                raise _refusal(f"key {got} is no text, need a name; if it is one, put it in quotes",
+                               key_node.start_mark)
+            if key in seen:
+                raise _refusal(f"key {_short(key)} is written twice; keep one of them", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+    def refuse_tag(self, node: yaml.Node) -> Any:
+        """For every tag that is no plain value: `!!python/name:os.system`, `!!binary`, `!!set`, `!mine`."""
+        tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+        raise _refusal(f"tag {_short(tag)} is not read, need plain values; remove it", node.start_mark)
+
+
+def _refusal(problem: str, at: Any) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(None, None, problem, at)
+
+
+class _StrictDumper(yaml.SafeDumper):
+    """Quotes every text that `_StrictLoader` would take for a number."""
+
+
+_MERGE = "tag:yaml.org,2002:merge"
+_PLAIN = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map")}
+_INT = re.compile(r"^[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$")
+_FLOAT = re.compile(
+    r"^(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+)
+
+_StrictLoader.yaml_constructors = {
+    **{tag: make for tag, make in yaml.SafeLoader.yaml_constructors.items() if tag in _PLAIN},
+    None: _StrictLoader.refuse_tag,
+}
+_StrictLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] in {"null", "bool", "merge"}]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _with in (_StrictLoader, _StrictDumper):
+    _with.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
+    _with.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))

@@ -1,0 +1,105 @@
+"""Every end of the command has its exit code and one line: bad input 2, failures and our mistakes 1, Ctrl-C 130."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PACKAGES = str(Path(__file__).parents[2] / "platform")
+
+
+def raising(error: BaseException) -> Any:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (TypeError("boom\nsqlite://me:hunter2@host"), 1, "failed TypeError at cli/study.py:"),
+        (RecursionError("too deep"), 1, "a mistake of vsetune, please report it; VSETUNE_LOG=DEBUG shows the whole"),
+        (MemoryError(), 1, "failed out of memory"),
+        (OSError(36, "File name too long", "x"), 2, "error x: File name too long; name another file or folder"),
+        (OSError(5, "Input/output error", "x"), 1, "failed OSError: x: Input/output error"),
+    ],
+)
+def test_whatever_a_command_raises_is_one_line(
+    error: BaseException, code: int, said: str, vsetune: Any, study: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vsetune.cli.study.resolve_cells", raising(error))
+    answer = vsetune("study", "validate", str(study()))
+    assert answer.code == code
+    (line,) = answer.lines
+    assert said in line
+    assert "hunter2" not in line
+
+
+def test_ctrl_c_while_the_commands_are_imported_is_one_line(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'pydantic':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from vsetune.cli.entry import run\n"
+        "run()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "losses", "list"], capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": PACKAGES},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("VSETUNE_LOG", "nonsense", "VSETUNE_LOG: got NONSENSE, need DEBUG"),
+        ("VSETUNE_HOME", "s3://bucket/x", "VSETUNE_HOME: got s3://bucket/x, need a local or shared folder"),
+        ("VSETUNE_HOME", "~nosuchuser/x", "VSETUNE_HOME: ~nosuchuser/x: no home folder of ~nosuchuser"),
+        ("MLFLOW_TRACKING_URI", "http://host:port", "MLFLOW_TRACKING_URI: need a URI"),
+    ],
+)
+def test_a_variable_that_makes_no_sense_is_told(
+    variable: str, value: str, said: str, vsetune: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    answer = vsetune("leaderboard", "show", "x")
+    assert answer.code == 2
+    (line,) = answer.lines
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("data", "show", "~nosuchuser/x"), "~nosuchuser/x: no home folder of ~nosuchuser on this machine"),
+        (("data", "make-scenes", "--output", "s3://bucket/x"), "--output: got s3://bucket/x, scenes can only be made"),
+        (("data", "make-scenes", "--seed", str(10**22)), "seed: got 10000000000000000000000, need a number <"),
+        (("leaderboard", "show", "\udcff"), "argument 3: got '\\udcff', need UTF-8"),
+        (("leaderboard", "show", "x", "--tracking-uri", "http://[::1"), "--tracking-uri: uri: need a URI"),
+        (("study", "validate", "/dev/zero"), "/dev/zero: is a device or a pipe; need a regular YAML file"),
+        (("study", "validate", "a\nb.yaml"), "error a b.yaml: no such file"),
+    ],
+)
+def test_a_word_of_the_command_that_makes_no_sense_is_told(words: tuple[str, ...], said: str, vsetune: Any) -> None:
+    answer = vsetune(*words)
+    assert answer.code == 2
+    (line,) = answer.lines
+    assert said in line
+
+
+def test_a_fresh_home_takes_a_contact_sheet(vsetune: Any, home: Path) -> None:
+    assert vsetune("data", "make-scenes", "--train", "4", "--validation", "2", "--test", "2").code == 0
+    answer = vsetune("data", "show", "data/scenes", "--count", "2")
+    assert answer.code == 0, answer.err
+    assert (home / "sheets" / "scenes-train.png").stat().st_size > 1000

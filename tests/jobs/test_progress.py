@@ -1,0 +1,70 @@
+"""The time left follows from what ended since this process started; trials that wait are counted apart."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from vsetune.jobs.progress import StudyProgress
+
+
+class Ledger:
+    """What the progress view reads of a ledger."""
+
+    def __init__(self, statuses: list[str], promised: int) -> None:
+        self.study, self.cells = SimpleNamespace(study="tiny"), {"vsepp.lmh": None}
+        self.trials = {f"vsepp.lmh-c{number:03d}": trial(status, number) for number, status in enumerate(statuses)}
+        self._promised = promised
+
+    def promised(self) -> int:
+        return self._promised
+
+    def end(self, number: int) -> None:
+        self.trials[f"vsepp.lmh-c{number:03d}"] = trial("finished", number)
+
+
+def trial(status: str, number: int) -> Any:
+    spec = SimpleNamespace(cell="vsepp.lmh", trial=f"vsepp.lmh-c{number:03d}")
+    return SimpleNamespace(
+        status=status, is_closed=status in ("finished", "pruned", "failed"), assignment=SimpleNamespace(trial=spec),
+        best_m_recall=None, epoch=0.0, error=None,
+    )
+
+
+@pytest.fixture
+def seen() -> Any:
+    """seen(ledger, change, seconds): the live view after `change` happened and so much time went by."""
+
+    def view(ledger: Any, change: Any, seconds: float) -> str:
+        now = [100.0]
+        stream = io.StringIO()
+        progress = StudyProgress(
+            ledger, Console(file=stream, force_terminal=True, width=160, color_system=None), clock=lambda: now[0],
+        )
+        with progress:
+            change()
+            now[0] += seconds
+            progress.tick()
+        return stream.getvalue()
+
+    return view
+
+
+def test_trials_that_ended_before_a_resume_do_not_count_for_the_pace(seen: Any) -> None:
+    ledger = Ledger(["finished"] * 8 + ["running", "running"], promised=12)
+    shown = seen(ledger, lambda: ledger.end(8), 600.0)
+    assert "9 of 12 trials, 10.0 min, about 30 min left" in shown
+
+
+def test_without_a_trial_that_ended_here_no_time_is_promised(seen: Any) -> None:
+    ledger = Ledger(["finished"] * 8 + ["running"], promised=12)
+    assert "8 of 12 trials, 10.0 min, first trials running" in seen(ledger, lambda: None, 600.0)
+
+
+def test_trials_that_wait_are_counted_by_what_the_ledger_calls_them(seen: Any) -> None:
+    ledger = Ledger(["finished", "waiting", "running", "waiting", "open"], promised=5)
+    assert "first trials running, 1 open, 2 waiting" in seen(ledger, lambda: None, 60.0)
