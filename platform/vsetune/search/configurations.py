@@ -92,8 +92,8 @@ class ConfigurationSearch:
         trial = next((trial for trial in self._history(cell) if trial.number == number), None)
         if trial is None:
             raise StorageError(
-                f"search.storage: {self._storage.shown} has no configuration {number} of {cell}; bring back the database "
-                "that this study began with"
+                f"search.storage: {self._storage.shown} has no configuration {number} of {cell}; bring back the "
+                "database that this study began with"
             )
         if trial.state.is_finished():
             return
