@@ -41,7 +41,8 @@ def test_ends_that_contradict_each_other_are_named_with_their_values() -> None:
     (problem,) = problems_of(spec)
     assert problem == (
         "study.yaml: cell vsepp.adaptive_margin: loss.margin 0.45 and loss.cap 0.3 contradict each other, and the "
-        "search may draw them together (loss: margin 0.45 is above cap 0.3; raise cap or lower margin); narrow the range of one"
+        "search may draw them together (loss: margin 0.45 is above cap 0.3; raise cap or lower margin); narrow "
+        "the range of one"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import SimpleNamespace
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +43,7 @@ def train(halving: Halving, name: str, curve: Sequence[tuple[float, float]], *, 
     return seen
 
 
+@hypothesis.settings(deadline=None)
 @given(settings_of_halving, curves(), st.data())
 def test_rungs_and_curves_after_a_kill_and_a_replay_are_those_of_an_undisturbed_study(
     settings: dict[str, float], planned: list[Curve], data: st.DataObject
@@ -69,6 +71,7 @@ def test_rungs_and_curves_after_a_kill_and_a_replay_are_those_of_an_undisturbed_
     assert resumed.rungs() == undisturbed.rungs()
 
 
+@hypothesis.settings(deadline=None)
 @given(settings_of_halving.filter(lambda found: found["grace_epochs"] >= 0.5), st.data())
 def test_decisions_are_those_of_rays_asha_where_no_two_rungs_are_passed_at_once(
     settings: dict[str, float], data: st.DataObject

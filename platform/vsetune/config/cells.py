@@ -125,7 +125,8 @@ def _resolve(
         name=f"{network_name}.{loss_name}", network_name=network_name, loss_name=loss_name,
         network={"name": network.name} | fixed_network, loss=plain_loss, training=training, domains=domains,
     )
-    return replace(cell, **_parts(cell, cell.defaults()))
+    parts = _parts(cell, cell.defaults())
+    return replace(cell, network=parts["network"], loss=parts["loss"], training=parts["training"])
 
 
 def _parts(cell: Cell, configuration: Configuration) -> dict[str, dict[str, Any]]:
@@ -263,12 +264,12 @@ def _origin(study: StudySpec, cell: Cell, key: str) -> str:
     for number, override in enumerate(study.overrides):
         if (override.network, override.loss) == (cell.network_name, cell.loss_name) and key in override.training:
             return f"overrides[{number}].training.{key}"
-    for name, entries, own in (
-        ("losses", study.losses, cell.loss_name), ("networks", study.networks, cell.network_name),
-    ):
-        for number, entry in enumerate(entries):
-            if entry.cell_name == own and key in entry.training:
-                return f"{name}[{number}].training.{key}"
+    for number, loss in enumerate(study.losses):
+        if loss.cell_name == cell.loss_name and key in loss.training:
+            return f"losses[{number}].training.{key}"
+    for number, network in enumerate(study.networks):
+        if network.cell_name == cell.network_name and key in network.training:
+            return f"networks[{number}].training.{key}"
     return f"training.{key}"
 
 

@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from vsetune.config.cells import Cell
 from vsetune.config.study import SearchSpec
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, StorageError
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search.drawing import REFUSED, Value, distributions_of, draw, is_whole
 from vsetune.search.storage import SearchStorage
@@ -89,7 +89,12 @@ class ConfigurationSearch:
         without a validation: like the worst of the pruned, whatever it had reached, so that the sampler keeps
         away from there. Telling twice changes nothing; a tell cut short can be repeated.
         """
-        trial = next(trial for trial in self._history(cell) if trial.number == number)
+        trial = next((trial for trial in self._history(cell) if trial.number == number), None)
+        if trial is None:
+            raise StorageError(
+                f"search.storage: {self._storage.shown} has no configuration {number} of {cell}; bring back the "
+                "database that this study began with"
+            )
         if trial.state.is_finished():
             return
         points = {} if outcome == "failed" else {round(1000 * epoch): m_recall for epoch, m_recall in reversed(curve)}

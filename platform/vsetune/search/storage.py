@@ -106,10 +106,10 @@ def _sqlite_file(url: URL) -> Path | None:
 
 def _made_whole(file: Path, studies: Sequence[str]) -> None:
     """Makes the file, unless it has a study in it or tables that are none of ours."""
+    _clear_forgotten(file)
     there = _tables(file)
     if there is None:
         return
-    _clear_forgotten(file)
     new = file.with_name(f"{file.name}.new-{os.getpid()}")
     try:
         ours = _make(new, studies)
