@@ -21,9 +21,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+import boto3
 import psutil
 import pytest
 import yaml
+from moto.server import ThreadedMotoServer
+from rich.console import Console
+
+from vsetune.config.study import ScenesSpec
+from vsetune.jobs.preparation import make_scenes
 
 PLATFORM = Path(__file__).parents[2] / "platform"
 TINY = {
@@ -54,11 +60,12 @@ class Place:
         path.write_text(yaml.safe_dump(TINY | changes))
         return path
 
-    def run(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | OF_ENVIRONMENT | {
+    def run(self, *words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | OF_ENVIRONMENT | variables | {
             "PYTHONPATH": str(PLATFORM), "VSETUNE_HOME": str(self.folder / "home"), "VSETUNE_LOG": "DEBUG",
             "RAY_TMPDIR": str(self.folder / "ray"), "TMPDIR": str(self.folder / "tmp"), "COLUMNS": "200",
-            "HOME": str(self.folder / "user"), "AWS_EC2_METADATA_DISABLED": "true",
+            "HOME": str(self.folder / "user"),
+            "AWS_EC2_METADATA_DISABLED": "true", "AWS_DEFAULT_REGION": "us-east-1",
         }
         for variable in ("MLFLOW_TRACKING_URI", "RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH"):
             environment.pop(variable, None)
@@ -121,6 +128,26 @@ def server(place: Place) -> Iterator[str]:
         process.wait(timeout=30)
 
 
+@pytest.fixture
+def endpoint(place: Place) -> Iterator[str]:
+    """The address of an S3 server that holds the data set `s3://data/scenes`. Without keys boto3 does not ask it."""
+    made = place.folder / "made"
+    make_scenes(made, ScenesSpec(train=24, validation=8, test=8), Console(quiet=True))
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    address = "http://{}:{}".format(*server.get_host_and_port())
+    client = boto3.client(
+        "s3", endpoint_url=address, aws_access_key_id="of-the-test", aws_secret_access_key="of-the-test",
+        region_name="us-east-1",
+    )
+    client.create_bucket(Bucket="data")
+    for path in (path for path in made.rglob("*") if path.is_file()):
+        client.upload_file(str(path), "data", f"scenes/{path.relative_to(made)}")
+    client.close()
+    yield address
+    server.stop()
+
+
 def guard_of(port: int) -> type[BaseHTTPRequestHandler]:
     wanted = "Basic " + base64.b64encode(f"planter:{OF_TRACKING}".encode()).decode()
 
@@ -172,11 +199,17 @@ def wait_for(url: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_study_uses_its_secrets_and_leaves_none_of_them(place: Place, server: str) -> None:
-    """Tracking behind a password in the URL, search state under one too, keys in the environment."""
+def test_a_study_uses_its_secrets_and_leaves_none_of_them(place: Place, server: str, endpoint: str) -> None:
+    """Tracking behind a password in the URL, search state under one too; workers need the keys of the environment."""
     database = f"sqlite:///file:{place.folder / 'home' / 'search.db'}?uri=true&password={quote_plus(OF_SEARCH)}"
-    file = place.study(tracking={"uri": server}, search={"configurations": 2, "storage": database})
-    done = [place.run("study", "run", file), place.run("study", "run", file, "--resume")]
+    file = place.study(
+        data={"path": "s3://data/scenes"}, tracking={"uri": server},
+        search={"configurations": 2, "storage": database},
+    )
+    done = [
+        place.run("study", "run", file, AWS_ENDPOINT_URL=endpoint),
+        place.run("study", "run", file, "--resume", AWS_ENDPOINT_URL=endpoint),
+    ]
     assert [run.returncode for run in done] == [0, 0], done[0].stderr + done[1].stderr
     assert "2 finished" in done[0].stderr
     done.append(place.run("study", "run", file, "--dry-run"))
