@@ -37,11 +37,12 @@ def test_what_waits_is_delivered_once_whether_the_study_or_its_folder_is_named(v
 
 
 def test_a_store_that_is_still_away_leaves_everything_where_it_is(vsetune, waiting, monkeypatch):
-    monkeypatch.setattr(tracking, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(tracking, "_PATIENCE_S", 1.0)
     uri = "http://user:secret@127.0.0.1:9"
     said = vsetune("tracking", "flush", str(waiting), "--tracking-uri", uri)
     assert said.code == 1
     assert said.out.startswith("tiny: 0 records delivered, 3 left: ")
+    assert "cannot reach 127.0.0.1:9" in said.out
     assert said.out.count("\n") == 1
     assert "secret" not in said.out + said.err
 
