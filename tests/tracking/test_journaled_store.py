@@ -153,8 +153,8 @@ def test_a_study_recorded_without_a_journal_resumes_from_the_store_and_has_one_f
 def test_without_store_and_journal_nothing_can_be_resumed(journaled, behind, study, tmp_path):
     behind.is_away = True
     store = journaled()
+    store._open_from_store = lambda *_, **__: False  # else it would wait a minute
     with pytest.raises(StorageError, match=r"journal\.log does not tell .* bring the store back") as caught:
-        store._open_from_store = lambda *_, **__: False  # else it would wait a minute
         store.open_study(study, resume=True)
     assert "\n" not in str(caught.value)
     (tmp_path / "study" / "trials").mkdir()

@@ -220,7 +220,7 @@ class Delivery:
             is_new, self._outage = self._outage is None, error
             self._changed.notify_all()
         if is_new and not self._is_stopping:
-            _log.warning("the tracking store is away, records wait in %s: %s", self._journal.path, one_line(error))
+            _log.warning("the tracking store is away, records wait in %s: %s", self._journal.path, error)
         if self._recipient is None:
             self._refuse_questions(error)
 
