@@ -19,12 +19,15 @@ _SQLITE = "sqlite:///"
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _PROBE_TIMEOUT_S = 5.0
 _MLFLOW_SETTINGS = {
-    # MLflow reports usage to its makers and draws a bar for every file it copies, unless told otherwise.
+    # MLflow reports usage to its makers, draws a bar for every file it copies and prints the address of every run that
+    # ends, unless told otherwise.
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    # It tries a dead server 8 times with 120 s each; whoever needs more patience retries on his own.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    # It tries a dead server 8 times with 120 s each; the journal's thread has its own patience. Half a minute is for a
+    # server that passes on a large file.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
 _NOISY = {
     # Every schema migration, and a traceback for every statement that met a lock; the error itself reaches us.
