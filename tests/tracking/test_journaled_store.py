@@ -153,8 +153,8 @@ def test_a_study_recorded_without_a_journal_resumes_from_the_store_and_has_one_f
 def test_without_store_and_journal_nothing_can_be_resumed(journaled, behind, study, tmp_path):
     behind.is_away = True
     store = journaled()
+    store._open_from_store = lambda *_, **__: False  # else it would wait a minute
     with pytest.raises(StorageError, match=r"journal\.log does not tell .* bring the store back") as caught:
-        store._open_from_store = lambda *_, **__: False  # else it would wait a minute
         store.open_study(study, resume=True)
     assert "\n" not in str(caught.value)
     (tmp_path / "study" / "trials").mkdir()
@@ -261,6 +261,28 @@ def test_a_record_that_the_store_refuses_is_said_once_and_holds_up_nothing(
     assert [line.getMessage().count("does not take") for line in caplog.records] == [1]
     assert '"m_recall"' in (tmp_path / "study" / ASIDE_FILE).read_text()
     assert behind.attempts("nightly")[0].status == "finished"
+
+
+def test_of_many_points_that_wait_only_those_that_the_store_refuses_are_put_aside(
+    journaled, behind, study, start, points, tmp_path
+):
+    def refuse_step_20(attempt_id, points):
+        if any(point.step == 20 for point in points):
+            raise UsageError("a value that the store does not take")
+        taken(attempt_id, points)
+
+    behind.is_away = True
+    store = journaled()
+    store.open_study(study, resume=False)
+    ids = [store.start_attempt(start(trial=trial)) for trial in "ab"]
+    for step in range(1, 6):
+        for attempt_id in ids:
+            store.record_points(attempt_id, points(step, step))
+    behind.is_away = False
+    taken, behind.record_points = behind.record_points, refuse_step_20
+    assert store.flush(30) == 0
+    assert [len(attempt.curve) for attempt in behind.attempts("nightly")] == [4, 4]
+    assert len((tmp_path / "study" / ASIDE_FILE).read_text().splitlines()) == 2
 
 
 def test_a_file_that_is_gone_when_it_would_be_delivered_does_not_hold_up_the_end_of_its_attempt(

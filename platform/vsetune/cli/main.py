@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from vsetune.cli import catalogue, data, leaderboard, network_evaluate, network_import, study, train, trial
+from vsetune.cli import catalogue, data, leaderboard, network_evaluate, network_import, study, tracking, train, trial
 from vsetune.cli.output import complain, results, say
 from vsetune.config.masked_output import mask_output
 from vsetune.config.secrets import masked
@@ -51,6 +51,7 @@ app.add_typer(study.app, name="study")
 app.add_typer(leaderboard.app, name="leaderboard")
 app.add_typer(trial.app, name="trial")
 app.add_typer(data.app, name="data")
+app.add_typer(tracking.app, name="tracking")
 app.add_typer(catalogue.losses, name="losses")
 app.add_typer(catalogue.networks, name="networks")
 catalogue.networks.command("import", epilog=network_import.EXAMPLE)(network_import.import_network)

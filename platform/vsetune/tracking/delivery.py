@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from vsetune.errors import StorageError, UnusableStore, UsageError
 from vsetune.tracking.encoding import one_line, to_json
-from vsetune.tracking.entries import NEED_NO_DELIVERY, Recipient
+from vsetune.tracking.entries import NEED_NO_DELIVERY, Recipient, together
 from vsetune.tracking.journal import Entry, Journal, Place
 from vsetune.tracking.outbox import Outbox
 from vsetune.tracking.store import TrackingStore
@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 STALE_AFTER_S = 24 * 3600.0
 """An attempt of another study that showed no life for this long is closed as killed when a store is opened."""
+_MOST_AT_ONCE = 200
 ASIDE_FILE = "journal.aside"
 _T = TypeVar("_T")
 
@@ -157,28 +158,52 @@ class Delivery:
         self._journal.retry()
         while self._asked:
             self._answer(recipient)
-        found = self._journal.after(self._place)
-        if found is None:
+        entries, place = self._next()
+        if not entries:
             self._note_recovery()
             return not self._sweep(recipient)
-        entry, place = found
-        try:
-            recipient.deliver(entry)
-        except StorageError:
-            raise
-        except Exception as error:  # a record that no store takes must not hold up the others
-            if entry.kind == "open":
-                self._conflict = error if isinstance(error, UsageError) else None
-                raise StorageError(one_line(error)) from error
-            self._put_aside(entry, error)
+        groups: dict[object, list[Entry]] = {}
+        for entry in entries:
+            groups.setdefault(entry.body.get("attempt"), []).append(entry)
+        for group in groups.values():
+            self._deliver(recipient, group)
         self._note_recovery()
         with self._changed:
             self._place = place
-            self.delivered += 1
+            self.delivered += len(entries)
             self._journal.cursor.write(self._journal.identity, place.number)
             self._changed.notify_all()
-        self._outbox.remove([Path(file) for file in entry.body.get("artifacts", [])])
+        self._outbox.remove([Path(file) for entry in entries for file in entry.body.get("artifacts", [])])
         return False
+
+    def _next(self) -> tuple[list[Entry], Place]:
+        """The next record; of points all that follow one another, so that a backlog takes few requests."""
+        entries: list[Entry] = []
+        place = self._place
+        while len(entries) < _MOST_AT_ONCE and (found := self._journal.after(place)) is not None:
+            if entries and found[0].kind != "points":
+                break
+            entries.append(found[0])
+            place = found[1]
+            if found[0].kind != "points":
+                break
+        return entries, place
+
+    def _deliver(self, recipient: Recipient, group: Sequence[Entry]) -> None:
+        """group: one record, or points of one attempt. Raises StorageError when it must be tried again."""
+        try:
+            recipient.deliver(together(group))
+        except StorageError:
+            raise
+        except Exception as error:  # a record that no store takes must not hold up the others
+            if group[0].kind == "open":
+                self._conflict = error if isinstance(error, UsageError) else None
+                raise StorageError(one_line(error)) from error
+            if len(group) == 1:
+                self._put_aside(group[0], error)
+                return
+            for entry in group:
+                self._deliver(recipient, [entry])
 
     def _open(self) -> Recipient:
         try:
@@ -220,7 +245,7 @@ class Delivery:
             is_new, self._outage = self._outage is None, error
             self._changed.notify_all()
         if is_new and not self._is_stopping:
-            _log.warning("training goes on, its records wait in %s: %s", self._journal.path, one_line(error))
+            _log.warning("the tracking store is away, records wait in %s: %s", self._journal.path, error)
         if self._recipient is None:
             self._refuse_questions(error)
 

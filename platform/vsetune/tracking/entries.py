@@ -102,6 +102,14 @@ class Recipient:
         return self.id_of(body["attempt"], body["study"])
 
 
+def together(entries: Sequence[Entry]) -> Entry:
+    """Points of one attempt from several records, as one; a record alone as it is."""
+    last = entries[-1]
+    if len(entries) == 1:
+        return last
+    return last._replace(body={**last.body, "points": [point for each in entries for point in each.body["points"]]})
+
+
 def _points(body: Mapping[str, Any]) -> list[ValidationPoint]:
     return [ValidationPoint(**point) for point in body["points"]]
 

@@ -72,8 +72,9 @@ class JournaledStore(TrackingStore):
 
         StorageError when records are neither delivered nor on disk: they are lost with this process.
         """
+        until = time.monotonic() + timeout_s
         left = self.flush(timeout_s)
-        self._delivery.stop(max(1.0, timeout_s))
+        self._delivery.stop(max(0.5, until - time.monotonic()))
         self._journal.retry()
         lost = min(self._journal.unwritten, self.pending())
         if not self._delivery.is_alive():

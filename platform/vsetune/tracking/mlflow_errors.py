@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -49,5 +50,11 @@ def opening(shown_uri: str) -> Iterator[None]:
         raise UnusableStore(f"tracking uri {shown_uri}: no store can be opened there ({one_line(error)})") from error
 
 
+def _gist(error: Exception) -> str:
+    """The message without what SQLAlchemy writes around it: its advice, the statement, a link."""
+    text = re.sub(r"\(raised as a result of Query-invoked autoflush;.*?prematurely\)", "", " ".join(str(error).split()))
+    return one_line(Exception(text.partition("[SQL: ")[0].partition("(Background on")[0]))
+
+
 def _storage_error(doing: str, error: Exception, then: str) -> StorageError:
-    return StorageError(f"{doing} ({one_line(error)}); check free space, permissions and the server, then {then}")
+    return StorageError(f"{doing} ({_gist(error)}); check free space, permissions and the server, then {then}")

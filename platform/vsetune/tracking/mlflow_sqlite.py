@@ -10,13 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import mlflow.store.db.utils as schema
+import mlflow.store.db.utils
+import mlflow.tracking._tracking_service.utils
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from mlflow.exceptions import MlflowException
 from mlflow.store.db.base_sql_model import Base
 from mlflow.store.tracking.dbmodels.initial_models import Base as InitialBase
-from mlflow.tracking._tracking_service.utils import _get_store
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DBAPIError, SADeprecationWarning, SQLAlchemyError
 from sqlalchemy.orm import configure_mappers
@@ -24,6 +24,9 @@ from sqlalchemy.orm import configure_mappers
 from vsetune.errors import UnusableStore
 from vsetune.tracking.encoding import one_line
 from vsetune.tracking.sqlite_file import BUSY_TIMEOUT_S
+
+schema: Any = mlflow.store.db.utils  # untyped
+services: Any = mlflow.tracking._tracking_service.utils
 
 with warnings.catch_warnings():  # MLflow's classes warn when they are first used; here no other thread is disturbed
     warnings.simplefilter("ignore", SADeprecationWarning)
@@ -78,7 +81,7 @@ def upgrade_schema(database: Path, where: str) -> None:
 
 def shorten_busy_timeout(uri: str) -> None:
     """Make every statement of the store behind a SQLite URI give up a lock after seconds; MLflow says 20 s each."""
-    engine = getattr(_get_store(uri), "engine", None)
+    engine = getattr(services._get_store(uri), "engine", None)
     if engine is not None and not event.contains(engine, "before_cursor_execute", _with_short_timeout):
         event.listen(engine, "before_cursor_execute", _with_short_timeout, retval=True)
 

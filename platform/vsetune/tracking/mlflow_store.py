@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 _RUN_STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
 _RESUME = "repeat with --resume"
 _STUDY_FILE = "study.yaml"
-_PAGE = 1000
+_PAGE = 250
 
 
 @dataclass

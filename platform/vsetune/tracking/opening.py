@@ -24,9 +24,10 @@ _MLFLOW_SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    # It tries a dead server 8 times with 120 s each; whoever needs more patience retries on his own.
+    # It tries a dead server 8 times with 120 s each; the journal's thread has its own patience. Half a minute is for a
+    # server that passes on a large file.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
 _NOISY = {
     # Every schema migration, and a traceback for every statement that met a lock; the error itself reaches us.
