@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from spoiled_files import assert_told_in_lines, seeded, spoiled
 
 from vsetune.config.cells import build_trial, candidates, resolve_cells
 from vsetune.config.loading import dump_yaml, load_spec
@@ -17,28 +17,9 @@ from vsetune.errors import ConfigError
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.yaml"))
 SMALLEST = sorted(STUDIES, key=lambda path: path.stat().st_size)[:4]
-LONGEST_LINE = 2000
-
-Spoiled = Callable[[Sequence[Path]], st.SearchStrategy[bytes]]
-seeded = settings(
-    derandomize=True, deadline=None, database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
-
-
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("spoiled")
-
-
-def assert_told_in_lines(problems: Sequence[str]) -> None:
-    assert problems
-    for line in problems:
-        assert line.strip()
-        assert len(line.splitlines()) == 1, line
-        assert len(line) < LONGEST_LINE, line
-        assert "Traceback" not in line
-        line.encode()  # fit for a terminal and a log
 
 
 def is_valid_or_told(content: bytes, folder: Path) -> None:
@@ -61,12 +42,12 @@ def is_valid_or_told(content: bytes, folder: Path) -> None:
 
 @settings(seeded, max_examples=100)
 @given(data=st.data())
-def test_spoiled_study_files_are_valid_or_told_in_lines(data: st.DataObject, spoiled: Spoiled, folder: Path) -> None:
+def test_spoiled_study_files_are_valid_or_told_in_lines(data: st.DataObject, folder: Path) -> None:
     is_valid_or_told(data.draw(spoiled(SMALLEST)), folder)
 
 
 @pytest.mark.slow
 @settings(seeded, max_examples=2000)
 @given(data=st.data())
-def test_two_thousand_spoiled_study_files(data: st.DataObject, spoiled: Spoiled, folder: Path) -> None:
+def test_two_thousand_spoiled_study_files(data: st.DataObject, folder: Path) -> None:
     is_valid_or_told(data.draw(spoiled(STUDIES)), folder)

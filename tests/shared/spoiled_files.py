@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import datetime
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 VALUES: list[Any] = [
@@ -42,21 +42,39 @@ SNIPPETS = [
 ]
 """What may stand anywhere in the text of a file."""
 
-Path_ = tuple[str | int, ...]
+LONGEST_LINE = 2000
+
+Place = tuple[str | int, ...]
 
 
-@pytest.fixture(scope="session")
-def spoiled() -> Callable[[Sequence[Path]], st.SearchStrategy[bytes]]:
-    """spoiled(files): the bytes of one of these YAML files after up to four mutations."""
+seeded = settings(
+    derandomize=True, deadline=None, database=None,
+    suppress_health_check=[
+        HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much,
+        HealthCheck.function_scoped_fixture,
+    ],
+)
+"""The same inputs every time; how long one takes is bounded by the timeout of the test."""
 
-    def strategy(files: Sequence[Path]) -> st.SearchStrategy[bytes]:
-        texts = [file.read_text(encoding="utf-8") for file in files]
-        plains = [yaml.safe_load(text) for text in texts]
-        return st.one_of(
-            _structures(plains), _structures(plains), _texts(texts), _texts([yaml.safe_dump(each) for each in plains])
-        )
 
-    return strategy
+def spoiled(files: Sequence[Path]) -> st.SearchStrategy[bytes]:
+    """The bytes of one of these YAML files after up to four mutations."""
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    plains = [yaml.safe_load(text) for text in texts]
+    return st.one_of(
+        _structures(plains), _structures(plains), _texts(texts), _texts([yaml.safe_dump(each) for each in plains])
+    )
+
+
+def assert_told_in_lines(problems: Sequence[str]) -> None:
+    """Every problem is one line that a terminal and a log can show."""
+    assert problems
+    for line in problems:
+        assert line.strip()
+        assert len(line.splitlines()) == 1, line
+        assert len(line) < LONGEST_LINE, line
+        assert "Traceback" not in line
+        line.encode()
 
 
 @st.composite
@@ -113,7 +131,7 @@ def _texts(draw: st.DrawFn, texts: list[str]) -> bytes:
     return draw(st.sampled_from([content] * 12 + marked))
 
 
-def _places(plain: Any, above: Path_ = ()) -> Iterator[Path_]:
+def _places(plain: Any, above: Place = ()) -> Iterator[Place]:
     """The path of every value below the top."""
     items = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
     for key, value in items:
@@ -121,7 +139,7 @@ def _places(plain: Any, above: Path_ = ()) -> Iterator[Path_]:
         yield from _places(value, (*above, key))
 
 
-def _at(plain: Any, place: Path_) -> Any:
+def _at(plain: Any, place: Place) -> Any:
     for part in place:
         plain = plain[part]
     return plain
