@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,7 @@ def fuzz(make_trial: Callable[..., TrialSpec], first_folder: Path, tmp_path: Pat
                 shutil.rmtree(folder)
 
         one()
-        print(f"{examples} inputs, {refused} refused")
+        assert 0 < refused < examples
 
     return run
 
@@ -145,17 +146,15 @@ def _is_refused(trial: TrialSpec, folder: Path, *, trains: bool) -> bool:
     try:
         attempt = Attempt(trial, folder, device="cpu", threads=None)
     except StaleCheckpoint as error:
-        assert "\n" not in str(error)
-        assert set_aside(folder, str(error))
-        return True
-    try:
-        if trains and not attempt.is_finished:
-            attempt.advance()
-    except AttemptError as error:  # a number beyond reason in a state that was sealed by hand
-        assert "\n" not in str(error)
-    finally:
-        attempt.close()
-    return False
+        told = str(error)
+    else:
+        with closing(attempt), suppress(AttemptError):  # a number beyond reason in a state that was sealed by hand
+            if trains and not attempt.is_finished:
+                attempt.advance()
+        return False
+    assert "\n" not in told
+    assert set_aside(folder, told)
+    return True
 
 
 def test_changed_files_of_a_trial_are_sound_or_one_line(fuzz: Callable[[int], None]) -> None:

@@ -54,17 +54,18 @@ ARRAYS = [
     described("'|O'"), described("'<m8'"),
     described(shape="(" + "1," * 64 + ")"), described("[('a', '<f2')]"), described(shape="(2, 10**9)"), described() * 3,
     header("{" * 5000), header("__import__('os').abort()"), header("{}"), header("x" * 60_000), header("", 2)[:9],
-    header("{'descr': '<f2', 'fortran_order': False, 'shape': (2, 3)}", 3), b"", b"PK\x03\x04" + bytes(100), b"\x93NUMPY",
+    header("{'descr': '<f2', 'fortran_order': False, 'shape': (2, 3)}", 3), b"", b"PK\x03\x04" + bytes(100),
     saved(np.full((2, 3), np.nan, np.float16)), saved(np.full((2, 3), np.inf, np.float16)), saved(np.zeros((2, 4))),
     saved(np.array([{}], object), pickles=True), saved(np.zeros((2, 3), np.float16))[:-1], saved(np.zeros((), "f2")),
     saved(np.full((2, 4), np.nan, np.float32)), saved(np.full((2, 4), 2, np.float32)), saved(np.zeros((2, 3), ">f2")),
     described("'<f8'") + bytes(48), described(order="True") + bytes(12),
 ]
 RECORDS = [
-    b"", b"null", b"[]", b"[" * 100_000, b'{"captions":' * 100_000, b"\xff", b'{"captions": null}', b"NaN", b"9" * 9_999,
+    b"", b"null", b"[]", b"[" * 100_000, b'{"captions":' * 100_000, b"\xff", b'{"captions": null}', b"NaN",
+    b"9" * 9_999,
 ]
 PHOTOGRAPHS = [
-    b"", b"\xff\xd8\xff", b"\xff\xd8\xff\xe0" + bytes(50), b"\x89PNG\r\n\x1a\n", png(30_000, 30_000, b""), b"GIF89a" * 9,
+    b"", b"\xff\xd8\xff", b"\xff\xd8\xff\xe0" + bytes(50), b"\x89PNG\r\n\x1a\n", png(30_000, 30_000, b""),
     png(6, 5, b""), png(0, 5, b""), png(12_000, 9_000, b""), png(6, 5, bytes(95))[:50], png(2**31, 2**31, b""),
     png(6, 5, bytes(1_000_000)), b"II*\0" + bytes(40), b"RIFF\x10\0\0\0WEBPVP8 ",
 ]
@@ -74,10 +75,11 @@ TYPES = [
     tarfile.DIRTYPE, tarfile.GNUTYPE_SPARSE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE, b"Z",
 ]
 SIZES = [None, 0, 1, 511, 10**9, 8 * 2**30, -1]
-ODD_NAMES = ["../x.json", "/etc/x.json", "00000000.json", "a\nb.json", "x" * 90, "00000001.png", ".json", "a/b.jpg", "\0"]
+ODD_NAMES = ["../x.json", "/etc/x.json", "00000000.json", "a\nb.json", "x" * 90, "00000001.png", ".json", "\0"]
 FIELDS = ["captions", "tokens", "index", "first_caption", "image"]
 VALUES = [
-    None, True, 0, -1, 3, 10**40, 1.5, "", "a", "\ud800", [], [[]], [None], ["a", "b"], [["a"]], {"a": 1}, ["x" * 30_000],
+    None, True, 0, -1, 3, 10**40, 1.5, "", "a", "\ud800", [], [[]], [None], ["a", "b"], [["a"]], {"a": 1},
+    ["x" * 30_000],
     [["w"] * 30_000], [["\ud800"]],
 ]
 
