@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -27,14 +28,20 @@ def attempt(trial: TrialSpec, folder: Path) -> Attempt:
     return Attempt(trial, folder, device="cpu", threads=None)
 
 
+@pytest.fixture(scope="module")
+def first_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("first") / "trial"
+
+
 @pytest.fixture
-def trained(make_trial: MakeTrial, tmp_path: Path) -> tuple[TrialSpec, Path]:
-    """A trial after its first validation."""
-    trial, folder = make_trial(), tmp_path / "trial"
-    first = attempt(trial, folder)
-    first.advance()
-    first.close()
-    return trial, folder
+def trained(make_trial: MakeTrial, first_folder: Path, tmp_path: Path) -> tuple[TrialSpec, Path]:
+    """A trial after its first validation, in a folder of its own."""
+    trial = make_trial()
+    if not first_folder.exists():
+        first = attempt(trial, first_folder)
+        first.advance()
+        first.close()
+    return trial, Path(shutil.copytree(first_folder, tmp_path / "trial"))
 
 
 def without_seal(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -107,7 +114,7 @@ def first_weight(saved: dict[str, Any]) -> Any:
         (put("learner", "optimizers", "network", "param_groups", 0, "betas", value=None), "betas is None"),
         (put("learner", "optimizers", "network", "state", 0, "exp_avg", value=torch.zeros(1)), "exp_avg does not fit"),
         (put("random", "python", value=[3, torch.zeros(2, dtype=torch.int64), None]), "state vector"),
-        (put("random", "torch", value=torch.zeros(3, dtype=torch.uint8)), "RNG state is wrong size"),
+        (put("random", "torch", value=torch.zeros(3, dtype=torch.uint8)), "Expected a CPU"),
         (put("progress", "step", value=-1), "step is -1"),
         (put("progress", "train_seconds", value=float("nan")), "train_seconds is nan"),
         (put("progress", "history", value=[{"step": 1}]), "a validation of its history is none"),

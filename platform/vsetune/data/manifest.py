@@ -164,7 +164,9 @@ def _file_name(name: str) -> str:
 def _check_format(plain: Any, *, where: str) -> None:
     if not isinstance(plain, dict) or plain.get("format") != FORMAT_NAME:
         found = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
-        raise DataError(f"{where}: format is {one_line(repr(found))}, need {FORMAT_NAME!r}; is this a folder made by ingest?")
+        raise DataError(
+            f"{where}: format is {one_line(repr(found))}, need {FORMAT_NAME!r}; is this a folder made by ingest?"
+        )
     if plain.get("version") != FORMAT_VERSION:
         raise DataError(
             f"{where}: format version {one_line(repr(plain.get('version')))}, this vsetune reads {FORMAT_VERSION}; "

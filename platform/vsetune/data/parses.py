@@ -77,7 +77,9 @@ def read_parses(path: str) -> Parses | None:
     except ValidationError as error:
         raise DataError(f"{where}: damaged ({first_problem(error)}); delete it, then {_again(path)}") from error
     if parses.format != _FORMAT:
-        raise DataError(f"{where}: format is {one_line(repr(parses.format))}, need {_FORMAT!r}; delete it, then {_again(path)}")
+        raise DataError(
+            f"{where}: format is {one_line(repr(parses.format))}, need {_FORMAT!r}; delete it, then {_again(path)}"
+        )
     return parses
 
 
@@ -128,7 +130,9 @@ def word_heads(dataset: Dataset, split: str) -> np.ndarray:
     if info is None or info.captions_fingerprint != captions_fingerprint(dataset, split):
         raise DataError(f"{dataset.path}: its parses are of other captions than split {split}; {_again(dataset.path)}")
     if info.captions != dataset.split(split).captions:
-        raise DataError(f"{dataset.path}: its parses are of {info.captions} captions in {split}; {_again(dataset.path)}")
+        raise DataError(
+            f"{dataset.path}: its parses are of {info.captions} captions in {split}; {_again(dataset.path)}"
+        )
     fetch = partial(_fetched, info, dataset.path)
     return cached_array(dataset.path, info.file, rows=info.captions, make=fetch, dtype=_DTYPE)
 
@@ -162,7 +166,11 @@ def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Ite
     except DataError as error:
         yield str(error)
         return
-    for split, info in ({} if parses is None else parses.splits).items():
+    if parses is None:
+        return
+    for split in known.keys() - parses.splits.keys():
+        yield f"{where}: has no parses of split {split}; {_again(path)}"
+    for split, info in parses.splits.items():
         if split not in known or info.captions != known[split].captions:
             yield f"{where}: its split {one_line(split)} is not in the manifest; {_again(path)}"
             continue

@@ -65,5 +65,7 @@ def _pair(
     _, first, count = places[row["caption_image"]]
     text = (row["caption"] or "").strip()
     if not text.isdecimal() or len(text) > _DIGITS or int(text) >= count:
-        raise DataError(f"{where}: caption is {one_line(repr(text))}, image {row['caption_image']} has captions 0 to {count - 1}")
+        raise DataError(
+            f"{where}: caption is {one_line(repr(text))}, image {row['caption_image']} has captions 0 to {count - 1}"
+        )
     return places[row["image"]][0], first + int(text)

@@ -1,4 +1,4 @@
-"""What stands in a shard, decoded and checked: the one way in for training, for `vsetune data verify` and for looking."""
+"""What stands in a shard, checked: the one way in for training, for `vsetune data verify` and for looking."""
 
 from __future__ import annotations
 

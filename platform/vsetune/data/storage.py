@@ -175,7 +175,7 @@ def _whole(stream: BinaryIO, size: int, url: str, most: int) -> bytes:
             if len(content) <= most:
                 return content
             size = len(content)
-    raise DataError(f"{one_line(url)}: {size:,} bytes or more, need at most {most:,}; this is not the file it should be.")
+    raise DataError(f"{one_line(url)}: {size:,} bytes or more, need at most {most:,}; it is not what it should be.")
 
 
 def _open_regular(path: str, named: str) -> tuple[int, int]:

@@ -24,7 +24,8 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         if self.words[: len(SPECIAL_WORDS)] != SPECIAL_WORDS:
-            raise DataError(f"vocabulary: starts with {one_line(self.words[:5])}, need {SPECIAL_WORDS}; ingest the data again")
+            found = one_line(self.words[:5])
+            raise DataError(f"vocabulary: starts with {found}, need {SPECIAL_WORDS}; ingest the data again")
         if len(set(self.words)) != len(self.words):
             raise DataError("vocabulary: a word stands twice, need one id per word; ingest the data again")
 

@@ -5,22 +5,35 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import resource
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy
+from PIL import Image
 
+from vsetune.config.networks.pixels import PixelInput
 from vsetune.config.semantics import EncoderSpec
 from vsetune.data.dataset import Dataset
 from vsetune.data.manifest import FeatureInfo, Manifest, ShardInfo, SplitInfo, VocabularyInfo, write_manifest
+from vsetune.data.parses import parse_dataset, read_parses
+from vsetune.data.progress import SilentProgress
+from vsetune.data.raw import png_bytes
+from vsetune.data.reader import evaluation_batches
 from vsetune.data.tokens import tokenise
+from vsetune.data.verify import verify
 from vsetune.data.vocabulary import Vocabulary
+from vsetune.errors import DataError
 
 WIDTH = 3
 
@@ -187,3 +200,84 @@ def bert(saved: Path, tmp_path: Path) -> str:
 @pytest.fixture
 def spec(bert: str) -> Callable[..., EncoderSpec]:
     return lambda **settings: EncoderSpec(**{"model": bert} | settings)
+
+
+@pytest.fixture
+def sound_data(tiny: Callable[..., TinyData], chain: Chain) -> Path:
+    """Four images in two shards, with everything a data set may have: boxes, photographs and parses."""
+    def with_boxes(index: int, members: dict[str, bytes]) -> None:
+        members["boxes.npy"] = as_npy(np.full((2, 4), 0.5), dtype="float32")
+
+    data = tiny(4, images_per_shard=2, boxes=True, photograph=_small_photograph, edit=with_boxes)
+    data.write()
+    parse_dataset(str(data.folder), "chain", progress=SilentProgress())
+    return data.folder
+
+
+def _small_photograph(index: int) -> bytes:
+    return png_bytes(Image.new("RGB", (6, 5), (index, 40, 200)))
+
+
+@pytest.fixture
+def verdicts() -> Callable[[Path], tuple[Any, str | None]]:
+    """verdicts(folder): what `verify` lists (or its error), and the error of reading everything for training."""
+    return lambda folder: (_verified(str(folder)), _read(str(folder)))
+
+
+def _verified(path: str) -> list[str]:
+    try:
+        return verify(path)
+    except DataError as error:
+        return [str(error)]
+
+
+def _read(path: str) -> str | None:
+    try:
+        dataset = Dataset.open(path)
+        has_parses = read_parses(path) is not None
+        for split in dataset.manifest.splits:
+            options: dict[str, Any] = {"batch_size": 3, "dependencies": has_parses}
+            list(evaluation_batches(dataset, split, boxes=True, **options))
+            if dataset.manifest.images_stored:
+                list(evaluation_batches(dataset, split, pixels=PixelInput(size=32), **options))
+    except DataError as error:
+        return str(error)
+    return None
+
+
+@pytest.fixture
+def fuzz(verdicts: Callable[[Path], tuple[Any, str | None]], tmp_path: Path) -> Callable[..., None]:
+    """fuzz(folder, changes, examples=N): each drawn change, made to a copy, is told in one line or not at all.
+
+    Nothing but DataError leaves `verify` and the reader; what `verify` passes is read; memory stays bounded.
+    """
+
+    def run(folder: Path, changes: SearchStrategy[Callable[[Path], None]], *, examples: int) -> None:
+        copies = tmp_path / "copies"
+        refused = 0
+
+        @settings(
+            max_examples=examples, deadline=timedelta(seconds=20), derandomize=True, database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(changes)
+        def one(change: Callable[[Path], None]) -> None:
+            nonlocal refused
+            copy = Path(shutil.copytree(folder, copies, symlinks=True, ignore=shutil.ignore_patterns("fifo")))
+            try:
+                os.mkfifo(copy / "fifo")
+                change(copy)
+                told, read = verdicts(copy)
+                assert not any("\n" in line for line in (*told, read or ""))
+                assert told or read is None, f"verify passed what reading refuses: {read}"
+                refused += bool(told)
+            finally:
+                shutil.rmtree(copies)
+
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        one()
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        assert grown < 600 << 10, f"took {grown >> 10} MiB more than before"
+        assert 0 < refused < examples
+
+    return run

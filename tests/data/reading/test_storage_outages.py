@@ -1,4 +1,4 @@
-"""Storage that cannot be reached is an interruption (StorageError); what stands there is a matter of data (DataError)."""
+"""Storage out of reach is an interruption (StorageError); what stands there is a matter of data (DataError)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broken]:
 
 
 def answer(status: str, body: bytes = b"", *, length: int | None = None) -> Callable[[socket.socket, str], None]:
-    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body) if length is None else length}\r\nConnection: close\r\n\r\n"
+    promised = len(body) if length is None else length
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {promised}\r\nConnection: close\r\n\r\n"
     return lambda connection, path: connection.sendall(head.encode() + body)
 
 

@@ -78,7 +78,8 @@ def test_a_damaged_remote_shard_is_found(
     run(scenes_recipe(upload=f"{bucket}-damaged"))
     content = (tmp_path / "scenes" / "train-000000.tar").read_bytes()
     storage._client().put_object(Bucket="data", Key="sets/scenes-damaged/train-000000.tar", Body=content[:4000])
-    assert any("train-000000.tar: damaged shard (4,000 bytes, the manifest says" in problem for problem in verify(f"{bucket}-damaged"))
+    told = "train-000000.tar: damaged shard (4,000 bytes, the manifest says"
+    assert any(told in problem for problem in verify(f"{bucket}-damaged"))
 
 
 def test_a_remote_stream_can_be_read_as_a_tar(

@@ -76,7 +76,8 @@ def test_a_flipped_byte_is_found(folder: Path) -> None:
 def test_a_shard_cut_short_is_found(folder: Path, left: int) -> None:
     shard = folder / "train-000001.tar"
     shard.write_bytes(shard.read_bytes()[:left])
-    assert any(f"train-000001.tar: damaged shard ({left:,} bytes, the manifest says" in text for text in verify(str(folder)))
+    told = f"train-000001.tar: damaged shard ({left:,} bytes, the manifest says"
+    assert any(told in text for text in verify(str(folder)))
 
 
 def test_a_missing_shard_is_found(folder: Path) -> None:
@@ -114,7 +115,7 @@ def npy(array: np.ndarray) -> bytes:
     [
         ("json", b"{", "json: not JSON"),
         ("features.npy", None, "has no .features.npy member"),
-        ("features.npy", npy(np.zeros((3, 16), np.float16)), r"features are \(3, 16\) float16, the manifest says \(4, 16\)"),
+        ("features.npy", npy(np.zeros((3, 16), np.float16)), r"are \(3, 16\) float16, the manifest says \(4, 16\)"),
         ("features.npy", npy(np.full((4, 16), np.nan, np.float16)), "not all finite, need finite float16"),
         ("features.npy", npy(np.zeros((4, 16), np.float32)), r"features are \(4, 16\) float32"),
         ("jpg", b"no image", "its photograph cannot be decoded"),

@@ -71,7 +71,7 @@ def _parse_csv(text: str, *, place: str) -> dict[str, list[str]]:
                 )
             captions.setdefault(row[0].strip(), []).append(row[1].strip())
     except csv.Error as error:
-        raise DataError(f"{place}: line {rows.line_num}: no CSV ({one_line(error)}); mend or fetch it again.") from error
+        raise DataError(f"{place}: line {rows.line_num}: no CSV ({one_line(error)}); fetch it again.") from error
     return captions
 
 

@@ -104,7 +104,9 @@ def _boxes(path: Path, features: np.ndarray) -> np.ndarray | None:
     boxes = _mapped(path)
     expected = (*features.shape[:2], 4)
     if boxes.shape != expected or boxes.dtype.kind != "f":
-        raise DataError(f"{path}: {boxes.dtype} {boxes.shape}, need floats {expected} to fit the features; fetch both again.")
+        raise DataError(
+            f"{path}: {boxes.dtype} {boxes.shape}, need floats {expected} to fit the features; fetch both again."
+        )
     low, high = float(boxes.min()), float(boxes.max())
     if not (low >= 0 and high <= 1):
         raise DataError(
