@@ -26,6 +26,18 @@ class Finding:
     text: str
 
 
+def doubts(undisturbed: Recorded, *, trials: int) -> list[str]:
+    """Why a sweep is nothing to compare with: an empty record equals every other empty one."""
+    found = undisturbed.last()
+    lines = [f"{len(found)} trials, not {trials}"] if len(found) != trials else []
+    for name, attempt in found.items():
+        if attempt.status not in ENDED:
+            lines.append(f"{name}: is {attempt.status}")
+        elif not any(key == "m_recall" for key, _ in attempt.metrics) or not attempt.params:
+            lines.append(f"{name}: has no curve or no parameters")
+    return lines if undisturbed.board.get("rows") else [*lines, "no leaderboard"]
+
+
 def compare(undisturbed: Recorded, disturbed: Recorded) -> list[Finding]:
     """Every way in which the second says something else than the first."""
     expected, found = undisturbed.last(), disturbed.last()

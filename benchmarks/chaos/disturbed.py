@@ -10,7 +10,7 @@ from random import Random
 
 import psutil
 
-from chaos.commands import Place, start_study
+from chaos.commands import Place, run_quick, start_study
 from chaos.disturbances import KINDS, NothingToHit, Scene
 from chaos.ends import END_LIMIT_S, Injury, innards, tells_how_to_go_on
 from chaos.processes import Processes, kill_all, title, wait_until_gone
@@ -23,6 +23,7 @@ from chaos.watching import Sight, Watch
 _TICK_S = 0.1
 _ROUND_LIMIT_S = 900.0
 _RECOVERY_LIMIT_S = 180.0
+_FLUSH = "tracking flush"
 _UNSEEN_LIMIT_POINTS = 20
 """A card that still waits after this many validations strikes all the same."""
 
@@ -92,12 +93,19 @@ class DisturbedSweep:
         try:
             while self.rounds < limit:
                 if self._one_round() == 0:
-                    self._check_leftovers(wait_s=END_LIMIT_S)
+                    self._settle()
                     return
             self.problems.append(f"did not end with exit code 0 in {limit} rounds")
         finally:
             self._heal()
             self._processes.end_drivers()
+
+    def _settle(self) -> None:
+        """After the last round: outages end, and what waits in the journal is delivered, as the study asked."""
+        self._heal()
+        if _FLUSH in self._place.stderr(self.rounds - 1).read_text(errors="replace"):
+            run_quick(self._place.env, *_FLUSH.split(), str(self._place.study_file))
+        self._check_leftovers(wait_s=END_LIMIT_S)
 
     def _one_round(self) -> int:
         driver = start_study(self._place, self.rounds, self._processes)

@@ -104,7 +104,7 @@ def wait_until_gone(processes: Sequence[psutil.Process], timeout_s: float) -> li
 
 def _is(command: str, word: str) -> bool:
     if word == "trial":
-        return command.startswith("ray::") and "IDLE" not in command.split()[0]
+        return command.startswith("ray::") and "Trainable" in command  # not Ray's own agents, nor idle workers
     return Path(command.split(" ")[0]).name == word
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from rich.console import Console
 
 from chaos.commands import CommandFailed, Place, environment, recorded, run_quick, start_study
-from chaos.comparison import compare
+from chaos.comparison import compare, doubts
 from chaos.disturbances import KINDS
 from chaos.disturbed import DisturbedSweep
 from chaos.processes import Processes
@@ -116,7 +116,11 @@ class Chaos:
             self._processes.end_drivers()
         if code != 0:
             raise CommandFailed(f"{each.name}: exit code {code} undisturbed; see {place.stderr(0)}")
-        return recorded(place, each)
+        found = recorded(place, each)
+        problems = doubts(found, trials=each.trials)
+        if problems:
+            raise CommandFailed(f"{each.name}: nothing to compare with, undisturbed: {'; '.join(problems)}")
+        return found
 
     def _compare(self, each: Sweep, place: Place, undisturbed: Recorded, result: SweepResult) -> None:
         try:

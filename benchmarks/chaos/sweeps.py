@@ -15,7 +15,7 @@ from typing import Any, Literal
 import yaml
 
 DATA = "s3://chaos/scenes"
-SILENCE_TIMEOUT_S = 20.0
+SILENCE_TIMEOUT_S = 25.0
 _EPOCHS = 8
 
 Kind = Literal["successive", "pairs"]
