@@ -10,7 +10,7 @@ from random import Random
 
 import psutil
 
-from chaos.commands import Place, run_quick, start_study
+from chaos.commands import CommandFailed, Place, run_quick, start_study
 from chaos.disturbances import KINDS, NothingToHit, Scene
 from chaos.ends import END_LIMIT_S, Injury, innards, tells_how_to_go_on
 from chaos.processes import Processes, kill_all, title, wait_until_gone
@@ -104,7 +104,10 @@ class DisturbedSweep:
         """After the last round: outages end, and what waits in the journal is delivered, as the study asked."""
         self._heal()
         if _FLUSH in self._place.stderr(self.rounds - 1).read_text(errors="replace"):
-            run_quick(self._place.env, *_FLUSH.split(), str(self._place.study_file))
+            try:
+                run_quick(self._place.env, *_FLUSH.split(), str(self._place.study_file))
+            except CommandFailed as error:
+                self.problems.append(str(error))
         self._check_leftovers(wait_s=END_LIMIT_S)
 
     def _one_round(self) -> int:

@@ -32,7 +32,7 @@ from chaos.processes import Processes
 from chaos.recorded import Recorded
 from chaos.report import Report, SweepResult
 from chaos.schedule import Card, deal, deck
-from chaos.servers import Server, can_mount, s3_server, small_disk, tracking_server
+from chaos.servers import Server, ServerDown, can_mount, s3_server, small_disk, tracking_server
 from chaos.sweeps import Sweep, sweep, write_recipe
 
 _SWEEPS = 4
@@ -150,7 +150,11 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     print(f"{count} disturbances, seed {seed}; working in {folder}", flush=True)
     chaos = Chaos(folder, kinds, count=count, seed=seed)
-    chaos.run()
+    try:
+        chaos.run()
+    except (CommandFailed, ServerDown) as error:  # not what was to be tested: nothing can be said
+        print(f"cannot go on: {error}\nhomes and outputs are kept in {folder}", file=sys.stderr)
+        return 1
     shutil.rmtree(folder / "ray", ignore_errors=True)
     if chaos.report.is_good:
         shutil.rmtree(folder)
