@@ -12,7 +12,7 @@ import psutil
 
 from chaos.commands import CommandFailed, Place, run_quick, start_study
 from chaos.disturbances import KINDS, NothingToHit, Scene
-from chaos.ends import END_LIMIT_S, Injury, innards, tells_how_to_go_on
+from chaos.ends import END_LIMIT_S, Injury, code_problems, innards, word_problems
 from chaos.processes import Processes, kill_all, title, wait_until_gone
 from chaos.report import Report
 from chaos.schedule import Card
@@ -260,17 +260,11 @@ class DisturbedSweep:
             kill_all(left)
 
     def _judge_end(self, wound: _Wound, code: int, now: float) -> None:
-        kind, injury = KINDS[wound.card.kind], wound.injury
+        injury, kind = wound.injury, KINDS[wound.card.kind]
         injury.exit_code = code
-        allowed = set(kind.codes)
-        if wound.card.phase == "start":
-            allowed.add(2)  # what the study needs to begin is not there
-        if not kind.must_end or wound.before.closed >= self._sweep.trials:
-            allowed.add(0)  # it had nothing left to do, or no reason to end
-        if injury.in_time and code not in allowed:
-            injury.problems.append(f"exit code {code}, not one of {sorted(allowed)}")
-        if kind.must_go_on and code != 0:
-            injury.problems.append("ended the study, which should have gone on")
+        is_over = wound.before.closed >= self._sweep.trials
+        if injury.in_time:
+            injury.problems += code_problems(kind, code, at_start=injury.phase == "start", is_over=is_over)
         self._judge(wound, f"ended, exit code {code}", now - wound.struck)
 
     def _read_stderr(self, this: _Round) -> None:
@@ -282,11 +276,7 @@ class DisturbedSweep:
             self.problems.append(f"round {this.number}: says {before[0][:150]}")
         for (injury, offset), until in zip(this.injuries, cuts[1:], strict=True):
             injury.stderr = text[offset:until].decode(errors="replace")
-            if not injury.is_told:
-                injury.problems.append(f"says {innards(injury.stderr)[0][:150]}")
-            must_tell = KINDS[injury.kind].must_end and injury.exit_code not in (0, -9, None)
-            if must_tell and not tells_how_to_go_on(injury.stderr):
-                injury.problems.append("does not say how to go on")
+            injury.problems += word_problems(KINDS[injury.kind], injury)
             self._report.add(injury)
 
     def _ours(self) -> list[psutil.Process]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from chaos.disturbances import Kind
+
 END_LIMIT_S = 60.0
 
 _INNARDS = ("Traceback", "*** SIG", "core_worker", "Check failed", ".cc:", "Exception ignored", "Stack trace")
@@ -43,5 +45,25 @@ def innards(stderr: str) -> list[str]:
     return [line for line in stderr.splitlines() if any(word in line for word in _INNARDS)]
 
 
-def tells_how_to_go_on(stderr: str) -> bool:
-    return bool(_HOW_TO_GO_ON.search(stderr))
+def code_problems(kind: Kind, code: int, *, at_start: bool, is_over: bool) -> list[str]:
+    """What is wrong with the exit code of a driver that ended after a disturbance of this kind.
+
+    at_start: the study may not have begun, then 2 says that something it needs is not there. is_over: every trial had
+    ended, then 0 is right whatever struck.
+    """
+    allowed = {*kind.codes} | ({2} if at_start else set()) | ({0} if is_over or not kind.must_end else set())
+    problems = [] if code in allowed else [f"exit code {code}, not one of {sorted(allowed)}"]
+    if kind.must_go_on and code != 0:
+        problems.append("ended the study, which should have gone on")
+    return problems
+
+
+def word_problems(kind: Kind, injury: Injury) -> list[str]:
+    """What is wrong with what the driver said after the disturbance."""
+    seen = innards(injury.stderr)
+    problems = [f"says {seen[0][:150]}"] if seen else []
+    was_killed = injury.exit_code is not None and injury.exit_code < 0
+    must_tell = kind.must_end and injury.exit_code not in (0, None) and not was_killed
+    if must_tell and not _HOW_TO_GO_ON.search(injury.stderr):
+        problems.append("does not say how to go on")
+    return problems

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.comparison import compare, doubts
 from chaos.disturbances import KINDS
-from chaos.ends import innards, tells_how_to_go_on
+from chaos.ends import Injury, code_problems, innards, word_problems
 from chaos.recorded import Recorded, RecordedAttempt
 from chaos.schedule import deal, deck
 from chaos.sweeps import sweep
@@ -85,8 +85,25 @@ def test_innards_are_seen_and_plain_lines_are_not() -> None:
     assert innards("interrupted; go on with: vsetune study run x.yaml --resume\n") == []
     assert innards("Traceback (most recent call last):\n  x\n") == ["Traceback (most recent call last):"]
     assert innards("[2026 E 1 1] gcs_client.cc:12: Failed\n")
-    assert tells_how_to_go_on("raylet died; go on with: vsetune study run x.yaml --resume")
-    assert not tells_how_to_go_on("raylet died")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "stderr", "count"),
+    [
+        ("raylet_killed", 130, "the raylet died; go on with: vsetune study run x.yaml --resume", 0),
+        ("raylet_killed", 130, "the raylet died", 1),
+        ("raylet_killed", 0, "", 1),
+        ("driver_killed", -9, "", 0),
+        ("driver_sigterm", -15, "", 1),
+        ("worker_killed", 130, "interrupted", 1),
+        ("tracking_down", 0, "", 0),
+        ("s3_down", 3, "", 1),
+    ],
+)
+def test_an_end_is_judged_by_its_exit_code_and_its_words(kind: str, code: int, stderr: str, count: int) -> None:
+    injury = Injury(0, kind, "validation", "s", 0, struck_s=1.0, exit_code=code, stderr=stderr)
+    problems = code_problems(KINDS[kind], code, at_start=False, is_over=False) + word_problems(KINDS[kind], injury)
+    assert len(problems) == count, problems
 
 
 def test_a_deck_plays_every_kind_equally_often_and_every_card_fits_its_sweep() -> None:
