@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := $(VENV)/bin
 
-.PHONY: help quickstart install test test-slow lint benchmark pictures clean
+.PHONY: help quickstart install test test-slow lint benchmark chaos pictures clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -23,6 +23,9 @@ test-slow: $(VENV)/.dev  ## the tests that take longer: real training, real data
 benchmark: $(VENV)/.dev  ## every paired benchmark; each prints a ratio
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
+chaos: $(VENV)/.chaos  ## 60 kills and outages over short sweeps, held against the undisturbed ones; about 25 minutes
+	PYTHONPATH=benchmarks $(BIN)/python -m chaos.run
+
 lint: $(VENV)/.dev  ## only ruff and mypy
 	$(BIN)/ruff check platform tests jobs benchmarks
 	$(BIN)/mypy
@@ -39,4 +42,8 @@ $(VENV)/.run: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cnn,transformers,encoder,parses,jobs,dev]'
+	@touch $@
+
+$(VENV)/.chaos: $(VENV)/.run
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[chaos]'
 	@touch $@
