@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,7 @@ def test_captions_are_escaped(vsetune, record, home, tmp_path, monkeypatch) -> N
         return ["<script>alert(1)</script>"] * len(words)
 
     monkeypatch.setattr(pictures, "with_case", nasty)
-    monkeypatch.setattr(pictures.json, "loads", lambda text, load=json.loads: _with_markup(load(text)))
+    monkeypatch.setattr(pictures, "read_some", lambda *args, read=pictures.read_some: map(_with_markup, read(*args)))
     said = vsetune("trial", "gallery", run, "--output", str(tmp_path / "page.html"))
     assert said.code == 0, said.err
     text = (tmp_path / "page.html").read_text()
@@ -122,11 +123,10 @@ def test_captions_are_escaped(vsetune, record, home, tmp_path, monkeypatch) -> N
     assert "&lt;b onclick=" in text
 
 
-def _with_markup(described: Any) -> Any:
-    if isinstance(described, dict) and "captions" in described and "tokens" in described:
-        described["captions"] = [f'<b onclick="x()">{text}</b>' for text in described["captions"]]
-        described["image"] = '"><script>alert(2)</script>'
-    return described
+def _with_markup(found: Any) -> Any:
+    record, *rest = found
+    captions = [f'<b onclick="x()">{text}</b>' for text in record.captions]
+    return replace(record, captions=captions, name='"><script>alert(2)</script>'), *rest
 
 
 def test_a_gallery_without_stored_images_shows_ids_and_says_so(vsetune, record, tmp_path) -> None:

@@ -99,10 +99,10 @@ def run(
     from vsetune.jobs.run import run_study
     from vsetune.jobs.stopping import sigterm_like_ctrl_c
 
-    with interruptible(f"nothing finished is lost, go on with: vsetune study run {file} --resume"):
-        with sigterm_like_ctrl_c():
-            prepared = prepare_study(file, messages)
-            outcome = run_study(prepared, resume=resume, retry_failed=retry_failed, address=address, console=messages)
+    going_on = f"nothing finished is lost, go on with: vsetune study run {file} --resume"
+    with interruptible(going_on), sigterm_like_ctrl_c():
+        prepared = prepare_study(file, messages)
+        outcome = run_study(prepared, resume=resume, retry_failed=retry_failed, address=address, console=messages)
     _report(prepared, outcome, file)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from rich.console import Console
 
 from vsetune.config.loading import dump_yaml
 from vsetune.config.secrets import shown_plain
-from vsetune.errors import IncompatibleCurves, StorageError, StudyConflict, UsageError
+from vsetune.errors import StorageError, UsageError
 from vsetune.jobs.cluster import ray_cluster
 from vsetune.jobs.credentials import credentials_not_forwarded
 from vsetune.jobs.ledger import StudyLedger
@@ -25,6 +24,7 @@ from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.leaderboard import Leaderboard, build, curves_to_csv, to_csv, to_html, to_latex
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.study_lock import locked_study
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def run_study(
     address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set.
     """
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
-    with _locked(folder), sigterm_like_ctrl_c(), _tracking(prepared) as store:
+    with locked_study(folder), sigterm_like_ctrl_c(), _tracking(prepared) as store:
         store.open_study(prepared.record(), resume=resume)
         _write(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
         ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared))
@@ -125,10 +125,10 @@ def _troubles(ledger: StudyLedger) -> list[Trouble]:
 
 
 def _leaderboard(attempts: Sequence[AttemptRecord], baseline: str) -> tuple[Leaderboard | None, str]:
-    """The leaderboard, or why there is none; a study whose curves do not compare has still run."""
+    """The leaderboard, or why there is none; a study without a result has still run."""
     try:
         return build(attempts, baseline=baseline), ""
-    except (IncompatibleCurves, UsageError) as error:
+    except UsageError as error:
         return None, str(error)
 
 
@@ -151,21 +151,3 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageError(f"{path}: cannot be written ({error.strerror}); free space, then --resume") from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One process per study. The lock goes with its process, however that ends."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = open(folder / "lock", "w")  # noqa: SIM115  held open as long as the lock
-    except OSError as error:
-        raise StorageError(
-            f"{folder}: cannot be written ({error.strerror}); set VSETUNE_HOME to another folder"
-        ) from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StudyConflict(f"study {folder.name}: another process is running it; wait for it or stop it") from None
-        yield

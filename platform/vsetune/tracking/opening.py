@@ -49,9 +49,7 @@ def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool 
         return MemoryStore(Path(artifact_root) if artifact_root is not None else None)
     _load_adapter(uri)
     if uri.startswith(_SQLITE):
-        if "?" in uri:
-            raise UnusableStore(f"tracking uri {shown_url(uri)}: options of SQLite files are not taken; remove ?...")
-        database = Path(uri.removeprefix(_SQLITE))
+        database = _sqlite_file(uri)
         prepare_sqlite(database)
         artifact_root = artifact_root or database.absolute().parent / "artifacts"
     else:
@@ -95,11 +93,18 @@ def _load_adapter(uri: str) -> None:
 
 def require_existing(uri: str) -> None:
     """StorageError if the URI names a SQLite file that is not there; opening it for reading would create it."""
-    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
+    if uri.startswith(_SQLITE) and not _sqlite_file(uri).is_file():
         raise StorageError(
             f"tracking database {uri.removeprefix(_SQLITE)}: no such file; run a study first, or name the store of one "
             "with --tracking-uri"
         )
+
+
+def _sqlite_file(uri: str) -> Path:
+    """UnusableStore for options: they would be taken for a part of the file's name here, and for options by MLflow."""
+    if "?" in uri:
+        raise UnusableStore(f"tracking uri {shown_url(uri)}: options of SQLite files are not taken; remove ?...")
+    return Path(uri.removeprefix(_SQLITE))
 
 
 def _probe(uri: str) -> None:
