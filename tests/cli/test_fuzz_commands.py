@@ -54,7 +54,7 @@ def run(vsetune: Callable[..., Any], home: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HOME", str(home / "user"))
     monkeypatch.setenv("VSETUNE_HOME", str(home / "some" / "where"))
     monkeypatch.chdir(home)
-    assert vsetune("data", "make-scenes", "--train", "3", "--validation", "2", "--test", "2").code == 0
+    assert vsetune("data", "make-scenes", "--train", "24", "--validation", "8", "--test", "8").code == 0
 
     def checked(*words: str) -> Any:
         said = vsetune(*words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,15 @@ SNIPPETS = [
 ]
 """What may stand anywhere in the text of a file."""
 
+KEYS: list[Any] = [
+    "margin", "seed", "name", "label", "phases", "training", "network", "loss", "fixed", "search", "weight", "backbone",
+    "tracking", "evaluation", "semantics", "epochs", "embedding_size", "Range", "\0", "\ud800", "", "x" * 300, 3, None,
+    True, (1, 2), datetime.date(2024, 2, 29),
+]
+"""What a key may be called."""
+
+_COMMENT = re.compile(r"(?m)(^| +)#.*$")
+
 LONGEST_LINE = 2000
 
 Place = tuple[str | int, ...]
@@ -59,7 +69,7 @@ seeded = settings(
 
 def spoiled(files: Sequence[Path]) -> st.SearchStrategy[bytes]:
     """The bytes of one of these YAML files after up to four mutations."""
-    texts = [file.read_text(encoding="utf-8") for file in files]
+    texts = [_COMMENT.sub("", file.read_text(encoding="utf-8")) for file in files]  # nobody reads what changes there
     plains = [yaml.safe_load(text) for text in texts]
     return st.one_of(
         _structures(plains), _structures(plains), _texts(texts), _texts([yaml.safe_dump(each) for each in plains])
@@ -85,15 +95,14 @@ def _structures(draw: st.DrawFn, plains: list[dict[str, Any]]) -> bytes:
         if not places:
             break
         at = draw(st.sampled_from(places))
-        change = draw(st.sampled_from(["replace"] * 3 + ["add", "move", "rename", "delete", "wrap", "swap"]))
+        change = draw(st.sampled_from(["replace"] * 3 + ["add"] * 3 + ["move", "rename", "delete", "wrap", "swap"]))
         holder, key = _at(plain, at[:-1]), at[-1]
         old = holder[key]
         if change in ("replace", "add"):
             new = copy.deepcopy(draw(st.sampled_from(VALUES)))
             if change == "add" and isinstance(old, dict):
                 names = [name for name in map(str, {place[-1] for place in places}) if not name.isdigit()]
-                odd = ["margin", "seed", "name", "phases", "Range", "\0", "\ud800", ""]
-                old[draw(st.sampled_from([*sorted(names), *odd]))] = new
+                old[draw(st.sampled_from([*sorted(names), *KEYS]))] = new
             elif change == "add" and isinstance(old, list):
                 old.append(new)
             else:
@@ -119,9 +128,11 @@ def _texts(draw: st.DrawFn, texts: list[str]) -> bytes:
     content = draw(st.sampled_from(texts)).encode()
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(content)))
-        if draw(st.booleans()):  # where a value stands
-            start = content.find(b": ", start) + 2
         end = min(len(content), start + draw(st.sampled_from([0, 0, 1, 3, 10, 40])))
+        if draw(st.integers(0, 2)):  # in place of a value or of a whole line
+            mark = draw(st.sampled_from([b": ", b": ", b"\n"]))
+            start = content.find(mark, start) + len(mark)
+            end = (content.find(b"\n", start) + len(content) + 1) % (len(content) + 1)
         new = draw(st.one_of(
             st.sampled_from(SNIPPETS).map(str.encode), st.binary(min_size=1, max_size=4),
             st.just(content[start:end] * 2),
