@@ -18,7 +18,8 @@ Change = Callable[[Path], None]
 
 NAMES = [
     "../manifest.json", "/dev/zero", "/etc/passwd", "fifo", "zero", "outside", "folder", "", ".", "..", "a\0b",
-    "\ud800", "x" * 5000, "s3://bucket/x", "pipe:cat /etc/passwd", "train-000000.tar", "vocabulary.json", "a\nb", "loop",
+    "\ud800", "x" * 5000, "s3://bucket/x", "pipe:cat /etc/passwd", "train-000000.tar", "vocabulary.json", "a\nb",
+    "loop",
 ]
 VALUES = st.one_of(
     st.sampled_from([*NAMES, None, True, -1, 0, 1, 2, 10**12, 10**30, 1e308, -0.5, [], {}, [[]], {"a": {}}]),
