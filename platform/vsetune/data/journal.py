@@ -131,8 +131,8 @@ def _check_state(output: Path, state: dict[str, str]) -> None:
         if found.get(key) != state[key]:
             raise StudyConflict(
                 f"output: {output}: holds an unfinished ingest of {what} ({key} "
-                f"{one_line(found.get(key, ''), most=16)}, now {state[key][:16]}); choose another output, or delete that "
-                "folder."
+                f"{one_line(found.get(key, ''), most=16)}, now {state[key][:16]}); choose another output, or "
+                "delete that folder."
             )
 
 

@@ -24,8 +24,10 @@ def parse_json(content: bytes | str, *, where: str, fix: str) -> Any:
 
 
 def parse_shallow_json(content: bytes | str, *, where: str, fix: str) -> Any:
-    """`parse_json`, and DataError for what is nested deeper than DEEPEST: what reads it later may recurse."""
+    """`parse_json`, and DataError for what is nested deeper than DEEPEST, or no text: later readers may recurse."""
     plain = parse_json(content, where=where, fix=fix)
+    if not is_text(_all_text(plain)):
+        raise DataError(f"{where}: not JSON as we write it (half of a surrogate pair in a text); {fix}")
     level: list[Any] = [plain]
     for _ in range(DEEPEST):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -43,6 +45,13 @@ def is_text(value: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _all_text(plain: Any) -> str:
+    try:
+        return json.dumps(plain, ensure_ascii=False)
+    except RecursionError:  # so it is nested too deep, which is told by its depth
+        return ""
 
 
 def _inside(value: Any) -> list[Any]:

@@ -278,6 +278,6 @@ def fuzz(verdicts: Callable[[Path], tuple[Any, str | None]], tmp_path: Path) -> 
         one()
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         assert grown < 600 << 10, f"took {grown >> 10} MiB more than before"
-        assert 0 < refused < examples
+        assert 0 < refused < examples, f"{refused} of {examples} refused"
 
     return run

@@ -18,13 +18,16 @@ Change = Callable[[Path], None]
 
 NAMES = [
     "../manifest.json", "/dev/zero", "/etc/passwd", "fifo", "zero", "outside", "folder", "", ".", "..", "a\0b",
-    "\ud800", "x" * 5000, "s3://bucket/x", "pipe:cat /etc/passwd", "train-000000.tar", "vocabulary.json", "a\nb", "loop",
+    "\ud800", "x" * 5000, "s3://bucket/x", "pipe:cat /etc/passwd", "train-000000.tar", "vocabulary.json", "a\nb",
+    "loop",
 ]
 VALUES = st.one_of(
     st.sampled_from([*NAMES, None, True, -1, 0, 1, 2, 10**12, 10**30, 1e308, -0.5, [], {}, [[]], {"a": {}}]),
     st.integers(-5, 50),
     st.text(max_size=5),
 )
+UNREAD: list[tuple[str, ...]] = [("name",), ("notes",), ("features", "recipe"), ("features", "recipe", "model")]
+"""Places of a manifest that take many values."""
 RAW = st.sampled_from([
     b"", b"null", b"[]", b"{", b"[" * 100_000, b'{"a":' * 100_000, b'"\xff\xfe"', b"NaN", b"1" * 5_000, b"\0" * 64,
     b'{"format": "vsetune-data", "format": "vsetune-data", "version": 1}', b'{"words": null}', b'{"words": [1]}',
@@ -54,7 +57,7 @@ def put(plain: Any, place: tuple[Any, ...], value: Any, *, remove: bool) -> Any:
 def changes(draw: st.DrawFn) -> Change:
     """A change to one of the JSON files; often the manifest then vouches for the changed file."""
     name = draw(st.sampled_from(["manifest.json", "manifest.json", "vocabulary.json", "parses.json"]))
-    kind = draw(st.sampled_from(["values", "values", "values", "bytes", "raw", "special"]))
+    kind = draw(st.sampled_from(["values", "values", "values", "unread", "bytes", "raw", "special"]))
     vouched = draw(st.booleans())
     number, value = draw(st.integers(0, 10_000)), draw(VALUES)
     more = draw(st.lists(st.tuples(st.integers(0, 10_000), VALUES, st.booleans()), max_size=2))
@@ -72,6 +75,10 @@ def changes(draw: st.DrawFn) -> Change:
                 if not isinstance(plain, (dict, list)):
                     break
             path.write_text(json.dumps(plain))
+        elif kind == "unread":
+            plain = json.loads((folder / "manifest.json").read_bytes())
+            plain = put(plain, UNREAD[number % len(UNREAD)], value, remove=False)
+            (folder / "manifest.json").write_text(json.dumps(plain))
         elif kind == "bytes":
             content = bytearray(path.read_bytes())
             at = min(int(where * len(content)), len(content) - 1)

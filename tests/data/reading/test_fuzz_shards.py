@@ -112,12 +112,12 @@ def vouch(folder: Path, name: str) -> None:
 def changes(draw: st.DrawFn) -> Change:
     """A change to one shard; mostly the manifest then vouches for its bytes."""
     name = draw(st.sampled_from(["train-000000.tar", "train-000001.tar"]))
-    kind = draw(st.sampled_from(["content", "content", "field", "field", "header", "order", "bytes", "cut"]))
+    kind = draw(st.sampled_from(["content", "content", "field", "field", "more", "header", "order", "bytes", "cut"]))
     number, content = draw(st.integers(0, 100)), draw(CONTENTS)
     field, value = draw(st.sampled_from(FIELDS)), draw(st.sampled_from(VALUES))
     type_, size = draw(st.sampled_from(TYPES)), draw(st.sampled_from(SIZES))
     called = draw(st.one_of(st.none(), st.sampled_from(ODD_NAMES)))
-    order, vouched = draw(st.sampled_from(["remove", "twice", "swap", "none"])), draw(st.integers(0, 5)) > 0
+    order, vouched = draw(st.sampled_from(["remove", "twice", "swap", "none"])), draw(st.integers(0, 5)) < 5
     where, flip = draw(st.lists(st.floats(0, 1), min_size=1, max_size=4)), draw(st.integers(1, 255))
 
     def change(folder: Path) -> None:
@@ -131,6 +131,9 @@ def changes(draw: st.DrawFn) -> Change:
             at = records[number % len(records)]
             plain = json.loads(members[at][1]) | {field: value}
             members[at] = (members[at][0], json.dumps(plain).encode(), *members[at][2:])
+        elif kind == "more":  # a member that nobody asks for is passed over
+            key, suffix = members[-1][0].partition(".")[0], "json" if number == 7 else "txt"
+            members.append((f"{key}.{suffix}", content, tarfile.REGTYPE, None))
         elif kind == "header":
             members[at] = (called or members[at][0], members[at][1], type_, size)
         elif order == "remove":

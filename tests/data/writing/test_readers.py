@@ -1,5 +1,7 @@
 import io
 import itertools
+import json
+import os
 import random
 import tarfile
 from collections.abc import Callable
@@ -346,3 +348,30 @@ def test_flickr8k_is_read_as_it_is_distributed(flickr8k: Path) -> None:
     assert {name: len(found) for name, found in ids(raw).items()} == {"train": 6000, "dev": 1000}
     assert all(len(image.captions) == 5 for split in raw.splits.values() for image in split.images)
     assert raw.notes == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"sentences": [{"raw": None}]}, "raw is None, need text"),
+        ({"sentences": None}, "need split, filename and sentences with raw"),
+        ({"filename": 7}, "filename is 7, need text"),
+        ({"filename": "../../etc/passwd"}, "leads out of the folder of images"),
+        ({"filename": "/etc/passwd"}, "leads out of the folder of images"),
+        ({"filepath": "..", "filename": "x.jpg"}, "leads out of the folder of images"),
+    ],
+)
+def test_a_karpathy_entry_of_another_shape_is_one_line(tmp_path: Path, entry: dict[str, Any], message: str) -> None:
+    whole = {"split": "train", "filename": "a.jpg", "sentences": [{"raw": "a dog"}]} | entry
+    (tmp_path / "dataset.json").write_text(json.dumps({"images": [whole]}))
+    with pytest.raises(DataError, match=message) as caught:
+        read(layout="karpathy", captions=str(tmp_path / "dataset.json"), images=str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_source_that_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "captions.json")
+    with pytest.raises(DataError, match=r"source.captions: .*captions.json: is a FIFO, need a regular file"):
+        read(layout="karpathy", captions=str(tmp_path / "captions.json"), images=str(tmp_path))
+    with pytest.raises(DataError, match=r"source.captions: /dev/zero: is a device, need a regular file"):
+        read(layout="karpathy", captions="/dev/zero", images=str(tmp_path))
