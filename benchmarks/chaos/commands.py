@@ -70,5 +70,5 @@ def run_quick(env: Mapping[str, str], *words: str) -> str:
 
 def recorded(place: Place, sweep: Sweep) -> Recorded:
     """What the sweep left. CommandFailed when there is no leaderboard."""
-    board = read_board(run_quick(place.env, "leaderboard", "show", sweep.name, "--json"))
-    return read(place.database, sweep.name, board)
+    board = read_board(run_quick(place.env, "leaderboard", "show", sweep.study_name, "--json"))
+    return read(place.database, sweep.study_name, board)

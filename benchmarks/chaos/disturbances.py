@@ -45,8 +45,9 @@ Strike = Callable[[Scene], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Kind:
-    """lasts_s: least and most seconds of an outage, or None for a blow. must_end: the driver must end within 60 s.
-    must_go_on: the driver must live on; without either, it may do both. codes: exit codes that say what happened.
+    """lasts_s: least (and most likely) and most seconds of an outage, or None for a blow. must_end: the driver must end
+    within 60 s. must_go_on: the driver must live on; without either, it may do both. codes: exit codes that say what
+    happened.
     """
 
     strike: Strike

@@ -173,7 +173,7 @@ class DisturbedSweep:
     def _strike(self, card: Card, this: _Round, sight: Sight) -> None:
         scene = Scene(
             driver=this.driver, ours=self._ours(), home=self._place.home, database=self._place.database,
-            search_database=self._place.home / "runs" / self._sweep.name / "search.db", s3=self._s3,
+            search_database=self._place.home / "runs" / self._sweep.study_name / "search.db", s3=self._s3,
             tracking=self._tracking, random=self._random,
         )
         offset, block, now = self._said(this), ExitStack(), time.monotonic()

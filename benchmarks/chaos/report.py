@@ -21,7 +21,10 @@ _SHOWN = 12
 
 @dataclass
 class SweepResult:
-    """How one sweep went. problems: of its rounds; findings: against the undisturbed one."""
+    """How one sweep went. undisturbed_s: 0 where another sweep had run the same study undisturbed before.
+
+    problems: of its rounds; findings: against the undisturbed one.
+    """
 
     name: str
     trials: int
@@ -62,8 +65,8 @@ class Report:
         self.results.append(result)
         findings = len(result.findings)
         self.say(
-            f"{result.name}: {result.rounds} rounds, {result.disturbed_s:.0f} s ({result.undisturbed_s:.0f} s "
-            f"undisturbed), {'equal to the undisturbed sweep' if not findings else f'{findings} differences'}"
+            f"{result.name}: {result.rounds} rounds, {result.disturbed_s:.0f} s, "
+            f"{'equal to the undisturbed sweep' if not findings else f'{findings} differences'}"
         )
         for text in [*result.problems, *(finding.text for finding in result.findings)][:_SHOWN]:
             self._console.print(Text(f"  {text}", style="red"), soft_wrap=True)

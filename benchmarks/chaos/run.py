@@ -54,6 +54,7 @@ class Chaos:
             kinds = [kind for kind in kinds if KINDS[kind].needs != "small_disk"]
             self.report.say("no right to mount a tmpfs: no disk_full, the other kinds come more often instead")
         self._cards = deck(kinds, count, seed=seed)
+        self._references: dict[str, Recorded] = {}
         self._s3, self._s3_env = s3_server(folder, self._processes)
 
     def run(self) -> None:
@@ -103,8 +104,13 @@ class Chaos:
         return disturbed.unused
 
     def _undisturbed(self, each: Sweep) -> Recorded:
-        """The sweep as it should be, on a SQLite file. CommandFailed if even that does not work."""
-        folder = self._folder / f"{each.name}_undisturbed"
+        """The study as it should be, on a SQLite file; run once. CommandFailed if even that does not work."""
+        if each.study_name not in self._references:
+            self._references[each.study_name] = self._reference(each)
+        return self._references[each.study_name]
+
+    def _reference(self, each: Sweep) -> Recorded:
+        folder = self._folder / f"{each.study_name}_undisturbed"
         (folder / "logs").mkdir(parents=True)
         place = self._place(each, folder, None, folder / "home" / "mlflow.db")
         driver = start_study(place, 0, self._processes)

@@ -86,5 +86,5 @@ def _card(number: int, kind: str, random: Random) -> Card:
     lasts = KINDS[kind].lasts_s
     return Card(
         number, kind, phase, points=random.randint(1, 6), delay_s=random.uniform(low, high),
-        lasts_s=random.uniform(*lasts) if lasts is not None else 0.0,
+        lasts_s=random.triangular(*lasts, lasts[0]) if lasts is not None else 0.0,
     )

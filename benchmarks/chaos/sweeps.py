@@ -24,7 +24,7 @@ Store = Literal["file", "server"]
 
 @dataclass(frozen=True)
 class Sweep:
-    """One study. number: counts up, sets name and seed. store: SQLite file under the home folder, or a server."""
+    """One study on one store: the SQLite file under the home folder, or a server. number: counts sweeps."""
 
     number: int
     kind: Kind
@@ -33,7 +33,12 @@ class Sweep:
 
     @property
     def name(self) -> str:
-        return f"{self.kind}_{self.store}_{self.number}"
+        return f"{self.study_name}_{self.store}"
+
+    @property
+    def study_name(self) -> str:
+        """The same for both stores, where the study is the same too: one undisturbed run stands for both."""
+        return f"{self.kind}_{self.seed}"
 
     @property
     def trials(self) -> int:
@@ -45,7 +50,7 @@ class Sweep:
         """The study file as plain data. has_silence_timeout: a stopped worker is given up after SILENCE_TIMEOUT_S."""
         silence: dict[str, Any] = {"silence_timeout_s": SILENCE_TIMEOUT_S} if has_silence_timeout else {}
         plain: dict[str, Any] = {
-            "study": self.name,
+            "study": self.study_name,
             "data": {"path": DATA},
             "networks": [{"name": "vsepp", "fixed": {"embedding_size": 64, "word_size": 32}}],
             "losses": [{"name": "lmh", "search": {"margin": "default"}}, {"name": "info_nce"}],
@@ -77,10 +82,10 @@ class Sweep:
 
 
 def sweep(number: int, *, seed: int) -> Sweep:
-    """The sweep with this number (from 0): kinds and stores in turn."""
+    """The sweep with this number (from 0): every study on both stores, kinds in turn."""
     kind: Kind = "successive" if number % 4 < 2 else "pairs"
     store: Store = "file" if number % 2 == 0 else "server"
-    return Sweep(number, kind, store, seed=100 * seed + number)
+    return Sweep(number, kind, store, seed=100 * seed + number // 2)
 
 
 def write_recipe(folder: Path) -> Path:
