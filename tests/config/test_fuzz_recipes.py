@@ -59,6 +59,7 @@ def test_spoiled_recipes_are_valid_or_told_in_lines(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @settings(seeded, max_examples=2000)
 @given(data=st.data())
 def test_two_thousand_spoiled_recipes(

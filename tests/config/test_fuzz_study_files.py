@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spoiled_files import assert_told_in_lines, seeded, spoiled
 
-from vsetune.config.cells import build_trial, candidates, resolve_cells
+from vsetune.config.cells import build_trial, resolve_cells
 from vsetune.config.loading import dump_yaml, load_spec
 from vsetune.config.study import StudySpec
 from vsetune.errors import ConfigError
@@ -36,8 +36,7 @@ def is_valid_or_told(content: bytes, folder: Path) -> None:
     path.write_text(dump_yaml(plain), encoding="utf-8")
     assert load_spec(path, StudySpec) == study
     for cell in cells:
-        for configuration in [cell.defaults(), *candidates(cell)]:
-            build_trial(study, cell, configuration, trial="t", seed=study.seeds[0])
+        build_trial(study, cell, cell.defaults(), trial="t", seed=study.seeds[0])
 
 
 @settings(seeded, max_examples=100)
@@ -47,6 +46,7 @@ def test_spoiled_study_files_are_valid_or_told_in_lines(data: st.DataObject, fol
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @settings(seeded, max_examples=2000)
 @given(data=st.data())
 def test_two_thousand_spoiled_study_files(data: st.DataObject, folder: Path) -> None:

@@ -187,6 +187,7 @@ def said_of(tmp_path: Path, content: str | bytes) -> str:
         ("a: b\n? [a]\n: c", "line 2, column 3: key a collection is no text"),
         ("1: a", "line 1, column 1: key 1 is no text, need a name; if it is one, put it in quotes"),
         ("a: b\nc: " + "9" * 5000, "line 2, column 4: 999"),
+        ("a: 0x" + "f" * 5000, "line 1, column 4: 0xfff"),
         ("a: " + "[" * 1000, "more than 50 levels inside one another"),
         ("a: &a [*a]", "line 1, column 8: alias a stands inside of what it names"),
         ("a: &a [1, *b]", "line 1, column 11: found undefined alias 'b'"),

@@ -20,6 +20,9 @@ _DEEPEST = 50
 _MOST_VALUES = 50_000
 """Values of a file with its aliases written out, so that a few lines of aliases do not become gigabytes."""
 
+_LONGEST_INTEGER = 2048
+"""Bits; no setting takes as many, and Python refuses to print numbers of more than 4,300 digits."""
+
 _LONGEST = 60
 _REFUSED_BY_THE_READER = (ValueError, OverflowError, LookupError, TypeError, AttributeError)
 """What PyYAML raises beside its own errors on hostile text: chr() and int() out of range, parts that are missing."""
@@ -143,11 +146,14 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """A value that does not fit its tag (`!!int abc`, a number of 5,000 digits) is refused where it stands."""
         try:
-            return super().construct_object(node, deep)
+            value = super().construct_object(node, deep)
+            if isinstance(value, int) and value.bit_length() > _LONGEST_INTEGER:
+                raise ValueError("too many digits")
+            return value
         except _REFUSED_BY_THE_READER as error:
             kind = node.tag.rpartition(":")[2]
-            value = _short(str(node.value)) if isinstance(node, yaml.ScalarNode) else "this"
-            raise _refusal(f"{value} cannot be read as {kind}; correct it, or put it in quotes", node.start_mark
+            written = _short(str(node.value)) if isinstance(node, yaml.ScalarNode) else "this"
+            raise _refusal(f"{written} cannot be read as {kind}; correct it, or put it in quotes", node.start_mark
                            ) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
