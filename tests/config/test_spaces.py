@@ -139,3 +139,11 @@ def test_many_searched_settings_are_checked_in_pairs() -> None:
     assert set(cell.domains) == {"loss.margin", "loss.cap", "loss.growth"}
     for values in itertools.product((0.05, 0.2), (0.3, 1.0), (1.1, 2)):
         assert refusal(searching(**domains), cell, dict(zip(cell.domains, values, strict=True))) is None
+
+
+def test_the_ends_of_a_range_of_whole_numbers_are_whole_numbers() -> None:
+    """0.5 to 3 would become 0 to 3, which no logarithmic scale takes when the search asks for it."""
+    losses = [{"name": "lmh", "search": {"memory_size": {"low": 0.5, "high": 3, "log": True}}}]
+    assert problems_of(study(losses=losses)) == [
+        "study.yaml: losses[0].search.memory_size: got 0.5 to 3, need whole numbers; memory_size counts something"
+    ]

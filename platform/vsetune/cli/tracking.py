@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vsetune.cli.output import interruptible, messages, results
+from vsetune.cli.tracking_option import tracking_of
 from vsetune.config.loading import load_spec
 from vsetune.config.study import StudySpec, TrackingSpec
 from vsetune.errors import StorageError, UsageError
@@ -78,7 +79,7 @@ def _folder_and_uri(study: Path, tracking_uri: str | None) -> tuple[Path, str]:
     if not (folder / JOURNAL_FILE).is_file():
         raise UsageError(f"{folder}: holds no journal of a study ({JOURNAL_FILE}); name the file or folder of one")
     if tracking_uri is not None:
-        return folder, tracking_uri
+        return folder, resolved_uri(tracking_of(tracking_uri))
     tracking = load_spec(file, StudySpec).tracking if file.is_file() else TrackingSpec()
     uri = resolved_uri(tracking)
     if ":***@" in uri:
