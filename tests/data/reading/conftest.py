@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import os
 import resource
 import shutil
@@ -278,6 +279,7 @@ def fuzz(verdicts: Callable[[Path], tuple[Any, str | None]], tmp_path: Path) -> 
         one()
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         assert grown < 600 << 10, f"took {grown >> 10} MiB more than before"
-        assert 0 < refused < examples, f"{refused} of {examples} refused"
+        assert 0 < refused < examples
+        logging.getLogger(__name__).info("%d of %d inputs refused", refused, examples)
 
     return run
