@@ -49,7 +49,8 @@ class Chaos:
         self._processes = Processes()
         self._has_mounts = can_mount(folder)
         self._has_silence_timeout = "worker_stopped" in kinds
-        self.report = Report(Console(), folder / "report.json", planned=count, seed=seed)
+        console = Console(width=None if sys.stdout.isatty() else 140)
+        self.report = Report(console, folder / "report.json", planned=count, seed=seed)
         if not self._has_mounts:
             kinds = [kind for kind in kinds if KINDS[kind].needs != "small_disk"]
             self.report.say("no right to mount a tmpfs: no disk_full, the other kinds come more often instead")
