@@ -19,7 +19,7 @@ from rich.console import Console
 
 from vsetune.config.study import TrackingSpec
 from vsetune.jobs.preparation import prepare_study, tracking_store
-from vsetune.jobs.run import run_study
+from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard import build
 from vsetune.tracking.records import AttemptRecord
 
@@ -54,10 +54,15 @@ def write_study(folder: Path, changes: dict[str, Any]) -> Path:
 
 
 def run(path: Path, *, resume: bool = False) -> tuple[dict[str, int], str]:
+    outcome, shown = run_to_its_end(path, resume=resume)
+    return dict(outcome.counts), shown
+
+
+def run_to_its_end(path: Path, *, resume: bool = False) -> tuple[StudyOutcome, str]:
     console = Console(file=io.StringIO(), width=200)
     prepared = prepare_study(path, console)
     outcome = run_study(prepared, resume=resume, retry_failed=False, address=None, console=console)
-    return dict(outcome.counts), console.file.getvalue()  # type: ignore[attr-defined]
+    return outcome, console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def attempts() -> list[AttemptRecord]:
@@ -138,8 +143,8 @@ def test_a_diverging_trial_fails_alone(tmp_path: Path) -> None:
         ],
         "seeds": [0],
     })
-    counts, shown = run(path)
-    assert counts == {"finished": 1, "failed": 1}
+    outcome, shown = run_to_its_end(path)
+    assert (dict(outcome.counts), outcome.ending) == ({"finished": 1, "failed": 1}, "partly failed")
     (failed,) = [each for each in attempts() if each.status == "failed"]
     assert failed.start.loss == "lsh"
     assert failed.error is not None
@@ -158,3 +163,32 @@ def test_successive_halving_stops_trials_and_counts_them_as_pruned(tmp_path: Pat
     assert sum(counts.values()) == 6
     assert counts["pruned"] >= 1
     assert all(each.curve[-1][0] < 6 for each in attempts() if each.status == "pruned")
+
+
+def test_storage_that_refuses_leaves_a_trial_open_and_resuming_finishes_it(tmp_path: Path) -> None:
+    path = write_study(tmp_path, {
+        "losses": [{"name": "lmh", "search": "none"}], "seeds": [0], "resources": {"retries": 1},
+    })
+    folder = Path(os.environ["VSETUNE_HOME"]) / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0"
+    folder.parent.mkdir(parents=True)
+    folder.write_text("a file stands where the trial wants its folder")
+    outcome, shown = run_to_its_end(path)
+    assert (dict(outcome.counts), outcome.ending) == ({"open": 1}, "interrupted")
+    assert "goes on from its checkpoint in 2 s" in shown
+    assert "left open for --resume" in shown
+    (trouble,) = outcome.troubles
+    assert (trouble.trial, trouble.is_open) == ("vsepp.lmh-c000-s0", True)
+    assert trouble.reason.startswith("storage: ")
+    folder.unlink()
+    assert run(path, resume=True)[0] == {"finished": 1}
+
+
+def test_a_damaged_checkpoint_is_set_aside_and_the_trial_starts_again(tmp_path: Path) -> None:
+    path = write_study(tmp_path, {"losses": [{"name": "lmh", "search": "none"}], "seeds": [0]})
+    folder = Path(os.environ["VSETUNE_HOME"]) / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0"
+    folder.mkdir(parents=True)
+    (folder / "checkpoint.pt").write_bytes(b"torn")
+    outcome, shown = run_to_its_end(path)
+    assert (dict(outcome.counts), outcome.ending) == ({"finished": 1}, "finished")
+    assert "interrupted vsepp.lmh-c000-s0: storage: " in shown
+    assert (folder / "checkpoint.pt.damaged-1").read_bytes() == b"torn"

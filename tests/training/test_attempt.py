@@ -133,7 +133,7 @@ def test_the_test_split_is_not_touched_before_the_budget_is_spent(make_trial: An
 
 
 def test_a_data_set_without_test_split_gives_no_test_scores(make_trial: Any, tmp_path: Path) -> None:
-    for number, split in enumerate((None, "not there")):
+    for number, split in enumerate((None, "not_there")):
         summary = train(make_trial(epochs=0.5, data={"test_split": split}), tmp_path / str(number)).finish()
         assert not any(name.startswith("test_") for name in summary)
 

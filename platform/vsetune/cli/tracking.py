@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,12 +55,7 @@ def _deliver(store: JournaledStore) -> None:
     """Until all is delivered, or the store has not answered for a while."""
     from vsetune.tracking.delivery import STALE_AFTER_S
 
-    last_change, left = time.monotonic(), store.pending()
-    while left and time.monotonic() - last_change < _PATIENCE_S:
-        before, left = left, store.flush(1.0)
-        if left != before:
-            last_change = time.monotonic()
-    if not left:
+    if not store.deliver(_PATIENCE_S):
         with contextlib.suppress(StorageError):  # whoever opens the store next closes them
             store.close_stale(STALE_AFTER_S)
 

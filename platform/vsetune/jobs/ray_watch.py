@@ -23,7 +23,7 @@ from vsetune.jobs.stopping import StopRequest
 LOOK_EVERY_S = 1.0
 SILENT_FOR_S = 10.0
 """How long the head of a cluster may be unreachable."""
-LEAVE_WITHIN_S = 40.0
+LEAVE_WITHIN_S = 30.0
 """After a request to stop, before the process leaves without waiting for Ray any longer."""
 INTERRUPTED = 130
 _PARTS = {"raylet": "the raylet", "gcs_server": "the GCS"}

@@ -28,8 +28,8 @@ from vsetune.tracking.study_lock import locked_study
 
 logger = logging.getLogger(__name__)
 
-DELIVER_WITHIN_S = 20.0
-"""How long the end of a study waits for a tracking store that does not answer; what is left stays in the journal."""
+DELIVER_WITHIN_S = 15.0
+"""How long the end of a study waits for a tracking store that takes nothing; what is left stays in the journal."""
 
 Ending = Literal["finished", "partly failed", "failed", "interrupted"]
 
@@ -60,7 +60,7 @@ class StudyOutcome:
     troubles: Sequence[Trouble]
     stopped_by: str | None
     undelivered: int
-    outage: str | None
+    outage: str
 
     @property
     def was_interrupted(self) -> bool:
@@ -91,8 +91,8 @@ def run_study(
         board, remark = _leaderboard(store.attempts(spec.study), spec.baseline)
         exports, remark = _export(board, folder) if board is not None else ([], remark)
         store.finish_study(spec.study, "killed" if ending == "interrupted" else "finished", exports)
-        undelivered = store.flush(DELIVER_WITHIN_S)
-        outage = store.outage() if undelivered else None
+        undelivered = store.deliver(DELIVER_WITHIN_S)
+        outage = store.outage() or "it is slow"
     counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
     stopped_by = stop.reason or (ledger.search_outage if ending == "interrupted" else None)
     page = exports[0] if exports else None
@@ -105,7 +105,7 @@ def _tracking(prepared: PreparedStudy) -> Iterator[JournaledStore]:
     try:
         yield store
     finally:
-        store.close(DELIVER_WITHIN_S)
+        store.close(0.0)
 
 
 def _ending(ledger: StudyLedger) -> Ending:

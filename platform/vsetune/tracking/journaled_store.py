@@ -23,7 +23,7 @@ from vsetune.tracking.journal import Journal
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.outbox import Outbox
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
-from vsetune.tracking.store import StudyStatus, TrackingStore, require_files
+from vsetune.tracking.store import StudyStatus, TrackingStore, require_files, require_same_study
 
 _log = logging.getLogger(__name__)
 ANSWER_WITHIN_S = 10.0
@@ -67,6 +67,15 @@ class JournaledStore(TrackingStore):
         """Wait until all is delivered, at most `timeout_s`; how many records are left."""
         return self._delivery.flush(timeout_s)
 
+    def deliver(self, patience_s: float) -> int:
+        """Wait as long as records are delivered, and `patience_s` without any; how many are left."""
+        last_change, left = time.monotonic(), self.pending()
+        while left and time.monotonic() - last_change < patience_s:
+            before, left = left, self.flush(1.0)
+            if left != before:
+                last_change = time.monotonic()
+        return left
+
     def close(self, timeout_s: float) -> int:
         """Deliver what can be delivered in `timeout_s` and stop; how many records are left in the journal.
 
@@ -88,14 +97,16 @@ class JournaledStore(TrackingStore):
 
     def open_study(self, record: StudyRecord, *, resume: bool) -> None:
         with self._lock:
-            if record.name in {known.name for known in self._mirror.studies()}:
+            if record.name in {study.name for study in self._mirror.studies()}:
                 self._mirror.open_study(record, resume=resume)
                 self._append("open", {"record": asdict(record), "resume": True}, durable=True)
                 return
             journaled = self._replayed()
-            names = {known.name for known in journaled.studies()}
+            known = next((study for study in journaled.studies() if study.name == record.name), None)
+            if known is not None:
+                require_same_study(known, record, resume=resume)
             can_do_without = self._journal.is_complete and (
-                record.name in names or not (resume or (self._folder / "trials").exists())
+                known is not None or not (resume or (self._folder / "trials").exists())
             )
             if self._open_from_store(record, resume=resume, can_do_without=can_do_without):
                 return

@@ -33,7 +33,9 @@ def learner_state(saved: Mapping[str, Any] | None, checkpoints: CheckpointFolder
     if saved is None:
         return None
     state = saved.get("learner")
-    kept = state.get("architecture") if isinstance(state, dict) else "nothing"
+    if not isinstance(state, dict):
+        raise checkpoints.misfit(f"its learner is {type(state).__name__}, need a state")
+    kept = state.get("architecture")
     if kept is None or (isinstance(kept, dict) and all(isinstance(config, dict) for config in kept.values())):
         return state
     raise checkpoints.misfit(f"its learner has the architecture {one_line(kept)}")

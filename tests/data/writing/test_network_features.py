@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from vsetune.config.data import EfficientNetLite0Spec, IngestRecipe, TransformersSpec
+from vsetune.config.loading import parse_spec
 from vsetune.data import cnn_features
 from vsetune.data.cnn_features import EfficientNetExtractor, TransformersExtractor
 from vsetune.data.features import build_extractor, to_float16
@@ -113,8 +114,8 @@ def test_a_missing_extra_is_named(
 
 
 def test_an_unknown_device_is_one_line() -> None:
-    with pytest.raises(ConfigError, match=r"features.device: got 'abacus', need cpu, cuda or cuda:N"):
-        EfficientNetExtractor(EfficientNetLite0Spec(device="abacus"))
+    with pytest.raises(ConfigError, match=r"^recipe: device: got 'abacus', need .*cpu.*cuda.*$"):
+        parse_spec({"extractor": "efficientnet_lite0", "device": "abacus"}, EfficientNetLite0Spec, where="recipe")
 
 
 def test_efficientnet_cells_average_to_its_global_vector() -> None:

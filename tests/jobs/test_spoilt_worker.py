@@ -1,0 +1,72 @@
+"""A device error stays in its process: the worker is replaced, and no later trial fails because of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vsetune.config.study import TrackingSpec
+from vsetune.jobs.preparation import tracking_store
+
+pytestmark = pytest.mark.slow
+PLATFORM = Path(__file__).parents[2] / "platform"
+
+SPOIL = """
+import importlib.abc, importlib.machinery, os, sys
+from pathlib import Path
+
+MARK = Path(os.environ["SPOILT_PROCESS"])
+
+class Spoiler(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "vsetune.training.attempt":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            run(module)
+            advance = module.Attempt.advance
+
+            def spoilt(self):
+                if not MARK.exists():
+                    MARK.write_text(str(os.getpid()))
+                if MARK.read_text() == str(os.getpid()):
+                    raise RuntimeError("CUDA error: unspecified launch failure")
+                return advance(self)
+
+            module.Attempt.advance = spoilt
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Spoiler())
+"""
+"""Python imports it in every process: the first one to train is spoilt for good, as a broken CUDA context is."""
+
+
+def test_a_device_error_replaces_the_worker_and_fails_no_trial(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SPOIL)
+    mark, study = tmp_path / "mark", tmp_path / "tiny.yaml"
+    study.write_text(yaml.safe_dump({
+        "study": "tiny", "data": {"path": "data/scenes", "scenes": {"train": 48, "validation": 16, "test": 16}},
+        "networks": [{"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}],
+        "losses": [{"name": "lmh"}], "search": {"configurations": 3}, "resources": {"concurrent_trials": 1},
+        "training": {"epochs": 2, "batch_size": 40, "learning_rate": 1e-3},
+    }))
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{PLATFORM}", "SPOILT_PROCESS": str(mark)}
+    done = subprocess.run(
+        [sys.executable, "-m", "vsetune.cli.main", "study", "run", str(study)], env=environment, capture_output=True,
+        text=True, timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "device: CUDA error: unspecified launch failure; goes on" in done.stderr
+    recorded = tracking_store(TrackingSpec()).attempts("tiny")
+    assert sorted(each.status for each in recorded) == ["finished"] * 3 + ["killed"]
+    assert done.stderr.count("CUDA error") == 1
+    assert "Traceback" not in done.stderr
