@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import io
 import json
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Callable

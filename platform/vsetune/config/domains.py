@@ -102,9 +102,8 @@ def domains_of(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: st
             domain = declared[name]
         elif isinstance(domain, Range) and _is_integer(spec, name):
             if not (domain.low.is_integer() and domain.high.is_integer()):
-                raise ConfigError(
-                    f"{where}.{name}: got {domain.low:g} to {domain.high:g}, need whole numbers; {name} counts something"
-                )
+                got = f"{domain.low:g} to {domain.high:g}"
+                raise ConfigError(f"{where}.{name}: got {got}, need whole numbers; {name} counts something")
             domain = domain.model_copy(update={"integer": True})
         domains[f"{part}.{name}"] = domain
     return domains
