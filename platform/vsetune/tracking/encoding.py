@@ -80,7 +80,7 @@ def one_line(error: Exception) -> str:
 
 def without_passwords(text: str) -> str:
     """The text with `***` for the password of every URL in it."""
-    return re.sub(r"(\w://[^\s/:@'\"]*):[^\s'\"]*@", r"\1:***@", text)
+    return re.sub(r"(\w://[^\s/:@'\"]*):[^\s/'\"]*@", r"\1:***@", text)
 
 
 def seen_tag(moment: float) -> dict[str, str]:
