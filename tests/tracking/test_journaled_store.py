@@ -1,18 +1,20 @@
 """A study goes on while its store is away, and the store hears of everything once it is back."""
 
 import logging
+import random
 import resource
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
 from vsetune.errors import StorageError, StudyConflict, UnusableStore, UsageError
-from vsetune.tracking import JournaledStore, StudyRecord
+from vsetune.tracking import JournaledStore, StudyRecord, open_store
 from vsetune.tracking.delivery import ASIDE_FILE
 from vsetune.tracking.journal import CURSOR_FILE, JOURNAL_FILE, Journal
 from vsetune.tracking.memory_store import MemoryStore
@@ -407,3 +409,45 @@ def test_what_was_recorded_without_a_store_survives_kill_9(journaled, behind, st
     store.open_study(StudyRecord("nightly", "f00d", {}), resume=True)
     (attempt,) = behind.attempts("nightly")
     assert (attempt.curve, attempt.status) == (((0.5, 51.5),), "killed")
+
+
+DRIVER = """
+import sys; sys.path.insert(0, sys.argv[3])
+from pathlib import Path
+from vsetune.tracking import *
+store = open_journaled(sys.argv[1], None, Path(sys.argv[2]), curve_plots=False)
+store.open_study(StudyRecord('nightly', 'f00d', {}), resume=sys.argv[4] == 'resume')
+number = 1 + len(store.attempts('nightly'))
+attempt_id = store.start_attempt(AttemptStart('nightly', 't', 'c', 'vsepp', 'lmh', number, 0, 'search', {}, {}))
+print('go', number, flush=True)
+for step in range(1, 100_000):
+    store.record_points(attempt_id, [ValidationPoint(step, step / 100, 64 * step, 51.5, 2.0 * step)])
+    print(number, step, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_driver_killed_anywhere_loses_no_point_it_recorded_and_doubles_none(database, tmp_path):
+    draw = random.Random(11)
+    uri, root = f"sqlite:///{database}", str(Path(__file__).parents[2] / "platform")
+    recorded: dict[int, int] = {}
+    for turn in range(6):
+        words = [sys.executable, "-c", DRIVER, uri, str(tmp_path / "study"), root, "resume" if turn else "new"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as driver:
+            assert driver.stdout is not None
+            assert driver.stdout.readline().startswith("go")
+            time.sleep(draw.uniform(0.0, 1.5))
+            driver.kill()
+            whole = [line.split() for line in driver.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+        for number, step in whole:
+            recorded[int(number)] = max(int(step), recorded.get(int(number), 0))
+    store = JournaledStore(lambda: open_store(uri, None), tmp_path / "study")
+    assert store.flush(240) == 0
+    store.close(5)
+    attempts = open_store(uri, None).attempts("nightly")
+    assert [attempt.start.number for attempt in attempts] == [1, 2, 3, 4, 5, 6]
+    client = MlflowClient(uri)
+    for attempt in attempts:
+        steps = [metric.step for metric in client.get_metric_history(attempt.attempt_id, "m_recall")]
+        assert steps == list(range(1, len(steps) + 1))
+        assert len(steps) == len(attempt.curve) >= recorded.get(attempt.start.number, 0)

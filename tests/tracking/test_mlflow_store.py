@@ -12,7 +12,8 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Metric
 
-from vsetune.errors import StorageError, StudyConflict
+from vsetune.config.secrets import masked
+from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.tracking import StudyRecord, ValidationPoint, open_store
 from vsetune.tracking.encoding import CURVE
 
@@ -289,3 +290,35 @@ def test_metrics_of_other_tools_in_a_run_do_not_disturb(client, opened, start, p
     client.log_batch(attempt_id, metrics=[Metric("theirs", 1.0, 0, 0)])
     opened.record_points(attempt_id, points(1, 1))
     assert len(opened.attempts("nightly")[0].curve) == 1
+
+
+def test_a_study_whose_driver_is_gone_is_killed_with_its_attempts_and_can_be_resumed(client, opened, study, start):
+    run = opened.start_attempt(start())
+    assert opened.close_stale(60, now=time.time() + 30) == 0
+    assert parent_of(client).info.status == "RUNNING"
+    assert opened.close_stale(60, now=time.time() + 120) == 1
+    assert (client.get_run(run).info.status, parent_of(client).info.status) == ("KILLED", "KILLED")
+    opened.open_study(study, resume=True)
+    assert parent_of(client).info.status == "RUNNING"
+
+
+def test_a_value_that_mlflow_does_not_take_is_no_outage(client, opened, start, points):
+    attempt_id = opened.start_attempt(start())
+    client.delete_run(attempt_id)
+    with pytest.raises(UsageError, match="refused") as caught:
+        opened.record_points(attempt_id, points(1, 1))
+    assert not isinstance(caught.value, StorageError)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://me:se:cret@host:5432/db refused", "postgresql://me:***@host:5432/db refused"),
+        ("http://:token@host/a", "http://:***@host/a"),
+        ("http://host:5000/a@b", "http://host:5000/a@b"),
+        ("from http://a:1@x to http://b:2@y", "from http://a:***@x to http://b:***@y"),
+    ],
+)
+def test_passwords_in_any_text_are_masked(text, shown):
+    assert masked(text) == shown

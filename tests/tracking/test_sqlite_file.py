@@ -1,6 +1,7 @@
 """The database of a first start is whole or not there; one that was left half-made is mended."""
 
 import random
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -162,6 +163,22 @@ def test_a_damaged_database_is_refused_and_kept(tmp_path, empty_database):
         prepare_sqlite(database, look_again_s=0)
     assert "\n" not in str(caught.value)
     assert database.stat().st_size == len(whole) // 3
+
+
+def test_a_disk_that_is_full_at_the_first_start_is_one_line_and_leaves_the_way_free(tmp_path, empty_database):
+    database = tmp_path / "mlflow.db"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+        with pytest.raises(StorageError, match="cannot be opened for writing") as caught:
+            prepare_sqlite(database, look_again_s=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "\n" not in str(caught.value)
+    assert not isinstance(caught.value, UnusableStore)
+    assert not database.exists()
+    prepare_sqlite(database, look_again_s=0)
+    assert is_sound(database)
 
 
 def test_two_first_starts_at_once_make_one_database(tmp_path, quick):

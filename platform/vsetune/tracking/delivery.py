@@ -142,8 +142,8 @@ class Delivery:
         while not self._is_stopping:
             try:
                 is_idle = self._step()
-            except StorageError as error:
-                self._note_outage(error)
+            except Exception as error:  # whatever it was, the records behind it must still be delivered
+                self._note_outage(error if isinstance(error, StorageError) else StorageError(one_line(error)))
                 self._wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue
