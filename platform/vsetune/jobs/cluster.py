@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import ray
+from ray.exceptions import RayError
 
 from vsetune.config.study import ResourceSpec
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay
-from vsetune.jobs.stopping import StopRequest
+from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 
@@ -37,6 +39,18 @@ def ray_cluster(address: str | None, stop: StopRequest, *, farewell: str) -> Ite
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     target = address or os.environ.get("RAY_ADDRESS")
+    _connect(target)
+    with sigterm_like_ctrl_c():  # Ray has put a handler of its own in place
+        parts: RayParts = RemoteRay.of_this_driver() if target else LocalRay.of_this_process()
+        with RayWatch(parts, stop, farewell=farewell).watching():
+            try:
+                yield
+            finally:
+                ray.shutdown()
+
+
+def _connect(target: str | None) -> None:
+    """UsageError in one line when there is no Ray to be had. target: None starts one on this machine."""
     try:
         if target:
             ray.init(
@@ -50,18 +64,17 @@ def ray_cluster(address: str | None, stop: StopRequest, *, farewell: str) -> Ite
             ray.init(
                 address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
             )
-    except (ConnectionError, RuntimeError) as error:
-        where = target or "this machine"
+    except SystemExit as left:  # SIGTERM while Ray starts: Ray's handler leaves with the number of the signal
+        if left.code != signal.SIGTERM:
+            raise
+        raise KeyboardInterrupt from left
+    except (OSError, RuntimeError, RayError) as error:
+        if target is None:
+            raise UsageError(f"ray: did not start on this machine ({_first_line(error)}); try again") from error
         raise UsageError(
-            f"ray: cannot reach {where} ({_first_line(error)}); start it with `ray start --head`, and set "
+            f"ray: cannot reach {target} ({_first_line(error)}); start it with `ray start --head`, and set "
             "RAY_AUTH_MODE=token in both shells"
         ) from error
-    parts: RayParts = RemoteRay.of_this_driver() if target else LocalRay.of_this_process()
-    with RayWatch(parts, stop, farewell=farewell).watching():
-        try:
-            yield
-        finally:
-            ray.shutdown()
 
 
 def concurrent_trials(resources: ResourceSpec) -> int:

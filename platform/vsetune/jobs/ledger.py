@@ -22,6 +22,7 @@ from vsetune.config.study import StudySpec
 from vsetune.errors import StorageError
 from vsetune.jobs.trial_progress import Assignment, Phase, TrialProgress
 from vsetune.leaderboard.selection import cost_of, winner_of
+from vsetune.metrics.curves import best_of_curve
 from vsetune.search.configurations import ConfigurationSearch, Outcome, Suggestion
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint
 from vsetune.tracking.store import TrackingStore
@@ -314,4 +315,4 @@ def _from_curve(curve: Sequence[tuple[float, float]]) -> dict[str, float]:
     """What is known of an attempt that could not say goodbye."""
     if not curve:
         return {"epochs": 0.0}
-    return {"epochs": curve[-1][0], "best_m_recall": max(m_recall for _, m_recall in curve)}
+    return {"epochs": curve[-1][0], "best_m_recall": best_of_curve(curve).m_recall}

@@ -83,8 +83,7 @@ def run_study(
         ledger.recover(retry_failed=retry_failed)
         if ledger.has_work():
             farewell = f"interrupted, nothing finished is lost; go on with: vsetune study run ... --resume ({folder})"
-            cluster = ray_cluster(address, stop, farewell=farewell)
-            with cluster, sigterm_like_ctrl_c(), credentials_not_forwarded():
+            with ray_cluster(address, stop, farewell=farewell), credentials_not_forwarded():
                 place_trials(prepared, ledger, stop, console)
         ledger.interrupt()
         ending = _ending(ledger)
