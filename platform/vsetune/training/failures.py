@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from pydantic import ValidationError
 
 from vsetune.config.secrets import masked
 from vsetune.errors import (
@@ -72,6 +73,8 @@ def failure_of(error: BaseException) -> Failure:
 def _kind(error: BaseException) -> Kind:
     if isinstance(error, VsetuneError):
         return _own_kind(error)
+    if isinstance(error, ValidationError):
+        return "configuration"
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return "memory"
     if isinstance(error, OSError):
