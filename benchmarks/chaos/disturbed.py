@@ -92,13 +92,24 @@ class DisturbedSweep:
         limit = 2 * len(self._hand) + 5
         try:
             while self.rounds < limit:
-                if self._one_round() == 0:
+                code = self._one_round()
+                if code == 0:
                     self._settle()
                     return
+                if code == 2:
+                    self._wait_for_the_end_of_the_outage()
             self.problems.append(f"did not end with exit code 0 in {limit} rounds")
         finally:
             self._heal()
             self._processes.end_drivers()
+
+    def _wait_for_the_end_of_the_outage(self) -> None:
+        """A start that was refused for it would only be refused again."""
+        while self._wound is not None and self._wound.healed is None:
+            if time.monotonic() - self._wound.struck >= self._wound.card.lasts_s:
+                self._heal()
+            time.sleep(_TICK_S)
+        self._wound = None
 
     def _settle(self) -> None:
         """After the last round: outages end, and what waits in the journal is delivered, as the study asked."""

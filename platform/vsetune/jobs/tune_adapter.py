@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ray import tune
+from ray import cloudpickle, tune
 from ray.exceptions import RayTaskError
 from ray.tune.search import Searcher
 
@@ -128,7 +128,8 @@ def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any]) ->
 
 def _reason_of(trial: Any) -> str:
     """Why Tune gave up a trial's actor, in one line. Tune keeps the exception in a file of the trial's own folder."""
-    error = trial.get_pickled_error()
+    file = trial.pickled_error_file
+    error = cloudpickle.loads(Path(file).read_bytes()) if file and Path(file).exists() else None
     if isinstance(error, RayTaskError) and isinstance(error.cause, SpoiltProcess):
         return str(error.cause)
     if isinstance(error, RayTaskError):
