@@ -15,7 +15,7 @@ quickstart: $(VENV)/.run  ## make the embedded data, run a sweep on it, show the
 test: $(VENV)/.dev  ## lint, types and the tests that fit into minutes
 	$(BIN)/ruff check platform tests jobs benchmarks
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 test-slow: $(VENV)/.dev  ## the tests that take longer: real training, real data, killed processes
 	$(BIN)/python -m pytest -q -m slow --timeout 3600
