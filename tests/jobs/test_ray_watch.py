@@ -40,7 +40,7 @@ def test_the_death_of_ray_is_a_request_to_stop_with_its_reason() -> None:
         deadline = time.monotonic() + 30
         while not stop.is_requested and time.monotonic() < deadline:
             time.sleep(0.01)
-    assert stop.reason == "Ray stopped working (the raylet died)"
+    assert stop.reason == "the death of Ray (the raylet died)"
     assert parts.is_clean
 
 
@@ -69,7 +69,7 @@ def test_a_process_that_ray_does_not_let_go_leaves_with_its_line() -> None:
         env=os.environ | {"PYTHONPATH": str(ROOT / "platform")},
     )
     assert done.returncode == 130
-    assert done.stderr.strip() == "Ctrl-C; go on with --resume"
+    assert done.stderr.strip() == "interrupted by Ctrl-C; go on with --resume"
 
 
 def test_sigterm_asks_to_stop_like_ctrl_c_and_a_second_one_interrupts() -> None:

@@ -124,13 +124,13 @@ class RayWatch:
             if not self._stop.is_requested:
                 lost = self._parts.lost()
                 if lost is not None:
-                    self._stop.request(f"Ray stopped working ({lost})")
+                    self._stop.request(f"the death of Ray ({lost})")
             elif time.monotonic() - self._stop.since > LEAVE_WITHIN_S:
                 self._leave()
 
     def _leave(self) -> None:
         """Everything finished is on disk: the next run of the study starts from there."""
-        os.write(2, f"\n{self._stop.reason}; {self._farewell}\n".encode())
+        os.write(2, f"\ninterrupted by {self._stop.reason}; {self._farewell}\n".encode())
         self._parts.clean_up()
         os._exit(INTERRUPTED)
 

@@ -82,7 +82,7 @@ def run_study(
         ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared))
         ledger.recover(retry_failed=retry_failed)
         if ledger.has_work():
-            farewell = f"interrupted, nothing finished is lost; go on with: vsetune study run ... --resume ({folder})"
+            farewell = f"nothing finished is lost, go on with --resume (results are in {folder})"
             with ray_cluster(address, stop, farewell=farewell), credentials_not_forwarded():
                 place_trials(prepared, ledger, stop, console)
         ledger.interrupt()
