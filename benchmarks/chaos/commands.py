@@ -13,7 +13,7 @@ from chaos.processes import Processes
 from chaos.recorded import Recorded, read, read_board
 from chaos.sweeps import Sweep
 
-_VSETUNE = (sys.executable, "-m", "vsetune.cli.main")
+_VSETUNE = (sys.executable, "-m", "vsetune.cli.entry")
 _QUICK_LIMIT_S = 300.0
 
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from vsetune.jobs.ray_watch import LocalRay, RayWatch
-from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
+from vsetune.jobs.stopping import StopRequest, sigterm_handler_kept, sigterm_like_ctrl_c
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,3 +81,12 @@ def test_sigterm_asks_to_stop_like_ctrl_c_and_a_second_one_interrupts() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
     with sigterm_like_ctrl_c(), pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_nobody_replaces_the_handler_of_sigterm_while_ray_starts() -> None:
+    ours = signal.getsignal(signal.SIGTERM)
+    with sigterm_handler_kept():
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
+        before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGTERM) is ours
+    assert signal.signal(signal.SIGUSR2, before) is signal.SIG_IGN

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from ray.exceptions import RayError
 from vsetune.config.study import ResourceSpec
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay
-from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
+from vsetune.jobs.stopping import StopRequest, sigterm_handler_kept
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 
@@ -29,21 +28,25 @@ def ray_cluster(address: str | None, stop: StopRequest, *, farewell: str) -> Ite
     """A connection to Ray. address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set.
 
     A connection that this process has already is used and left open. Of any other the parts are watched: `stop` is
-    requested when Ray dies, and the process leaves with `farewell` when Ray does not let it go.
+    requested when Ray dies, and the process leaves with `farewell` when Ray does not let it go. Inside, `stop` listens.
 
     Token authentication is on unless RAY_AUTH_MODE says otherwise (see `vsetune.jobs`).
     A cluster that runs elsewhere gets this very package with the job, so its workers run the code of the driver.
     """
     if ray.is_initialized():  # whoever connected this process to Ray decides when it ends
-        yield
+        with stop.listening():
+            yield
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     target = address or os.environ.get("RAY_ADDRESS")
-    _connect(target)
-    with sigterm_like_ctrl_c():  # Ray has put a handler of its own in place
+    with stop.listening():
+        with sigterm_handler_kept():
+            _connect(target)
         parts: RayParts = RemoteRay.of_this_driver() if target else LocalRay.of_this_process()
         with RayWatch(parts, stop, farewell=farewell).watching():
             try:
+                if stop.is_requested:  # while Ray started
+                    raise KeyboardInterrupt
                 yield
             finally:
                 ray.shutdown()
@@ -64,10 +67,6 @@ def _connect(target: str | None) -> None:
             ray.init(
                 address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
             )
-    except SystemExit as left:  # SIGTERM while Ray starts: Ray's handler leaves with the number of the signal
-        if left.code != signal.SIGTERM:
-            raise
-        raise KeyboardInterrupt from left
     except (OSError, RuntimeError, RayError) as error:
         if target is None:
             raise UsageError(f"ray: did not start on this machine ({_first_line(error)}); try again") from error

@@ -33,7 +33,7 @@ _TUNE_SETTINGS = {
 
 
 def place_trials(prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest, console: Console) -> None:
-    """Runs Tune until the ledger is done or `stop` is requested. Ray is connected."""
+    """Runs Tune until the ledger is done or `stop` is requested. Ray is connected, `stop` listens."""
     spec = prepared.spec
     lengths = {cell.name: float(cell.training["epochs"]) for cell in prepared.cells}
     scheduler = CellScheduler(spec.scheduler, epochs=lengths)
@@ -60,8 +60,7 @@ def place_trials(prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest
                 )],
             ),
         )
-        with stop.listening():
-            tuner.fit()
+        tuner.fit()
         progress.changed()
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 
 class StopRequest:
@@ -33,7 +34,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Inside, Ctrl-C and SIGTERM ask to stop, and a second one raises KeyboardInterrupt at once.
+        """Inside, Ctrl-C and SIGTERM ask to stop, and a second one raises KeyboardInterrupt at once. Does not nest.
 
         Only the main thread can listen; elsewhere nothing changes.
         """
@@ -57,11 +58,27 @@ class StopRequest:
 
 
 @contextmanager
-def sigterm_like_ctrl_c() -> Iterator[None]:
-    """Inside, SIGTERM raises KeyboardInterrupt. Only in the main thread; elsewhere nothing changes.
+def sigterm_handler_kept() -> Iterator[None]:
+    """Inside, nobody replaces the handler of SIGTERM.
 
-    Ray puts a handler of its own in place when it connects, which prints its C++ stack: enter this again afterwards.
+    Ray puts one of its own in place when it connects. It raises SystemExit wherever the process happens to be, which
+    some libraries swallow and others turn into a C++ stack; no setting prevents it.
     """
+    original = signal.signal
+
+    def keeping(number: int, handler: Any) -> Any:
+        return signal.getsignal(number) if number == signal.SIGTERM else original(number, handler)
+
+    signal.signal = keeping  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        signal.signal = original
+
+
+@contextmanager
+def sigterm_like_ctrl_c() -> Iterator[None]:
+    """Inside, SIGTERM raises KeyboardInterrupt. Only in the main thread; elsewhere nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
