@@ -69,7 +69,7 @@ def _connect(target: str | None) -> None:
             )
     except (OSError, RuntimeError, RayError) as error:
         if target is None:
-            raise UsageError(f"ray: did not start on this machine ({_first_line(error)}); try again") from error
+            raise UsageError(f"ray: did not start here ({_first_line(error)}); repeat with --resume") from error
         raise UsageError(
             f"ray: cannot reach {target} ({_first_line(error)}); start it with `ray start --head`, and set "
             "RAY_AUTH_MODE=token in both shells"
