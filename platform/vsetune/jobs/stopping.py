@@ -74,6 +74,8 @@ def sigterm_handler_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal = original
+        # Below Python, Ray's C++ has taken the signal over all the same; setting ours again puts it back.
+        original(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 
 
 @contextmanager
