@@ -36,7 +36,7 @@ from chaos.servers import Server, ServerDown, can_mount, s3_server, small_disk, 
 from chaos.sweeps import Sweep, sweep, write_recipe
 
 _SWEEPS = 4
-_MOST_SWEEPS = 10
+_MOST_SWEEPS = 20
 _DISK_MB = 80
 _REFERENCE_LIMIT_S = 600.0
 

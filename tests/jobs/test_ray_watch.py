@@ -56,6 +56,28 @@ def test_a_child_that_dies_is_seen_and_its_siblings_are_cleaned_up() -> None:
     assert sleepers[1].wait(timeout=10) == -signal.SIGKILL
 
 
+def test_after_a_kill_9_of_the_driver_the_guardian_ends_what_stayed() -> None:
+    code = (
+        "import os, psutil, signal, subprocess; from vsetune.jobs.ray_watch import LocalRay\n"
+        "sleepers = [subprocess.Popen(['sleep', '300'], start_new_session=True) for _ in range(2)]\n"
+        "first, second = (psutil.Process(each.pid) for each in sleepers)\n"
+        "ray = LocalRay({}, {first}); ray.below.add(second); ray.lost()\n"
+        "print(first.pid, second.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "platform")},
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    deadline = time.monotonic() + 30
+    left = [int(pid) for pid in done.stdout.split()]
+    assert len(left) == 2
+    while left and time.monotonic() < deadline:
+        left = [pid for pid in left if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+        time.sleep(0.1)
+    assert not left
+
+
 def test_a_process_that_ray_does_not_let_go_leaves_with_its_line() -> None:
     code = (
         "import time; from vsetune.jobs import ray_watch; from vsetune.jobs.stopping import StopRequest\n"

@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import psutil
 import ray
 
+from vsetune.jobs.ray_guardian import Guardian
 from vsetune.jobs.stopping import StopRequest
 
 LOOK_EVERY_S = 1.0
@@ -45,6 +46,10 @@ class LocalRay:
 
     parts: Mapping[psutil.Process, str]
     below: set[psutil.Process]
+    guardian: Guardian = field(default_factory=Guardian)
+
+    def __post_init__(self) -> None:
+        self.guardian.watch_over(self.below)
 
     @classmethod
     def of_this_process(cls) -> LocalRay:
@@ -58,12 +63,14 @@ class LocalRay:
                 return f"{name} died"
             with contextlib.suppress(psutil.Error):
                 self.below.update(part.children(recursive=True))
+        self.guardian.watch_over(self.below)
         return None
 
     def clean_up(self) -> None:
         for process in self.below:
             with contextlib.suppress(psutil.Error):
                 process.kill()
+        self.guardian.dismiss()
 
 
 @dataclass

@@ -1,0 +1,75 @@
+"""Ends the Ray processes of a driver that was killed with `kill -9`, which nobody inside it can do any more.
+
+Ray ties its servers to the driver, but its agents look for their parent by themselves and at times stay for minutes.
+The guardian is a small process of its own, run as a script: it reads lines `PID CREATION_TIME` from its standard input,
+and when that ends, because the driver ended in whatever way, it ends those that still live. It imports psutil only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+
+import psutil
+
+GRACE_S = 5.0
+"""Given to Ray to end its processes itself, in seconds."""
+
+
+class Guardian:
+    """The driver's side."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the driver
+        )
+        self._told: set[psutil.Process] = set()
+
+    def watch_over(self, processes: Iterable[psutil.Process]) -> None:
+        """Names processes to end after this one. Those named before are not named again."""
+        assert self._process.stdin is not None
+        for process in set(processes) - self._told:
+            with contextlib.suppress(psutil.Error, OSError, ValueError):  # it has gone, or the guardian has
+                self._process.stdin.write(f"{process.pid} {process.create_time()!r}\n".encode())
+                self._process.stdin.flush()
+            self._told.add(process)
+
+    def dismiss(self) -> None:
+        """Everything has been ended: nothing is left to do."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+            self._process.kill()
+        self._process.wait()
+
+
+def _main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the end of the driver is the only end
+        signal.signal(number, signal.SIG_IGN)
+    wards = dict(line.split() for line in sys.stdin)
+    deadline = time.monotonic() + GRACE_S
+    while time.monotonic() < deadline and any(_living(wards)):
+        time.sleep(0.2)
+    for process in _living(wards):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _living(wards: dict[str, str]) -> list[psutil.Process]:
+    """Those that still are the processes that were named; a number may have gone to another one."""
+    living = []
+    for pid, created in wards.items():
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(int(pid))
+            if repr(process.create_time()) == created:
+                living.append(process)
+    return living
+
+
+if __name__ == "__main__":
+    _main()
