@@ -41,10 +41,14 @@ from rich.table import Table
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode, mm_flop
 
-from vsetune.config.losses import LmhSpec
-from vsetune.config.networks import NETWORKS
-from vsetune.losses import Items, Loss, LossContext, LossInputs, build_loss
-from vsetune.networks import CaptionInputs, Encoded, ImageInputs, Network, TrainingItems, build_network
+from vsetune.losses.lmh.spec import LmhSpec
+from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network, TrainingItems
+from vsetune.networks.network_building import build_network
+from vsetune.networks.network_catalogue import NETWORKS
 
 BATCH, REGIONS, WIDTH, D, VOCABULARY, MATRIX = 64, 36, 2048, 1024, 10_000, 2048
 EQUAL = 1e-4

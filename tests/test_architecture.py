@@ -35,8 +35,8 @@ OWNERS = {
     "mlflow": ["tracking/mlflow_"],
     "optuna": ["search/"],
     "webdataset": ["data/"],
-    "boto3": ["data/storage.py"],
-    "spacy": ["data/spacy_parser.py"],
+    "boto3": ["data/stored/storage.py"],
+    "spacy": ["data/captions/spacy_parser.py"],
     "typer": ["cli/"],
 }
 

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from vsetune.cli import output
 from vsetune.cli.main import _exit_code
-from vsetune.config.cells import build_trial
-from vsetune.config.study import TrackingSpec
+from vsetune.config.study.cells import build_trial
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import prepare_study, tracking_store
 from vsetune.tracking.records import AttemptStart
 from vsetune.training.attempt import Attempt

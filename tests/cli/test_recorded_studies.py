@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vsetune.config.study import TrackingSpec
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import PreparedStudy, prepare_study, tracking_store
 from vsetune.tracking.records import AttemptStart, ValidationPoint
 from vsetune.tracking.store import TrackingStore

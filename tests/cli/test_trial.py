@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vsetune.config.study import TrackingSpec
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import tracking_store
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
@@ -109,7 +109,7 @@ def test_the_draw_is_set_by_the_seed_and_other_numbers_come_from_the_flags(vsetu
 
 def test_captions_are_escaped(vsetune, record, home, tmp_path, monkeypatch) -> None:
     run = record()
-    from vsetune.data import pictures
+    from vsetune.data.looking import pictures
 
     def nasty(words: list[str], text: str) -> list[str]:
         return ["<script>alert(1)</script>"] * len(words)

@@ -7,18 +7,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from vsetune.config.compatibility import mismatch
-from vsetune.config.losses import LOSSES, ManyToManySpec
-from vsetune.config.networks import (
-    NETWORKS,
-    CgmnSpec,
-    NetworkSpec,
-    PcmeNetworkSpec,
-    PvseNetworkSpec,
-    ScanSpec,
-    VseppSpec,
-)
-from vsetune.config.training import TrialSpec
+from vsetune.config.study.compatibility import mismatch
+from vsetune.config.study.training import TrialSpec
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.losses.many_to_many.spec import ManyToManySpec
+from vsetune.networks.cgmn.spec import CgmnSpec
+from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.pcme.spec import PcmeNetworkSpec
+from vsetune.networks.pvse.spec import PvseNetworkSpec
+from vsetune.networks.scan.spec import ScanSpec
+from vsetune.networks.vsepp.spec import VseppSpec
 
 ANY = {"lsh", "lmh", "lseh", "top_f", "info_nce", "irtm"}  # read similarities alone
 SEVERAL = {"adaptive_margin", "contrastive", "margin_based", "pvse"}  # cosines of one or several embeddings

@@ -17,10 +17,10 @@ import ray
 import yaml
 from rich.console import Console
 
-from vsetune.config.study import TrackingSpec
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import prepare_study, tracking_store
 from vsetune.jobs.run import StudyOutcome, run_study
-from vsetune.leaderboard import build
+from vsetune.leaderboard.building import build
 from vsetune.tracking.records import AttemptRecord
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and its dependencies warn about themselves

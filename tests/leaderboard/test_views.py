@@ -9,8 +9,12 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from vsetune.leaderboard import build, curves_to_csv, render_table, to_csv, to_html, to_json, to_latex, wording
+from vsetune.leaderboard import wording
+from vsetune.leaderboard.building import build
 from vsetune.leaderboard.charts import mean_curve, nice_ticks, panels
+from vsetune.leaderboard.export import curves_to_csv, to_csv, to_json, to_latex
+from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.terminal import render_table
 from vsetune.metrics.efficiency import SeedDifference
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)

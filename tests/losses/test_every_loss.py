@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import LOSSES, SumSpec
-from vsetune.losses import Items, Loss, LossContext, LossInputs, build_loss
+from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.losses.weighted_sum.sum_spec import SumSpec
 
 SIZE, D = 6, 4
 

@@ -7,12 +7,7 @@ import torch
 
 from vsetune.metrics import MatrixScores, Positives, matrix_scores
 from vsetune.metrics.ranks import retrieval_ranks
-from vsetune.metrics.uncertainty import (
-    ImageHits,
-    m_recall_difference_interval,
-    m_recall_interval,
-    spread,
-)
+from vsetune.metrics.uncertainty import ImageHits, m_recall_difference_interval, m_recall_interval, spread
 
 
 def image_hits(similarity: torch.Tensor, owner: torch.Tensor) -> ImageHits:

@@ -14,8 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vsetune.config.networks import NETWORKS, NetworkSpec
-from vsetune.networks import CaptionInputs, Encoded, ImageInputs, Network, TrainingItems, build_network
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network, TrainingItems
+from vsetune.networks.network_building import build_network
+from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.networks.network_spec import NetworkSpec
 
 REGIONS, WIDTH, VOCABULARY, WORDS, PADDING = 9, 7, 30, 8, 7
 SIZES = {

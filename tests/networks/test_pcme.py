@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from vsetune.config.losses import PcmeSpec
-from vsetune.config.networks.pcme import PcmeNetworkSpec
-from vsetune.losses import Items, LossInputs, build_loss
-from vsetune.losses.base import LossContext
+from vsetune.losses.loss_base import Items, LossContext, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.pcme.spec import PcmeSpec
 from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.pcme import Pcme
+from vsetune.networks.pcme.network import Pcme
+from vsetune.networks.pcme.spec import PcmeNetworkSpec
 
 REGIONS, WIDTH, WORDS = 6, 7, 30
 SMALL = {"embedding_size": 8, "word_size": 5, "samples": 3}

@@ -6,14 +6,15 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from vsetune.config.losses import PvseSpec
-from vsetune.config.networks.pvse import PvseNetworkSpec
-from vsetune.losses import Items, LossContext, LossInputs, build_loss
-from vsetune.losses.pvse import multiple_instance_similarity
+from vsetune.losses.loss_base import Items, LossContext, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.pvse.loss import multiple_instance_similarity
+from vsetune.losses.pvse.spec import PvseSpec
 from vsetune.networks.encoded import joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.polysemous import ItemAttention
-from vsetune.networks.pvse import Pvse, most_similar_pair
+from vsetune.networks.parts.polysemous import ItemAttention
+from vsetune.networks.pvse.network import Pvse, most_similar_pair
+from vsetune.networks.pvse.spec import PvseNetworkSpec
 
 REGIONS, WIDTH, WORDS = 6, 7, 30
 SMALL = {"embedding_size": 8, "word_size": 5}

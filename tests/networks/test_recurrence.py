@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from vsetune.networks.recurrence import run_gru
+from vsetune.networks.parts.recurrence import run_gru
 
 LENGTHS = {"any": [3, 1, 7, 7, 2], "equal": [4, 4, 4], "one sequence": [5], "one element each": [1, 1, 1]}
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, pad
 
-from vsetune.config.networks.scan import ScanSpec
-from vsetune.networks import scan
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.scan import Scan
+from vsetune.networks.scan import network as scan
+from vsetune.networks.scan.network import Scan
+from vsetune.networks.scan.spec import ScanSpec
 
 SMALL: dict[str, Any] = {"embedding_size": 8, "word_size": 5}
 DIRECTIONS = ["text_to_image", "image_to_text"]

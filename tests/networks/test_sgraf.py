@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import batch_norm
 
-from vsetune.config.networks.sgraf import SgrafSafSpec, SgrafSgrSpec
-from vsetune.networks import pair_gradients, sgraf, similarity_reasoning, squared_differences
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.masked_statistics import normalize_regions
-from vsetune.networks.sgraf import Sgraf
-from vsetune.networks.similarity_reasoning import AttentionFiltration, GraphReasoning
-from vsetune.networks.squared_differences import similarity_vectors
+from vsetune.networks.sgraf import network as sgraf
+from vsetune.networks.sgraf import pair_gradients, similarity_reasoning, squared_differences
+from vsetune.networks.sgraf.masked_statistics import normalize_regions
+from vsetune.networks.sgraf.network import Sgraf
+from vsetune.networks.sgraf.similarity_reasoning import AttentionFiltration, GraphReasoning
+from vsetune.networks.sgraf.spec import SgrafSafSpec, SgrafSgrSpec
+from vsetune.networks.sgraf.squared_differences import similarity_vectors
 
 SMALL: dict[str, Any] = {"embedding_size": 8, "word_size": 5, "similarity_size": 6, "dropout": 0.0}
 SPECS = {"saf": SgrafSafSpec, "sgr": SgrafSgrSpec}

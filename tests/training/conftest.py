@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vsetune.config.training import TrialSpec
-from vsetune.data.manifest import (
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.making.raw import png_bytes
+from vsetune.data.making.shard_writer import Sample, write_shard
+from vsetune.data.stored.manifest import (
     VOCABULARY_FILE,
     FeatureInfo,
     Manifest,
@@ -20,9 +22,7 @@ from vsetune.data.manifest import (
     sha256_hex,
     write_manifest,
 )
-from vsetune.data.raw import png_bytes
-from vsetune.data.shard_writer import Sample, write_shard
-from vsetune.data.vocabulary import Vocabulary
+from vsetune.data.stored.vocabulary import Vocabulary
 
 COLOURS = ("red", "green", "blue", "white")
 SHAPES = ("circle", "square", "star")

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from vsetune.errors import AttemptError, ConfigError, DataError, NumericError
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE
-from vsetune.training.run import run_trial
+from vsetune.training.whole_trial import run_trial
 
 UNNORMALISED = {"name": "vsepp", "embedding_size": 8, "word_size": 6, "normalize_images": False}
 LOSSES = ["lsh", "lmh", "lseh", "top_f", "adaptive_margin", "info_nce"]

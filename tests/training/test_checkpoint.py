@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from vsetune.errors import StorageError
-from vsetune.training.atomic import make_folder, read_json, write_json, write_whole
+from vsetune.files.whole_files import make_folder, read_json, write_json, write_whole
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointFolder
 
 WEIGHTS = {"w": torch.tensor([1.0, 2.0])}

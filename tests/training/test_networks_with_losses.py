@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.compatibility import mismatch
-from vsetune.config.losses import LOSSES
-from vsetune.config.networks import NETWORKS
-from vsetune.data.dataset import Dataset
+from vsetune.config.study.compatibility import mismatch
+from vsetune.data.stored.dataset import Dataset
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner
 

@@ -10,18 +10,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.networks import VseppSpec
-from vsetune.config.networks.pixels import PixelInput
-from vsetune.config.training import TrainingSpec, TrialSpec
-from vsetune.data.dataset import Dataset
-from vsetune.networks import CaptionInputs, Encoded, ImageInputs, Network, registry
-from vsetune.networks.network import NetworkGroup, unit_length
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.config.study.training import TrainingSpec, TrialSpec
+from vsetune.data.stored.dataset import Dataset
+from vsetune.networks import network_building as registry
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network, NetworkGroup, unit_length
+from vsetune.networks.vsepp.spec import VseppSpec
+from vsetune.scoring.validation import encode_split, images_per_batch
 from vsetune.training.attempt import Attempt
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CHECKPOINT_FILE
 from vsetune.training.schedule import loss_factor
 from vsetune.training.step import Learner
-from vsetune.training.validation import encode_split, images_per_batch
 
 CPU = torch.device("cpu")
 SIZE = 4

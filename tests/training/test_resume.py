@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import LOSSES
-from vsetune.config.networks import NETWORKS
-from vsetune.config.training import TrialSpec
+from vsetune.config.study.training import TrialSpec
 from vsetune.errors import StorageError
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE
 

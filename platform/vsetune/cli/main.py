@@ -18,10 +18,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from vsetune.cli import catalogue, data, leaderboard, network_evaluate, network_import, study, tracking, train, trial
+from vsetune.cli import (
+    components as catalogue,
+)
+from vsetune.cli import (
+    data,
+    leaderboard,
+    network_evaluate,
+    network_import,
+    study,
+    tracking,
+    train,
+    trial,
+)
 from vsetune.cli.output import complain, results, say
-from vsetune.config.masked_output import mask_output
-from vsetune.config.secrets import masked
+from vsetune.config.spec.masked_output import mask_output
+from vsetune.config.spec.secrets import masked
 from vsetune.errors import ConfigError, UsageError, VsetuneError
 
 _PLACE_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}

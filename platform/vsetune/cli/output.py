@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from vsetune.config.secrets import masked, shown_url
+from vsetune.config.spec.secrets import masked, shown_url
 from vsetune.errors import StorageError
 
 results = Console()

@@ -10,8 +10,8 @@ import typer
 
 from vsetune.cli.output import interruptible, messages, results
 from vsetune.cli.tracking_option import tracking_of
-from vsetune.config.loading import load_spec
-from vsetune.config.study import StudySpec, TrackingSpec
+from vsetune.config.spec.loading import load_spec
+from vsetune.config.study.study_spec import StudySpec, TrackingSpec
 from vsetune.errors import StorageError, UsageError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
-from vsetune.config.study import SchedulerSpec
+from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.search.halving import Halving
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import ray
 from ray.exceptions import RayError
 
-from vsetune.config.study import ResourceSpec
+from vsetune.config.study.study_spec import ResourceSpec
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay
 from vsetune.jobs.stopping import StopRequest, sigterm_handler_kept

@@ -8,21 +8,22 @@ from pathlib import Path
 
 import torch
 
-from vsetune.config.cells import Cell, build_trial, candidates
-from vsetune.config.networks import VseppSpec
-from vsetune.config.paths import under_home
-from vsetune.config.phases import PhaseSpec
-from vsetune.config.study import StudySpec
-from vsetune.config.training import TrialSpec
-from vsetune.data.dataset import Dataset
-from vsetune.data.parses import word_heads
-from vsetune.data.pixels import require_photographs
-from vsetune.data.relevance import relevant_pairs
-from vsetune.data.word_pieces import WordPieces
+from vsetune.config.spec.paths import under_home
+from vsetune.config.study.cells import Cell, build_trial, candidates
+from vsetune.config.study.phases import PhaseSpec
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.pixels import require_photographs
+from vsetune.data.captions.parses import word_heads
+from vsetune.data.captions.relevance_lists import relevant_pairs
+from vsetune.data.captions.word_pieces import WordPieces
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
-from vsetune.losses import LossContext, build_loss
-from vsetune.networks import build_network
-from vsetune.training.evaluation import PROTOCOLS, evaluated_split
+from vsetune.losses.loss_base import LossContext
+from vsetune.losses.loss_building import build_loss
+from vsetune.networks.network_building import build_network
+from vsetune.networks.vsepp.spec import VseppSpec
+from vsetune.scoring.evaluation import PROTOCOLS, evaluated_split
 from vsetune.training.start import check_start
 
 

@@ -14,9 +14,9 @@ from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.jobs.cluster import concurrent_trials
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.preparation import PreparedStudy
-from vsetune.jobs.progress import StudyProgress
 from vsetune.jobs.signs_of_life import SignsOfLife
 from vsetune.jobs.stopping import StopRequest
+from vsetune.jobs.study_progress import StudyProgress
 from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.jobs.tune_adapter import LedgerSearcher, RecordingCallback

@@ -8,27 +8,27 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vsetune.config.base import fingerprint_of
-from vsetune.config.cells import Cell, build_trial, candidates, refusal, resolve_cells
-from vsetune.config.data import IngestRecipe, PixelsSpec, ScenesSource
-from vsetune.config.loading import load_spec
-from vsetune.config.paths import home, under_home, usable_uri
-from vsetune.config.secrets import shown_plain, url_identity, usable_url
-from vsetune.config.study import ScenesSpec, StudySpec, TrackingSpec
-from vsetune.data.dataset import Dataset
-from vsetune.data.ingest import ingest
-from vsetune.data.manifest import MANIFEST_FILE
+from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
+from vsetune.config.spec.base import fingerprint_of
+from vsetune.config.spec.loading import load_spec
+from vsetune.config.spec.paths import home, under_home, usable_uri
+from vsetune.config.spec.secrets import shown_plain, url_identity, usable_url
+from vsetune.config.study.cells import Cell, build_trial, candidates, refusal, resolve_cells
+from vsetune.config.study.study_spec import ScenesSpec, StudySpec, TrackingSpec
+from vsetune.data.captions.semantic_sources import semantic_vectors_of
+from vsetune.data.looking.verify import require_unchanged
+from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress, terminal_progress
-from vsetune.data.semantic_sources import semantic_vectors_of
-from vsetune.data.verify import require_unchanged
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.errors import ConfigError, StudyConflict
 from vsetune.jobs.fitting import require_fit
+from vsetune.scoring.evaluation import evaluated_split
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.opening import open_journaled, open_store, require_existing
 from vsetune.tracking.records import StudyRecord
 from vsetune.tracking.store import TrackingStore
-from vsetune.training.evaluation import evaluated_split
 
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 _NOT_IN_FINGERPRINT = {"description", "resources", "tracking"}

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from vsetune.config.base import known_name
-from vsetune.config.loading import parse_spec
-from vsetune.config.paths import under_home
-from vsetune.config.training import TrialSpec
+from vsetune.config.spec.base import known_name
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.spec.paths import under_home
+from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, StaleCheckpoint, UsageError
 from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.store import TrackingStore

@@ -12,8 +12,8 @@ from typing import Literal
 
 from rich.console import Console
 
-from vsetune.config.loading import dump_yaml
-from vsetune.config.secrets import shown_plain
+from vsetune.config.spec.loading import dump_yaml
+from vsetune.config.spec.secrets import shown_plain
 from vsetune.errors import StorageError, UsageError
 from vsetune.jobs.cluster import ray_cluster
 from vsetune.jobs.credentials import credentials_not_forwarded
@@ -21,7 +21,10 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.placement import place_trials
 from vsetune.jobs.preparation import PreparedStudy, open_search, open_tracking
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
-from vsetune.leaderboard import Leaderboard, build, curves_to_csv, to_csv, to_html, to_latex
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
+from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.rows import Leaderboard
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.study_lock import locked_study

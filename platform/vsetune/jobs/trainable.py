@@ -15,8 +15,8 @@ from typing import Any
 
 from ray import tune
 
-from vsetune.config.masked_output import mask_output
-from vsetune.config.training import TrialSpec
+from vsetune.config.spec.masked_output import mask_output
+from vsetune.config.study.training import TrialSpec
 from vsetune.errors import DamagedCheckpoint
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import set_aside

@@ -14,9 +14,9 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial
 
-from vsetune.config.base import Choices, Domain
-from vsetune.config.cells import Cell
-from vsetune.config.study import SearchSpec
+from vsetune.config.spec.base import Choices, Domain
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.study_spec import SearchSpec
 
 REFUSED = "refused"
 """Attribute of a trial whose configuration no spec accepts: why."""

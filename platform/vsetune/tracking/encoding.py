@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from vsetune.config.secrets import masked
+from vsetune.config.spec.secrets import masked
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 
 KIND = "vsetune.kind"

@@ -11,21 +11,22 @@ from typing import Any
 
 import torch
 
-from vsetune.config.evaluation import EvaluationSpec
-from vsetune.config.training import TrialSpec
-from vsetune.data.dataset import Dataset
+from vsetune.config.study.evaluation_settings import EvaluationSpec
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import AttemptError, StorageError
+from vsetune.files.whole_files import make_folder
+from vsetune.scoring.device import choose_device, use_threads, wait_for
+from vsetune.scoring.evaluation import evaluate, evaluated_split, recalls
+from vsetune.scoring.validation import score_split
 from vsetune.tracking.records import ValidationPoint
-from vsetune.training.atomic import make_folder
+from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CheckpointFolder
-from vsetune.training.device import choose_device, use_threads, wait_for
 from vsetune.training.environment import describe_environment
-from vsetune.training.evaluation import evaluate, evaluated_split, recalls
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.failures import out_of_memory, scoring
 from vsetune.training.negatives import NegativeSampler
-from vsetune.training.progress import Progress
 from vsetune.training.protocol import describe_protocol
 from vsetune.training.random_state import RandomState
 from vsetune.training.restoring import learner_state, restore
@@ -33,7 +34,6 @@ from vsetune.training.schedule import next_validation, phase_at, total_steps
 from vsetune.training.start import describe_start
 from vsetune.training.step import Learner
 from vsetune.training.summary import summarise
-from vsetune.training.validation import score_split
 from vsetune.training.window import StepWindow
 
 _log = logging.getLogger(__name__)

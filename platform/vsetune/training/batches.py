@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from vsetune.config.training import TrialSpec
-from vsetune.data.batch import Batch
-from vsetune.data.dataset import Dataset
-from vsetune.data.parses import read_parses
-from vsetune.data.reader import steps_per_epoch, training_batches
-from vsetune.data.semantic_sources import cosine_spread, semantic_vectors_of, source_name
-from vsetune.data.word_pieces import word_pieces_name
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.reader import steps_per_epoch, training_batches
+from vsetune.data.captions.parses import read_parses
+from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of, source_name
+from vsetune.data.captions.word_pieces import word_pieces_name
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
 from vsetune.training.random_state import undisturbed
 

@@ -29,10 +29,10 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from vsetune.data.wording import one_line
+from vsetune.data.stored.foreign_text import one_line
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, StorageError
-from vsetune.networks.weight_notes import WeightNotes
-from vsetune.training.atomic import remove_partials, unreadable, write_whole
+from vsetune.files.whole_files import remove_partials, unreadable, write_whole
+from vsetune.networks.importing.weight_notes import WeightNotes
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.seal import seal_of, sealed_state, sha256_of
 

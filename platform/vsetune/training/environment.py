@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from vsetune.config.training import TrainingSpec
-from vsetune.training.device import device_name, effective_precision
+from vsetune.config.study.training import TrainingSpec
+from vsetune.scoring.device import device_name, effective_precision
 
 _PACKAGES = (
     "vsetune", "torch", "numpy", "scikit-learn", "pillow", "transformers", "webdataset", "ray", "optuna", "mlflow",

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from pydantic import ValidationError
 
-from vsetune.config.secrets import masked
+from vsetune.config.spec.secrets import masked
 from vsetune.errors import (
     AttemptError,
     ConfigError,
@@ -26,7 +26,7 @@ from vsetune.errors import (
     StorageError,
     VsetuneError,
 )
-from vsetune.training.pair_scores import LoggedProgress
+from vsetune.scoring.pair_scores import LoggedProgress
 
 Kind = Literal[
     "configuration", "data", "numeric", "checkpoint", "bug", "storage", "network", "device", "memory", "process"

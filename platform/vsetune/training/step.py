@@ -9,15 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsetune.config.training import TrialSpec
-from vsetune.data.batch import Batch
-from vsetune.data.dataset import Dataset
-from vsetune.losses import Items, Loss, LossContext, LossInputs, LossOutput, build_loss
-from vsetune.networks import Encoded, Network, TrainingItems, build_network
-from vsetune.networks.pretrained import architecture_of
-from vsetune.networks.weight_notes import WeightNotes
-from vsetune.training.device import tower_precision
-from vsetune.training.network_inputs import caption_inputs, image_inputs
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.batch import Batch
+from vsetune.data.stored.dataset import Dataset
+from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs, LossOutput
+from vsetune.losses.loss_building import build_loss
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.importing.weight_notes import WeightNotes
+from vsetune.networks.network_base import Network, TrainingItems
+from vsetune.networks.network_building import build_network
+from vsetune.networks.parts.pretrained import architecture_of
+from vsetune.scoring.device import tower_precision
+from vsetune.scoring.network_inputs import caption_inputs, image_inputs
 from vsetune.training.optimizers import Optimizers
 from vsetune.training.schedule import drop_factor, loss_factor, phase_at
 from vsetune.training.start import known_architecture, start

@@ -23,17 +23,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 from PIL import Image
 
-from vsetune.config.networks.pixels import PixelInput
-from vsetune.config.semantics import EncoderSpec
-from vsetune.data.dataset import Dataset
-from vsetune.data.manifest import FeatureInfo, Manifest, ShardInfo, SplitInfo, VocabularyInfo, write_manifest
-from vsetune.data.parses import parse_dataset, read_parses
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.config.sources.semantic_vectors import EncoderSpec
+from vsetune.data.batches.reader import evaluation_batches
+from vsetune.data.captions.parses import parse_dataset, read_parses
+from vsetune.data.looking.verify import verify
+from vsetune.data.making.raw import png_bytes
 from vsetune.data.progress import SilentProgress
-from vsetune.data.raw import png_bytes
-from vsetune.data.reader import evaluation_batches
-from vsetune.data.tokens import tokenise
-from vsetune.data.verify import verify
-from vsetune.data.vocabulary import Vocabulary
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.manifest import FeatureInfo, Manifest, ShardInfo, SplitInfo, VocabularyInfo, write_manifest
+from vsetune.data.stored.tokens import tokenise
+from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import DataError
 
 WIDTH = 3
@@ -133,7 +133,7 @@ class Chain:
 def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     """Parses are made by a chain instead of spaCy."""
     parser = Chain()
-    monkeypatch.setattr("vsetune.data.parses.load_parser", lambda pipeline: parser)
+    monkeypatch.setattr("vsetune.data.captions.parses.load_parser", lambda pipeline: parser)
     return parser
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.data.parses import NOT_PARSED, PARSES_FILE, joined_words, parse_dataset, read_parses, word_heads
+from vsetune.data.batches.reader import evaluation_batches, training_batches
+from vsetune.data.captions.parses import NOT_PARSED, PARSES_FILE, joined_words, parse_dataset, read_parses, word_heads
+from vsetune.data.looking.verify import verify
 from vsetune.data.progress import SilentProgress
-from vsetune.data.reader import evaluation_batches, training_batches
-from vsetune.data.verify import verify
 from vsetune.errors import DataError, StudyConflict
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}

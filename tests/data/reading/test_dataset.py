@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vsetune.data.dataset import Dataset
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 
 

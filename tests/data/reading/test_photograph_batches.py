@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from vsetune.config.networks.pixels import PixelInput
-from vsetune.data.reader import evaluation_batches, steps_per_epoch, training_batches
-from vsetune.data.vocabulary import PAD
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.data.batches.reader import evaluation_batches, steps_per_epoch, training_batches
+from vsetune.data.stored.vocabulary import PAD
 from vsetune.errors import DataError
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}

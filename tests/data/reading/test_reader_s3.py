@@ -7,9 +7,9 @@ import pytest
 import torch
 from moto import mock_aws
 
-from vsetune.data import storage
-from vsetune.data.dataset import Dataset
-from vsetune.data.reader import training_batches
+from vsetune.data.batches.reader import training_batches
+from vsetune.data.stored import storage
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from vsetune.data.dataset import Dataset
-from vsetune.data.relevance import relevant_pairs
-from vsetune.data.shards import read_image_ids
+from vsetune.data.captions.relevance_lists import relevant_pairs
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.shards import read_image_ids
 from vsetune.errors import DataError
 
 HEADER = "image,caption_image,caption\n"

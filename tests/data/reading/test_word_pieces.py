@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.config.networks.pixels import PixelInput
-from vsetune.config.networks.text_model import TextModel
-from vsetune.data import word_pieces as module
-from vsetune.data.reader import evaluation_batches, training_batches
-from vsetune.data.word_pieces import WordPieces, word_pieces, word_pieces_name
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.config.sources.text_model import TextModel
+from vsetune.data.batches.reader import evaluation_batches, training_batches
+from vsetune.data.captions import word_pieces as module
+from vsetune.data.captions.word_pieces import WordPieces, word_pieces, word_pieces_name
 from vsetune.errors import ConfigError
 
 transformers = pytest.importorskip("transformers")

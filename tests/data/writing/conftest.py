@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from vsetune.config.data import IngestRecipe
-from vsetune.data.ingest import ingest
-from vsetune.data.manifest import Manifest
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
+from vsetune.data.stored.manifest import Manifest
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from moto import mock_aws
 
-from vsetune.config.data import IngestRecipe
-from vsetune.data import storage
-from vsetune.data.dataset import Dataset
-from vsetune.data.manifest import Manifest
-from vsetune.data.parses import parse_dataset, read_parses, word_heads
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.batches.reader import evaluation_batches
+from vsetune.data.captions.parses import parse_dataset, read_parses, word_heads
+from vsetune.data.looking.verify import verify
 from vsetune.data.progress import SilentProgress
-from vsetune.data.reader import evaluation_batches
-from vsetune.data.verify import verify
+from vsetune.data.stored import storage
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import ConfigError
 
 Make = Callable[..., IngestRecipe]

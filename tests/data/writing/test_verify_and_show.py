@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
-from vsetune.config.data import IngestRecipe
-from vsetune.data.manifest import Manifest, sha256_hex
-from vsetune.data.show import contact_sheet, wrap
-from vsetune.data.verify import summary, verify
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.looking.show import contact_sheet, wrap
+from vsetune.data.looking.verify import summary, verify
+from vsetune.data.stored.manifest import Manifest, sha256_hex
 from vsetune.errors import DataError, StorageError
 
 Make = Callable[..., IngestRecipe]

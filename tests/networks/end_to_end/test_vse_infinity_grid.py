@@ -8,10 +8,12 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from vsetune.config.networks import VseInfinitySpec
-from vsetune.config.networks.pixels import PixelInput
+from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.errors import DataError
-from vsetune.networks import CaptionInputs, ImageInputs, Network, build_network
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network
+from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 RANDOM = {"model": "random", "widths": (4, 6)}
 GRID = {"image_input": "pixels", "image_mlp": False, "embedding_size": 8, "word_size": 5, "pooling_size": 4}

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.networks import VseppSpec
-from vsetune.config.networks.pixels import PixelInput
-from vsetune.networks import Network, build_network
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network
+from vsetune.networks.vsepp.spec import VseppSpec
 
 
 @pytest.fixture

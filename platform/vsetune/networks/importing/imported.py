@@ -12,11 +12,12 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from vsetune.config.networks import NetworkSpec
 from vsetune.errors import DataError
-from vsetune.networks import Network, build_network
+from vsetune.networks.importing.released_words import UNKNOWN, rows_of
 from vsetune.networks.importing.stored import DESCRIPTION, WORD_VECTORS, StoredWeights, placed
-from vsetune.networks.importing.words import UNKNOWN, rows_of
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network
+from vsetune.networks.network_spec import NetworkSpec
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,141 @@
+"""An ingested data set, opened for reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from vsetune.data.stored import storage
+from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.foreign_text import one_line
+from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo, sha256_hex
+from vsetune.data.stored.vocabulary import Vocabulary
+from vsetune.errors import DataError
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A folder or s3:// prefix written by `vsetune data ingest`; plain data, so it travels to worker processes."""
+
+    path: str
+    manifest: Manifest
+    vocabulary: Vocabulary
+
+    @classmethod
+    def open(cls, path: str) -> Dataset:
+        """Read manifest and vocabulary. DataError when missing, of another format, or not what was written."""
+        manifest = load_manifest(path)
+        words_at = storage.join(path, manifest.vocabulary.file)
+        content = storage.read_inside(path, manifest.vocabulary.file)
+        if sha256_hex(content) != manifest.vocabulary.sha256:
+            raise DataError(
+                f"{words_at}: its SHA-256 is not the one of the manifest, so it is not the file that was ingested; "
+                "ingest the data set again."
+            )
+        vocabulary = Vocabulary.from_json(content, where=words_at)
+        if len(vocabulary) != manifest.vocabulary.words:
+            raise DataError(
+                f"{words_at}: {len(vocabulary)} words, the manifest says {manifest.vocabulary.words}; ingest the data "
+                "set again."
+            )
+        return cls(path, manifest, vocabulary)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the manifest, hence of every shard; equal data sets give equal fingerprints."""
+        return self.manifest.fingerprint()
+
+    @property
+    def regions(self) -> int:
+        """Regions of an image; the most of any image when they differ."""
+        return self.manifest.features.regions
+
+    @property
+    def width(self) -> int:
+        """Size of one region's feature vector."""
+        return self.manifest.features.width
+
+    def split(self, name: str) -> SplitInfo:
+        """One split. DataError when it is absent or empty, its numbers contradict, or a local shard is gone or cut."""
+        split = self.manifest.splits.get(name)
+        if split is None:
+            there = ", ".join(sorted(self.manifest.splits)) or "none"
+            raise DataError(f"{self.path}: no split {name!r}, it has: {there}; name one of them in the study file.")
+        for problem in chain(self.count_problems(name, split), self._file_problems(split)):
+            raise DataError(problem)
+        return split
+
+    def count_problems(self, name: str, split: SplitInfo) -> Iterator[str]:
+        """What the manifest alone tells against a split; one sentence each."""
+        if not split.images or not split.captions:
+            yield (
+                f"{self.path}: split {name!r} is empty, need at least one image with a caption; ingest the data with "
+                "images in it, or name another split."
+            )
+        images = captions = 0
+        for shard in split.shards:
+            if (shard.first_image, shard.first_caption) != (images, captions):
+                yield (
+                    f"{self.path}: shard {shard.file} starts at image {shard.first_image}, caption "
+                    f"{shard.first_caption}; need image {images}, caption {captions}; ingest the data set again."
+                )
+                return
+            images, captions = images + shard.images, captions + shard.captions
+        if (images, captions) != (split.images, split.captions):
+            yield (
+                f"{self.path}: shards of split {name!r} hold {images} images and {captions} captions, the manifest "
+                f"says {split.images} and {split.captions}; ingest the data set again."
+            )
+
+    def shard_url(self, file: str) -> str:
+        """Where a shard of the manifest stands."""
+        return storage.join(self.path, file)
+
+    def _file_problems(self, split: SplitInfo) -> Iterator[str]:
+        """A shard that is gone should be told before training, not after an hour; on S3 that is found on reading."""
+        if storage.is_remote(self.path):
+            return
+        for shard in split.shards:
+            try:
+                found = storage.size_inside(self.path, shard.file)
+            except DataError as error:
+                yield f"{error} The whole data set is checked by `vsetune data verify {self.path}`."
+                continue
+            if found is None:
+                yield (
+                    f"{self.shard_url(shard.file)}: shard file missing; check with `vsetune data verify {self.path}`, "
+                    "then copy it back or ingest the data set again."
+                )
+            elif found != shard.bytes:
+                yield str(damaged_shard(self.path, shard, wrong_size(found, shard)))
+
+
+def load_manifest(path: str) -> Manifest:
+    """The manifest of a folder or s3:// prefix. DataError when there is none or it is of another format."""
+    where = storage.join(path, MANIFEST_FILE)
+    if not storage.is_remote(path) and not Path(path).is_dir():
+        raise DataError(
+            f"{one_line(path)}: no such data folder; make one with `vsetune data ingest`, or a small one with "
+            "`vsetune data make-scenes`."
+        )
+    if not storage.exists(where):
+        raise DataError(
+            f"{path}: no {MANIFEST_FILE} in it, so no finished data set; make one with `vsetune data ingest` or "
+            "`vsetune data make-scenes`."
+        )
+    return Manifest.from_bytes(storage.read_inside(path, MANIFEST_FILE), where=where)
+
+
+def wrong_size(found: int, shard: ShardInfo) -> Flaw:
+    """The flaw of a shard of another size than it had."""
+    return Flaw(f"{found:,} bytes, the manifest says {shard.bytes:,}; cut short or changed")
+
+
+def damaged_shard(folder: str, shard: ShardInfo, reason: Flaw) -> DataError:
+    """The flaw of a shard of this data folder, as one line."""
+    return DataError(
+        f"{storage.join(folder, shard.file)}: damaged shard ({reason}); check with `vsetune data verify {folder}`, "
+        "then copy it back or ingest the data set again."
+    )

@@ -1,0 +1,140 @@
+"""Samples of one shard, checked against the manifest.
+
+Shards come from other people: members are JSON and plain arrays, never pickles, and the address is opened by
+`storage`, never by a shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from vsetune.data.stored import storage
+from vsetune.data.stored.dataset import Dataset, damaged_shard
+from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.manifest import ShardInfo
+from vsetune.data.stored.samples import (
+    BOXES,
+    FEATURES,
+    PHOTOGRAPHS,
+    Record,
+    boxes_of,
+    features_of,
+    photograph_of,
+    shard_samples,
+)
+from vsetune.data.stored.tokens import mirrored_words, with_case
+
+
+@dataclass(frozen=True)
+class Photograph:
+    """An encoded image (JPEG or PNG), not decoded yet. place: shard and sample, for messages."""
+
+    content: bytes
+    place: str
+
+
+@dataclass(frozen=True)
+class ImageSample:
+    """One image with its captions. features: (regions, width) as stored; tokens: one int64 array per caption.
+
+    Instead of its features (then one region of width 0) an image may bring its photograph; mirrored_tokens are then the
+    captions of the mirrored photograph, or None where they were not asked for.
+    boxes: (regions, 4) float32 x1, y1, x2, y2, 0 to 1 of the image; None where they were not read.
+    """
+
+    index: int
+    first_caption: int
+    features: np.ndarray
+    tokens: list[np.ndarray]
+    boxes: np.ndarray | None = None
+    photograph: Photograph | None = None
+    mirrored_tokens: list[np.ndarray] | None = None
+
+
+def read_shard(
+    dataset: Dataset, shard: ShardInfo, *, boxes: bool = False, images: bool = False, mirrored: bool = False
+) -> Iterator[ImageSample]:
+    """All images of a shard in order. DataError when it is damaged or does not hold what the manifest says.
+
+    boxes: read them too, where the data set has them. images: read the stored photographs instead of features and
+    boxes. mirrored: also the captions of mirrored images.
+    """
+    info = dataset.manifest.features
+    boxes = boxes and info.boxes and not images
+    arrays = () if images else (FEATURES, BOXES) if boxes else (FEATURES,)
+    for where, record, members in _records(dataset, shard, arrays, one_of=PHOTOGRAPHS if images else ()):
+        tokens = _encoded(dataset, record.tokens)
+        if images:
+            turned = _encoded(dataset, map(mirrored_words, record.tokens)) if mirrored else None
+            photograph = Photograph(photograph_of(members), where)
+            yield ImageSample(record.index, record.first_caption, _NO_FEATURES, tokens, None, photograph, turned)
+            continue
+        features = features_of(where, members, info)
+        placed = boxes_of(where, members, len(features)) if boxes else None
+        yield ImageSample(record.index, record.first_caption, features, tokens, placed)
+
+
+_NO_FEATURES = np.empty((1, 0), np.float16)
+
+
+def _encoded(dataset: Dataset, captions: Iterable[list[str]]) -> list[np.ndarray]:
+    return [np.asarray(dataset.vocabulary.encode(words), np.int64) for words in captions]
+
+
+def read_captions(dataset: Dataset, shard: ShardInfo) -> Iterator[list[str]]:
+    """The captions of each image of a shard, as text, in order; image features are not read."""
+    for _, record, _ in _records(dataset, shard):
+        yield record.captions
+
+
+def read_image_ids(dataset: Dataset, shard: ShardInfo) -> Iterator[tuple[str, int]]:
+    """(id as ingested, number of captions) of each image of a shard, in order."""
+    for _, record, _ in _records(dataset, shard):
+        yield record.name or f"{record.index:09d}", len(record.captions)
+
+
+def read_some(
+    dataset: Dataset, shard: ShardInfo, wanted: Collection[int]
+) -> Iterator[tuple[Record, np.ndarray | None, Photograph | None]]:
+    """(record, boxes, photograph) of the images with these indices, in order; what follows the last is not read.
+
+    boxes as of `ImageSample`; None where the data set stores none, likewise the photograph.
+    """
+    info, are_stored = dataset.manifest.features, dataset.manifest.images_stored
+    arrays = (FEATURES, BOXES) if info.boxes else ()
+    for where, record, members in _records(dataset, shard, arrays, one_of=PHOTOGRAPHS if are_stored else ()):
+        if record.index in wanted:
+            boxes = boxes_of(where, members, len(features_of(where, members, info))) if info.boxes else None
+            yield record, boxes, Photograph(photograph_of(members), where) if are_stored else None
+        if record.index >= max(wanted):
+            return
+
+
+def iter_captions(dataset: Dataset, split: str) -> Iterator[str]:
+    """Every caption of a split, in the order of caption ids."""
+    for shard in dataset.split(split).shards:
+        for texts in read_captions(dataset, shard):
+            yield from texts
+
+
+def iter_words(dataset: Dataset, split: str) -> Iterator[list[str]]:
+    """The words of every caption, one per token id but start and end, as they are written; in order of caption ids."""
+    for shard in dataset.split(split).shards:
+        for _, record, _ in _records(dataset, shard):
+            yield from map(with_case, record.tokens, record.captions)
+
+
+def _records(
+    dataset: Dataset, shard: ShardInfo, arrays: tuple[str, ...] = (), *, one_of: tuple[str, ...] = ()
+) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
+    """(place for messages, record, members) of each sample in its order, counted against the manifest."""
+    stream, size = storage.open_inside(dataset.path, shard.file)
+    place, info = dataset.shard_url(shard.file), dataset.manifest.features
+    with stream:
+        try:
+            yield from shard_samples(stream, size, place, shard, info, arrays, one_of=one_of)
+        except Flaw as error:
+            raise damaged_shard(dataset.path, shard, error) from error
