@@ -30,7 +30,7 @@ def to_html(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> st
     )
     colours, letters = charts.loss_colours(leaderboard), wording.flag_marks(leaderboard)
     lines = [
-        _Line(row, wording.marks(row, letters), is_top=row is wording.top(rows), is_first=row is rows[0])
+        _Line(row, wording.marks(row, letters), is_top=wording.is_top(row, rows), is_first=row is rows[0])
         for _, _, rows in leaderboard.groups() for row in rows
     ]
     return environment.get_template("page.html.j2").render(

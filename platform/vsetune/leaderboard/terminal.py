@@ -54,7 +54,7 @@ def _table(leaderboard: Leaderboard, groups: Sequence[tuple[Row, ...]], columns:
     for rows in groups:
         for row in rows:
             words = [_words(column, row, letters) for column in columns]
-            table.add_row(*words, style="bold" if _is_top(row, rows) else "")
+            table.add_row(*words, style="bold" if wording.is_top(row, rows) else "")
         table.add_section()
     return table
 
@@ -70,8 +70,3 @@ def _broken(word: str) -> str:
     """Intervals and counts below the number they belong to."""
     number, bracket, rest = word.partition(" (")
     return f"{number}\n{rest[:-1].replace(', ', chr(10))}" if bracket else word.replace(" [", "\n[")
-
-
-def _is_top(row: Row, rows: tuple[Row, ...]) -> bool:
-    top = wording.top(rows)
-    return top is not None and row.not_comparable is None and row.best_m_recall == top.best_m_recall
