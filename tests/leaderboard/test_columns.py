@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
 from rich.console import Console
 
 from vsetune.leaderboard import build, render_table, to_csv, to_html, to_latex
@@ -89,6 +90,14 @@ def test_headings_in_one_line_keep_their_hyphens():
     titles = {column.key: column.title for column in COLUMNS}
     assert titles["device_seconds"] == "device-seconds"
     assert titles["epochs_to_target"] == "epochs to baseline's best"
+
+
+def test_the_page_explains_a_column_with_unit_and_direction(board, more):
+    page = to_html(board, more)
+    assert 'title="M-Recall of the first validation, in per cent. Higher is better.">first\nM-Recall</button>' in page
+    for column in COLUMNS:
+        if column.views & {"page", "configurations"}:
+            assert f'title="{escape(column.explanation)}"' in page
 
 
 def test_the_columns_proposed_for_mlflow_are_recorded_and_called_as_on_the_leaderboard(attempt):

@@ -60,6 +60,13 @@ class Column:
         """The heading in one line."""
         return self.broken_heading.replace("-\n", "-").replace("\n", " ")
 
+    @property
+    def explanation(self) -> str:
+        """The meaning as sentences, with the unit where it does not name it, and the better direction."""
+        unit = f", in {self.unit}" if self.unit and self.unit not in self.meaning.lower() else ""
+        direction = f" {self.better.capitalize()} is better." if self.better else ""
+        return f"{self.meaning}{unit}.{direction}"
+
     def words(self, row: Row) -> str:
         """What people read in the row."""
         if self.shown is not None:
@@ -156,7 +163,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         key="difference_percent", heading="Difference", unit="per cent", better="lower",
-        meaning="Epochs more than the baseline needs to its best M-Recall, median over pairs of seeds",
+        meaning="Epochs to the baseline's best beyond its own, in per cent of its own, median over pairs of seeds",
         value=lambda row: row.difference.percent if row.difference else None,
         shown=lambda row: wording.difference(row.difference),
     ),
