@@ -221,6 +221,16 @@ def test_csv_and_json_keep_the_searching_seed_apart(confirmed):
     assert [seed["chose"] for seed in rows["lmh"]["seeds"]] == [True, False]
 
 
+def test_of_equal_losses_terminal_and_page_set_both_in_bold(attempt):
+    board = build([attempt("lmh"), attempt("lseh"), attempt("lsh", [1, 2])], baseline="lmh")
+    console = Console(width=140, file=io.StringIO(), force_terminal=True, color_system="standard", _environ={})
+    console.print(render_table(board))
+    rows = [line for line in console.file.getvalue().splitlines() if "scenes" in line]
+    assert ["\x1b[1m" in line for line in rows] == [True, True, False]
+    lines = [attributes["class"] for tag, attributes in Page(to_html(board)).tags if tag == "tr" and attributes]
+    assert ["top" in of_line for of_line in lines] == [True, True, False]
+
+
 def test_a_mean_curve_is_over_the_seeds_that_count(confirmed):
     (panel,) = panels(confirmed)
     series = next(series for series in panel.series if series.loss == "lmh")
