@@ -11,13 +11,13 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+import vsetune
 from vsetune.cli import catalogue, data, leaderboard, network_evaluate, network_import, study, tracking, train, trial
 from vsetune.cli.output import complain, results, say
 from vsetune.config.masked_output import mask_output
@@ -62,10 +62,7 @@ app.command(name="train", epilog=train.EXAMPLE)(train.train)
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    try:
-        results.out(f"vsetune {version('vsetune')}", highlight=False)
-    except PackageNotFoundError:
-        results.out("vsetune, not installed as a package", highlight=False)
+    results.out(f"vsetune {vsetune.__version__}", highlight=False)
     raise typer.Exit
 
 
