@@ -11,26 +11,14 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from vsetune.cli import (
-    components as catalogue,
-)
-from vsetune.cli import (
-    data,
-    leaderboard,
-    network_evaluate,
-    network_import,
-    study,
-    tracking,
-    train,
-    trial,
-)
+import vsetune
+from vsetune.cli import components, data, leaderboard, network_evaluate, network_import, study, tracking, train, trial
 from vsetune.cli.output import complain, results, say
 from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.spec.secrets import masked
@@ -64,20 +52,17 @@ app.add_typer(leaderboard.app, name="leaderboard")
 app.add_typer(trial.app, name="trial")
 app.add_typer(data.app, name="data")
 app.add_typer(tracking.app, name="tracking")
-app.add_typer(catalogue.losses, name="losses")
-app.add_typer(catalogue.networks, name="networks")
-catalogue.networks.command("import", epilog=network_import.EXAMPLE)(network_import.import_network)
-catalogue.networks.command("evaluate", epilog=network_evaluate.EXAMPLE)(network_evaluate.evaluate_network)
+app.add_typer(components.losses, name="losses")
+app.add_typer(components.networks, name="networks")
+components.networks.command("import", epilog=network_import.EXAMPLE)(network_import.import_network)
+components.networks.command("evaluate", epilog=network_evaluate.EXAMPLE)(network_evaluate.evaluate_network)
 app.command(name="train", epilog=train.EXAMPLE)(train.train)
 
 
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    try:
-        results.out(f"vsetune {version('vsetune')}", highlight=False)
-    except PackageNotFoundError:
-        results.out("vsetune, not installed as a package", highlight=False)
+    results.out(f"vsetune {vsetune.__version__}", highlight=False)
     raise typer.Exit
 
 
