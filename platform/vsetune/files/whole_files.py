@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any, cast
 
-from vsetune.errors import DamagedCheckpoint, StorageError
+from vsetune.errors import StorageError
 
 _PARTIAL = ".partial"
-_JSON_BYTES = 1 << 20
 
 
 def make_folder(folder: Path) -> None:
@@ -118,24 +116,6 @@ def partials_in(folder: Path) -> list[Path]:
     return list(folder.glob("*" + _PARTIAL))
 
 
-def read_whole(path: Path, *, most: int | None = None) -> bytes | None:
-    """The content of a regular file, or None when there is no such file.
-
-    DamagedCheckpoint when something else stands there, or more than `most` bytes; StorageError when it cannot be read.
-    """
-    try:
-        about = os.stat(path)
-        if not stat.S_ISREG(about.st_mode):
-            raise _damaged(path, "no regular file")
-        if most is not None and about.st_size > most:
-            raise _damaged(path, f"{about.st_size:,} bytes, need at most {most:,}")
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
 def unreadable(path: Path, error: OSError) -> StorageError:
     """The file may be sound, but storage does not give it."""
     return StorageError(f"{path}: cannot be read ({error.strerror}); check the disk and its rights, then resume.")
@@ -149,23 +129,6 @@ def write_json(path: Path, plain: Any, *, durable: bool) -> None:
 def readable_json(plain: Any) -> bytes:
     """JSON for files that people read too; equal data give equal bytes."""
     return (json.dumps(plain, indent=1, sort_keys=True) + "\n").encode()
-
-
-def read_json(path: Path) -> Any | None:
-    """The value in the file, or None when there is no such file. DamagedCheckpoint when it is not JSON."""
-    content = read_whole(path, most=_JSON_BYTES)
-    if content is None:
-        return None
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, " ".join(str(error).split())) from error
-
-
-def _damaged(path: Path, reason: str) -> DamagedCheckpoint:
-    return DamagedCheckpoint(
-        f"{path}: cannot read ({reason}), so it is damaged; remove its folder to start the trial again."
-    )
 
 
 def _partial_of(path: Path, by_many: bool) -> IO[bytes]:

@@ -7,18 +7,22 @@ execution reads from it. The marker carries the number of its execution, so no w
 
 from __future__ import annotations
 
+import json
+import os
+import stat
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from vsetune.errors import DamagedCheckpoint
-from vsetune.files.whole_files import read_json, write_json
+from vsetune.files.whole_files import unreadable, write_json
 
 EXECUTIONS_FILE = "executions.json"
 PROGRESS_FILE = "progress.json"
 MARK_EVERY_S = 5.0
 _MOST = 2**53
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -78,14 +82,14 @@ class ExecutionLog:
         return found
 
     def _earlier(self) -> Execution:
-        saved = read_json(self._executions)
+        saved = _read_json(self._executions)
         if saved is None:
             return Execution(number=0)
         _require(self._executions, saved, Execution(number=0))
         return Execution(**saved)
 
     def _marker(self) -> dict[str, Any] | None:
-        marker: dict[str, Any] | None = read_json(self._progress)
+        marker: dict[str, Any] | None = _read_json(self._progress)
         if marker is not None:
             _require(self._progress, marker, _Marker(0, 0, 0.0))
         return marker
@@ -95,6 +99,32 @@ class ExecutionLog:
         if marker is None or marker["number"] != number:
             return 0, 0.0
         return max(0, marker["pairs"] - kept_pairs), max(0.0, marker["seconds"] - kept_seconds)
+
+
+def _read_json(path: Path) -> Any | None:
+    """The value in the file, or None when there is no such file.
+
+    DamagedCheckpoint when it is no regular file, too large or not JSON; StorageError when it cannot be read.
+    """
+    try:
+        about = os.stat(path)
+        if not stat.S_ISREG(about.st_mode):
+            raise _damaged(path, "no regular file")
+        if about.st_size > _MOST_BYTES:
+            raise _damaged(path, f"{about.st_size:,} bytes, need at most {_MOST_BYTES:,}")
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, " ".join(str(error).split())) from error
+
+
+def _damaged(path: Path, reason: str) -> DamagedCheckpoint:
+    return DamagedCheckpoint(
+        f"{path}: cannot read ({reason}), so it is damaged; remove its folder to start the trial again."
+    )
 
 
 @dataclass(frozen=True)
