@@ -26,6 +26,7 @@ from vsetune.data.stored.shards import Photograph
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
 from vsetune.errors import DataError
 from vsetune.files.hashes import HashingReader
+from vsetune.files.whole_files import partials_in
 
 
 @dataclass(frozen=True)
@@ -131,5 +132,5 @@ def _unlisted(path: str, manifest: Manifest) -> list[str]:
     if storage.is_remote(path):
         return []
     known = {shard.file for split in manifest.splits.values() for shard in split.shards}
-    found = sorted(file.name for file in Path(path).iterdir() if file.suffix in {".tar", ".partial"})
+    found = sorted(file.name for file in [*Path(path).glob("*.tar"), *partials_in(Path(path))])
     return [f"{storage.join(path, name)}: not in the manifest; remove it." for name in found if name not in known]
