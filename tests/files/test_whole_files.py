@@ -88,6 +88,8 @@ def test_a_file_of_one_writer_follows_the_umask(tmp_path: Path) -> None:
 def test_a_text_gets_its_folders(tmp_path: Path) -> None:
     write_text(tmp_path / "b" / "c" / "a.txt", "é\n")
     assert (tmp_path / "b" / "c" / "a.txt").read_bytes() == "é\n".encode()
+    with pytest.raises(StorageError, match=r"/a\.txt/b/x: cannot write 1 bytes \(.+; free space unknown\); free space"):
+        write_text(tmp_path / "b" / "c" / "a.txt" / "b" / "x", "x")
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -63,16 +63,17 @@ def write_whole(path: Path, content: bytes | memoryview, *, durable: bool) -> No
         with whole_file(path, durable=durable) as stream:
             stream.write(content)
     except OSError as error:
-        raise StorageError(
-            f"{path}: cannot write {len(content):,} bytes ({error.strerror or error}; {_free_bytes(path)}); "
-            "free space or choose another folder, then repeat."
-        ) from error
+        raise _cannot_write(path, len(content), error) from error
 
 
 def write_text(path: Path, text: str) -> None:
     """A text for people, with the folders it stands in. StorageError in one line."""
-    make_folder(path.parent)
-    write_whole(path, text.encode(), durable=False)
+    content = text.encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(path, len(content), error) from error
+    write_whole(path, content, durable=False)
 
 
 def move_in_place(made: Path, path: Path, *, durable: bool) -> None:
@@ -144,6 +145,13 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _cannot_write(path: Path, size: int, error: OSError) -> StorageError:
+    return StorageError(
+        f"{path}: cannot write {size:,} bytes ({error.strerror or error}; {_free_bytes(path)}); "
+        "free space or choose another folder, then repeat."
+    )
 
 
 def _free_bytes(path: Path) -> str:
