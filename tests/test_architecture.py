@@ -30,7 +30,7 @@ ROWS: list[tuple[tuple[str, ...], set[str]]] = [
     (("errors",), set()),
     (("files",), {"errors"}),
     (("config.spec",), {"errors", "files"}),
-    (("config.components",), {"errors", "config.spec"}),
+    (("config.components",), {"errors", "files", "config.spec"}),
     (("config.sources",), {"errors", "files", "config.spec"}),
     (LOSS_SPECS, COMPONENT_SPECS),
     (NETWORK_SPECS, COMPONENT_SPECS),

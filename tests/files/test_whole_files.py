@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import stat
 from pathlib import Path
@@ -8,13 +7,14 @@ from pathlib import Path
 import pytest
 from full_disk import largest_file
 
-from vsetune.errors import StorageError
+from vsetune.errors import DataError, StorageError
 from vsetune.files.whole_files import (
     free_name,
     make_folder,
     move_if_absent,
     move_in_place,
     partials_in,
+    read_json,
     readable_json,
     remove_partials,
     whole_file,
@@ -101,7 +101,17 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_json_for_people_has_one_form(tmp_path: Path) -> None:
     assert readable_json({"b": 1, "a": [True]}) == b'{\n "a": [\n  true\n ],\n "b": 1\n}\n'
     write_json(tmp_path / "a.json", {"x": 1.5}, durable=True)
-    assert json.loads((tmp_path / "a.json").read_bytes()) == {"x": 1.5}
+    assert read_json(tmp_path / "a.json") == {"x": 1.5}
+    assert read_json(tmp_path / "b.json") is None
+
+
+def test_json_that_is_none_is_damage(tmp_path: Path) -> None:
+    for content, reason in ((b"{", "Expecting"), (b"[" * 100_000, "recursion"), (bytes(2_000_000), "2,000,000 bytes")):
+        (tmp_path / "a.json").write_bytes(content)
+        with pytest.raises(DataError, match=rf"a\.json: cannot read \(.*{reason}"):
+            read_json(tmp_path / "a.json")
+    with pytest.raises(DataError, match="no regular file"):
+        read_json(tmp_path)
 
 
 def test_what_was_left_half_written_is_found_and_removed(tmp_path: Path) -> None:

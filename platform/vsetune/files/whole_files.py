@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any, cast
 
-from vsetune.errors import StorageError
+from vsetune.errors import DataError, StorageError
 
 _PARTIAL = ".partial"
+_JSON_BYTES = 1 << 20
 
 
 def make_folder(folder: Path) -> None:
@@ -125,6 +127,26 @@ def unreadable(path: Path, error: OSError) -> StorageError:
 def write_json(path: Path, plain: Any, *, durable: bool) -> None:
     """`write_whole` of one JSON value."""
     write_whole(path, json.dumps(plain).encode(), durable=durable)
+
+
+def read_json(path: Path) -> Any | None:
+    """The value in a small file of ours, or None when there is no such file.
+
+    DataError, without advice, when it is no regular file, too large or not JSON; StorageError when it cannot be read.
+    """
+    try:
+        about = os.stat(path)
+        if not stat.S_ISREG(about.st_mode):
+            raise DataError(f"{path}: cannot read (no regular file)")
+        if about.st_size > _JSON_BYTES:
+            raise DataError(f"{path}: cannot read ({about.st_size:,} bytes, need at most {_JSON_BYTES:,})")
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: cannot read ({' '.join(str(error).split())})") from error
 
 
 def readable_json(plain: Any) -> bytes:

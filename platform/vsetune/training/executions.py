@@ -7,22 +7,18 @@ execution reads from it. The marker carries the number of its execution, so no w
 
 from __future__ import annotations
 
-import json
-import os
-import stat
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vsetune.errors import DamagedCheckpoint
-from vsetune.files.whole_files import unreadable, write_json
+from vsetune.errors import DamagedCheckpoint, DataError
+from vsetune.files.whole_files import read_json, write_json
 
 EXECUTIONS_FILE = "executions.json"
 PROGRESS_FILE = "progress.json"
 MARK_EVERY_S = 5.0
 _MOST = 2**53
-_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -102,29 +98,11 @@ class ExecutionLog:
 
 
 def _read_json(path: Path) -> Any | None:
-    """The value in the file, or None when there is no such file.
-
-    DamagedCheckpoint when it is no regular file, too large or not JSON; StorageError when it cannot be read.
-    """
+    """The value in the file, or None when there is no such file. DamagedCheckpoint, or StorageError."""
     try:
-        about = os.stat(path)
-        if not stat.S_ISREG(about.st_mode):
-            raise _damaged(path, "no regular file")
-        if about.st_size > _MOST_BYTES:
-            raise _damaged(path, f"{about.st_size:,} bytes, need at most {_MOST_BYTES:,}")
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, " ".join(str(error).split())) from error
-
-
-def _damaged(path: Path, reason: str) -> DamagedCheckpoint:
-    return DamagedCheckpoint(
-        f"{path}: cannot read ({reason}), so it is damaged; remove its folder to start the trial again."
-    )
+        return read_json(path)
+    except DataError as error:
+        raise DamagedCheckpoint(f"{error}, so it is damaged; remove its folder to start the trial again.") from error
 
 
 @dataclass(frozen=True)
