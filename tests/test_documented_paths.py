@@ -20,9 +20,12 @@ _MODULE = re.compile(r"`vsetune\.(\w+(?:\.\w+)*)`")
 
 
 def missing_paths(text: str, *, near: Path = ROOT) -> list[str]:
-    """What the text calls a file or a room of ours and is none. `<name>` stands for any name; near: its own folder."""
+    """What the text calls a file or a room of ours and is none.
+
+    `<name>` stands for any name, `my_...` is an example. near: the folder of the text.
+    """
     paths = [*_IN_FOLDER.findall(text), *(path for path in _FOLDER.findall(text) if path.split("/")[0] in ROOMS)]
-    missing = [path for path in paths if not _exists(path, near)]
+    missing = [path for path in paths if not path.startswith("my_") and not _exists(path, near)]
     missing += [name for name in _ALONE.findall(text) if name not in NAMES]
     return missing + [name for name in _MODULE.findall(text) if name.split(".")[0] in ROOMS and not _is_module(name)]
 
