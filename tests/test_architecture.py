@@ -154,6 +154,13 @@ def test_every_row_covers_something() -> None:
             assert any(covers(name, module) for module in found), f"no module is called {name}"
 
 
+def test_the_page_has_the_same_rows() -> None:
+    lines = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").splitlines()
+    rooms = [word for line in lines if line.startswith("| `") for word in line.split("|")[1].split("`")[1::2]]
+    names = [name for row, _ in ROWS for name in row if row not in (LOSS_SPECS, NETWORK_SPECS)]
+    assert [room for room in rooms if room in names] == names
+
+
 def test_arrows_point_up_the_table_only() -> None:
     for place, (names, allowed) in enumerate(ROWS):
         for name in allowed:
