@@ -12,9 +12,9 @@ from rich.console import Console
 
 from vsetune.cli.main import run as vsetune_command
 from vsetune.cli.output import mlflow_server
-from vsetune.config.spec.base import fingerprint_of
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.errors import StorageError
+from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.preparation import PreparedStudy, prepare_study
 from vsetune.search.configurations import ConfigurationSearch
 

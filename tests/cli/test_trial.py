@@ -155,7 +155,7 @@ def test_a_gallery_of_what_is_not_there_is_refused_in_one_line(vsetune, record, 
     assert_one_line(vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s1"), "did you mean vsepp.lmh-c000-s0")
     assert_one_line(vsetune("trial", "gallery", run, "--split", "dev"), "no split 'dev'", "test, train, validation")
     assert_one_line(vsetune("trial", "gallery", run, "--device", "tpu"), "device", "tpu")
-    assert_one_line(vsetune("trial", "gallery", run, "--output", "/dev/null/x"), "/dev/null/x", "cannot be written")
+    assert_one_line(vsetune("trial", "gallery", run, "--output", "/dev/null/x"), "/dev/null/x", "cannot write")
     assert vsetune("trial", "gallery", run, "--top", "0").code == 2
     assert not (home / "galleries").exists()
 

@@ -19,10 +19,10 @@ from vsetune.data.stored.manifest import (
     Manifest,
     SplitInfo,
     VocabularyInfo,
-    sha256_hex,
     write_manifest,
 )
 from vsetune.data.stored.vocabulary import Vocabulary
+from vsetune.files.hashes import sha256_hex
 
 COLOURS = ("red", "green", "blue", "white")
 SHAPES = ("circle", "square", "star")

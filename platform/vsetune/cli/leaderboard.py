@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli.output import mlflow_server, results, say, write_text
+from vsetune.cli.output import mlflow_server, results, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.paths import home
 from vsetune.errors import UsageError
+from vsetune.files.whole_files import write_text
 
 if TYPE_CHECKING:
     from vsetune.leaderboard.rows import Leaderboard

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from vsetune.cli.output import interruptible, messages, print_json, results, say, write_text
+from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.cli.scoring import recall_table, scoring
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.loading import parse_spec
@@ -18,6 +18,7 @@ from vsetune.config.spec.paths import home
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.gallery_settings import GallerySpec
 from vsetune.errors import DataError, UsageError
+from vsetune.files.whole_files import write_text
 
 if TYPE_CHECKING:
     from vsetune.explanations import About

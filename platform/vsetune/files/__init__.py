@@ -1,1 +1,1 @@
-"""Files written whole or not at all."""
+"""One owner each for writing files whole, for locks and for hashes. Knows nothing of what stands in the files."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from rich.console import Console
 
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
-from vsetune.config.spec.base import fingerprint_of
 from vsetune.config.spec.loading import load_spec
 from vsetune.config.spec.paths import home, under_home, usable_uri
 from vsetune.config.spec.secrets import shown_plain, url_identity, usable_url
@@ -22,6 +21,7 @@ from vsetune.data.progress import SilentProgress, terminal_progress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.errors import ConfigError, StudyConflict
+from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.fitting import require_fit
 from vsetune.scoring.evaluation import evaluated_split
 from vsetune.search.configurations import ConfigurationSearch

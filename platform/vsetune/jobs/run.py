@@ -14,6 +14,7 @@ from rich.console import Console
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.spec.secrets import shown_plain
 from vsetune.errors import StorageError, UsageError
+from vsetune.files.whole_files import write_text
 from vsetune.jobs.cluster import ray_cluster
 from vsetune.jobs.credentials import credentials_not_forwarded
 from vsetune.jobs.ledger import StudyLedger
@@ -78,7 +79,7 @@ def run_study(
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
     with locked_study(folder), sigterm_like_ctrl_c(), _tracking(prepared) as store:
         store.open_study(prepared.record(), resume=resume)
-        _write(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
+        write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
         ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared))
         ledger.recover(retry_failed=retry_failed)
         if ledger.has_work():
@@ -139,14 +140,7 @@ def _export(board: Leaderboard, folder: Path) -> tuple[list[Path], str]:
     }
     try:
         for name, text in texts.items():
-            _write(folder / name, text)
+            write_text(folder / name, text)
     except StorageError as error:
         return [], str(error)
     return [folder / name for name in texts], ""
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written ({error.strerror}); free space, then --resume") from error

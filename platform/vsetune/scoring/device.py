@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 
 from vsetune.config.study.training import TrainingSpec
+from vsetune.data.devices import device_named
 from vsetune.errors import ConfigError
 
 
@@ -16,15 +17,7 @@ def choose_device(name: str) -> torch.device:
     """`auto` takes the GPU when there is one. ConfigError for a device that is unknown or not here."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"device: got {name!r}, need auto, cpu, cuda or cuda:N.") from error
-    if device.type not in {"cpu", "cuda"}:
-        raise ConfigError(f"device: got {name!r}, need auto, cpu, cuda or cuda:N.")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device: got {name!r}, this machine has {torch.cuda.device_count()} GPUs; use cpu or auto.")
-    return device
+    return device_named(name, key="device", choices="auto, cpu, cuda or cuda:N")
 
 
 def use_threads(threads: int | None) -> None:

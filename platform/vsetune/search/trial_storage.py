@@ -20,6 +20,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from vsetune.errors import StorageError
+from vsetune.files.whole_files import move_if_absent, move_in_place
 
 logger = logging.getLogger(__name__)
 logging.getLogger("optuna").setLevel(logging.ERROR)
@@ -114,11 +115,11 @@ def _made_whole(file: Path, studies: Sequence[str]) -> None:
     try:
         ours = _make(new, studies)
         if not file.exists():
-            _move_if_absent(new, file)
+            move_if_absent(new, file)
         elif there <= ours:
             for beside in ("-journal", "-wal", "-shm"):  # they belong to the half-made file
                 file.with_name(file.name + beside).unlink(missing_ok=True)
-            new.replace(file)
+            move_in_place(new, file, durable=False)
             logger.warning("%s: was half-made by a process that died while starting; replaced by a new one", file)
     finally:
         new.unlink(missing_ok=True)
@@ -143,16 +144,6 @@ def _make(file: Path, studies: Sequence[str]) -> set[str]:
     backend.engine.dispose()
     with closing(sqlite3.connect(file)) as database:
         return {str(name) for name, in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-
-
-def _move_if_absent(new: Path, file: Path) -> None:
-    """Another process may have made it meanwhile: then that one stays."""
-    try:
-        os.link(new, file)
-    except FileExistsError:
-        return
-    except OSError:  # a file system without hard links
-        new.rename(file)
 
 
 def _clear_forgotten(file: Path) -> None:

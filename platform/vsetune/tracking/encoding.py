@@ -6,7 +6,6 @@ people (params, plain tags) is written beside it and never read back.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from vsetune.config.spec.secrets import masked
+from vsetune.files.hashes import sha256_hex
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 
 KIND = "vsetune.kind"
@@ -85,7 +85,7 @@ def seen_tag(moment: float) -> dict[str, str]:
 
 def attempt_key(start: AttemptStart) -> str:
     """A short name for (trial, number) without characters that a search filter would have to quote."""
-    return hashlib.sha256(to_json([start.study, start.trial, start.number]).encode()).hexdigest()[:24]
+    return sha256_hex(to_json([start.study, start.trial, start.number]).encode())[:24]
 
 
 def attempt_tags(start: AttemptStart) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from vsetune.config.sources.recipe import expand_path
 from vsetune.config.spec.paths import under_home
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS
 from vsetune.errors import ConfigError, DataError
+from vsetune.files.hashes import sha256_of_file
 from vsetune.networks.importing.released_words import rows_of
 from vsetune.networks.importing.stored import WORD_VECTORS, StoredWeights, placed
 from vsetune.networks.importing.weight_notes import fingerprint_of_words
@@ -81,8 +81,7 @@ def describe_start(spec: AnyNetwork, words: Sequence[str]) -> dict[str, str]:
     if spec.start_from is None:
         return {}
     stored = _open(spec.start_from)
-    with stored.path.open("rb") as stream:
-        content = hashlib.file_digest(stream, "sha256").hexdigest()[:12]
+    content = sha256_of_file(stored.path)[:12]
     return {"start_from": f"{stored.path.name} {content}: {_words_found(stored, words)}"}
 
 

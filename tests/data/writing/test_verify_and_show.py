@@ -12,8 +12,9 @@ from PIL import Image, ImageFont
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.looking.show import contact_sheet, wrap
 from vsetune.data.looking.verify import summary, verify
-from vsetune.data.stored.manifest import Manifest, sha256_hex
+from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import DataError, StorageError
+from vsetune.files.hashes import sha256_hex
 
 Make = Callable[..., IngestRecipe]
 Run = Callable[[IngestRecipe], Manifest]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from vsetune.config.sources.recipe import expand_path
 from vsetune.config.sources.semantic_vectors import EncoderSpec
 from vsetune.config.spec.paths import under_home
 from vsetune.errors import ConfigError
+from vsetune.files.hashes import sha256_hex, sha256_of_file
 
 ENCODER_KEY = "data.encoder.model"
 """Where a study names the encoder of semantic vectors."""
@@ -115,12 +115,8 @@ def _content_hash(folder: Path) -> str:
 def _hash_of(files: tuple[tuple[str, int, int], ...]) -> str:
     """12 hex digits of names and contents. Sizes and times are there so that a file that changed is read again."""
 
-    def digests() -> Iterator[str]:
-        for name, _, _ in files:
-            with open(name, "rb") as stream:
-                yield f"{Path(name).name} {hashlib.file_digest(stream, 'sha256').hexdigest()}"
-
-    return hashlib.sha256("\n".join(digests()).encode()).hexdigest()[:12]
+    digests = (f"{Path(name).name} {sha256_of_file(Path(name))}" for name, _, _ in files)
+    return sha256_hex("\n".join(digests).encode())[:12]
 
 
 def _of_hub(name: str, revision: str | None, key: str, instead: str) -> PretrainedModel:

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from vsetune.config.spec.base import Count, Seed, Size, Spec, fingerprint_of
+from vsetune.config.spec.base import Count, Seed, Size, Spec
 from vsetune.config.spec.paths import PathText, expand_user
 from vsetune.errors import ConfigError
+from vsetune.files.hashes import fingerprint_of
 
 SplitName = Annotated[str, Field(max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 """A split becomes part of file names."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
 import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,12 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
-
-def fingerprint_of(plain: Mapping[str, Any]) -> str:
-    """SHA-256 (first 16 hex digits) of JSON-able data, whatever the order of its keys."""
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
+from vsetune.files.hashes import fingerprint_of
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 """A seed of numpy and torch."""

@@ -7,7 +7,6 @@ stay valid. A data set has parses by one pipeline; another is refused: networks 
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -19,19 +18,20 @@ from pydantic import Field, ValidationError
 from vsetune.config.spec.base import Spec
 from vsetune.data.captions.spacy_parser import load_parser
 from vsetune.data.captions.svd_semantics import captions_fingerprint, fingerprint_of_shards
-from vsetune.data.making.ingest_journal import file_sha256
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored import storage
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.foreign_text import one_line
-from vsetune.data.stored.manifest import first_problem, sha256_hex, write_whole
+from vsetune.data.stored.manifest import first_problem
 from vsetune.data.stored.plain_arrays import HEADER_BYTES, array_from_bytes
 from vsetune.data.stored.plain_json import parse_shallow_json
 from vsetune.data.stored.samples import MOST_CHARACTERS
 from vsetune.data.stored.shards import iter_words
 from vsetune.errors import DataError, StorageError, StudyConflict
+from vsetune.files.hashes import sha256_hex
+from vsetune.files.whole_files import readable_json, write_whole
 
 PARSES_FILE = "parses.json"
 _FORMAT = "vsetune-parses-1"
@@ -113,7 +113,7 @@ def copy_parses(folder: Path, prefix: str) -> None:
     if parses is None:
         return
     there = storage.join(prefix, PARSES_FILE)
-    if storage.exists(there) and storage.read_bytes(there) == _to_bytes(parses):
+    if storage.exists(there) and storage.read_bytes(there) == readable_json(parses.to_plain()):
         return
     _store(parses, {split: folder / info.file for split, info in parses.splits.items()}, prefix)
 
@@ -231,7 +231,7 @@ def _parsed(dataset: Dataset, split: str, pipeline: str, progress: ProgressSink)
 
 def _described(dataset: Dataset, split: str, array: np.ndarray) -> SplitParses:
     file = Path(str(getattr(array, "filename", "")))
-    digest = file_sha256(file)
+    digest = storage.sha256_of(str(file))
     if digest is None:
         raise StorageError(f"{dataset.path}: its parses cannot be written; choose a place with room and rights.")
     return SplitParses(
@@ -246,17 +246,13 @@ def _store(parses: Parses, files: dict[str, Path], path: str) -> None:
         for split, file in files.items():
             storage.upload(file, storage.join(path, parses.splits[split].file))
         with tempfile.TemporaryDirectory() as folder:
-            write_whole(Path(folder) / PARSES_FILE, _to_bytes(parses))
+            write_whole(Path(folder) / PARSES_FILE, readable_json(parses.to_plain()), durable=True)
             storage.upload(Path(folder) / PARSES_FILE, storage.join(path, PARSES_FILE))
         return
     for file in files.values():
         if file.parent != Path(path):
-            write_whole(Path(path) / file.name, file.read_bytes())
-    write_whole(Path(path) / PARSES_FILE, _to_bytes(parses))
-
-
-def _to_bytes(parses: Parses) -> bytes:
-    return (json.dumps(parses.to_plain(), indent=1, sort_keys=True) + "\n").encode()
+            write_whole(Path(path) / file.name, file.read_bytes(), durable=True)
+    write_whole(Path(path) / PARSES_FILE, readable_json(parses.to_plain()), durable=True)
 
 
 def _fetched(info: SplitParses, path: str) -> np.ndarray:

@@ -5,7 +5,6 @@ Fitted on one split alone (the train split) and kept as a file, because every tr
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections.abc import Iterable
@@ -23,6 +22,7 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import SplitInfo
 from vsetune.data.stored.shards import iter_captions
 from vsetune.errors import DataError
+from vsetune.files.hashes import sha256_hex
 
 _log = logging.getLogger(__name__)
 
@@ -88,4 +88,4 @@ def captions_fingerprint(dataset: Dataset, split: str) -> str:
 def fingerprint_of_shards(split: SplitInfo) -> str:
     """`captions_fingerprint` of a split that is not looked at."""
     hashes = " ".join(shard.sha256 for shard in split.shards)
-    return hashlib.sha256(hashes.encode()).hexdigest()[:12]
+    return sha256_hex(hashes.encode())[:12]

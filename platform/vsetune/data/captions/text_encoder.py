@@ -21,6 +21,7 @@ from vsetune.config.sources.pretrained_models import (
 )
 from vsetune.config.sources.semantic_vectors import EncoderSpec
 from vsetune.data.captions.pretrained_tokens import loading_options, require_matching_words
+from vsetune.data.devices import device_named
 from vsetune.errors import ConfigError
 
 
@@ -31,7 +32,7 @@ class TextEncoder:
     """
 
     def __init__(self, spec: EncoderSpec, *, device: str | torch.device) -> None:
-        self._device = _device(device)
+        self._device = device_named(device, key="device of the encoder")
         self._tokenizer, model = _load(find_encoder(spec))
         config = model.config
         self._model = model.to(self._device).float().eval()
@@ -106,13 +107,3 @@ def _require_every_weight(report: dict[str, Any], *, where: str) -> None:
             f"{KEY}: {where}: {len(missing)} weights are not in the file, the first is {missing[0]}; save the whole "
             "model, or name another"
         )
-
-
-def _device(name: str | torch.device) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"device of the encoder: got {name!r}, need cpu, cuda or cuda:N") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device of the encoder: got {name}, but no GPU is visible here; use cpu")
-    return device

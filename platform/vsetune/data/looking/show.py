@@ -12,6 +12,7 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.shards import read_some
 from vsetune.errors import DataError, StorageError
+from vsetune.files.whole_files import whole_file
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -37,9 +38,9 @@ def contact_sheet(path: str, split: str, output: Path, *, count: int) -> int:
     tiles = [_tile(image, title, captions, font) for image, title, captions in entries]
     sheet = _sheet(tiles)
     try:
-        sheet.save(output)
+        with whole_file(output, durable=False) as stream:
+            sheet.save(stream, format="PNG" if output.suffix.lower() == ".png" else "JPEG")
     except OSError as error:
-        output.unlink(missing_ok=True)
         raise StorageError(f"{output}: cannot write ({error.strerror or error}); choose another place.") from error
     return len(tiles)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +9,6 @@ from typing import BinaryIO, cast
 
 from vsetune.data.batches.pixels import decoded
 from vsetune.data.captions.parses import parses_problems
-from vsetune.data.making.ingest_journal import file_sha256
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, damaged_shard, load_manifest, wrong_size
 from vsetune.data.stored.flaws import Flaw
@@ -28,6 +25,8 @@ from vsetune.data.stored.samples import (
 from vsetune.data.stored.shards import Photograph
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
 from vsetune.errors import DataError
+from vsetune.files.hashes import HashingReader
+from vsetune.files.whole_files import partials_in
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def require_unchanged(dataset: Dataset, splits: Iterable[str]) -> None:
     if storage.is_remote(dataset.path):
         return
     for shard in (shard for name in splits for shard in dataset.split(name).shards):
-        if file_sha256(Path(dataset.shard_url(shard.file))) != shard.sha256:
+        if storage.sha256_of(dataset.shard_url(shard.file)) != shard.sha256:
             raise damaged_shard(dataset.path, shard, Flaw("its SHA-256 is not the one of the manifest; changed"))
 
 
@@ -102,7 +101,7 @@ def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Ite
         if size != shard.bytes:
             yield str(damaged_shard(dataset.path, shard, wrong_size(size, shard)))
             return
-        hashing = _HashingReader(stream)
+        hashing = HashingReader(stream)
         try:
             _read_all(dataset, cast(BinaryIO, hashing), size, shard, words)
         except Flaw as error:
@@ -110,7 +109,7 @@ def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Ite
         except DataError as error:
             yield str(error)
         hashing.drain()
-    if hashing.digest.hexdigest() != shard.sha256:
+    if hashing.sha256 != shard.sha256:
         yield f"{where}: its SHA-256 is not the one of the manifest; the file was changed."
 
 
@@ -133,25 +132,5 @@ def _unlisted(path: str, manifest: Manifest) -> list[str]:
     if storage.is_remote(path):
         return []
     known = {shard.file for split in manifest.splits.values() for shard in split.shards}
-    found = sorted(file.name for file in Path(path).iterdir() if file.suffix in {".tar", ".partial"})
+    found = sorted(file.name for file in [*Path(path).glob("*.tar"), *partials_in(Path(path))])
     return [f"{storage.join(path, name)}: not in the manifest; remove it." for name in found if name not in known]
-
-
-class _HashingReader(io.RawIOBase):
-    """Hashes what is read."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self.digest = hashlib.sha256()
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        content = self._stream.read(size)
-        self.digest.update(content)
-        return content
-
-    def drain(self) -> None:
-        while self.read(1 << 20):
-            pass

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from vsetune.config.sources.recipe import EfficientNetLite0Spec, TransformersSpec, expand_path
+from vsetune.data.devices import device_named
 from vsetune.errors import ConfigError
 
 
@@ -28,7 +29,7 @@ class EfficientNetExtractor:
 
     def __init__(self, spec: EfficientNetLite0Spec) -> None:
         self._spec = spec
-        self._device = _device(spec.device)
+        self._device = device_named(spec.device, key="features.device")
         self._model = _efficientnet_lite0().to(self._device)
         self.regions = spec.grid * spec.grid
         self.width = 1280
@@ -51,7 +52,7 @@ class TransformersExtractor:
 
     def __init__(self, spec: TransformersSpec) -> None:
         self._spec = spec
-        self._device = _device(spec.device)
+        self._device = device_named(spec.device, key="features.device")
         self._processor, self._model = _transformers_model(spec)
         self._model.to(self._device).eval()
         self.regions = spec.grid * spec.grid
@@ -129,13 +130,3 @@ def _transformers_model(spec: TransformersSpec) -> tuple[Any, Any]:
         ) from error
     # Models of text and image (CLIP, SigLIP) hold the image tower in this attribute.
     return processor, getattr(model, "vision_model", model)
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"features.device: got {name!r}, need cpu, cuda or cuda:N") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"features.device: got {name}, but no GPU is visible here; use cpu")
-    return device

@@ -18,13 +18,13 @@ from vsetune.data.stored.manifest import (
     Manifest,
     SplitInfo,
     VocabularyInfo,
-    sha256_hex,
     write_manifest,
-    write_whole,
 )
 from vsetune.data.stored.tokens import tokenise
 from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import DataError
+from vsetune.files.hashes import sha256_hex
+from vsetune.files.whole_files import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ def _write_vocabulary(
     )
     vocabulary = Vocabulary.build(words, min_count=recipe.vocabulary_min_count)
     content = vocabulary.to_json().encode()
-    write_whole(output / VOCABULARY_FILE, content)
+    write_whole(output / VOCABULARY_FILE, content, durable=True)
     return VocabularyInfo(
         sha256=sha256_hex(content), words=len(vocabulary), min_count=recipe.vocabulary_min_count
     )

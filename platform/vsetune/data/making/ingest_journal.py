@@ -5,9 +5,6 @@ The folder `.ingest` goes when the manifest is written. A run that was killed le
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -19,9 +16,11 @@ from pydantic import ValidationError
 from vsetune.config.spec.base import Spec
 from vsetune.data.stored import storage
 from vsetune.data.stored.foreign_text import one_line
-from vsetune.data.stored.manifest import ShardInfo, write_whole
+from vsetune.data.stored.manifest import ShardInfo
 from vsetune.data.stored.plain_json import parse_shallow_json
 from vsetune.errors import DataError, StorageError, StudyConflict, UsageError
+from vsetune.files.locks import take_lock
+from vsetune.files.whole_files import partials_in, write_json, write_whole
 
 FOLDER = ".ingest"
 _STATE = "state.json"
@@ -49,13 +48,13 @@ class Journal:
             record = ShardRecord.model_validate_json(storage.read_bytes(str(self._folder / f"{name}.json")))
         except (DataError, ValidationError):
             return None
-        if record.shard is None or file_sha256(self._output / record.shard.file) == record.shard.sha256:
+        if record.shard is None or storage.sha256_of(str(self._output / record.shard.file)) == record.shard.sha256:
             return record
         return None
 
     def add(self, name: str, record: ShardRecord) -> None:
         """Note a finished shard, in one step. StorageError."""
-        write_whole(self._folder / f"{name}.json", record.model_dump_json().encode())
+        write_whole(self._folder / f"{name}.json", record.model_dump_json().encode(), durable=True)
 
     def remove_if_empty(self) -> None:
         """Leave nothing behind when no shard was finished: the mended recipe is another one, and finds the way free."""
@@ -84,14 +83,12 @@ def locked_journal(output: Path, *, recipe: str, source: str) -> Iterator[Journa
         if not folder.is_dir():
             _refuse_foreign_files(output)
         folder.mkdir(exist_ok=True)
-        (folder / "lock").touch()
+        lock = take_lock(folder / "lock", wait_s=0)
+    except BlockingIOError as error:
+        raise StorageError(f"output: {output}: another ingest is writing there; wait for it to end.") from error
     except OSError as error:
         raise StorageError(f"output: {output}: cannot write ({error.strerror}); choose another folder.") from error
-    with open(folder / "lock", "r+b") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StorageError(f"output: {output}: another ingest is writing there; wait for it to end.") from error
+    with lock:
         journal = Journal(output)
         _check_state(output, state)
         _remove_partials(output)
@@ -102,24 +99,11 @@ def locked_journal(output: Path, *, recipe: str, source: str) -> Iterator[Journa
             raise
 
 
-def file_sha256(path: Path) -> str | None:
-    """SHA-256 of a regular file; None when there is none. StorageError when it cannot be read."""
-    digest = hashlib.sha256()
-    try:
-        stream = storage.open_stream(str(path))
-    except DataError:
-        return None
-    with stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def _check_state(output: Path, state: dict[str, str]) -> None:
     path = output / FOLDER / _STATE
     if not storage.exists(str(path)):
         try:
-            write_whole(path, json.dumps(state).encode())
+            write_json(path, state, durable=True)
         except StorageError:
             Journal(output).remove_if_empty()
             raise
@@ -145,7 +129,7 @@ def _refuse_foreign_files(output: Path) -> None:
 
 
 def _remove_partials(output: Path) -> None:
-    for partial in output.glob("*.partial"):
+    for partial in partials_in(output):
         try:
             partial.unlink()
         except OSError as error:

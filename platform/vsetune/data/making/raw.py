@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import tarfile
@@ -23,6 +22,7 @@ from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_json import is_text
 from vsetune.data.stored.samples import MOST_CHARACTERS
 from vsetune.errors import DataError
+from vsetune.files.hashes import sha256_of_pieces
 
 _PICTURE_BYTES = 256 << 20
 _TEXT_BYTES = 1 << 30
@@ -123,12 +123,13 @@ class RawDataset:
 
     def digest(self) -> str:
         """SHA-256 of every id and caption in order: tells whether the source is still the same."""
-        digest = hashlib.sha256()
+        return sha256_of_pieces(self._pieces())
+
+    def _pieces(self) -> Iterator[bytes]:
         for name, split in self.splits.items():
-            digest.update(f"{name}\n".encode())
+            yield f"{name}\n".encode()
             for image in split.images:
-                digest.update(json.dumps([image.id, image.captions]).encode())
-        return digest.hexdigest()
+                yield json.dumps([image.id, image.captions]).encode()
 
 
 def decode_image(content: bytes, *, place: str) -> Image.Image:

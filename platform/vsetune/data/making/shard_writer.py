@@ -7,21 +7,22 @@ KEY.jpg or KEY.png. KEY is the zero-padded index of the image in its split.
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import json
-import os
 import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
 from vsetune.data.stored.manifest import ShardInfo
 from vsetune.data.stored.tokens import tokenise
 from vsetune.errors import StorageError
+from vsetune.files.hashes import HashingWriter
+from vsetune.files.whole_files import whole_file
 
 TAR_END_BYTES = 2 * tarfile.RECORDSIZE
 """Most bytes a tar takes beside its members."""
@@ -65,36 +66,32 @@ def write_shard(path: Path, samples: Iterable[Sample], *, first_image: int, firs
 
     StorageError when the disk cannot take it; what was written of it is removed.
     """
-    partial = path.with_name(path.name + ".partial")
     try:
-        images, captions, written, digest = _write_tar(partial, samples)
-        if images == 0:
+        samples = iter(samples)
+        first = next(samples, None)
+        if first is None:
             return None
-        os.replace(partial, path)
+        with whole_file(path, durable=True) as stream:
+            images, captions, written, digest = _write_tar(stream, chain([first], samples))
     except OSError as error:
         raise storage_error(path, error) from error
-    finally:
-        partial.unlink(missing_ok=True)
     return ShardInfo(
         file=path.name, sha256=digest, bytes=written, images=images, captions=captions,
         first_image=first_image, first_caption=first_caption,
     )
 
 
-def _write_tar(path: Path, samples: Iterable[Sample]) -> tuple[int, int, int, str]:
+def _write_tar(stream: IO[bytes], samples: Iterable[Sample]) -> tuple[int, int, int, str]:
     """(images, captions, bytes, SHA-256) of the tar written."""
     images = captions = 0
-    with open(path, "wb") as stream:
-        hashing = _HashingWriter(stream)
-        with tarfile.open(fileobj=hashing, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
-            for sample in samples:
-                for name, content in sample.members():
-                    tar.addfile(_header(name, len(content)), io.BytesIO(content))
-                images += 1
-                captions += len(sample.captions)
-        stream.flush()
-        os.fsync(stream.fileno())
-    return images, captions, hashing.written, hashing.digest.hexdigest()
+    hashing = HashingWriter(stream)
+    with tarfile.open(fileobj=hashing, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
+        for sample in samples:
+            for name, content in sample.members():
+                tar.addfile(_header(name, len(content)), io.BytesIO(content))
+            images += 1
+            captions += len(sample.captions)
+    return images, captions, hashing.written, hashing.sha256
 
 
 def sample_bytes_bound(captions: Sequence[str], *, feature_bytes: int, box_bytes: int, image_bytes: int) -> int:
@@ -125,21 +122,3 @@ def _npy(array: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
-
-
-class _HashingWriter(io.RawIOBase):
-    """Hashes and counts what passes through."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.digest = hashlib.sha256()
-        self.written = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, content: Any) -> int:
-        self._stream.write(content)
-        self.digest.update(content)
-        self.written += len(content)
-        return len(content)

@@ -5,10 +5,7 @@ Several trials may ask at once: one computes, the others wait for it. A file app
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +17,8 @@ from vsetune.data.stored import storage
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.plain_arrays import mapped_array
 from vsetune.errors import DataError, StorageError
+from vsetune.files.locks import take_lock
+from vsetune.files.whole_files import whole_file
 
 _ROWS_AT_ONCE = 4096
 
@@ -82,19 +81,12 @@ def _are_finite(array: np.ndarray) -> bool:
 
 def _keep(path: Path, array: np.ndarray) -> bool:
     """Write the file in one step; False when the folder cannot take it."""
-    partial: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
-            partial = Path(stream.name)
+        with whole_file(path, durable=False, by_many=True) as stream:
             np.save(stream, array, allow_pickle=False)
-        # a temporary file is private to its owner, the data folder may be shared
-        partial.chmod(0o644)
-        os.replace(partial, path)
     except OSError as error:
         _log.info("%s cannot be written (%s)", path, error.strerror)
-        if partial is not None:
-            partial.unlink(missing_ok=True)
         return False
     return True
 
@@ -106,8 +98,7 @@ def _one_at_a_time(name: str) -> Iterator[None]:
         try:
             folder = _cache_folder() / "locks"
             folder.mkdir(parents=True, exist_ok=True)
-            stream = stack.enter_context(open(folder / f"{name}.lock", "w"))
-            fcntl.flock(stream, fcntl.LOCK_EX)  # let go when the file is closed, also by a crash
+            stack.enter_context(take_lock(folder / f"{name}.lock", wait_s=None))
         except OSError as error:
             _log.info("no lock for %s (%s)", name, error)
         yield

@@ -10,9 +10,10 @@ from pathlib import Path
 from vsetune.data.stored import storage
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.foreign_text import one_line
-from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo, sha256_hex
+from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo
 from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import DataError
+from vsetune.files.hashes import sha256_hex
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +15,8 @@ from vsetune.config.spec.base import Spec
 from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.plain_json import parse_shallow_json
 from vsetune.data.stored.storage import is_inside
-from vsetune.errors import DataError, StorageError
+from vsetune.errors import DataError
+from vsetune.files.whole_files import readable_json, write_whole
 
 FORMAT_NAME = "vsetune-data"
 FORMAT_VERSION = 1
@@ -135,7 +132,7 @@ class Manifest(Spec):
 
     def to_bytes(self) -> bytes:
         """The bytes of `manifest.json`; equal manifests give equal bytes."""
-        return (json.dumps(self.to_plain(), indent=1, sort_keys=True) + "\n").encode()
+        return readable_json(self.to_plain())
 
     @classmethod
     def from_bytes(cls, content: bytes, *, where: str) -> Manifest:
@@ -176,24 +173,4 @@ def _check_format(plain: Any, *, where: str) -> None:
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
     """Write `manifest.json` in one step: it is either whole or absent."""
-    write_whole(folder / MANIFEST_FILE, manifest.to_bytes())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a small file so that a crash leaves the old one or the new one. StorageError when it cannot be written."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with open(partial, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(partial, path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise StorageError(f"{path}: cannot write ({error.strerror}); free space or choose another folder.") from error
-
-
-def sha256_hex(content: bytes) -> str:
-    """SHA-256 of the content as 64 hex digits."""
-    return hashlib.sha256(content).hexdigest()
+    write_whole(folder / MANIFEST_FILE, manifest.to_bytes(), durable=True)

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, cast
 from vsetune.config.spec.secrets import shown_url
 from vsetune.data.stored.foreign_text import one_line
 from vsetune.errors import DataError, StorageError, UsageError
+from vsetune.files.hashes import sha256_of_stream
 
 _S3 = "s3://"
 _BUFFER = 1 << 20
@@ -135,6 +136,16 @@ def read_inside(folder: str, name: str, *, most: int = SMALL_FILE_BYTES) -> byte
     """`read_bytes` of a file of a data folder or prefix; DataError when name or link lead out of it."""
     stream, size = open_inside(folder, name)
     return _whole(stream, size, join(folder, name), most)
+
+
+def sha256_of(url: str) -> str | None:
+    """SHA-256 of the content, None where there is no such file. StorageError when it cannot be reached."""
+    try:
+        stream = open_stream(url)
+    except DataError:
+        return None
+    with stream:
+        return sha256_of_stream(stream)
 
 
 def read_failure(place: object, error: OSError) -> UsageError:

@@ -1,4 +1,4 @@
-"""Counting the active triplets among the hardest positives and negatives of each anchor (top-f, `top_f.py`).
+"""Counting the active triplets among the hardest positives and negatives of each anchor (top-f, `top_f/loss.py`).
 
 N: anchors (rows), M: what they are compared with.
 """

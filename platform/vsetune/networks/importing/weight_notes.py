@@ -6,7 +6,6 @@ have no notes and stay valid: what is missing is asked for where it was read fir
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import nn
 
+from vsetune.files.hashes import sha256_hex
 from vsetune.networks.parts.pretrained import Architecture, architecture_of
 
 _KEY = "vsetune_trial"
@@ -64,7 +64,7 @@ def read_notes(path: Path) -> WeightNotes | None:
 
 def fingerprint_of_words(words: Sequence[str]) -> str:
     """SHA-256 (first 16 hex digits) of words in their order."""
-    return hashlib.sha256(json.dumps(list(words)).encode()).hexdigest()[:16]
+    return sha256_hex(json.dumps(list(words)).encode())[:16]
 
 
 def _is_plain(architecture: Any) -> bool:
