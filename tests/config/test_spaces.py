@@ -152,6 +152,7 @@ def test_the_ends_of_a_range_of_whole_numbers_are_whole_numbers() -> None:
 def test_a_sum_whose_phases_change_a_part_has_a_space() -> None:
     phases = [{"epochs": 1}, {"loss": {"lmh": {"margin": 0.3}}}]
     parts = [{"name": "lmh"}, {"name": "info_nce"}]
-    spec = study(losses=[{"name": "lmh"}, {"loss": parts, "label": "both", "training": {"epochs": 4, "phases": phases}}])
+    both = {"loss": parts, "label": "both", "training": {"epochs": 4, "phases": phases}}
+    spec = study(losses=[{"name": "lmh"}, both])
     searched = {cell.loss_name: set(cell.domains) for cell in resolve_cells(spec, where="x")}
     assert "loss.lmh.margin" in searched["both"]

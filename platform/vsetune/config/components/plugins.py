@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from vsetune.config.components.catalogue import SPEC_FILE, Catalogue, name_of, specs_of_folder
 from vsetune.config.components.plugin_checks import line_of, problems_of
-from vsetune.config.components.plugin_import import forget, import_folder, told_in_one_line
+from vsetune.config.components.plugin_import import forget, import_folder, place_of, told_in_one_line
 from vsetune.config.components.plugin_packages import Component, component_packages, forget_package, is_module_name
 from vsetune.config.components.plugin_source import read_source
 from vsetune.config.spec.base import Spec
@@ -133,6 +133,13 @@ def known_plugins() -> tuple[Plugin, ...]:
     return tuple(
         plugin for spec, plugin in _plugins.items() if _CATALOGUES[plugin.kind].get(plugin.name) is spec
     )
+
+
+def place_in_plugin(error: BaseException) -> str | None:
+    """`file:line` where an exception came out of a plugin's code; None if it came through none."""
+    sources = {plugin.source for plugin in _plugins.values()}
+    places = (place_of(error, source) for source in sorted(sources))
+    return next((place for place in places if place is not None), None)
 
 
 def forget_plugins() -> None:
