@@ -1,0 +1,323 @@
+"""The quality list of losses. Each check has its meaning beside it, in LOSS_CHECKS at the end."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError, gradcheck
+
+from vsetune.config.spec.base import Choices, Domain, Range, conditions, tunables
+from vsetune.errors import ConfigError
+from vsetune.losses.loss_base import Loss, LossInputs
+from vsetune.quality.checks import Check, Verdict, fails, first_problem, holds, not_applicable
+from vsetune.quality.loss_batches import (
+    Surroundings,
+    compared_again,
+    extreme_batches,
+    images_with_captions,
+    leaves_of,
+    pairs,
+    permuted,
+)
+from vsetune.quality.loss_runs import LossSubject, equal_states, output_of, run_steps, saved_and_loaded, value_of
+
+_FEW, _MANY = 4, 300
+_RESUMED_AT, _STEPS = 5, 11
+_SIZE, _ORDER = 6, (3, 0, 5, 1, 4, 2)
+_TOLERANCE = 1e-9
+
+
+def is_described(loss: LossSubject) -> Verdict:
+    spec = loss.spec
+    return first_problem(_undescribed(spec), f"{spec.source}")
+
+
+def gives_a_value(loss: LossSubject) -> Verdict:
+    return first_problem(
+        _flaw_of_output(loss.build(), replace(inputs, similarity=inputs.similarity.to(dtype)))
+        for surroundings in loss.surroundings() for inputs in (pairs(surroundings),)
+        for dtype in (torch.float32, torch.float16, torch.bfloat16)
+    )
+
+
+def accepts_what_it_declares(loss: LossSubject) -> Verdict:
+    tried = loss.surroundings()
+    if not tried:
+        return fails("fits no network: needed_kinds or needed_scores is empty with the default settings")
+    return first_problem(
+        (_infinite(loss.build(), pairs(each, seed=seed), f"{each}") for each in tried for seed in range(3)),
+        "; ".join(map(str, tried)),
+    )
+
+
+def has_exact_gradients(loss: LossSubject) -> Verdict:
+    return first_problem(_wrong_gradient(loss, each) for each in loss.kinds(torch.float64))
+
+
+def ignores_the_order_of_pairs(loss: LossSubject) -> Verdict:
+    exact = [each for each in loss.kinds(torch.float64) if not _draws(loss, each)]
+    if not exact:
+        return not_applicable("draws at random: which numbers a pair gets depends on its place")
+    return first_problem(_moved_by_order(loss, each) for each in exact)
+
+
+def never_hides_a_nan(loss: LossSubject) -> Verdict:
+    return first_problem(_hidden(loss, each, value) for each in loss.kinds() for value in (math.nan, math.inf))
+
+
+def takes_small_batches(loss: LossSubject) -> Verdict:
+    return first_problem(
+        _infinite(loss.build(), pairs(each, ids=ids), f"{len(ids)} pairs of images {ids}, {each}")
+        for each in loss.surroundings() for ids in ((0,), (0, 1), (0, 0), (2, 2, 2))
+    )
+
+
+def survives_extremes(loss: LossSubject) -> Verdict:
+    return first_problem(
+        _infinite(loss.build(), inputs, f"{what}, {each}")
+        for each in loss.surroundings() for what, inputs in extreme_batches(each, _SIZE)
+    )
+
+
+def rewards_close_pairs(loss: LossSubject) -> Verdict:
+    return first_problem(_reversed(loss, each) for each in loss.surroundings())
+
+
+def resumes_exactly(loss: LossSubject) -> Verdict:
+    return first_problem(_changed_by_resume(loss, each) for each in loss.kinds())
+
+
+def takes_several_captions_or_says_no(loss: LossSubject) -> Verdict:
+    tried = loss.surroundings()
+    if loss.spec.several_positives:
+        return first_problem(
+            _infinite(loss.build(), images_with_captions(each), f"3 images with 5 captions, {each}") for each in tried
+        )
+    try:
+        output_of(loss.build(), images_with_captions(tried[0]))
+    except ConfigError:
+        return not_applicable("refuses batch_unit images, as several_positives = False declares")
+    return fails(
+        "several_positives is False, but 3 images with 5 captions are not refused; call require_pairs(inputs, name) "
+        "first in forward, or declare several_positives = True"
+    )
+
+
+def has_sound_ranges(loss: LossSubject) -> Verdict:
+    searched = [name for name, _ in tunables(loss.spec)]
+    if not searched:
+        return not_applicable("declares nothing to search")
+    return first_problem((_unsound_range(loss, name) for name in searched), ", ".join(searched))
+
+
+def takes_every_choice(loss: LossSubject) -> Verdict:
+    return first_problem(_refused_choice(loss, name, value) for name, value in _choices(loss))
+
+
+def _undescribed(spec: type[Any]) -> Iterator[str | None]:
+    for name, meaning in (("equation", "the formula in plain text"), ("source", "the paper and its equation")):
+        yield None if getattr(spec, name, "") else f"spec.py: {name} is missing, need {meaning}"
+    yield None if inspect.getdoc(spec) else "spec.py: the class has no docstring, need one line that says what it is"
+    for name, field in spec.model_fields.items():
+        is_described = name == "name" or field.description
+        yield None if is_described else f"spec.py: {name} has no description, need its meaning and unit"
+
+
+def _flaw_of_output(loss: Loss, inputs: LossInputs) -> str | None:
+    """What is wrong with the output of this batch."""
+    before, given = inputs.similarity.detach().clone(), inputs.similarity.dtype
+    output = output_of(loss, inputs)
+    value = output.value
+    if value.dim() != 0 or value.dtype not in (torch.float32, torch.float64):
+        return f"value of a {given} batch: got {value.dtype} of shape {tuple(value.shape)}, need a float32 scalar"
+    if not value.requires_grad:
+        return "value has no gradient; compute it from inputs.similarity or from the embeddings, without detach()"
+    if not torch.equal(before, inputs.similarity.detach()):
+        return "inputs.similarity was changed in place; work on a copy"
+    for name, part in output.parts.items():
+        if part.requires_grad or part.dim() != 0:
+            return f"parts[{name!r}]: got shape {tuple(part.shape)}, need a scalar without gradient; add .detach()"
+    chosen = output.selection
+    if chosen is not None and not (chosen.scores.shape == chosen.negatives.shape == inputs.similarity.shape):
+        return f"selection: scores and negatives need the shape of the similarity, {tuple(inputs.similarity.shape)}"
+    if chosen is not None and (chosen.scores.requires_grad or chosen.negatives.dtype != torch.bool):
+        return "selection: scores must have no gradient, and negatives must be bool"
+    return None
+
+
+def _infinite(loss: Loss, inputs: LossInputs, what: str) -> str | None:
+    """Where value or gradient are not finite."""
+    value = output_of(loss, inputs).value
+    if not math.isfinite(value.detach()):
+        return f"{what}: the loss is {float(value.detach()):g}, need a finite value"
+    value.backward()
+    learned = [("its own parameters", parameter.grad) for parameter in loss.parameters()]
+    for whose, gradient in [*(("the batch", leaf.grad) for leaf in leaves_of(inputs)), *learned]:
+        if gradient is not None and not _numbers(gradient).isfinite().all():
+            return f"{what}: the gradient of {whose} is not finite; look for a root, logarithm or division at 0"
+    return None
+
+
+def _numbers(gradient: Tensor) -> Tensor:
+    return gradient.coalesce().values() if gradient.is_sparse else gradient
+
+
+def _wrong_gradient(loss: LossSubject, surroundings: Surroundings) -> str | None:
+    """Where autograd and finite differences part. Tables that move by a rule of their own (sgd_rate) are left out."""
+    built, inputs = loss.build(dtype=torch.float64), pairs(surroundings)
+    value_of(built, inputs)  # what is set at the first batch
+    own = [each for group in built.parameter_groups() if group.sgd_rate is None for each in group.parameters]
+
+    def value(*_: Tensor) -> Tensor:  # gradcheck moves the leaves and the parameters themselves
+        return output_of(built, compared_again(inputs, surroundings)).value
+
+    try:
+        gradcheck(value, (*leaves_of(inputs), *own), check_undefined_grad=False, fast_mode=True)
+    except GradcheckError as error:
+        return (
+            f"{surroundings}: autograd and finite differences differ ({_line(error)}); look for detach(), .item(), "
+            "float() or rounding inside the formula"
+        )
+    return None
+
+
+def _draws(loss: LossSubject, surroundings: Surroundings) -> bool:
+    """Whether the value depends on the seed of the random numbers."""
+    built, inputs = loss.build(dtype=torch.float64), pairs(surroundings)
+    return len({value_of(built, inputs, seed=seed) for seed in range(5)}) > 1
+
+
+def _moved_by_order(loss: LossSubject, surroundings: Surroundings) -> str | None:
+    inputs = pairs(surroundings)
+    first = value_of(loss.build(dtype=torch.float64), inputs)
+    second = value_of(loss.build(dtype=torch.float64), permuted(inputs, torch.tensor(_ORDER)))
+    if math.isclose(first, second, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+        return None
+    return f"{surroundings}: {first:.6g} becomes {second:.6g} when the same pairs come in another order"
+
+
+def _hidden(loss: LossSubject, surroundings: Surroundings, value: float) -> str | None:
+    built, inputs = loss.build(), pairs(surroundings)
+    for place in range(inputs.similarity.numel()):
+        broken = inputs.similarity.detach().clone()
+        broken.view(-1)[place] = value
+        if math.isfinite(value_of(built, replace(inputs, similarity=broken))):
+            row, column = divmod(place, len(broken))
+            return (
+                f"{surroundings}: a similarity of {value:g} at row {row}, column {column} gives a finite loss; do not "
+                "override __call__, and keep what you mask out of the value only"
+            )
+    return None
+
+
+def _reversed(loss: LossSubject, surroundings: Surroundings) -> str | None:
+    batches = dict(extreme_batches(surroundings, _SIZE))
+    near = value_of(loss.build(), batches["every caption equal to its image"])
+    far = value_of(loss.build(), batches["every caption equal to the next image"])
+    if near < far:
+        return None
+    return (
+        f"{surroundings}: {near:.4g} where every caption equals its image, {far:.4g} where it equals another; need less "
+        "for the first, since a larger similarity is closer"
+    )
+
+
+def _changed_by_resume(loss: LossSubject, surroundings: Surroundings) -> str | None:
+    whole = loss.build()
+    before = run_steps(whole, surroundings, range(_RESUMED_AT))
+    state = saved_and_loaded(whole)
+    resumed = loss.build(seed=1)
+    resumed.load_state_dict(state)
+    first = run_steps(whole, surroundings, range(_RESUMED_AT, _STEPS))
+    second = run_steps(resumed, surroundings, range(_RESUMED_AT, _STEPS))
+    for step, (one, other) in enumerate(zip(first, second, strict=True), start=len(before)):
+        if one != other:
+            return (
+                f"{surroundings}: saved at step {_RESUMED_AT}, step {step} gives {other:.9g} instead of {one:.9g}; keep "
+                "every number that changes in a buffer or a parameter"
+            )
+    if not equal_states(whole.state_dict(), resumed.state_dict()):
+        return f"{surroundings}: saved at step {_RESUMED_AT}, the state at step {_STEPS} is another than undisturbed"
+    return None
+
+
+def _unsound_range(loss: LossSubject, name: str) -> str | None:
+    """Why a range is refused at one end, or why it makes no difference what is drawn from it."""
+    domain, needed = dict(tunables(loss.spec))[name], conditions(loss.spec).get(name, {})
+    first, second = ({**needed, name: end} for end in _ends(domain))
+    for settings in (first, second):
+        if (refusal := _refusal(loss, settings)) is not None:
+            return f"{name}: its own range holds {settings[name]}, which the spec refuses ({refusal})"
+    kinds, eager = loss.kinds(**needed), _eager(loss, first, second)
+    tries: list[tuple[int, Surroundings, dict[str, Any]]] = [(_FEW, kind, {}) for kind in kinds]
+    for steps, kind, others in [*tries, (_MANY, kinds[0], eager)]:
+        try:
+            traces = [run_steps(loss.build(**others, **ends), kind, range(steps)) for ends in (first, second)]
+        except ConfigError:
+            return None  # refused with a reason: too large for the few images of a check
+        if traces[0] != traces[1]:
+            return None
+    return (
+        f"{name}: {first[name]} and {second[name]} give the same {_MANY} losses, a search of it would be wasted; use it "
+        "in the formula, or say with `when` which other field it needs"
+    )
+
+
+def _ends(domain: Domain) -> tuple[Any, Any]:
+    if isinstance(domain, Choices):
+        return domain.choices[0], domain.choices[-1]
+    return (int(domain.low), int(domain.high)) if domain.integer else (domain.low, domain.high)
+
+
+def _eager(loss: LossSubject, first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """The other tunables where what takes its time comes soonest: counts of steps low, all else high."""
+    found: dict[str, Any] = {}
+    for name, domain in tunables(loss.spec):
+        is_count = isinstance(domain, Range) and domain.integer
+        value = _ends(domain)[0 if is_count else 1]
+        tried = {**found, name: value}
+        if name not in first and all(_refusal(loss, {**tried, **ends}) is None for ends in (first, second)):
+            found = tried
+    return found
+
+
+def _refusal(loss: LossSubject, settings: dict[str, Any]) -> str | None:
+    try:
+        loss.resolved(**settings)
+    except ValueError as error:
+        return _line(error)
+    return None
+
+
+def _choices(loss: LossSubject) -> Iterator[tuple[str, Any]]:
+    """Every value of the fields that have few: true and false, words."""
+    for name, field in loss.spec.model_fields.items():
+        if name == "name":
+            continue
+        values = (False, True) if field.annotation is bool else getattr(field.annotation, "__args__", ())
+        yield from ((name, value) for value in values if isinstance(value, (bool, str)))
+
+
+def _refused_choice(loss: LossSubject, name: str, value: Any) -> str | None:
+    try:
+        tried = loss.surroundings(**{name: value})
+    except ValueError:
+        return None  # contradicts the other settings, and says so
+    for surroundings in tried:
+        try:
+            flaw = _infinite(loss.build(**{name: value}), pairs(surroundings), f"{name}: {value}, {surroundings}")
+        except ConfigError:
+            continue  # refused with a reason
+        if flaw is not None:
+            return flaw
+    return None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
