@@ -10,11 +10,13 @@ import importlib
 import importlib.util
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationInfo, WrapValidator
 from pydantic_core import PydanticCustomError
 
+from vsetune.config.components.plugin_import import source_of, told_in_one_line
 from vsetune.config.spec.base import Spec
 
 S = TypeVar("S", bound=Spec)
@@ -27,8 +29,8 @@ class Catalogue(Mapping[str, type[S]], Generic[S]):
 
     def __init__(self, kind: str, base: type[S], package: str) -> None:
         """kind: what people call them, e.g. `loss`. base: what their specs derive from. package: where folders lie."""
-        self.kind = kind
-        self._base, self._package = base, package
+        self.kind, self.base = kind, base
+        self._package = package
         self._specs: dict[str, type[S]] | None = None
 
     def add(self, spec: type[S]) -> None:
@@ -38,6 +40,11 @@ class Catalogue(Mapping[str, type[S]], Generic[S]):
         if other is not None and other is not spec:
             raise ValueError(f"{self.kind} {name} is in {other.__module__} and in {spec.__module__}; rename one")
         self._known()[name] = spec
+
+    def remove(self, spec: type[S]) -> None:
+        """Make a spec unknown again, if it is the one that has its name."""
+        if self._known().get(name_of(spec)) is spec:
+            del self._known()[name_of(spec)]
 
     def __getitem__(self, name: str) -> type[S]:
         return self._known()[name]
@@ -51,7 +58,7 @@ class Catalogue(Mapping[str, type[S]], Generic[S]):
     def _known(self) -> dict[str, type[S]]:
         if self._specs is None:
             self._specs = {}
-            for spec in specs_of_package(self._package, self._base):
+            for spec in specs_of_package(self._package, self.base):
                 self.add(spec)
         return self._specs
 
@@ -82,10 +89,15 @@ def name_of(spec: type[Spec]) -> str:
 
 
 def import_sibling(spec: type[Spec], file: str) -> None:
-    """Imports the module `file` of the folder a spec stands in, if there is one."""
-    module = f"{spec.__module__.rpartition('.')[0]}.{file}"
-    if importlib.util.find_spec(module) is not None:
-        importlib.import_module(module)
+    """Imports the module `file` of the folder a spec stands in, if there is one.
+
+    ConfigError in one line for what the code of somebody else's folder raises.
+    """
+    package = spec.__module__.rpartition(".")[0]
+    source = source_of(package)
+    with nullcontext() if source is None else told_in_one_line(source.folder):
+        if importlib.util.find_spec(f"{package}.{file}") is not None:
+            importlib.import_module(f"{package}.{file}")
 
 
 def selected_by_name(known: Callable[[], Mapping[str, type[Any]]]) -> Any:
