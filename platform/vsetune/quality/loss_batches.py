@@ -6,7 +6,7 @@ n: images, m: captions, K embeddings per item, D numbers per embedding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -59,10 +59,10 @@ def surroundings_of(spec: LossSpec) -> Iterator[Surroundings]:
                 yield Surroundings(kind, score, spec.semantic_source is not None)
 
 
-def unit_vectors(count: int, generator: torch.Generator, surroundings: Surroundings) -> Tensor:
-    """(count, D), or (count, K, D) of a network with several embeddings; length 1, a leaf with gradient."""
+def unit_vectors(count: int, generator: torch.Generator, surroundings: Surroundings, size: int = D) -> Tensor:
+    """(count, size), or (count, K, size) of a network with several embeddings; length 1, a leaf with gradient."""
     several = (K,) if surroundings.kind == "several_embeddings" else ()
-    drawn = torch.randn(count, *several, D, generator=generator, dtype=torch.float64)
+    drawn = torch.randn(count, *several, size, generator=generator, dtype=torch.float64)
     return normalize(drawn, dim=-1).to(surroundings.dtype).requires_grad_()
 
 
@@ -99,11 +99,11 @@ def similarity_of(images: Tensor, captions: Tensor, surroundings: Surroundings) 
 
 
 def pairs(
-    surroundings: Surroundings, *, seed: int = 0, ids: tuple[int, ...] = PAIR_IDS, nearness: float = 0.0
+    surroundings: Surroundings, *, seed: int = 0, ids: Sequence[int] = PAIR_IDS, nearness: float = 0.0, size: int = D
 ) -> LossInputs:
     """A batch of pairs. ids: the image of each. nearness: 0 draws captions freely, 1 halfway to their images."""
     generator = torch.Generator().manual_seed(seed)
-    images, captions = (unit_vectors(len(ids), generator, surroundings) for _ in range(2))
+    images, captions = (unit_vectors(len(ids), generator, surroundings, size) for _ in range(2))
     if nearness:
         captions = normalize(captions.detach() + nearness * images.detach(), dim=-1).requires_grad_()
     rows = torch.arange(len(ids))

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
-from vsetune.config.spec.base import Choices, Domain, Range, conditions, tunables
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_base import Loss, LossInputs
-from vsetune.quality.checks import Check, Verdict, fails, first_problem, holds, not_applicable
+from vsetune.quality.checks import Check, Verdict, fails, first_problem, not_applicable
 from vsetune.quality.loss_batches import (
     Surroundings,
     compared_again,
@@ -25,9 +24,18 @@ from vsetune.quality.loss_batches import (
     pairs,
     permuted,
 )
-from vsetune.quality.loss_runs import LossSubject, equal_states, output_of, run_steps, saved_and_loaded, value_of
+from vsetune.quality.loss_ranges import has_sound_ranges, takes_every_choice
+from vsetune.quality.loss_runs import (
+    LossSubject,
+    equal_states,
+    in_one_line,
+    infinite,
+    output_of,
+    run_steps,
+    saved_and_loaded,
+    value_of,
+)
 
-_FEW, _MANY = 4, 300
 _RESUMED_AT, _STEPS = 5, 11
 _SIZE, _ORDER = 6, (3, 0, 5, 1, 4, 2)
 _TOLERANCE = 1e-9
@@ -51,7 +59,7 @@ def accepts_what_it_declares(loss: LossSubject) -> Verdict:
     if not tried:
         return fails("fits no network: needed_kinds or needed_scores is empty with the default settings")
     return first_problem(
-        (_infinite(loss.build(), pairs(each, seed=seed), f"{each}") for each in tried for seed in range(3)),
+        (infinite(loss.build(), pairs(each, seed=seed), f"{each}") for each in tried for seed in range(3)),
         "; ".join(map(str, tried)),
     )
 
@@ -73,14 +81,14 @@ def never_hides_a_nan(loss: LossSubject) -> Verdict:
 
 def takes_small_batches(loss: LossSubject) -> Verdict:
     return first_problem(
-        _infinite(loss.build(), pairs(each, ids=ids), f"{len(ids)} pairs of images {ids}, {each}")
+        infinite(loss.build(), pairs(each, ids=ids), f"{len(ids)} pairs of images {ids}, {each}")
         for each in loss.surroundings() for ids in ((0,), (0, 1), (0, 0), (2, 2, 2))
     )
 
 
 def survives_extremes(loss: LossSubject) -> Verdict:
     return first_problem(
-        _infinite(loss.build(), inputs, f"{what}, {each}")
+        infinite(loss.build(), inputs, f"{what}, {each}")
         for each in loss.surroundings() for what, inputs in extreme_batches(each, _SIZE)
     )
 
@@ -93,11 +101,11 @@ def resumes_exactly(loss: LossSubject) -> Verdict:
     return first_problem(_changed_by_resume(loss, each) for each in loss.kinds())
 
 
-def takes_several_captions_or_says_no(loss: LossSubject) -> Verdict:
+def takes_several_or_says_no(loss: LossSubject) -> Verdict:
     tried = loss.surroundings()
     if loss.spec.several_positives:
         return first_problem(
-            _infinite(loss.build(), images_with_captions(each), f"3 images with 5 captions, {each}") for each in tried
+            infinite(loss.build(), images_with_captions(each), f"3 images with 5 captions, {each}") for each in tried
         )
     try:
         output_of(loss.build(), images_with_captions(tried[0]))
@@ -107,17 +115,6 @@ def takes_several_captions_or_says_no(loss: LossSubject) -> Verdict:
         "several_positives is False, but 3 images with 5 captions are not refused; call require_pairs(inputs, name) "
         "first in forward, or declare several_positives = True"
     )
-
-
-def has_sound_ranges(loss: LossSubject) -> Verdict:
-    searched = [name for name, _ in tunables(loss.spec)]
-    if not searched:
-        return not_applicable("declares nothing to search")
-    return first_problem((_unsound_range(loss, name) for name in searched), ", ".join(searched))
-
-
-def takes_every_choice(loss: LossSubject) -> Verdict:
-    return first_problem(_refused_choice(loss, name, value) for name, value in _choices(loss))
 
 
 def _undescribed(spec: type[Any]) -> Iterator[str | None]:
@@ -151,23 +148,6 @@ def _flaw_of_output(loss: Loss, inputs: LossInputs) -> str | None:
     return None
 
 
-def _infinite(loss: Loss, inputs: LossInputs, what: str) -> str | None:
-    """Where value or gradient are not finite."""
-    value = output_of(loss, inputs).value
-    if not math.isfinite(value.detach()):
-        return f"{what}: the loss is {float(value.detach()):g}, need a finite value"
-    value.backward()
-    learned = [("its own parameters", parameter.grad) for parameter in loss.parameters()]
-    for whose, gradient in [*(("the batch", leaf.grad) for leaf in leaves_of(inputs)), *learned]:
-        if gradient is not None and not _numbers(gradient).isfinite().all():
-            return f"{what}: the gradient of {whose} is not finite; look for a root, logarithm or division at 0"
-    return None
-
-
-def _numbers(gradient: Tensor) -> Tensor:
-    return gradient.coalesce().values() if gradient.is_sparse else gradient
-
-
 def _wrong_gradient(loss: LossSubject, surroundings: Surroundings) -> str | None:
     """Where autograd and finite differences part. Tables that move by a rule of their own (sgd_rate) are left out."""
     built, inputs = loss.build(dtype=torch.float64), pairs(surroundings)
@@ -181,8 +161,8 @@ def _wrong_gradient(loss: LossSubject, surroundings: Surroundings) -> str | None
         gradcheck(value, (*leaves_of(inputs), *own), check_undefined_grad=False, fast_mode=True)
     except GradcheckError as error:
         return (
-            f"{surroundings}: autograd and finite differences differ ({_line(error)}); look for detach(), .item(), "
-            "float() or rounding inside the formula"
+            f"{surroundings}: autograd and finite differences differ ({in_one_line(error)}); look for detach(), "
+            ".item(), float() or rounding inside the formula"
         )
     return None
 
@@ -223,8 +203,8 @@ def _reversed(loss: LossSubject, surroundings: Surroundings) -> str | None:
     if near < far:
         return None
     return (
-        f"{surroundings}: {near:.4g} where every caption equals its image, {far:.4g} where it equals another; need less "
-        "for the first, since a larger similarity is closer"
+        f"{surroundings}: {near:.4g} where every caption equals its image, {far:.4g} where it equals another; need "
+        "less for the first, since a larger similarity is closer"
     )
 
 
@@ -239,85 +219,26 @@ def _changed_by_resume(loss: LossSubject, surroundings: Surroundings) -> str | N
     for step, (one, other) in enumerate(zip(first, second, strict=True), start=len(before)):
         if one != other:
             return (
-                f"{surroundings}: saved at step {_RESUMED_AT}, step {step} gives {other:.9g} instead of {one:.9g}; keep "
-                "every number that changes in a buffer or a parameter"
+                f"{surroundings}: saved at step {_RESUMED_AT}, step {step} gives {other:.9g} instead of {one:.9g}; "
+                "keep every number that changes in a buffer or a parameter"
             )
     if not equal_states(whole.state_dict(), resumed.state_dict()):
         return f"{surroundings}: saved at step {_RESUMED_AT}, the state at step {_STEPS} is another than undisturbed"
     return None
 
 
-def _unsound_range(loss: LossSubject, name: str) -> str | None:
-    """Why a range is refused at one end, or why it makes no difference what is drawn from it."""
-    domain, needed = dict(tunables(loss.spec))[name], conditions(loss.spec).get(name, {})
-    first, second = ({**needed, name: end} for end in _ends(domain))
-    for settings in (first, second):
-        if (refusal := _refusal(loss, settings)) is not None:
-            return f"{name}: its own range holds {settings[name]}, which the spec refuses ({refusal})"
-    kinds, eager = loss.kinds(**needed), _eager(loss, first, second)
-    tries: list[tuple[int, Surroundings, dict[str, Any]]] = [(_FEW, kind, {}) for kind in kinds]
-    for steps, kind, others in [*tries, (_MANY, kinds[0], eager)]:
-        try:
-            traces = [run_steps(loss.build(**others, **ends), kind, range(steps)) for ends in (first, second)]
-        except ConfigError:
-            return None  # refused with a reason: too large for the few images of a check
-        if traces[0] != traces[1]:
-            return None
-    return (
-        f"{name}: {first[name]} and {second[name]} give the same {_MANY} losses, a search of it would be wasted; use it "
-        "in the formula, or say with `when` which other field it needs"
-    )
-
-
-def _ends(domain: Domain) -> tuple[Any, Any]:
-    if isinstance(domain, Choices):
-        return domain.choices[0], domain.choices[-1]
-    return (int(domain.low), int(domain.high)) if domain.integer else (domain.low, domain.high)
-
-
-def _eager(loss: LossSubject, first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """The other tunables where what takes its time comes soonest: counts of steps low, all else high."""
-    found: dict[str, Any] = {}
-    for name, domain in tunables(loss.spec):
-        is_count = isinstance(domain, Range) and domain.integer
-        value = _ends(domain)[0 if is_count else 1]
-        tried = {**found, name: value}
-        if name not in first and all(_refusal(loss, {**tried, **ends}) is None for ends in (first, second)):
-            found = tried
-    return found
-
-
-def _refusal(loss: LossSubject, settings: dict[str, Any]) -> str | None:
-    try:
-        loss.resolved(**settings)
-    except ValueError as error:
-        return _line(error)
-    return None
-
-
-def _choices(loss: LossSubject) -> Iterator[tuple[str, Any]]:
-    """Every value of the fields that have few: true and false, words."""
-    for name, field in loss.spec.model_fields.items():
-        if name == "name":
-            continue
-        values = (False, True) if field.annotation is bool else getattr(field.annotation, "__args__", ())
-        yield from ((name, value) for value in values if isinstance(value, (bool, str)))
-
-
-def _refused_choice(loss: LossSubject, name: str, value: Any) -> str | None:
-    try:
-        tried = loss.surroundings(**{name: value})
-    except ValueError:
-        return None  # contradicts the other settings, and says so
-    for surroundings in tried:
-        try:
-            flaw = _infinite(loss.build(**{name: value}), pairs(surroundings), f"{name}: {value}, {surroundings}")
-        except ConfigError:
-            continue  # refused with a reason
-        if flaw is not None:
-            return flaw
-    return None
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+LOSS_CHECKS: tuple[Check[LossSubject], ...] = (
+    Check("described", "equation, source, and every field say what they are", is_described),
+    Check("value", "a float32 scalar with gradient, also of half precision; the batch is not changed", gives_a_value),
+    Check("kinds", "finite with every kind of network and of similarity that is declared", accepts_what_it_declares),
+    Check("gradcheck", "autograd equals finite differences in float64", has_exact_gradients),
+    Check("direction", "close pairs cost less than far ones: larger is closer", rewards_close_pairs),
+    Check("permutation", "the order of the pairs in a batch changes nothing", ignores_the_order_of_pairs),
+    Check("nan", "one NaN or infinity anywhere in the similarity never gives a finite loss", never_hides_a_nan),
+    Check("small batches", "one pair, two, and pairs of one image alone give finite values", takes_small_batches),
+    Check("extremes", "equal, opposite and zero items, similarities of 10,000: finite in float32", survives_extremes),
+    Check("several captions", "images with all their captions, if declared; else refused", takes_several_or_says_no),
+    Check("ranges", "both ends of every searched range are valid, and change the loss", has_sound_ranges),
+    Check("choices", "every value of fields with few values works, or is refused with a reason", takes_every_choice),
+    Check("resume", "saved in the middle of an epoch and loaded, it goes on bit for bit", resumes_exactly),
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from vsetune.config.components.catalogue import name_of
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.loss_spec import LossSpec
-from vsetune.quality.loss_batches import CONTEXT, Surroundings, pairs, surroundings_of
+from vsetune.quality.loss_batches import CONTEXT, Surroundings, leaves_of, pairs, surroundings_of
 
 _STEPS_PER_EPOCH = 3
 _RATE = 0.05
@@ -63,6 +64,19 @@ def value_of(loss: Loss, inputs: LossInputs, *, seed: int = 0) -> float:
     return float(output_of(loss, inputs, seed=seed).value.detach())
 
 
+def infinite(loss: Loss, inputs: LossInputs, what: str) -> str | None:
+    """Where value or gradient are not finite."""
+    value = output_of(loss, inputs).value
+    if not math.isfinite(value.detach()):
+        return f"{what}: the loss is {float(value.detach()):g}, need a finite value"
+    value.backward()
+    learned = [("its own parameters", parameter.grad) for parameter in loss.parameters()]
+    for whose, gradient in [*(("the batch", leaf.grad) for leaf in leaves_of(inputs)), *learned]:
+        if gradient is not None and not _numbers(gradient).isfinite().all():
+            return f"{what}: the gradient of {whose} is not finite; look for a root, logarithm or division at 0"
+    return None
+
+
 def run_steps(loss: Loss, surroundings: Surroundings, steps: range) -> list[float]:
     """The values of these steps of a training in which captions come nearer to their images and the loss learns.
 
@@ -97,6 +111,10 @@ def equal_states(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     return first.keys() == second.keys() and all(_equal(first[name], second[name]) for name in first)
 
 
+def in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
 def _equal(first: Any, second: Any) -> bool:
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         return first.shape == second.shape and torch.equal(first, second)
@@ -109,3 +127,7 @@ def _descend(loss: Loss) -> None:
         for parameter in group.parameters:
             if parameter.grad is not None:
                 parameter.sub_(parameter.grad, alpha=_RATE if group.sgd_rate is None else group.sgd_rate)
+
+
+def _numbers(gradient: Tensor) -> Tensor:
+    return gradient.coalesce().values() if gradient.is_sparse else gradient
