@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from vsetune.config.spec.base import Choices, Domain, Range, conditions, tunables
+from vsetune.config.spec.base import Choices, Domain, Range, Spec, conditions, tunables
 from vsetune.errors import ConfigError
 from vsetune.quality.checks import Verdict, first_problem, not_applicable
 from vsetune.quality.loss_batches import Surroundings, pairs
@@ -26,13 +26,22 @@ def takes_every_choice(loss: LossSubject) -> Verdict:
     return first_problem(_refused_choice(loss, name, value) for name, value in _choices(loss))
 
 
+def refused_end(
+    name: str, domain: Domain, resolved: Callable[..., Spec], needed: Mapping[str, Any]
+) -> str | None:
+    """Which end of a range the spec does not take. resolved: makes the spec of some settings. needed: set with it."""
+    for end in _ends(domain):
+        if (refusal := _refusal(resolved, {**needed, name: end})) is not None:
+            return f"{name}: its own range holds {end}, which the spec refuses ({refusal})"
+    return None
+
+
 def _unsound_range(loss: LossSubject, name: str) -> str | None:
     """Why a range is refused at one end, or why it makes no difference what is drawn from it."""
     domain, needed = dict(tunables(loss.spec))[name], conditions(loss.spec).get(name, {})
+    if (refused := refused_end(name, domain, loss.resolved, needed)) is not None:
+        return refused
     first, second = ({**needed, name: end} for end in _ends(domain))
-    for settings in (first, second):
-        if (refusal := _refusal(loss, settings)) is not None:
-            return f"{name}: its own range holds {settings[name]}, which the spec refuses ({refusal})"
     kinds, eager = loss.kinds(**needed), _eager(loss, first, second)
     tries: list[tuple[int, Surroundings, dict[str, Any]]] = [(_FEW, kind, {}) for kind in kinds]
     for steps, kind, others in [*tries, (_MANY, kinds[0], eager)]:
@@ -61,14 +70,14 @@ def _eager(loss: LossSubject, first: dict[str, Any], second: dict[str, Any]) -> 
         is_count = isinstance(domain, Range) and domain.integer
         value = _ends(domain)[0 if is_count else 1]
         tried = {**found, name: value}
-        if name not in first and all(_refusal(loss, {**tried, **ends}) is None for ends in (first, second)):
+        if name not in first and all(_refusal(loss.resolved, {**tried, **ends}) is None for ends in (first, second)):
             found = tried
     return found
 
 
-def _refusal(loss: LossSubject, settings: dict[str, Any]) -> str | None:
+def _refusal(resolved: Callable[..., Spec], settings: Mapping[str, Any]) -> str | None:
     try:
-        loss.resolved(**settings)
+        resolved(**settings)
     except ValueError as error:
         return in_one_line(error)
     return None

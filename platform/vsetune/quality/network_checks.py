@@ -13,15 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from vsetune.config.spec.base import conditions, tunables
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_spec import NetworkSpec
 from vsetune.quality.checks import Check, Verdict, fails, first_problem, holds, not_applicable
+from vsetune.quality.loss_ranges import refused_end
 from vsetune.quality.network_inputs import (
     REGIONS,
-    VOCABULARY,
     WORDS,
     Drawn,
     NetworkSubject,
@@ -107,11 +108,14 @@ def evaluates_repeatably(network: NetworkSubject) -> Verdict:
 
 
 def starts_from_its_seed(network: NetworkSubject) -> Verdict:
-    states = [network.fresh(seed=seed).state_dict() for seed in (1, 1, 2)]
+    starts = [_start(network, seed) for seed in (1, 1, 2)]
+    states, losses = [state for state, _ in starts], [loss for _, loss in starts]
     if any(not torch.equal(value, states[1][name]) for name, value in states[0].items()):
         return fails("equal seeds give different parameters; draw them from torch's global generator")
     if all(torch.equal(value, states[2][name]) for name, value in states[0].items()):
         return fails("different seeds give equal parameters; draw them from torch's global generator")
+    if losses[0] != losses[1] or losses[0] == losses[2]:
+        return fails(f"the first losses of the seeds 1, 1, 2 are {losses}; draw from torch's global generator alone")
     return holds()
 
 
@@ -136,6 +140,17 @@ def keeps_float32_under_autocast(network: NetworkSubject) -> Verdict:
     if found.dtype != torch.float32:
         return fails(f"scores are {found.dtype} under autocast; use unit_length or at_least_float32 on the embeddings")
     return first_problem([_infinite_gradient(built, loss, "under bfloat16 autocast")])
+
+
+def has_sound_ranges(network: NetworkSubject) -> Verdict:
+    searched = dict(tunables(network.spec))
+    if not searched:
+        return not_applicable("declares nothing to search")
+    needed = conditions(network.spec)
+    return first_problem(
+        (refused_end(name, domain, network.resolved, needed.get(name, {})) for name, domain in searched.items()),
+        ", ".join(searched),
+    )
 
 
 def declares_its_cost(network: NetworkSubject) -> Verdict:
@@ -195,6 +210,15 @@ def _flaw_of_vectors(spec: NetworkSpec, encoded: tuple[Encoded, Encoded]) -> str
         if not torch.allclose(items.vectors.norm(dim=1), torch.ones(len(items)).double()):
             return f"{what}: vectors are not of length 1, but `score` declares cosines; return unit_length(vectors)"
     return None
+
+
+def _start(network: NetworkSubject, seed: int) -> tuple[dict[str, Tensor], float]:
+    """(parameters, first loss) of a training with this seed."""
+    built = network.fresh(seed=seed).train()
+    state = {name: value.clone() for name, value in built.state_dict().items()}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return state, float(loss_of(built, network.draw(4)).detach())
 
 
 def _one_caption(network: NetworkSubject, length: int) -> Drawn:
@@ -257,6 +281,7 @@ NETWORK_CHECKS: tuple[Check[NetworkSubject], ...] = (
     Check("saved", "saved and loaded, it gives the same scores bit for bit", keeps_its_scores_when_saved),
     Check("autocast", "scores are float32 under bfloat16 autocast", keeps_float32_under_autocast),
     Check("cost", "pair_cost says what comparing a pair takes", declares_its_cost),
+    Check("ranges", "both ends of every searched range are valid", has_sound_ranges),
     Check("attention", "weights of words over regions sum to 1, if it has any", attends_to_regions),
     Check("gradient", "the loss reaches every parameter", reaches_every_parameter),
     Check("descent", "a small step against the gradient lowers the loss", lowers_its_loss),

@@ -1,4 +1,4 @@
-"""Small networks away from where they start, and what they read: features with boxes, photographs, captions with parses.
+"""Small networks, and what they read: features with boxes, photographs, captions with parses.
 
 R regions or photographs per image, `WIDTH` numbers per region; captions of 1 to `WORDS` ids. All in float64.
 """
