@@ -27,7 +27,6 @@ from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_building import build_network
 from vsetune.networks.network_catalogue import NETWORKS
 
-
 TUNABLE = 'tunable(0.2, Range(low=0.1, high=0.4), ge=0, description="alpha, in units of similarity")'
 IMPORT = "from vsetune.losses"
 CLASS = "class HalfHingeSpec(LossSpec)"
@@ -149,7 +148,7 @@ def test_what_leads_nowhere(tmp_path: Path) -> None:
         ('"half_hinge"] = "half_hinge"', '"lmh"] = "lmh"', r"spec.py:9: loss lmh is one of vsetune's own"),
         ('Literal["half_hinge"] =', "str =", r"spec.py:15: `name` takes other values than its own; write `name: Lit"),
         ('"half_hinge"] = "half_hinge"', '"half hinge"] = "half hinge"', "spec.py:15: got the name 'half hinge', need"),
-        ('    """Half of the hinges: only images look for captions."""\n', "", "spec.py:9: HalfHingeSpec has no docstr"),
+        ('    """Half of the hinges: only images look for captions."""\n', "", "spec.py:9: HalfHingeSpec has no docst"),
         ('"made for a test"', '""', r"spec.py:9: HalfHingeSpec declares no source; write `source: ClassVar\[str\]"),
         ('    equation: ClassVar[str] = "', '    other: ClassVar[str] = "', "spec.py:9: .* declares no equation"),
         (TUNABLE, "0.2", r"spec.py:16: margin is a number without a range; declare it with `tunable\(default, Range"),

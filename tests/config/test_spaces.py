@@ -147,3 +147,12 @@ def test_the_ends_of_a_range_of_whole_numbers_are_whole_numbers() -> None:
     assert problems_of(study(losses=losses)) == [
         "study.yaml: losses[0].search.memory_size: got 0.5 to 3, need whole numbers; memory_size counts something"
     ]
+
+
+def test_a_sum_whose_phases_change_a_part_has_a_space() -> None:
+    phases = [{"epochs": 1}, {"loss": {"lmh": {"margin": 0.3}}}]
+    parts = [{"name": "lmh"}, {"name": "info_nce"}]
+    both = {"loss": parts, "label": "both", "training": {"epochs": 4, "phases": phases}}
+    spec = study(losses=[{"name": "lmh"}, both])
+    searched = {cell.loss_name: set(cell.domains) for cell in resolve_cells(spec, where="x")}
+    assert "loss.lmh.margin" in searched["both"]

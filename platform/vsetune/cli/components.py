@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
@@ -13,11 +14,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vsetune.cli.network_facts import fact_lines, flops_text, network_facts, published_table
-from vsetune.cli.output import print_json, results, say
+from vsetune.cli.output import complain, print_json, results, say
+from vsetune.config.components.plugins import load_installed, load_plugin
 from vsetune.config.spec.base import Choices, Domain, Spec, conditions, known_name, tunables
 from vsetune.config.spec.kinds import Kind, Score
 from vsetune.config.study.compatibility import mismatch
 from vsetune.errors import UsageError
+from vsetune.jobs.study_file import load_study
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.losses.loss_spec import LossSpec
 from vsetune.networks.network_catalogue import NETWORKS
@@ -33,32 +36,52 @@ networks = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="name as in a study file", show_default=False)]
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option("--plugins", metavar="PATH", help="a folder or module of your own, or a study file that names them"),
+]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="the same as JSON")]
 _LIMITS = (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"), ("multiple_of", "multiple of"))
 
 
 @losses.command("list", epilog="Example: vsetune losses list")
-def list_losses(as_json: Json = False) -> None:
+def list_losses(as_json: Json = False, plugins: Plugins = None) -> None:
     """List the losses, with what a study searches unless told otherwise."""
+    _know(plugins)
     _list(LOSSES, as_json=as_json)
 
 
 @losses.command("show", epilog="Example: vsetune losses show lseh")
-def show_loss(name: Name, as_json: Json = False) -> None:
+def show_loss(name: Name, as_json: Json = False, plugins: Plugins = None) -> None:
     """Show a loss: where it comes from, and every hyperparameter."""
+    _know(plugins)
     _show(name, LOSSES, "loss", as_json=as_json)
 
 
 @networks.command("list", epilog="Example: vsetune networks list")
-def list_networks(as_json: Json = False) -> None:
+def list_networks(as_json: Json = False, plugins: Plugins = None) -> None:
     """List the networks, with what `search: default` varies."""
+    _know(plugins)
     _list(NETWORKS, as_json=as_json)
 
 
 @networks.command("show", epilog="Example: vsetune networks show vse_infinity")
-def show_network(name: Name, as_json: Json = False) -> None:
+def show_network(name: Name, as_json: Json = False, plugins: Plugins = None) -> None:
     """Show a network: where it comes from, and every hyperparameter."""
+    _know(plugins)
     _show(name, NETWORKS, "network", as_json=as_json)
+
+
+def _know(plugins: list[str] | None) -> None:
+    """Those of installed packages are known without being named; what is wrong with one is told."""
+    _, broken = load_installed()
+    for problem in broken.values():
+        complain("warning", problem)
+    for each in plugins or []:
+        if Path(each).suffix in (".yaml", ".yml") and Path(each).is_file():
+            load_study(Path(each))
+        else:
+            load_plugin(each, base=Path.cwd())
 
 
 def describe(name: str, spec: type[Spec]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from vsetune.cli import (
     trial,
 )
 from vsetune.cli.output import complain, results, say
+from vsetune.config.components.plugins import place_in_plugin
 from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.spec.secrets import masked
 from vsetune.errors import ConfigError, UsageError, VsetuneError
@@ -179,6 +180,9 @@ def _mistake(error: Exception) -> str:
     at = f" at {ours[-1].filename.rpartition(package)[2]}:{ours[-1].lineno}" if ours else ""
     text = masked(" ".join(str(error).split()))
     text = text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."
+    place = place_in_plugin(error)
+    if place is not None:
+        return f"{place}: {type(error).__name__}: {text}; mend the plugin, VSETUNE_LOG=DEBUG shows the whole traceback"
     return (
         f"{type(error).__name__}{at}: {text or 'no further words'}; a mistake of vsetune, please report it; "
         "VSETUNE_LOG=DEBUG shows the whole traceback"

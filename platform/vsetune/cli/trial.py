@@ -205,6 +205,7 @@ def _facts(attempt: RecordedAttempt) -> list[tuple[str, str]]:
         *((part, _settings(start.resolved.get(part, {}))) for part in ("network", "loss", "training")),
         ("best M-Recall", "none yet" if best is None else f"{best:.2f} % (validation)"),
         ("epochs to best", "none yet" if at is None else f"{at:.2f}"),
+        *((f"code of {key}", f"{sha256[:12]} (plugin)") for key, sha256 in start.resolved.get("plugins", {}).items()),
         ("data", str(start.resolved.get("data", {}).get("path", "unknown"))),
     ]
 

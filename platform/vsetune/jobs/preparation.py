@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
+from vsetune.config.components.plugins import Plugin
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.spec.base import fingerprint_of
-from vsetune.config.spec.loading import load_spec
 from vsetune.config.spec.paths import home, under_home, usable_uri
 from vsetune.config.spec.secrets import shown_plain, url_identity, usable_url
 from vsetune.config.study.cells import Cell, build_trial, candidates, refusal, resolve_cells
@@ -23,24 +24,26 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.errors import ConfigError, StudyConflict
 from vsetune.jobs.fitting import require_fit
+from vsetune.jobs.study_file import load_study, used_plugins
 from vsetune.scoring.evaluation import evaluated_split
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.opening import open_journaled, open_store, require_existing
-from vsetune.tracking.records import StudyRecord
+from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
 from vsetune.tracking.store import TrackingStore
 
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
-_NOT_IN_FINGERPRINT = {"description", "resources", "tracking"}
+_NOT_IN_FINGERPRINT = {"description", "plugins", "resources", "tracking"}
 
 
 @dataclass(frozen=True)
 class PreparedStudy:
-    """A study that can run: checked, its data present, its folder chosen."""
+    """A study that can run: checked, its data present, its folder chosen. plugins: other people's code in it."""
 
     spec: StudySpec
     cells: list[Cell]
     data_fingerprint: str
+    plugins: Sequence[Plugin] = ()
 
     @property
     def folder(self) -> Path:
@@ -57,14 +60,17 @@ class PreparedStudy:
         storage = self.spec.search.storage
         identity = None if storage is None else url_identity(storage, where="search.storage")
         plain["search"] = {**plain["search"], "storage": identity}
+        code = {plugin.key: plugin.sha256 for plugin in self.plugins}
+        plain |= {"plugins": code} if code else {}
         fingerprint = fingerprint_of({**plain, "data_fingerprint": self.data_fingerprint})
         tags = {"data_fingerprint": self.data_fingerprint, "description": self.spec.description}
+        tags |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in code.items()}
         return StudyRecord(self.spec.study, fingerprint, shown_plain(self.spec.to_plain()), tags)
 
 
 def prepare_study(path: Path, console: Console) -> PreparedStudy:
     """Reads and checks a study file, makes the embedded data if it asks for them. Raises UsageError in one line."""
-    spec = load_spec(path, StudySpec)
+    spec = load_study(path)
     cells = resolve_cells(spec, where=str(path))
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"path": under_home(spec.data.path)})})
     if spec.data.scenes is not None:
@@ -74,7 +80,7 @@ def prepare_study(path: Path, console: Console) -> PreparedStudy:
     with console.status("checking the shards"):
         require_unchanged(dataset, [name for name in _splits(spec) if name in dataset.manifest.splits])
     _make_semantics(spec, cells, dataset, console)
-    return PreparedStudy(spec, cells, dataset.fingerprint)
+    return PreparedStudy(spec, cells, dataset.fingerprint, used_plugins(spec))
 
 
 def _make_semantics(spec: StudySpec, cells: list[Cell], dataset: Dataset, console: Console) -> None:

@@ -14,9 +14,10 @@ from rich.console import Console
 
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.spec.secrets import shown_plain
-from vsetune.errors import StorageError, UsageError
+from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.jobs.cluster import ray_cluster
 from vsetune.jobs.credentials import credentials_not_forwarded
+from vsetune.jobs.kept_plugins import changed_since, keep_plugins
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.placement import place_trials
 from vsetune.jobs.preparation import PreparedStudy, open_search, open_tracking
@@ -80,13 +81,14 @@ def run_study(
     """
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
     with locked_study(folder), sigterm_like_ctrl_c(), _tracking(prepared) as store:
-        store.open_study(prepared.record(), resume=resume)
+        _open(store, prepared, resume=resume)
+        copies = keep_plugins(prepared.plugins, folder)
         _write(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
         ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared))
         ledger.recover(retry_failed=retry_failed)
         if ledger.has_work():
             farewell = f"nothing finished is lost, go on with --resume (results are in {folder})"
-            with ray_cluster(address, stop, farewell=farewell), credentials_not_forwarded():
+            with ray_cluster(address, stop, farewell=farewell, modules=copies), credentials_not_forwarded():
                 place_trials(prepared, ledger, stop, console)
         ledger.interrupt()
         ending = _ending(ledger)
@@ -99,6 +101,17 @@ def run_study(
     stopped_by = stop.reason or (ledger.search_outage if ending == "interrupted" else None)
     page = exports[0] if exports else None
     return StudyOutcome(counts, ending, board, page, remark, _troubles(ledger), stopped_by, undelivered, outage)
+
+
+def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool) -> None:
+    """StudyConflict that names the file, where somebody's own code has changed since the study began."""
+    try:
+        store.open_study(prepared.record(), resume=resume)
+    except StudyConflict as error:
+        change = changed_since(prepared.folder, prepared.plugins)
+        if change is None:
+            raise
+        raise StudyConflict(f"study {prepared.spec.study}: {change}") from error
 
 
 @contextmanager

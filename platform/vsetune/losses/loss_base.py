@@ -122,6 +122,7 @@ class Loss(nn.Module, ABC):
         super().__init__()
         self.warmup_epochs = warmup_epochs
         self.register_buffer("epoch", torch.zeros((), dtype=torch.int64))
+        self._is_checked = False
         self._known: dict[str, int] = {}  # counters as Python numbers: reading a buffer would wait for a GPU
         self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
             lambda loss, _: loss._known.clear()
@@ -130,10 +131,22 @@ class Loss(nn.Module, ABC):
     def __call__(self, inputs: LossInputs) -> LossOutput:
         """`forward`, and a NaN or an infinity anywhere in the similarity makes the value NaN.
 
-        Also where the loss never looks: a diverged network must not go on with a finite loss.
+        Also where the loss never looks: a diverged network must not go on with a finite loss. The shapes of the first
+        output are checked.
         """
         output: LossOutput = super().__call__(inputs)
+        if not self._is_checked:
+            from vsetune.losses.sound_output import require_sound  # it reads the classes above
+
+            require_sound(output, inputs, name=self._name, forward=type(self).forward)
+            self._is_checked = True
         return replace(output, value=output.value + 0 * inputs.similarity.detach().float().sum())
+
+    @property
+    def _name(self) -> str:
+        """As study files call it, for messages."""
+        spec = getattr(self, "spec", None)
+        return str(getattr(spec, "name", type(self).__name__))
 
     def counter(self, name: str) -> int:
         """The value of an int64 buffer, read from the device only once after it was loaded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from vsetune.config.components.catalogue import import_sibling
+from vsetune.config.components.catalogue import guarded, import_sibling
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_base import Loss, LossContext
 from vsetune.losses.loss_spec import LossSpec, MemorySpec
@@ -37,10 +37,12 @@ def build_loss(spec: LossSpec, context: LossContext | None = None) -> Loss:
     """The loss a spec describes, in its initial state, drawn from torch's global generator where it is random.
 
     context: only losses with parameters or memories of the size of the data or of the network need it.
-    Raises ConfigError for a spec without a loss, or for a missing context.
+    Raises ConfigError for a spec without a loss, for a missing context, and where a plugin's code fails.
     """
     build = _class_of(type(spec))
-    loss = build(spec, _required(context, spec)) if getattr(build, "needs_context", False) else build(spec)
+    surroundings = [_required(context, spec)] if getattr(build, "needs_context", False) else []
+    with guarded(type(spec)):
+        loss = build(spec, *surroundings)
     if not isinstance(spec, MemorySpec) or spec.memory_size == 0:
         return loss
     settings = MemorySettings(spec.memory_size, spec.memory_start_epoch, spec.semantic_source is not None)

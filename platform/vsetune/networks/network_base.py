@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.config.spec.kinds import Kind
+from vsetune.errors import ConfigError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_spec import NetworkSpec
@@ -111,7 +112,14 @@ def _padded_by_zeros(encode: Callable[..., Encoded]) -> Callable[..., Encoded]:
 
     @wraps(encode)
     def encoded(network: Network, inputs: Any) -> Encoded:
-        return encode(network, inputs).without_padding()
+        items = encode(network, inputs)
+        if not isinstance(items, Encoded):
+            code = encode.__code__
+            raise ConfigError(
+                f"{code.co_filename}:{code.co_firstlineno}: {encode.__name__} gave a {type(items).__name__}, need "
+                "`Encoded(vectors)`"
+            )
+        return items.without_padding()
 
     return encoded
 

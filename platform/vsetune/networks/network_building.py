@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TypeVar
 
-from vsetune.config.components.catalogue import import_sibling
+from vsetune.config.components.catalogue import guarded, import_sibling
 from vsetune.errors import ConfigError
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_spec import NetworkSpec
@@ -42,7 +42,7 @@ def build_network(
 
     pretrained: False when a state dict is loaded next that replaces every parameter; pre-trained weights are then not
     read, and with its `architecture` (see `weights_follow`) nothing of theirs needs to be there any more.
-    ConfigError when the spec does not fit the data, or has no network.
+    ConfigError when the spec does not fit the data, or has no network, and where a plugin's code fails.
     """
     for name, size in (("regions", regions), ("width", width), ("vocabulary_size", vocabulary_size)):
         if size < 1:
@@ -52,7 +52,7 @@ def build_network(
     sizes = {"width": width, "vocabulary_size": vocabulary_size}
     if network.needs_regions:
         sizes["regions"] = regions
-    with nullcontext() if pretrained else weights_follow(architecture):
+    with nullcontext() if pretrained else weights_follow(architecture), guarded(type(spec)):
         return build(spec, **sizes)
 
 

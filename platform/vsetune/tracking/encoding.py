@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 import yaml
 
 from vsetune.config.spec.secrets import masked
-from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
+from vsetune.tracking.records import (
+    PLUGIN_TAG,
+    AttemptRecord,
+    AttemptStart,
+    AttemptStatus,
+    StudyRecord,
+    ValidationPoint,
+)
 
 KIND = "vsetune.kind"
 KEY = "vsetune.key"
@@ -95,6 +102,7 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
         "network": start.network, "loss": start.loss, "seed": str(start.seed),
         "environment": to_json(dict(start.environment))[:PIECE], "protocol": to_json(dict(start.protocol))[:PIECE],
     }
+    for_people |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in start.resolved.get("plugins", {}).items()}
     exact = {KIND: "attempt", KEY: attempt_key(start), STATUS: "running"}
     return for_people | exact | in_pieces(RECORD, to_json(asdict(start)))
 

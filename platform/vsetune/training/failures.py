@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from pydantic import ValidationError
 
+from vsetune.config.components.plugins import place_in_plugin
 from vsetune.config.spec.secrets import masked
 from vsetune.errors import (
     AttemptError,
@@ -67,6 +68,9 @@ def failure_of(error: BaseException) -> Failure:
     kind = _kind(error)
     text = masked(" ".join(str(error).split()))
     name = f"{type(error).__name__}: " if kind == "bug" or not text else ""
+    place = place_in_plugin(error) if kind == "bug" else None
+    if place is not None:
+        text += f" (in a plugin, {place})"
     return Failure(kind, f"{kind}: {name}{text}"[:2000])
 
 

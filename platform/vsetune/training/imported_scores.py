@@ -9,6 +9,7 @@ import torch
 
 from vsetune.config.sources.data_set import DataSpec
 from vsetune.config.study.compatibility import mismatch
+from vsetune.config.study.plugin_use import plugins_of
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -98,4 +99,5 @@ def _trial(held: ImportedNetwork, data: str, split: str) -> TrialSpec:
         "study": "imported", "trial": held.name, "cell": f"{held.name}.{loss.to_plain()['name']}", "seed": 0,
         "data": DataSpec(path=data, train_split=split, validation_split=split, test_split=split).to_plain(),
         "network": held.spec.to_plain(), "loss": loss.to_plain(), "training": TrainingSpec().to_plain(),
+        "plugins": plugins_of(held.spec, loss),
     })

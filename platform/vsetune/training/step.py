@@ -19,6 +19,7 @@ from vsetune.networks.importing.weight_notes import WeightNotes
 from vsetune.networks.network_base import Network, TrainingItems
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.pretrained import architecture_of
+from vsetune.networks.sound_scores import require_sound_items, require_sound_scores
 from vsetune.scoring.device import tower_precision
 from vsetune.scoring.network_inputs import caption_inputs, image_inputs
 from vsetune.training.optimizers import Optimizers
@@ -47,6 +48,7 @@ class Learner:
     context: LossContext
     device: torch.device
     epoch: float = 0.0
+    is_checked: bool = False
 
     @classmethod
     def build(
@@ -145,8 +147,9 @@ class Learner:
             images = self.network.encode_images(image_inputs(batch))
             captions = self.network.encode_captions(words)
         # Similarities and losses compare small differences: bfloat16 never reaches them.
+        similarity = self._similarity(images, captions, sizes=(len(batch.image_ids), len(batch.caption_rows)))
         inputs = LossInputs(
-            similarity=self.network.similarity(images, captions),
+            similarity=similarity,
             image_ids=batch.image_ids,
             caption_image_ids=batch.image_ids[batch.caption_rows],
             caption_rows=batch.caption_rows,
@@ -160,6 +163,18 @@ class Learner:
         negatives = inputs.image_ids[:, None] != inputs.caption_image_ids
         items = TrainingItems(images, captions, words, batch.caption_rows, negatives)
         return _with_auxiliary(output, self.network.auxiliary_losses(items))
+
+
+    def _similarity(self, images: Encoded, captions: Encoded, *, sizes: tuple[int, int]) -> Tensor:
+        """Every image with every caption; the shapes of the first batch are checked. sizes: of the batch."""
+        if self.is_checked:
+            return self.network.similarity(images, captions)
+        name = self.trial.network.name
+        require_sound_items(self.network, name, images, captions, sizes=sizes)
+        scores = self.network.similarity(images, captions)
+        require_sound_scores(self.network, name, scores, sizes=sizes)
+        self.is_checked = True
+        return scores
 
 
 def _trains_loss_only(trial: TrialSpec, phase: int) -> bool:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationInfo, WrapValidator
 from pydantic_core import PydanticCustomError
 
-from vsetune.config.components.plugin_import import source_of, told_in_one_line
+from vsetune.config.components.plugin_import import told_in_one_line
 from vsetune.config.spec.base import Spec
 
 S = TypeVar("S", bound=Spec)
@@ -94,10 +96,16 @@ def import_sibling(spec: type[Spec], file: str) -> None:
     ConfigError in one line for what the code of somebody else's folder raises.
     """
     package = spec.__module__.rpartition(".")[0]
-    source = source_of(package)
-    with nullcontext() if source is None else told_in_one_line(source.folder):
+    with guarded(spec):
         if importlib.util.find_spec(f"{package}.{file}") is not None:
             importlib.import_module(f"{package}.{file}")
+
+
+def guarded(spec: type[Spec]) -> AbstractContextManager[None]:
+    """Inside, what the code beside a spec raises becomes a ConfigError in one line, if it is somebody else's."""
+    module = sys.modules.get(spec.__module__)
+    is_ours = spec.__module__.startswith("vsetune.") or module is None or module.__file__ is None
+    return nullcontext() if is_ours else told_in_one_line(Path(str(module.__file__)).parent)
 
 
 def selected_by_name(known: Callable[[], Mapping[str, type[Any]]]) -> Any:

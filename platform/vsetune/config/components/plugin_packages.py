@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from dataclasses import dataclass
 from pathlib import Path
 
 from vsetune.config.components.catalogue import SPEC_FILE
@@ -15,16 +16,26 @@ _imported: dict[str, str] = {}
 """The hash of each outermost package when this process imported it first."""
 
 
+@dataclass(frozen=True)
+class Component:
+    """A folder with a `spec.py`. source: the folder that is hashed and travels with it. package: what it is imported
+    as; None for a folder that becomes a package of its own."""
+
+    folder: Path
+    source: Path
+    package: str | None = None
+
+
 def is_module_name(text: str) -> bool:
     """Whether it can be the dotted name of a module."""
     return all(part.isidentifier() for part in text.split("."))
 
 
-def component_packages(name: str) -> list[tuple[str | None, Path, Path]]:
-    """(package, folder, source) of every component that the module `name` stands for: its package, or those inside.
+def component_packages(name: str) -> list[Component]:
+    """Every component that the module `name` stands for: its package, or the packages inside.
 
-    source: the outermost package, since its modules may import one another by their full names. ConfigError when the
-    module is not there, is broken, has no component, or has changed since this process imported it.
+    Their source is the outermost package, since its modules may import one another by their full names. ConfigError
+    when the module is not there, is broken, has no component, or has changed since this process imported it.
     """
     package, folder = _package(name)
     root = _outermost(package, folder)
@@ -32,13 +43,18 @@ def component_packages(name: str) -> list[tuple[str | None, Path, Path]]:
     if _imported.setdefault(str(root), sha256) != sha256:
         raise ConfigError(f"plugins: {root}: changed since this process imported it; start the command again")
     if (folder / f"{SPEC_FILE}.py").is_file():
-        return [(package, folder, root)]
+        return [Component(folder, root, package)]
     inside = sorted(file.parent for file in folder.glob(f"*/{SPEC_FILE}.py"))
     if not inside:
         raise ConfigError(
             f"plugins: {name}: {folder} has no {SPEC_FILE}.py, nor has a package in it; name the package of a component"
         )
-    return [(f"{package}.{each.name}", each, root) for each in inside]
+    return [Component(each, root, f"{package}.{each.name}") for each in inside]
+
+
+def forget_package(root: Path) -> None:
+    """What this process imported from there counts no more."""
+    _imported.pop(str(root), None)
 
 
 def _package(name: str) -> tuple[str, Path]:

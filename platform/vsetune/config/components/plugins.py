@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from vsetune.config.components.catalogue import SPEC_FILE, Catalogue, name_of, specs_of_folder
 from vsetune.config.components.plugin_checks import line_of, problems_of
-from vsetune.config.components.plugin_import import forget, import_folder, told_in_one_line
-from vsetune.config.components.plugin_packages import component_packages, is_module_name
+from vsetune.config.components.plugin_import import forget, import_folder, place_of, told_in_one_line
+from vsetune.config.components.plugin_packages import Component, component_packages, forget_package, is_module_name
 from vsetune.config.components.plugin_source import read_source
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.paths import expand_user, usable_path
@@ -54,6 +54,12 @@ class Plugin:
         """What records call it: a loss and a network may share a name."""
         return f"{self.kind}.{self.name}"
 
+    @property
+    def root(self) -> str:
+        """The package that `source` is."""
+        words = self.package.split(".")
+        return ".".join(words[: len(words) - len(self.folder.relative_to(self.source).parts)])
+
 
 _plugins: dict[type[Spec], Plugin] = {}
 
@@ -69,10 +75,12 @@ def load_plugin(reference: str, *, base: Path) -> tuple[Plugin, ...]:
     name that is taken, a spec that lacks what ours have.
     """
     folder = _folder_of(reference, base)
-    components = _folders(folder) if folder is not None else component_packages(reference)
-    found = [plugin for component in components for plugin in _load(*component)]
-    require_different_names(found)
-    return tuple(found)
+    return load_module(reference) if folder is None else _loaded(_folders(folder))
+
+
+def load_module(name: str) -> tuple[Plugin, ...]:
+    """`load_plugin` of a module, even where a folder has the same name."""
+    return _loaded(component_packages(name))
 
 
 def load_plugins(references: Iterable[str], *, base: Path) -> tuple[Plugin, ...]:
@@ -95,6 +103,12 @@ def load_plugins(references: Iterable[str], *, base: Path) -> tuple[Plugin, ...]
     return tuple(found)
 
 
+def resolved_reference(reference: str, *, base: Path) -> str:
+    """A folder with its full path, so that it is found from everywhere; the name of a module as it is."""
+    folder = _folder_of(reference, base) if Path(base, expand_user(reference)).exists() else None
+    return reference if folder is None else str(folder)
+
+
 def load_installed() -> tuple[list[Plugin], dict[str, str]]:
     """The components that installed packages offer, and what is wrong with those that cannot be loaded, by name."""
     found: list[Plugin] = []
@@ -102,7 +116,7 @@ def load_installed() -> tuple[list[Plugin], dict[str, str]]:
     for group in GROUPS.values():
         for point in sorted(entry_points(group=group), key=lambda point: point.name):
             try:
-                found += load_plugin(point.module, base=Path("/"))
+                found += load_module(point.module)
             except ConfigError as error:
                 package = point.dist.name if point.dist is not None else point.module
                 broken[point.name] = f"{error.problems[0]} (entry point {point.name} of {group}, package {package})"
@@ -121,11 +135,19 @@ def known_plugins() -> tuple[Plugin, ...]:
     )
 
 
+def place_in_plugin(error: BaseException) -> str | None:
+    """`file:line` where an exception came out of a plugin's code; None if it came through none."""
+    sources = {plugin.source for plugin in _plugins.values()}
+    places = (place_of(error, source) for source in sorted(sources))
+    return next((place for place in places if place is not None), None)
+
+
 def forget_plugins() -> None:
     """Only our own components are known again."""
     for spec, plugin in list(_plugins.items()):
         _CATALOGUES[plugin.kind].remove(spec)
-        forget(plugin.package)
+        forget(plugin.root)
+        forget_package(plugin.source)
     _plugins.clear()
 
 
@@ -139,6 +161,12 @@ def require_different_names(plugins: Sequence[Plugin]) -> None:
                 f"plugins: {plugin.folder}: {plugin.kind} {plugin.name} is also in {other.folder}; rename one, or name "
                 "only one of the folders under plugins"
             )
+
+
+def _loaded(components: Iterable[Component]) -> tuple[Plugin, ...]:
+    found = [plugin for component in components for plugin in _load(component)]
+    require_different_names(found)
+    return tuple(found)
 
 
 def _folder_of(reference: str, base: Path) -> Path | None:
@@ -156,28 +184,28 @@ def _folder_of(reference: str, base: Path) -> Path | None:
         return folder.resolve().parent
     if folder.exists():
         raise ConfigError(f"plugins: {folder}: is a file, need the folder of a component, with {SPEC_FILE}.py in it")
-    if not is_module_name(text):
+    if not is_module_name(reference):
         raise MissingPlugin(f"plugins: {folder}: no such folder; relative folders start at the study file's")
     return None
 
 
-def _folders(folder: Path) -> list[tuple[str | None, Path, Path]]:
-    """(package, folder, source) of every component in a folder; its package is not known yet."""
+def _folders(folder: Path) -> list[Component]:
+    """Every component in a folder."""
     if (folder / f"{SPEC_FILE}.py").is_file():
-        return [(None, folder, folder)]
+        return [Component(folder, folder)]
     found = sorted(file.parent for file in folder.glob(f"*/{SPEC_FILE}.py") if not file.parent.name.startswith("."))
     if not found:
         raise ConfigError(
             f"plugins: {folder}: no {SPEC_FILE}.py in it or in a folder of it; a component is a folder with "
             f"{SPEC_FILE}.py and loss.py or network.py"
         )
-    return [(None, each, each) for each in found]
+    return [Component(each, each) for each in found]
 
 
-def _load(package: str | None, folder: Path, root: Path) -> Iterator[Plugin]:
-    """The components of one folder. package: of an installed one."""
-    source = read_source(root)
-    name = import_folder(source) if package is None else package
+def _load(component: Component) -> Iterator[Plugin]:
+    """The losses and networks of one folder."""
+    folder, source = component.folder, read_source(component.source)
+    name = component.package or import_folder(source)
     with told_in_one_line(folder):
         specs: list[tuple[Kind, type[Spec]]] = [
             (kind, spec) for kind, known in _CATALOGUES.items() for spec in specs_of_folder(name, known.base)
@@ -192,7 +220,7 @@ def _load(package: str | None, folder: Path, root: Path) -> Iterator[Plugin]:
     if problems:
         raise ConfigError(problems)
     for kind, spec in specs:
-        plugin = Plugin(kind, name_of(spec), folder, name, source.sha256, root)
+        plugin = Plugin(kind, name_of(spec), folder, name, source.sha256, component.source)
         _register(spec, plugin)
         yield plugin
 

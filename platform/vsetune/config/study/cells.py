@@ -23,6 +23,7 @@ from vsetune.config.study.loss_settings import (
     with_setting,
     with_settings,
 )
+from vsetune.config.study.plugin_use import plugins_in
 from vsetune.config.study.study_spec import LossEntry, NetworkEntry, Override, StudySpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.errors import ConfigError
@@ -88,7 +89,7 @@ def build_trial(study: StudySpec, cell: Cell, configuration: Configuration, *, t
     return TrialSpec.model_validate(
         {
             "study": study.study, "trial": trial, "cell": cell.name, "data": data, "seed": seed,
-            "evaluation": study.evaluation.to_plain(), **parts,
+            "evaluation": study.evaluation.to_plain(), **parts, "plugins": plugins_in(parts["network"], parts["loss"]),
         }
     )
 

@@ -28,7 +28,7 @@ def loss_domains(
     domains: dict[str, Domain] = {}
     for number, part in enumerate(entry.loss):
         plain, label = plain_loss["parts"][part.part_name], part.part_name
-        changes = [part for phase in phases if isinstance(part := phase.get(label, {}), Mapping)]
+        changes = [found for phase in phases if isinstance(found := phase.get(label, {}), Mapping)]
         at = f"{where}.loss[{number}]"
         search = part.search
         if isinstance(search, dict) and "weight" in search:

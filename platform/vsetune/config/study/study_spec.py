@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator,
 
 from vsetune.config.sources.data_set import DataSpec
 from vsetune.config.spec.base import Name, SearchDomain, Seed, Spec, known_name
-from vsetune.config.spec.paths import LocalPathText, UriText
+from vsetune.config.spec.paths import LocalPathText, PathText, UriText
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.losses.loss_catalogue import LOSSES
@@ -218,6 +218,10 @@ class StudySpec(Spec):
 
     study: Name = Field(description="unique name")
     description: str = Field("", max_length=4000)
+    plugins: list[PathText] = Field(
+        default_factory=list, max_length=100,
+        description="other people's losses and networks: folders, relative to this file's, or modules by dotted name",
+    )
     data: StudyDataSpec
     networks: list[NetworkEntry] = Field(min_length=1, max_length=100)
     losses: list[LossEntry] = Field(min_length=1, max_length=100)

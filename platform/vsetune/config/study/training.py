@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -14,6 +14,7 @@ from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.loss_settings import as_settings, loss_settings_of, with_settings
 from vsetune.config.study.phases import PhaseSpec, phase_starts
+from vsetune.config.study.plugin_use import plugins_of
 from vsetune.losses.loss_spec import LossSpec
 from vsetune.losses.semantic_center.spec import SemanticCenterSpec
 from vsetune.losses.weighted_sum.sum_spec import AnyLoss
@@ -96,6 +97,23 @@ class TrialSpec(Spec):
     training: TrainingSpec
     evaluation: EvaluationSpec = EvaluationSpec()
     seed: Seed
+    plugins: dict[str, str] = Field(
+        default_factory=dict, description="sha256 of other people's code in it, by kind and name: loss.my_loss",
+    )
+
+    def to_plain(self) -> dict[str, Any]:
+        """Without `plugins` where there are none: the fingerprints of such trials are as old as the first of them."""
+        plain = super().to_plain()
+        return plain if self.plugins else {key: value for key, value in plain.items() if key != "plugins"}
+
+    @model_validator(mode="after")
+    def _is_made_of_its_plugins(self) -> TrialSpec:
+        loaded = plugins_of(self.network, self.loss)
+        for key in sorted({*loaded, *self.plugins}):
+            if loaded.get(key) != self.plugins.get(key):
+                has, needs = (str(each.get(key, "none"))[:12] for each in (loaded, self.plugins))
+                raise ValueError(f"plugins.{key}: code {has} is loaded, the trial is of {needs}; load its own code")
+        return self
 
     @model_validator(mode="after")
     def _loss_fits_in_every_phase(self) -> TrialSpec:
