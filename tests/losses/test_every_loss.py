@@ -18,7 +18,7 @@ from vsetune.quality.loss_runs import LossSubject
 from vsetune.quality.loss_timing import step_times
 
 DRAW_AT_RANDOM = {"adaptive_margin", "contrastive", "margin_based", "semantic_center"}
-TAKE_SECONDS = {"adaptive_margin", "semantic_center"}
+TAKE_SECONDS = {"adaptive_margin", "semantic_center", "top_f"}
 """Losses with settings that act only after hundreds of steps; their ranges are tested with the slow ones."""
 SUM = SumSpec.model_validate({"parts": {part: {"loss": {"name": part}} for part in ("lmh", "info_nce")}})
 

@@ -22,6 +22,8 @@ from vsetune.cli import (
     components as catalogue,
 )
 from vsetune.cli import (
+    component_checks,
+    component_drafts,
     data,
     leaderboard,
     network_evaluate,
@@ -67,6 +69,10 @@ app.add_typer(data.app, name="data")
 app.add_typer(tracking.app, name="tracking")
 app.add_typer(catalogue.losses, name="losses")
 app.add_typer(catalogue.networks, name="networks")
+catalogue.losses.command("check", epilog=component_checks.LOSS_EXAMPLE)(component_checks.check_loss)
+catalogue.losses.command("new", epilog=component_drafts.LOSS_EXAMPLE)(component_drafts.new_loss)
+catalogue.networks.command("check", epilog=component_checks.NETWORK_EXAMPLE)(component_checks.check_network)
+catalogue.networks.command("new", epilog=component_drafts.NETWORK_EXAMPLE)(component_drafts.new_network)
 catalogue.networks.command("import", epilog=network_import.EXAMPLE)(network_import.import_network)
 catalogue.networks.command("evaluate", epilog=network_evaluate.EXAMPLE)(network_evaluate.evaluate_network)
 app.command(name="train", epilog=train.EXAMPLE)(train.train)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from vsetune.config.components.catalogue import Catalogue
 from vsetune.errors import UsageError
-from vsetune.files.whole_files import write_whole
+from vsetune.files.whole_files import make_folder, write_whole
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
 
@@ -28,11 +28,12 @@ def write_draft(kind: Literal["loss", "network"], name: str, parent: Path) -> li
         raise UsageError(f"{folder}: is there already; choose another name, or another --folder")
     words = {"name": name, "Name": "".join(word.capitalize() for word in name.split("_"))}
     templates = files("vsetune.quality") / "templates" / kind
+    make_folder(folder)
     written = []
     for template, file in (("spec", "spec.py"), (kind, f"{kind}.py"), ("test", f"test_{name}.py")):
         text = (templates / f"{template}.py.template").read_text(encoding="utf-8")
         written.append(folder / file)
-        write_whole(folder / file, Template(text).substitute(words))
+        write_whole(folder / file, Template(text).substitute(words).encode(), durable=False)
     return written
 
 

@@ -60,7 +60,7 @@ def accepts_what_it_declares(loss: LossSubject) -> Verdict:
         return fails("fits no network: needed_kinds or needed_scores is empty with the default settings")
     return first_problem(
         (infinite(loss.build(), pairs(each, seed=seed), f"{each}") for each in tried for seed in range(3)),
-        "; ".join(map(str, tried)),
+        f"{len(tried)} of 16 combinations",
     )
 
 
