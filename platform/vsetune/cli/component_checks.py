@@ -1,4 +1,4 @@
-"""`vsetune losses check` and `vsetune networks check`: the quality list of a component, ours or a folder of one's own."""
+"""`vsetune losses check` and `vsetune networks check`: the quality list of a component, ours or somebody's own."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ NETWORK_EXAMPLE = "Example: vsetune networks check my_network"
 _COLOURS = {Result.HOLDS: "green", Result.FAILS: "red", Result.NOT_APPLICABLE: "dim"}
 
 Component = Annotated[
-    str, typer.Argument(metavar="PATH_OR_NAME", help="folder of your own, or name as in a study file",
-                        show_default=False)
+    str,
+    typer.Argument(
+        metavar="PATH_OR_NAME", help="folder of your own, or name as in a study file", show_default=False
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="the same as JSON")]
 
@@ -78,7 +80,8 @@ def _report(name: str, findings: Sequence[Finding], facts: dict[str, Any], *, as
 
 
 def _table(findings: Sequence[Finding]) -> Table:
-    table = Table(Column("check", no_wrap=True), Column("result", no_wrap=True), Column("what it means", overflow="fold"))
+    fixed = (Column(name, no_wrap=True) for name in ("check", "result"))
+    table = Table(*fixed, Column("what it means", overflow="fold"))
     for each in findings:
         meaning = Text(each.meaning)
         if each.note:
@@ -89,4 +92,4 @@ def _table(findings: Sequence[Finding]) -> Table:
 
 def _say_step(timing: dict[str, float]) -> None:
     if timing:
-        say(f"a step of 128 pairs takes {timing['milliseconds']:.2f} ms, {timing['times_lmh']:.2f} x LMH in the same run")
+        say(f"a step of 128 pairs takes {timing['milliseconds']:.2f} ms, {timing['times_lmh']:.2f} x LMH in this run")

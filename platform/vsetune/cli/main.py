@@ -19,9 +19,6 @@ import typer
 from typer.core import TyperGroup
 
 from vsetune.cli import (
-    components as catalogue,
-)
-from vsetune.cli import (
     component_checks,
     component_drafts,
     data,
@@ -32,6 +29,9 @@ from vsetune.cli import (
     tracking,
     train,
     trial,
+)
+from vsetune.cli import (
+    components as catalogue,
 )
 from vsetune.cli.output import complain, results, say
 from vsetune.config.components.plugins import place_in_plugin
