@@ -9,6 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from vsetune.errors import VsetuneError
+
 S = TypeVar("S")
 
 _LONGEST_NOTE = 300
@@ -85,7 +87,12 @@ class Check(Generic[S]):
 
 
 def _raised(error: Exception) -> str:
-    """`ValueError at loss.py:31: ...`, the innermost place outside of installed libraries and of these checks."""
+    """`raises ValueError at loss.py:31: ...`, the innermost place outside of installed libraries and of these checks.
+
+    Our own errors say where and what to do themselves.
+    """
+    if isinstance(error, VsetuneError):
+        return " ".join(str(error).split())
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__)
         if "site-packages" not in frame.filename and Path(frame.filename).parent != Path(__file__).parent

@@ -7,7 +7,7 @@ import re
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Literal
+from typing import Any, Literal
 
 from vsetune.config.components.catalogue import Catalogue
 from vsetune.errors import UsageError
@@ -15,7 +15,7 @@ from vsetune.files.whole_files import make_folder, write_whole
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
 
-_KNOWN: dict[str, Catalogue] = {"loss": LOSSES, "network": NETWORKS}
+_KNOWN: dict[str, Catalogue[Any]] = {"loss": LOSSES, "network": NETWORKS}
 _LONGEST = 60
 
 

@@ -168,8 +168,11 @@ def permuted(inputs: LossInputs, order: Tensor) -> LossInputs:
 
 
 def _items_at(items: Items, order: Tensor) -> Items:
-    values = {name: None if value is None else value[order] for name, value in vars(items).items()}
-    return Items(**values)
+    scales, residuals = items.log_scales, items.residuals
+    return Items(
+        items.vectors[order], None if scales is None else scales[order],
+        None if residuals is None else residuals[order],
+    )
 
 
 def _items(vectors: Tensor, generator: torch.Generator, surroundings: Surroundings) -> Items:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
 from vsetune.errors import ConfigError
-from vsetune.losses.loss_base import Loss, LossInputs
+from vsetune.losses.loss_base import LossInputs
 from vsetune.quality.checks import Check, Verdict, fails, first_problem, not_applicable
 from vsetune.quality.loss_batches import (
     Surroundings,
@@ -38,7 +38,7 @@ from vsetune.quality.loss_runs import (
 
 _RESUMED_AT, _STEPS = 5, 11
 _SIZE, _ORDER = 6, (3, 0, 5, 1, 4, 2)
-_TOLERANCE = 1e-9
+_TOLERANCE, _HALF_TOLERANCE = 1e-9, 1e-6
 
 
 def is_described(loss: LossSubject) -> Verdict:
@@ -47,11 +47,7 @@ def is_described(loss: LossSubject) -> Verdict:
 
 
 def gives_a_value(loss: LossSubject) -> Verdict:
-    return first_problem(
-        _flaw_of_output(loss.build(), replace(inputs, similarity=inputs.similarity.to(dtype)))
-        for surroundings in loss.surroundings() for inputs in (pairs(surroundings),)
-        for dtype in (torch.float32, torch.float16, torch.bfloat16)
-    )
+    return first_problem(_flaw_of_output(loss, pairs(each)) for each in loss.surroundings())
 
 
 def accepts_what_it_declares(loss: LossSubject) -> Verdict:
@@ -126,25 +122,20 @@ def _undescribed(spec: type[Any]) -> Iterator[str | None]:
         yield None if is_described else f"spec.py: {name} has no description, need its meaning and unit"
 
 
-def _flaw_of_output(loss: Loss, inputs: LossInputs) -> str | None:
-    """What is wrong with the output of this batch."""
-    before, given = inputs.similarity.detach().clone(), inputs.similarity.dtype
-    output = output_of(loss, inputs)
-    value = output.value
-    if value.dim() != 0 or value.dtype not in (torch.float32, torch.float64):
-        return f"value of a {given} batch: got {value.dtype} of shape {tuple(value.shape)}, need a float32 scalar"
-    if not value.requires_grad:
-        return "value has no gradient; compute it from inputs.similarity or from the embeddings, without detach()"
+def _flaw_of_output(loss: LossSubject, inputs: LossInputs) -> str | None:
+    """What is wrong with the output of this batch, beside what the loss itself refuses (`require_sound`)."""
+    before = inputs.similarity.detach().clone()
+    chosen = output_of(loss.build(), inputs).selection
     if not torch.equal(before, inputs.similarity.detach()):
         return "inputs.similarity was changed in place; work on a copy"
-    for name, part in output.parts.items():
-        if part.requires_grad or part.dim() != 0:
-            return f"parts[{name!r}]: got shape {tuple(part.shape)}, need a scalar without gradient; add .detach()"
-    chosen = output.selection
-    if chosen is not None and not (chosen.scores.shape == chosen.negatives.shape == inputs.similarity.shape):
-        return f"selection: scores and negatives need the shape of the similarity, {tuple(inputs.similarity.shape)}"
     if chosen is not None and (chosen.scores.requires_grad or chosen.negatives.dtype != torch.bool):
         return "selection: scores must have no gradient, and negatives must be bool"
+    for half in (torch.float16, torch.bfloat16):
+        rounded = before.to(half)
+        both = (replace(inputs, similarity=each) for each in (rounded, rounded.float()))
+        found, wanted = (value_of(loss.build(), each) for each in both)
+        if not math.isclose(found, wanted, rel_tol=_HALF_TOLERANCE, abs_tol=_HALF_TOLERANCE):
+            return f"{half}: got {found:.7g} instead of {wanted:.7g}; begin with at_least_float32(inputs.similarity)"
     return None
 
 
@@ -229,7 +220,7 @@ def _changed_by_resume(loss: LossSubject, surroundings: Surroundings) -> str | N
 
 LOSS_CHECKS: tuple[Check[LossSubject], ...] = (
     Check("described", "equation, source, and every field say what they are", is_described),
-    Check("value", "a float32 scalar with gradient, also of half precision; the batch is not changed", gives_a_value),
+    Check("value", "a scalar with gradient, in float32 also of half precision; inputs unchanged", gives_a_value),
     Check("kinds", "finite with every kind of network and of similarity that is declared", accepts_what_it_declares),
     Check("gradcheck", "autograd equals finite differences in float64", has_exact_gradients),
     Check("direction", "close pairs cost less than far ones: larger is closer", rewards_close_pairs),

@@ -69,7 +69,7 @@ def infinite(loss: Loss, inputs: LossInputs, what: str) -> str | None:
     value = output_of(loss, inputs).value
     if not math.isfinite(value.detach()):
         return f"{what}: the loss is {float(value.detach()):g}, need a finite value"
-    value.backward()
+    torch.autograd.backward(value)
     learned = [("its own parameters", parameter.grad) for parameter in loss.parameters()]
     for whose, gradient in [*(("the batch", leaf.grad) for leaf in leaves_of(inputs)), *learned]:
         if gradient is not None and not _numbers(gradient).isfinite().all():
@@ -89,7 +89,7 @@ def run_steps(loss: Loss, surroundings: Surroundings, steps: range) -> list[floa
         loss.zero_grad(set_to_none=True)
         inputs = pairs(surroundings, seed=step, nearness=step / _NEAR_AFTER)
         value = output_of(loss, inputs, seed=step).value
-        value.backward()
+        torch.autograd.backward(value)
         loss.before_step()
         _descend(loss)
         loss.after_step()

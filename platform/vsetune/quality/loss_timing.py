@@ -53,7 +53,7 @@ def _step(spec: LossSpec, surroundings: Surroundings) -> Callable[[], None]:
         loss.zero_grad(set_to_none=True)
         for leaf in leaves_of(batch):
             leaf.grad = None
-        loss(compared_again(batch, surroundings)).value.backward()
+        torch.autograd.backward(loss(compared_again(batch, surroundings)).value)
         loss.before_step()
         loss.after_step()
 

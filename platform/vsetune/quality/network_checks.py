@@ -186,14 +186,14 @@ def _undescribed(spec: type[Any]) -> Iterator[str | None]:
 def _flaw_of_scores(network: NetworkSubject, built: Network, images: int, captions: int) -> str | None:
     spec, drawn = network.resolved(), network.draw(images, captions)
     encoded = encode(built, drawn)
+    if spec.score == "cosine" and spec.kind == "embedding":
+        if (problem := _flaw_of_vectors(spec, encoded)) is not None:
+            return problem
     found = built.similarity(*encoded)
     if found.shape != (images, captions):
         return f"{images} images, {captions} captions: similarity has shape {tuple(found.shape)}"
     if not found.isfinite().all():
         return f"{images} images, {captions} captions: similarity is not finite"
-    if spec.score == "cosine" and spec.kind == "embedding":
-        if (problem := _flaw_of_vectors(spec, encoded)) is not None:
-            return problem
     least, most = _RANGES.get(spec.score, (-math.inf, math.inf))
     if found.min() < least - _TOLERANCE or found.max() > most + _TOLERANCE:
         return (
@@ -233,7 +233,7 @@ def _infinite(built: Network, drawn: Drawn, what: str) -> str | None:
 
 
 def _infinite_gradient(built: Network, loss: Tensor, what: str) -> str | None:
-    loss.backward()
+    torch.autograd.backward(loss)
     gradients = {name: value.grad for name, value in built.named_parameters() if value.grad is not None}
     if not loss.isfinite():
         return f"{what}: scores are not finite"

@@ -62,8 +62,8 @@ class NetworkSubject:
         built = self.fresh(seed=seed, regions=regions)
         generator = torch.Generator().manual_seed(seed + 100)
         with torch.no_grad():
-            for value in built.parameters():
-                value.add_(torch.randn(value.shape, generator=generator, dtype=value.dtype) * _AWAY)
+            for parameter in built.parameters():
+                parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype) * _AWAY)
             for name, value in built.named_buffers():
                 if "running" in name:
                     value.add_(torch.rand(value.shape, generator=generator, dtype=value.dtype) * _STATISTICS_AWAY)

@@ -20,7 +20,7 @@ LEARNT_WITH = {"embedding_size": 32, "word_size": 16, "similarity_size": 16, "au
 def reaches_every_parameter(network: NetworkSubject) -> Verdict:
     built = network.trained().train()
     built.set_epoch(_TRAINED_EPOCH)  # after whatever is frozen at first
-    loss_of(built, network.draw(6), hardest=False).backward()
+    torch.autograd.backward(loss_of(built, network.draw(6), hardest=False))
     missed = [
         name for name, value in built.named_parameters() if value.requires_grad and value.grad is None
     ]
@@ -36,14 +36,15 @@ def lowers_its_loss(network: NetworkSubject) -> Verdict:
             torch.manual_seed(0)  # the same words dropped, the same samples
             losses.append(loss_of(built, drawn))
         built.zero_grad()
-        losses[-1].backward()
+        torch.autograd.backward(losses[-1])
         with torch.no_grad():
             for value in built.parameters():
                 if value.grad is not None:
                     value.sub_(value.grad, alpha=_SMALL_STEP)
-    if losses[1] < losses[0]:
+    before, after = (float(loss.detach()) for loss in losses)
+    if after < before:
         return holds()
-    return fails(f"the loss goes from {float(losses[0]):.9g} to {float(losses[1]):.9g}; a gradient is wrong or missing")
+    return fails(f"the loss goes from {before:.9g} to {after:.9g}; a gradient is wrong or missing")
 
 
 def learns_pairs_by_heart(network: NetworkSubject) -> Verdict:
@@ -62,7 +63,7 @@ def learns_pairs_by_heart(network: NetworkSubject) -> Verdict:
         for step in range(_STEPS):
             loss = loss_of(built, drawn, hardest=step > _SUMMED_STEPS)
             optimizer.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             torch.nn.utils.clip_grad_norm_(built.parameters(), _CLIP)
             optimizer.step()
             schedule.step()
