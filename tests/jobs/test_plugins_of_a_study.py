@@ -224,7 +224,23 @@ def test_a_study_goes_on_when_the_folder_is_gone(tmp_path: Path, caplog: pytest.
     forget_plugins()
     again = prepared(path)
     assert again.record().fingerprint == study.record().fingerprint
-    assert f"going on with the copies in {study.folder}" in caplog.text
+    assert f"loss.half_hinge is gone from where the study names it; going on with the copy in {study.folder}" in (
+        caplog.text
+    )
+
+
+def test_a_component_that_is_gone_does_not_bring_back_old_code_of_another(tmp_path: Path) -> None:
+    loss, network = write_loss(tmp_path / "mine" / "half_hinge"), write_network(tmp_path / "mine" / "bag")
+    path = write_study(tmp_path, plugins=["mine"], networks=[{"name": "bag"}])
+    study = prepared(path)
+    keep_plugins(study.plugins, study.folder)
+    shutil.rmtree(network)
+    write_loss(loss, negatives=NEGATIVES.replace("-1.0", "-2.0"))
+    forget_plugins()
+    again = prepared(path)
+    before, after = ({plugin.key: plugin.sha256 for plugin in each.plugins} for each in (study, again))
+    assert after["network.bag"] == before["network.bag"]
+    assert after["loss.half_hinge"] != before["loss.half_hinge"]
 
 
 def test_the_resolved_study_is_found_from_everywhere(tmp_path: Path) -> None:
@@ -243,3 +259,37 @@ def test_an_attempt_is_tagged_with_the_hash(tmp_path: Path) -> None:
     sha256 = study.plugins[0].sha256
     assert attempt_tags(start)["vsetune.plugin.loss.half_hinge"] == sha256
     assert study.record().tags["vsetune.plugin.loss.half_hinge"] == sha256
+
+
+def install(site: Path, monkeypatch: pytest.MonkeyPatch, package: str, *, module: str) -> None:
+    """A package beside its entry point, as a package manager leaves them."""
+    write_files(site / package, {"__init__": ""})
+    write_loss(site / package / "half")
+    information = site / f"{package}-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(f"[vsetune.losses]\nhalf_hinge = {module}\n")
+    monkeypatch.syspath_prepend(str(site))
+
+
+def test_what_an_installed_package_offers_needs_no_line_in_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", monkeypatch, "sound_package", module="sound_package.half")
+    trial = trials_of(load_study(write_study(tmp_path, plugins=[])))["half_hinge"]
+    assert set(trial.plugins) == {"loss.half_hinge"}
+    named = load_study(write_study(tmp_path, plugins=["sound_package"]))
+    assert trials_of(named)["half_hinge"] == trial
+    write_loss(tmp_path / "half_hinge")
+    assert "loss half_hinge is also in" in problems(write_study(tmp_path))[0]
+
+
+def test_a_broken_installed_package_stops_only_studies_that_name_its_component(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(tmp_path / "site", monkeypatch, "broken_package", module="broken_package.whole")
+    told = "(entry point half_hinge of vsetune.losses, package broken_package)"
+    (line,) = problems(write_study(tmp_path, plugins=[]))
+    assert line.endswith(told)
+    load_study(write_study(tmp_path, plugins=[], losses=[{"name": "lmh"}]))
+    assert told in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import platform
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -14,11 +15,16 @@ from typing import Any
 import psutil
 import pytest
 import ray
+import torch
 import yaml
+from plugin_folders import NEGATIVES, write_loss, write_network
 from rich.console import Console
 
+from vsetune.config.components.plugins import forget_plugins
 from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.errors import StudyConflict
 from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.jobs.recorded import find_attempt, load_recorded
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.building import build
 from vsetune.tracking.records import AttemptRecord
@@ -192,3 +198,32 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_trial_starts_again(tmp_path: 
     assert (dict(outcome.counts), outcome.ending) == ({"finished": 1}, "finished")
     assert "interrupted vsepp.lmh-c000-s0: storage: " in shown
     assert (folder / "checkpoint.pt.damaged-1").read_bytes() == b"torn"
+
+
+def test_a_study_of_plugins_runs_resumes_and_is_read_from_its_own_copy(tmp_path: Path) -> None:
+    """Other people's loss and network: searched, summed, tagged; afterwards their folders may change or vanish."""
+    loss, network = write_loss(tmp_path / "half_hinge"), write_network(tmp_path / "mine" / "bag")
+    path = write_study(tmp_path, {
+        "plugins": ["half_hinge/", "mine/"], "networks": [{"name": "bag"}], "baseline": "half_hinge",
+        "losses": [{"name": "half_hinge"}, {"loss": [{"name": "half_hinge"}, {"name": "lmh"}]}],
+        "seeds": [0], "search": {"configurations": 1},
+    })
+    try:
+        assert run(path)[0] == {"finished": 2}
+        for each in attempts():
+            assert set(each.start.resolved["plugins"]) == {"loss.half_hinge", "network.bag"}
+        write_loss(loss, negatives=NEGATIVES.replace("-1.0", "-2.0"))
+        with pytest.raises(StudyConflict, match=r"^study tiny: loss half_hinge: .*negatives.py changed since"):
+            run(path, resume=True)
+        shutil.rmtree(loss)
+        shutil.rmtree(network)
+        forget_plugins()
+        assert run(path, resume=True)[0] == {"finished": 2}
+        forget_plugins()
+        store = tracking_store(TrackingSpec())
+        attempt = find_attempt(store, "tiny/bag.half_hinge-c000-s0", finished=True)
+        trained = load_recorded(store, attempt, device=torch.device("cpu"), into=tmp_path)
+        assert type(trained.network).__name__ == "Bag"
+        assert type(trained.network).__module__.startswith("vsetune_plugins.bag_")
+    finally:
+        forget_plugins()

@@ -33,7 +33,7 @@ def test_a_spec_has_one_network() -> None:
 
 
 def test_a_spec_without_a_network_is_refused() -> None:
-    with pytest.raises(ConfigError, match="got a NetworkSpec, which no network is built from; need one of CgmnSpec, "):
+    with pytest.raises(ConfigError, match=r"got a NetworkSpec, which no network is built from; need a class with @reg"):
         build_network(NetworkSpec(), **SIZES)
 
 

@@ -49,13 +49,12 @@ def make_scenes(
 @app.command(epilog="Example: VSETUNE_FLICKR8K=~/flickr8k vsetune data ingest studies/data/flickr8k.yaml")
 def ingest(recipe: Annotated[Path, typer.Argument(help="ingest recipe (YAML)", show_default=False)]) -> None:
     """Turn raw images, captions or features into shards. Killed at any moment, the same command goes on."""
-    from vsetune.config.sources.recipe import IngestRecipe
-    from vsetune.config.spec.loading import load_spec
     from vsetune.data.making.ingest import ingest as run_ingest
     from vsetune.data.making.ingest import output_folder
+    from vsetune.data.making.recipe_file import load_recipe
     from vsetune.data.progress import terminal_progress
 
-    loaded = load_spec(recipe, IngestRecipe)
+    loaded = load_recipe(recipe)
     with interruptible("the same command goes on"), terminal_progress(messages) as progress:
         manifest = run_ingest(loaded, progress=progress)
     for name, split in manifest.splits.items():

@@ -10,7 +10,7 @@ import importlib
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,19 +67,20 @@ def load_kept(wanted: Mapping[str, str], study_folder: Path, *, where: str) -> N
         _load(kept, {key: sha256}, where)
 
 
-def load_all_kept(study_folder: Path) -> tuple[Plugin, ...]:
-    """Makes everything known that a study keeps. ConfigError when it keeps two versions of one component."""
+def load_kept_by_name(names: Collection[str], study_folder: Path) -> list[Plugin]:
+    """Makes the components of these names known that a study keeps. ConfigError when it keeps two versions of one."""
     found: dict[str, KeptPlugin] = {}
-    plugins: list[Plugin] = []
     for kept in _all(study_folder):
         for key in kept.keys:
+            if key.partition(".")[2] not in names:
+                continue
             if key in found:
                 raise ConfigError(
                     f"plugins: {key} is in {found[key].folder} and in {kept.folder}; bring the plugin's own folder back"
                 )
             found[key] = kept
-        plugins += _load(kept, {}, str(kept.folder))
-    return tuple(plugins)
+    copies = {kept.folder: kept for kept in found.values()}
+    return [plugin for kept in copies.values() for plugin in _load(kept, {}, str(kept.folder))]
 
 
 def study_folder_of(trial_folder: Path) -> Path:

@@ -20,7 +20,7 @@ from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.spec.paths import under_home
 from vsetune.config.study.study_spec import StudySpec, TrackingSpec
 from vsetune.errors import ConfigError, MissingPlugin
-from vsetune.jobs.kept_plugins import load_all_kept
+from vsetune.jobs.kept_plugins import load_kept_by_name
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
 
@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 def load_study(path: Path) -> StudySpec:
     """A study from its file, once the plugins it names and those of installed packages are known.
 
-    Folders under `plugins` come back absolute. Where one is gone and the study has begun, the copy that the study keeps
-    is used. ConfigError lists every problem with its key; every line opens with the path.
+    Folders under `plugins` come back absolute. Where a component is gone and the study has begun, the copy that the
+    study keeps is used. ConfigError lists every problem with its key; every line opens with the path.
     """
     content = read_yaml(path)
     try:
@@ -70,13 +70,22 @@ def _load_plugins(content: Mapping[str, Any], base: Path) -> None:
     references = content.get("plugins")
     if not isinstance(references, list) or not all(isinstance(each, str) for each in references):
         return  # whatever it is, reading the file tells
+    missing: MissingPlugin | None = None
     try:
         require_different_names([*installed, *load_plugins(references, base=base)])
     except MissingPlugin as error:
-        folder = _study_folder(content)
-        if folder is None or not load_all_kept(folder):
-            raise
-        _log.warning("%s; going on with the copies in %s", error.problems[0], folder)
+        missing = error
+    folder, unknown = _study_folder(content), _unknown_names(content)
+    kept = load_kept_by_name(unknown, folder) if unknown and folder is not None else []
+    if kept:
+        told = ", ".join(sorted(plugin.key for plugin in kept))
+        _log.warning("plugins: %s is gone from where the study names it; going on with the copy in %s", told, folder)
+    if missing is not None and (not kept or _unknown_names(content)):
+        raise missing
+
+
+def _unknown_names(content: Mapping[str, Any]) -> set[str]:
+    return set(_names_in(content)) - {*LOSSES, *NETWORKS}
 
 
 def _names_in(content: Any) -> Iterator[str]:

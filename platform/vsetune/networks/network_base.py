@@ -47,7 +47,7 @@ class NetworkGroup:
 class Network(nn.Module, ABC):
     """Encodes images and captions apart, then compares every image with every caption.
 
-    kind: what `Encoded.vectors` holds, see `vsetune.config.networks`. Encoded items and scores are float32 or wider,
+    kind: what `Encoded.vectors` holds, see `vsetune.config.spec.kinds`. Encoded items and scores are float32 or wider,
     also under autocast. In evaluation mode an encoded item depends on its own image or caption alone, and a score on
     its own pair, never on the batch nor on padding. Whatever an encoder leaves beyond the lengths of its items is made
     zero when it returns (`Encoded.without_padding`), for every subclass.

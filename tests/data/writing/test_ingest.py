@@ -135,8 +135,8 @@ def test_a_finished_shard_that_was_damaged_is_written_again(
 
 _SLOW_INGEST = """
 import sys, time
-from vsetune.config.data import IngestRecipe
-from vsetune.data.ingest import ingest
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.making.ingest import ingest
 
 class Slow:
     def stage(self, name, total): pass

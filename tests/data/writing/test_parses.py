@@ -45,7 +45,7 @@ class Chain:
 @pytest.fixture
 def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     parser = Chain()
-    for module in ("parses", "ingest"):
+    for module in ("captions.parses", "making.ingest"):
         monkeypatch.setattr(f"vsetune.data.{module}.load_parser", lambda pipeline: parser)
     return parser
 

@@ -16,15 +16,16 @@ from vsetune.config.components.catalogue import name_of
 from vsetune.config.spec.base import Name, Spec, tunables
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_spec import LossSpec
+from vsetune.networks.network_spec import NetworkSpec
 
 _NAME = TypeAdapter(Name)
 _SUM = "sum"
 
 
-def problems_of(spec: type[Spec], file: Path) -> list[str]:
-    """Everything a spec lacks, each with file, line and fix. file: the `spec.py` it stands in."""
+def problems_of(spec: type[Spec], file: Path, key: str) -> list[str]:
+    """Everything a spec lacks, each with file, line and fix. file: the `spec.py` it stands in. key: of its name."""
     lines = _lines(file, spec.__name__)
-    return [f"plugins: {file}:{lines.get(field, lines[''])}: {problem}" for field, problem in _problems(spec)]
+    return [f"plugins: {file}:{lines.get(field, lines[''])}: {problem}" for field, problem in _problems(spec, key)]
 
 
 def line_of(file: Path, name: str) -> int:
@@ -32,18 +33,20 @@ def line_of(file: Path, name: str) -> int:
     return _lines(file, name)[""]
 
 
-def _problems(spec: type[Spec]) -> Iterator[tuple[str, str]]:
+def _problems(spec: type[Spec], key: str) -> Iterator[tuple[str, str]]:
     """(field or "", problem)"""
-    yield from _name_problems(spec)
+    yield from _name_problems(spec, key)
     if not (vars(spec).get("__doc__") or "").strip():
         yield "", f"{spec.__name__} has no docstring; say in a sentence what it is, `list` and `show` print it"
-    for fact in ("equation", "source") if issubclass(spec, LossSpec) else ("source",):
+    for fact in _facts(spec):
         if not str(getattr(spec, fact, "")).strip():
             yield "", f"{spec.__name__} declares no {fact}; write `{fact}: ClassVar[str] = \"...\"`"
-    own = [name for name in spec.model_fields if name != "name" and not _is_ours(spec, name)]
+    own = [name for name in spec.model_fields if name != key and not _is_ours(spec, name)]
     ranges = {name for name, _ in tunables(spec)}
     for name in own:
         yield from _field_problems(name, spec.model_fields[name], is_tunable=name in ranges)
+    if any(field.is_required() for name, field in spec.model_fields.items()) and not _facts(spec):
+        return  # a reader has to be told where its files are
     try:
         spec()
     except ValidationError as error:
@@ -55,16 +58,23 @@ def _problems(spec: type[Spec]) -> Iterator[tuple[str, str]]:
         )
 
 
-def _name_problems(spec: type[Spec]) -> Iterator[tuple[str, str]]:
-    name = name_of(spec)
+def _facts(spec: type[Spec]) -> tuple[str, ...]:
+    """What must stand beside the fields."""
+    if issubclass(spec, LossSpec):
+        return ("equation", "source")
+    return ("source",) if issubclass(spec, NetworkSpec) else ()
+
+
+def _name_problems(spec: type[Spec], key: str) -> Iterator[tuple[str, str]]:
+    name = name_of(spec, key)
     if name == _SUM:
-        yield "name", f"the name {_SUM} is that of weighted sums; choose another"
+        yield key, f"the name {_SUM} is that of weighted sums; choose another"
     try:
         _NAME.validate_python(name)
     except ValidationError:
-        yield "name", f"got the name {name!r}, need letters, digits, `_` and `-`, at most 100; rename it"
-    if get_args(spec.model_fields["name"].annotation) != (name,):
-        yield "name", f'`name` takes other values than its own; write `name: Literal["{name}"] = "{name}"`'
+        yield key, f"got the name {name!r}, need letters, digits, `_` and `-`, at most 100; rename it"
+    if get_args(spec.model_fields[key].annotation) != (name,):
+        yield key, f'`{key}` takes other values than its own; write `{key}: Literal["{name}"] = "{name}"`'
 
 
 def _field_problems(name: str, field: FieldInfo, *, is_tunable: bool) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """Components of other people: loaded from a folder or an installed package, and from then on known like our own.
 
 A plugin is what a folder of ours is: `spec.py`, and `loss.py` or `network.py` beside it. A study names folders and
-packages under `plugins`; installed packages offer theirs by entry points.
+packages under `plugins`; installed packages offer theirs by entry points. Readers of raw data, for ingest recipes, come
+the same way: `spec.py` with a source, and `reader.py`.
 """
 
 from __future__ import annotations
@@ -13,30 +14,31 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal
 
-from vsetune.config.components.catalogue import SPEC_FILE, Catalogue, name_of, specs_of_folder
+from vsetune.config.components.catalogue import SPEC_FILE, Catalogue, mark_code, name_of, specs_of_folder
 from vsetune.config.components.plugin_checks import line_of, problems_of
 from vsetune.config.components.plugin_import import forget, import_folder, place_of, told_in_one_line
 from vsetune.config.components.plugin_packages import Component, component_packages, forget_package, is_module_name
 from vsetune.config.components.plugin_source import read_source
+from vsetune.config.sources.recipe import READERS
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.paths import expand_user, usable_path
 from vsetune.errors import ConfigError, MissingPlugin
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
 
-Kind = Literal["loss", "network"]
+Kind = Literal["loss", "network", "reader"]
 
-GROUPS: Mapping[Kind, str] = {"loss": "vsetune.losses", "network": "vsetune.networks"}
+GROUPS: Mapping[Kind, str] = {"loss": "vsetune.losses", "network": "vsetune.networks", "reader": "vsetune.readers"}
 """Entry points by which an installed package offers components: `my_loss = "my_package.my_loss"`."""
 
-_CATALOGUES: Mapping[Kind, Catalogue[Any]] = {"loss": LOSSES, "network": NETWORKS}
+_CATALOGUES: Mapping[Kind, Catalogue[Any]] = {"loss": LOSSES, "network": NETWORKS, "reader": READERS}
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """One loss or network of somebody else.
+    """One loss, network or reader of somebody else.
 
     folder: of its spec. package: that its modules are imported from. source: the folder that is hashed and that
     travels; `folder`, or the whole package where it was named by its module. sha256: of the files of `source`.
@@ -195,7 +197,7 @@ def _folders(folder: Path) -> list[Component]:
         return [Component(folder, folder)]
     found = sorted(file.parent for file in folder.glob(f"*/{SPEC_FILE}.py") if not file.parent.name.startswith("."))
     if not found:
-        raise ConfigError(
+        raise MissingPlugin(
             f"plugins: {folder}: no {SPEC_FILE}.py in it or in a folder of it; a component is a folder with "
             f"{SPEC_FILE}.py and loss.py or network.py"
         )
@@ -208,33 +210,38 @@ def _load(component: Component) -> Iterator[Plugin]:
     name = component.package or import_folder(source)
     with told_in_one_line(folder):
         specs: list[tuple[Kind, type[Spec]]] = [
-            (kind, spec) for kind, known in _CATALOGUES.items() for spec in specs_of_folder(name, known.base)
+            (kind, spec) for kind, known in _CATALOGUES.items() for spec in specs_of_folder(name, known.base, known.key)
         ]
     file = folder / f"{SPEC_FILE}.py"
     if not specs:
         raise ConfigError(
             f"plugins: {file}: defines no component; need a class derived from LossSpec or NetworkSpec with "
-            '`name: Literal["my_loss"] = "my_loss"`'
+            '`name: Literal["my_loss"] = "my_loss"`, or from SourceSpec with `layout: ...`'
         )
     problems = [problem for kind, spec in specs for problem in _problems(kind, spec, file)]
     if problems:
         raise ConfigError(problems)
     for kind, spec in specs:
-        plugin = Plugin(kind, name_of(spec), folder, name, source.sha256, component.source)
+        plugin = Plugin(kind, _name(kind, spec), folder, name, source.sha256, component.source)
         _register(spec, plugin)
         yield plugin
 
 
 def _problems(kind: Kind, spec: type[Spec], file: Path) -> Iterator[str]:
-    yield from problems_of(spec, file)
-    other = _CATALOGUES[kind].get(name_of(spec))
+    yield from problems_of(spec, file, _CATALOGUES[kind].key)
+    other = _CATALOGUES[kind].get(_name(kind, spec))
     if other is not None and other not in _plugins:
         yield (
-            f"plugins: {file}:{line_of(file, spec.__name__)}: {kind} {name_of(spec)} is one of vsetune's own; give "
+            f"plugins: {file}:{line_of(file, spec.__name__)}: {kind} {_name(kind, spec)} is one of vsetune's own; give "
             "yours another name"
         )
     if not (file.parent / f"{kind}.py").is_file():
-        yield f"plugins: {file.parent}: no {kind}.py in it; need a class with @register({spec.__name__}) there"
+        need = "a function `read(source)`" if kind == "reader" else f"a class with @register({spec.__name__})"
+        yield f"plugins: {file.parent}: no {kind}.py in it; need {need} there"
+
+
+def _name(kind: Kind, spec: type[Spec]) -> str:
+    return name_of(spec, _CATALOGUES[kind].key)
 
 
 def _register(spec: type[Spec], plugin: Plugin) -> None:
@@ -246,3 +253,4 @@ def _register(spec: type[Spec], plugin: Plugin) -> None:
         _log.debug("plugin %s: %s takes the place of %s", plugin.key, plugin.package, other.__module__)
     catalogue.add(spec)
     _plugins.setdefault(spec, plugin)
+    mark_code(spec, plugin.sha256)

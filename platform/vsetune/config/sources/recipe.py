@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializeAsAny, ValidatorFunctionWrapHandler, WrapValidator, model_validator
+from pydantic_core import PydanticCustomError
 
+from vsetune.config.components.catalogue import Catalogue, code_of
 from vsetune.config.spec.base import Count, Seed, Size, Spec, fingerprint_of
 from vsetune.config.spec.paths import PathText, expand_user
 from vsetune.errors import ConfigError
@@ -22,7 +25,16 @@ SplitName = Annotated[str, Field(max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9
 _SPLIT_NAMES = {"val": "validation", "dev": "validation", "valid": "validation"}
 
 
-class ScenesSource(Spec):
+class SourceSpec(Spec):
+    """Raw data of one layout. `layout` selects it. has_features: the source brings features and no images."""
+
+    if TYPE_CHECKING:
+        layout: str = ""
+
+    has_features: ClassVar[bool] = False
+
+
+class ScenesSource(SourceSpec):
     """Rendered scenes of coloured shapes with grammar-made captions: made here, nothing to download."""
 
     layout: Literal["scenes"] = "scenes"
@@ -33,7 +45,7 @@ class ScenesSource(Spec):
     image_size: int = Field(64, ge=32, le=512, description="pixels per side")
 
 
-class KarpathySource(Spec):
+class KarpathySource(SourceSpec):
     """One `dataset_*.json` in Karpathy's layout (Flickr8k, Flickr30k, MS-COCO) and a folder of images."""
 
     layout: Literal["karpathy"] = "karpathy"
@@ -42,7 +54,7 @@ class KarpathySource(Spec):
     restval: Literal["train", "leave_out"] = Field("train", description="where MS-COCO's restval images go")
 
 
-class CaptionTableSource(Spec):
+class CaptionTableSource(SourceSpec):
     """A table of captions, one list of image names per split, images in folders or plain tar files (Flickr8k)."""
 
     layout: Literal["caption_table"] = "caption_table"
@@ -55,8 +67,10 @@ class CaptionTableSource(Spec):
     )
 
 
-class FeatureFolderSource(Spec):
+class FeatureFolderSource(SourceSpec):
     """Ready features as VSE++, SCAN, VSRN and SGRAF read them: train_ims.npy, train_caps.txt, dev_*, test_*."""
+
+    has_features: ClassVar[bool] = True
 
     layout: Literal["feature_folder"] = "feature_folder"
     folder: PathText
@@ -79,7 +93,7 @@ class SplitShares(Spec):
         return self
 
 
-class IaprSource(Spec):
+class IaprSource(SourceSpec):
     """IAPR TC-12 as distributed: one .eng file per image (latin-1, DESCRIPTION and IMAGE tags)."""
 
     layout: Literal["iapr"] = "iapr"
@@ -97,9 +111,28 @@ class IaprSource(Spec):
         return self
 
 
+READERS: Catalogue[SourceSpec] = Catalogue(
+    "reader", SourceSpec, None, key="layout",
+    own=(ScenesSource, KarpathySource, CaptionTableSource, FeatureFolderSource, IaprSource),
+)
+"""Every source by the layout that recipes name."""
+
+
+def _of_a_plugin(value: Any, handler: ValidatorFunctionWrapHandler) -> SourceSpec:
+    """A source whose layout somebody else's reader brought; all others go the way of the union."""
+    layout = value.get("layout") if isinstance(value, dict) else getattr(value, "layout", None)
+    spec = READERS.get(layout) if isinstance(layout, str) else None
+    if isinstance(layout, str) and spec is None:
+        tags = ", ".join(f"'{each}'" for each in READERS)
+        context = {"discriminator": "'layout'", "tag": layout, "expected_tags": tags}
+        raise PydanticCustomError("union_tag_invalid", "unknown layout", context)
+    source: SourceSpec = handler(value) if spec is None or code_of(spec) is None else spec.model_validate(value)
+    return source
+
+
 AnySource = Annotated[
     ScenesSource | KarpathySource | CaptionTableSource | FeatureFolderSource | IaprSource,
-    Field(discriminator="layout"),
+    Field(discriminator="layout"), SerializeAsAny(), WrapValidator(_of_a_plugin),
 ]
 
 
@@ -168,6 +201,10 @@ class IngestRecipe(Spec):
     name: str = Field(
         min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the data set",
     )
+    plugins: list[PathText] = Field(
+        default_factory=list, max_length=100,
+        description="other people's readers: folders, relative to this file's, or modules by dotted name",
+    )
     output: PathText = Field(description="local folder to write; relative: under VSETUNE_HOME")
     upload: PathText | None = Field(None, pattern=r"^s3://[^/]+/.+", description="s3:// prefix the result is copied to")
     source: AnySource
@@ -183,6 +220,11 @@ class IngestRecipe(Spec):
         None, description="parse the captions too; a finished data set gets them as well, or by `vsetune data parse`",
     )
 
+    @classmethod
+    def keys_within(cls) -> Mapping[str, Iterable[str]]:
+        others = [spec for spec in READERS.values() if code_of(spec) is not None]
+        return {"source": sorted({key for spec in others for key in spec.model_fields} - {"layout"})}
+
     @model_validator(mode="before")
     @classmethod
     def _feature_folders_hold_no_images(cls, plain: Any) -> Any:
@@ -194,7 +236,7 @@ class IngestRecipe(Spec):
 
     @model_validator(mode="after")
     def _features_fit_the_source(self) -> IngestRecipe:
-        ready = self.source.layout == "feature_folder"
+        ready = self.source.has_features
         if ready and self.features.extractor != "precomputed":
             raise ValueError(
                 f"features.extractor {self.features.extractor} needs images, a feature_folder has none; use precomputed"
@@ -211,13 +253,15 @@ class IngestRecipe(Spec):
         return self
 
     def content_fingerprint(self) -> str:
-        """Fingerprint of what fixes the bytes: the recipe without where they are put, and without `parses`.
+        """Fingerprint of what fixes the bytes: the recipe without where they are put, and without `parses`; with the
+        hash of a reader that is somebody else's.
 
         Parses stand beside the shards and can be added later, see `vsetune.data.captions.parses`.
         """
         plain = self.model_copy(update={"output": ".", "upload": None}).to_plain()
-        del plain["parses"]
-        return fingerprint_of(plain)
+        del plain["parses"], plain["plugins"]
+        code = code_of(type(self.source))
+        return fingerprint_of(plain if code is None else plain | {"reader": code})
 
 
 def expand_path(text: str, *, key: str) -> str:
