@@ -55,7 +55,7 @@ BROKEN: dict[str, tuple[str, Changes, str]] = {
         "encode_images: vectors have shape",
     ),
     "a deviation of one caption": (
-        "small batches", captions("self.words(captions.tokens).var(dim=1, correction=0).sqrt()"), "one caption of 1 ids",
+        "small batches", captions("self.words(captions.tokens).var(dim=1, correction=0).sqrt()"), "caption of 1 ids",
     ),
     "a division by the length": ("zeros", images(f"{REGION} / {REGION}.norm(dim=1, keepdim=True)"), "zeros"),
     "words behind the last": (
