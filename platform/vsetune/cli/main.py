@@ -18,7 +18,19 @@ import typer
 from typer.core import TyperGroup
 
 import vsetune
-from vsetune.cli import components, data, leaderboard, network_evaluate, network_import, study, tracking, train, trial
+from vsetune.cli import (
+    component_checks,
+    component_drafts,
+    components,
+    data,
+    leaderboard,
+    network_evaluate,
+    network_import,
+    study,
+    tracking,
+    train,
+    trial,
+)
 from vsetune.cli.output import complain, results, say
 from vsetune.config.components.plugins import place_in_plugin
 from vsetune.config.spec.masked_output import mask_output
@@ -55,6 +67,10 @@ app.add_typer(data.app, name="data")
 app.add_typer(tracking.app, name="tracking")
 app.add_typer(components.losses, name="losses")
 app.add_typer(components.networks, name="networks")
+components.losses.command("check", epilog=component_checks.LOSS_EXAMPLE)(component_checks.check_loss)
+components.losses.command("new", epilog=component_drafts.LOSS_EXAMPLE)(component_drafts.new_loss)
+components.networks.command("check", epilog=component_checks.NETWORK_EXAMPLE)(component_checks.check_network)
+components.networks.command("new", epilog=component_drafts.NETWORK_EXAMPLE)(component_drafts.new_network)
 components.networks.command("import", epilog=network_import.EXAMPLE)(network_import.import_network)
 components.networks.command("evaluate", epilog=network_evaluate.EXAMPLE)(network_evaluate.evaluate_network)
 app.command(name="train", epilog=train.EXAMPLE)(train.train)
