@@ -113,6 +113,7 @@ def _run_tests(copy: Path, tests: list[str], output: Path) -> None:
     os.chdir(copy)
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() not in (_ROOT, _ROOT / "benchmarks")]
     os.environ["PYTHONPATH"] = str(copy / "platform")
+    sys.dont_write_bytecode = False  # the next mutant then compiles one file and not all
     code = int(pytest.main([
         "-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:anyio", "--hypothesis-seed=0",
         "-W", "ignore::pytest.PytestAssertRewriteWarning",  # of a library that was imported before
