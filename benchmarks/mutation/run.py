@@ -40,9 +40,10 @@ class Mutation:
     def __init__(self, folder: Path, report: Report, *, processes: int) -> None:
         self._report, self._judged = report, read_judged()
         self._sources = copied(_ROOT, folder / "unchanged")
+        self._all = [Tree(self._sources, folder / str(number)) for number in range(processes)]
         self._trees: SimpleQueue[Tree] = SimpleQueue()
-        for number in range(processes):
-            self._trees.put(Tree(self._sources, folder / str(number)))
+        for tree in self._all:
+            self._trees.put(tree)
         self._pool = ThreadPoolExecutor(processes)
 
     def run(self, area: Area, *, count: int, seed: int) -> None:
@@ -64,7 +65,11 @@ class Mutation:
             self._report.write()
 
     def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        """Waits for nothing: tests that still run are ended."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for tree in self._all:
+            tree.stop()
+        self._pool.shutdown()
 
     def _test(self, mutant: Mutant, tests: list[Path], limit_s: float) -> Examined:
         with self._tree() as tree:

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -57,6 +58,7 @@ class Tree:
         self._copy, self._output = copied(root, folder / "tree"), folder / "output.txt"
         self._processes = multiprocessing.get_context("forkserver")
         self._processes.set_forkserver_preload(_SLOW_IMPORTS)
+        self._leader: int | None = None
 
     def unchanged(self, tests: Sequence[Path]) -> float:
         """Seconds that the tests take on unchanged code. CannotTest if they do not pass."""
@@ -75,6 +77,10 @@ class Tree:
         finally:
             self._write(changed, original)
 
+    def stop(self) -> None:
+        """Ends the tests that another thread is running."""
+        _end_group(self._leader)
+
     def _write(self, file: Path, code: str) -> None:
         """Bytecode is known by size and second, which two mutants may share."""
         file.write_text(code, encoding="utf-8")
@@ -87,11 +93,13 @@ class Tree:
             target=_run_tests, args=(self._copy, [str(test) for test in tests], self._output)
         )
         process.start()
+        self._leader = process.pid
         process.join(limit_s)
         seconds, has_ended = time.monotonic() - began, process.exitcode is not None
         _end_group(process.pid)
         process.kill()
         process.join()
+        self._leader = None
         if not has_ended:
             return Examined("timed out", seconds, "")
         output = self._output.read_text(encoding="utf-8", errors="replace") if self._output.exists() else ""
@@ -129,7 +137,6 @@ def _run_tests(copy: Path, tests: list[str], output: Path) -> None:
 
 def _end_group(leader: int | None) -> None:
     """The tests and every process they started; none is left when they ended as they should."""
-    try:
-        os.killpg(leader or 0, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    if leader is not None:
+        with suppress(ProcessLookupError):
+            os.killpg(leader, signal.SIGKILL)
