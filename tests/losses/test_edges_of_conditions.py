@@ -7,6 +7,7 @@ import torch
 
 from vsetune.config.losses import PcmeSpec
 from vsetune.losses import Items, build_loss
+from vsetune.losses.active_triplets import active_triplets
 from vsetune.losses.adaptive_margin import mined_selection
 from vsetune.losses.hinges import QueryTerms
 from vsetune.losses.pcme import uniformity
@@ -33,3 +34,15 @@ def test_centres_alone_are_one_group_of_parameters(train_classifiers, make_cente
     groups = make_center_loss(train_classifiers=train_classifiers).parameter_groups()
     assert len(groups) == 1 + train_classifiers
     assert all(group.parameters for group in groups)
+
+
+@pytest.mark.parametrize("one_by_one", [0, 128])
+def test_the_first_negative_left_out_does_not_count_however_close_it_is(one_by_one, monkeypatch) -> None:
+    """Two of four negatives are used; the third is the next smaller float."""
+    monkeypatch.setattr("vsetune.losses.active_triplets._MOST_POSITIVES_ONE_BY_ONE", one_by_one)
+    half = torch.tensor(0.5, dtype=torch.float64)
+    row = torch.stack([half - 0.3, half, half + 0.4, torch.nextafter(half, half - 1), half - 0.4])[None]
+    positives = torch.tensor([[True, False, False, False, False]])
+    found = active_triplets(row, positives, ~positives, margin=0.0, fraction=0.5)
+    assert found.counts.tolist() == [[-2, 1, 1, 0, 0]]
+    assert (found.active.tolist(), found.used.tolist()) == ([2], [2])
