@@ -115,9 +115,14 @@ def test_only_equivalent_mutants_leave_the_judged_share(tmp_path: Path) -> None:
     assert shares(results).judged == pytest.approx(2 / 4)
 
 
-def test_every_judged_mutant_names_a_file_that_is_there() -> None:
+def test_every_judged_mutant_can_still_be_made() -> None:
     for file, function, diff in read_judged():
-        assert (ROOT / file).is_file(), f"judged.toml: {file} {function}: no such file; {diff}"
+        where = f"judged.toml: {file} {function}"
+        assert (ROOT / file).is_file(), f"{where}: no such file; the entry moves with the code"
+        lines = {line.strip() for line in (ROOT / file).read_text(encoding="utf-8").splitlines()}
+        removed = {line[2:] for line in diff.splitlines() if line.startswith("- ")}
+        assert removed, f"{where}: no line starts with '- '"
+        assert removed <= lines, f"{where}: {removed - lines} is gone; judge it anew or drop the entry"
 
 
 @pytest.mark.slow
