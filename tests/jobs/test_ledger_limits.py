@@ -63,6 +63,10 @@ class Study:
         answer = self.ledger.next()
         return answer.trial.trial if isinstance(answer, Assignment) else answer
 
+    def restarted(self) -> StudyLedger:
+        """The ledger of another process on the same store and search, not recovered yet."""
+        return StudyLedger(self.ledger.study, list(self.ledger.cells.values()), self.store, self.search)
+
     def open(self, trial: str, number: int = 1, *points: ValidationPoint) -> None:
         self.ledger.open_attempt(trial, number=number, environment={}, protocol={}, inherited=points)
 
@@ -123,6 +127,18 @@ def test_an_end_is_recorded_once() -> None:
     assert study.ledger.interrupted(trial, "too late") is None
     assert [each.status for each in study.store.attempts("tiny")] == ["finished"]
     assert len(study.search.told) == 1
+
+
+def test_a_restart_lets_failed_trials_rest_unless_told_otherwise() -> None:
+    study = Study(search={"configurations": 1})
+    trial = study.next()
+    study.ledger.close(trial, "failed", summary={}, error="loss is NaN")
+    again = study.restarted()
+    again.recover()
+    assert again.next() == "done"
+    retrying = study.restarted()
+    retrying.recover(retry_failed=True)
+    assert retrying.next() == retrying.trials[trial].assignment
 
 
 def test_an_attempt_that_showed_nothing_has_zero_epochs() -> None:
