@@ -202,6 +202,15 @@ def test_a_silent_search_is_asked_every_five_seconds_and_given_up_after_ten_minu
     assert study.next() == "done"
 
 
+@pytest.mark.parametrize(("seconds", "answer"), [(600.0, "wait"), (600.5, "done")])
+def test_a_search_is_waited_for_ten_minutes_and_no_longer(seconds: float, answer: str) -> None:
+    study = Study()
+    study.search.is_away = True
+    assert study.next() == "wait"
+    study.now = seconds
+    assert study.next() == answer
+
+
 def test_ten_minutes_are_counted_from_the_first_silence_and_anew_after_an_answer() -> None:
     study = Study()
     study.search.is_away = True
