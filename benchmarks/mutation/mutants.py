@@ -61,7 +61,9 @@ class _Site:
     module: libcst.Module
 
     def mutant(self) -> Mutant | None:
-        """None where the changed text means the same or is no Python."""
+        """None where the changed text means the same, is no Python or lacks an argument that is not mutated."""
+        if not _untouched_arguments(self.original) <= _untouched_arguments(self.changed):
+            return None
         before = self.module.code
         after = self.module.code_for_node(self.module.deep_replace(self.original, self.changed))
         try:
@@ -148,6 +150,17 @@ def _is_untouched(node: libcst.CSTNode, *, at_top: bool) -> bool:
         target = node.targets[0].target
         return isinstance(target, libcst.Name) and (target.value in ("__all__", "logger") or _is_type(target.value))
     return False
+
+
+def _untouched_arguments(node: libcst.CSTNode) -> set[str]:
+    """Of a call, as text; a call's own arguments are dropped at the call."""
+    if not isinstance(node, libcst.Call):
+        return set()
+    code = libcst.Module([]).code_for_node
+    return {
+        f"{argument.keyword.value}={code(argument.value)}" for argument in node.args
+        if argument.keyword is not None and argument.keyword.value in _UNTOUCHED_ARGUMENTS
+    }
 
 
 def _is_type(name: str) -> bool:

@@ -60,6 +60,12 @@ def test_no_mutant_is_the_code_itself_or_no_code(tmp_path: Path) -> None:
         assert ast.dump(ast.parse(mutant.code)) != ast.dump(ast.parse(source))
 
 
+def test_a_strict_zip_stays_strict(tmp_path: Path) -> None:
+    found = mutants_of(tmp_path, "def pairs(a, b):\n    return zip(a, b, strict=True)\n")
+    assert found
+    assert all("strict=True" in mutant.diff.splitlines()[1] for mutant in found)
+
+
 def test_a_seed_gives_the_same_mutants_and_another_one_others(tmp_path: Path) -> None:
     first, again, other = (mutants_of(tmp_path, count=4, seed=seed) for seed in (1, 1, 2))
     assert first == again
