@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := $(VENV)/bin
 
-.PHONY: help quickstart install test test-slow lint benchmark chaos pictures clean
+.PHONY: help quickstart install test test-slow lint benchmark chaos mutation pictures clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -26,6 +26,9 @@ benchmark: $(VENV)/.dev  ## every paired benchmark; each prints a ratio
 chaos: $(VENV)/.chaos  ## 60 kills and outages over short sweeps, held against the undisturbed ones; about 25 minutes
 	PYTHONPATH=benchmarks $(BIN)/python -m chaos.run
 
+mutation: $(VENV)/.mutation  ## 60 small changes each to metrics, losses, ledger and search: do the tests notice? about 30 minutes
+	PYTHONPATH=benchmarks $(BIN)/python -m mutation.run
+
 lint: $(VENV)/.dev  ## only ruff and mypy
 	$(BIN)/ruff check platform tests jobs benchmarks
 	$(BIN)/mypy
@@ -46,4 +49,8 @@ $(VENV)/.dev: $(VENV)/.run
 
 $(VENV)/.chaos: $(VENV)/.run
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[chaos]'
+	@touch $@
+
+$(VENV)/.mutation: $(VENV)/.dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutation]'
 	@touch $@

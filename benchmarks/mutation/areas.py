@@ -1,0 +1,60 @@
+"""What is mutated, and which quick tests have to notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_NO_ARITHMETIC = ("__init__.py", "spec.py")
+
+
+@dataclass(frozen=True)
+class Area:
+    """sources: files and folders below platform/vsetune. tests: patterns below tests/, none of which starts Ray."""
+
+    name: str
+    sources: tuple[str, ...]
+    tests: tuple[str, ...]
+
+    def source_files(self, root: Path) -> list[Path]:
+        """Relative to root, sorted. Specs of components are left out: they hold ranges and descriptions."""
+        found: set[Path] = set()
+        for source in self.sources:
+            path = root / "platform" / "vsetune" / source
+            found.update([path] if path.is_file() else path.rglob("*.py"))
+        return sorted(file.relative_to(root) for file in found if file.name not in _NO_ARITHMETIC)
+
+    def test_files(self, root: Path) -> list[Path]:
+        """Relative to root, sorted."""
+        found = {file for pattern in self.tests for file in (root / "tests").glob(pattern)}
+        return sorted(file.relative_to(root) for file in found)
+
+
+AREAS = {
+    area.name: area
+    for area in (
+        Area("metrics", ("metrics",), ("metrics/**/test_*.py",)),
+        Area("losses", ("losses",), ("losses/**/test_*.py",)),
+        Area(
+            "ledger", ("jobs/ledger.py", "jobs/trial_progress.py"),
+            ("jobs/test_ledger*.py", "jobs/test_trial_progress*.py", "jobs/test_progress.py"),
+        ),
+        Area("search", ("search",), ("search/**/test_*.py",)),
+    )
+}
+
+
+def nearest_first(tests: list[Path], mutated: Path, root: Path) -> list[Path]:
+    """The tests that import the mutated module itself before those that import its folder, then the rest.
+
+    A mutant that is killed is killed sooner this way; one that survives has survived all of them.
+    """
+    parts = mutated.relative_to("platform").with_suffix("").parts
+    modules = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
+
+    def distance(test: Path) -> int:
+        text = (root / test).read_text(encoding="utf-8")
+        named = 0 if mutated.stem in test.stem or mutated.parent.name in test.stem else 1
+        return 2 * next((place for place, module in enumerate(modules) if module in text), len(modules)) + named
+
+    return sorted(tests, key=distance)

@@ -1,0 +1,298 @@
+"""Where the ledger stops asking, waiting and repeating, to the second and to the trial, and what it tells the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vsetune.config.cells import resolve_cells
+from vsetune.config.loading import parse_spec
+from vsetune.config.study import StudySpec
+from vsetune.errors import StorageError
+from vsetune.jobs.ledger import StudyLedger, pause_after
+from vsetune.jobs.trial_progress import Assignment
+from vsetune.search.configurations import ConfigurationSearch, Suggestion
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import StudyRecord, ValidationPoint
+
+FIRST = "vsepp.lmh-c000-s7"
+
+
+class OfflineSearch(ConfigurationSearch):
+    """A search in memory that can be away, and remembers what it was told."""
+
+    def __init__(self, study: StudySpec) -> None:
+        super().__init__("tiny", resolve_cells(study, where="test"), study.search, storage="sqlite:///:memory:")
+        self.is_away = False
+        self.told: list[tuple[int, str, list[tuple[float, float]]]] = []
+
+    def ask(self, cell: str) -> Suggestion:
+        if self.is_away:
+            raise StorageError("search.storage: locked")
+        return super().ask(cell)
+
+    def tell(self, cell: str, number: int, outcome: Any, *, curve: Sequence[tuple[float, float]]) -> None:
+        if self.is_away:
+            raise StorageError("search.storage: locked")
+        self.told.append((number, outcome, list(curve)))
+        super().tell(cell, number, outcome, curve=curve)
+
+
+class Study:
+    """A study of one cell in memory, with a clock that is set by hand."""
+
+    def __init__(self, folder: Path | None = None, **changes: Any) -> None:
+        plain = {
+            "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
+            "search": {"configurations": 3}, "seeds": [7],
+        }
+        spec = parse_spec(plain | changes, StudySpec, where="test")
+        self.now = 0.0
+        self.store = MemoryStore(folder)
+        self.store.open_study(StudyRecord("tiny", spec.fingerprint(), spec.to_plain()), resume=False)
+        self.search = OfflineSearch(spec)
+        self.ledger = StudyLedger(
+            spec, resolve_cells(spec, where="test"), self.store, self.search, clock=lambda: self.now
+        )
+
+    def next(self) -> str:
+        """The next trial, or `wait` or `done`."""
+        answer = self.ledger.next()
+        return answer.trial.trial if isinstance(answer, Assignment) else answer
+
+    def restarted(self) -> StudyLedger:
+        """The ledger of another process on the same store and search, not recovered yet."""
+        return StudyLedger(self.ledger.study, list(self.ledger.cells.values()), self.store, self.search)
+
+    def open(self, trial: str, number: int = 1, *points: ValidationPoint) -> None:
+        self.ledger.open_attempt(trial, number=number, environment={}, protocol={}, inherited=points)
+
+    def finish(self, trial: str, m_recall: float = 20.0, summary: Mapping[str, float] | None = None) -> None:
+        self.open(trial)
+        self.ledger.record_point(trial, point(1, m_recall))
+        self.ledger.close(trial, "finished", summary=summary or {})
+
+
+def point(step: int, m_recall: float) -> ValidationPoint:
+    return ValidationPoint(step=step, epoch=float(step), pairs_seen=step, m_recall=m_recall, train_seconds=1.0)
+
+
+def test_pauses_double_up_to_a_minute() -> None:
+    assert [pause_after(count) for count in (1, 2, 5, 6, 7, 40)] == [2, 4, 32, 60, 60, 60]
+
+
+def test_an_attempt_is_recorded_with_everything_that_is_known_when_it_starts() -> None:
+    study = Study()
+    trial = study.next()
+    study.ledger.open_attempt(
+        trial, number=3, environment={"torch": "2"}, protocol={"images": 5}, inherited=[point(1, 9.0)]
+    )
+    (record,) = study.store.attempts("tiny")
+    start, assignment = record.start, study.ledger.trials[trial].assignment
+    assert (start.study, start.trial, start.cell, start.network, start.loss) == (
+        "tiny", FIRST, "vsepp.lmh", "vsepp", "lmh")
+    assert (start.number, start.seed, start.phase) == (3, 7, "search")
+    assert (start.configuration, start.resolved) == (assignment.configuration, assignment.trial.to_plain())
+    assert (start.environment, start.protocol) == ({"torch": "2"}, {"images": 5})
+    assert record.curve == ((1.0, 9.0),)
+
+
+def test_an_end_keeps_summary_artifacts_and_error_and_tells_the_search_the_curve(tmp_path: Path) -> None:
+    picture = tmp_path / "curve.png"
+    picture.write_bytes(b"pixels")
+    study = Study(tmp_path / "kept")
+    trial = study.next()
+    study.open(trial)
+    study.ledger.record_point(trial, point(1, 30.0))
+    study.ledger.record_point(trial, point(2, 25.0))
+    study.ledger.close(
+        trial, "failed", summary={"device_seconds": 4.0, "epochs": 1.5}, artifacts=[picture], error="loss is NaN"
+    )
+    (record,) = study.store.attempts("tiny")
+    assert (record.status, record.error) == ("failed", "loss is NaN")
+    assert {name: record.summary[name] for name in ("device_seconds", "epochs", "best_m_recall")} == {
+        "device_seconds": 4.0, "epochs": 1.5, "best_m_recall": 30.0}
+    assert [file.read_bytes() for file in (tmp_path / "kept").rglob("curve.png")] == [b"pixels"]
+    assert study.search.told == [(0, "failed", [(1.0, 30.0), (2.0, 25.0)])]
+
+
+def test_an_end_is_recorded_once() -> None:
+    study = Study()
+    trial = study.next()
+    study.finish(trial)
+    study.ledger.close(trial, "failed", summary={}, error="too late")
+    assert study.ledger.interrupted(trial, "too late") is None
+    assert [each.status for each in study.store.attempts("tiny")] == ["finished"]
+    assert len(study.search.told) == 1
+
+
+def test_a_restart_lets_failed_trials_rest_unless_told_otherwise() -> None:
+    study = Study(search={"configurations": 1})
+    trial = study.next()
+    study.ledger.close(trial, "failed", summary={}, error="loss is NaN")
+    again = study.restarted()
+    again.recover()
+    assert again.next() == "done"
+    retrying = study.restarted()
+    retrying.recover(retry_failed=True)
+    assert retrying.next() == retrying.trials[trial].assignment
+
+
+def test_an_attempt_that_showed_nothing_has_zero_epochs() -> None:
+    study = Study()
+    trial = study.next()
+    study.open(trial)
+    study.ledger.interrupted(trial, "worker died")
+    (record,) = study.store.attempts("tiny")
+    assert (record.status, record.summary, record.error) == ("killed", {"epochs": 0.0}, "worker died")
+
+
+def test_an_interrupted_attempt_keeps_the_totals_it_last_reported() -> None:
+    study = Study()
+    trial = study.next()
+    study.open(trial)
+    study.ledger.record_point(trial, point(1, 10.0), summary={"device_seconds": 4.0})
+    study.ledger.record_point(trial, point(2, 12.0), summary={"device_seconds": 8.0})
+    study.ledger.interrupted(trial, "worker died")
+    (record,) = study.store.attempts("tiny")
+    assert record.summary["device_seconds"] == 8.0
+    assert (record.summary["epochs"], record.summary["best_m_recall"]) == (2.0, 12.0)
+
+
+def test_a_trial_interrupted_before_it_opened_leaves_no_attempt_and_is_handed_out_again() -> None:
+    study = Study()
+    trial = study.next()
+    assert study.ledger.interrupted(trial, "no worker") == 2.0
+    assert study.store.attempts("tiny") == []
+    assert study.ledger.trials[trial].error == "no worker"
+    study.now = 1.9
+    assert study.next() == "wait"
+    study.now = 2.0
+    assert study.next() == trial
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_trial_is_tried_again_as_often_as_the_study_says(retries: int) -> None:
+    study = Study(resources={"retries": retries}, search={"configurations": 1})
+    trial = study.next()
+    for _ in range(retries):
+        assert study.ledger.interrupted(trial, "memory") is not None
+        study.now += 100
+        assert study.next() == trial
+    assert study.ledger.interrupted(trial, "memory") is None
+    assert study.ledger.trials[trial].is_left_open
+    assert study.next() == "done"
+
+
+def test_a_silent_search_is_asked_every_five_seconds_and_given_up_after_ten_minutes() -> None:
+    study = Study()
+    study.search.is_away = True
+    assert study.next() == "wait"
+    assert study.ledger.search_outage == "search.storage: locked"
+    study.now = 600.0
+    assert study.next() == "wait", "ten minutes are not over"
+    study.now = 604.9
+    study.search.is_away = False
+    assert study.next() == "wait", "asked 4.9 seconds ago"
+    study.search.is_away = True
+    study.now = 605.0
+    assert study.next() == "done"
+
+
+@pytest.mark.parametrize(("seconds", "answer"), [(600.0, "wait"), (600.5, "done")])
+def test_a_search_is_waited_for_ten_minutes_and_no_longer(seconds: float, answer: str) -> None:
+    study = Study()
+    study.search.is_away = True
+    assert study.next() == "wait"
+    study.now = seconds
+    assert study.next() == answer
+
+
+def test_ten_minutes_are_counted_from_the_first_silence_and_anew_after_an_answer() -> None:
+    study = Study()
+    study.search.is_away = True
+    for study.now in (0.0, 300.0, 590.0):
+        assert study.next() == "wait"
+    study.search.is_away, study.now = False, 599.0
+    assert study.next() == FIRST
+    study.search.is_away, study.now = True, 700.0
+    assert study.next() == "wait"
+    study.now = 1299.0
+    assert study.next() == "wait"
+
+
+def test_a_study_with_a_running_trial_does_not_end_because_the_search_is_silent() -> None:
+    study = Study()
+    trial = study.next()
+    study.open(trial)
+    study.search.is_away = True
+    assert study.next() == "wait"
+    study.now = 700.0
+    assert study.next() == "wait"
+    study.ledger.close(trial, "finished", summary={})
+    assert study.next() == "done"
+
+
+@pytest.mark.parametrize(("budget", "trials"), [
+    ({"epochs_per_cell": 2}, 2), ({"epochs_per_cell": 2.5}, 3), ({"epochs_per_cell": 1.5}, 2),
+    ({"device_seconds_per_cell": 20}, 2), ({"device_seconds_per_cell": 20.5}, 3),
+    ({"epochs_per_cell": 9, "device_seconds_per_cell": 10}, 1),
+    ({"epochs_per_cell": 1, "device_seconds_per_cell": 90}, 1),
+])
+def test_a_cell_asks_until_either_budget_is_used_up(budget: dict[str, float], trials: int) -> None:
+    """Every trial takes one epoch and ten device-seconds."""
+    study = Study(budget=budget, search={"configurations": 4})
+    asked = 0
+    while (trial := study.next()) != "done":
+        study.finish(trial, summary={"epochs": 1.0, "device_seconds": 10.0})
+        asked += 1
+    assert asked == trials
+
+
+def test_a_cell_without_anything_to_search_has_one_configuration_and_every_seed() -> None:
+    study = Study(losses=[{"name": "lmh", "search": "none"}], search={"configurations": 4}, seeds=[7, 8, 9])
+    first = study.next()
+    assert study.ledger.promised() == 3
+    study.finish(first)
+    seeds = [study.next(), study.next()]
+    assert [first, *seeds, study.next()] == [f"vsepp.lmh-c000-s{seed}" for seed in (7, 8, 9)] + ["wait"]
+    for trial in seeds:
+        study.finish(trial)
+    assert study.next() == "done"
+    assert [number for number, _, _ in study.search.told] == [0], "confirmations are not the search's business"
+
+
+def test_work_is_left_while_a_confirmation_is_to_come() -> None:
+    study = Study(search={"configurations": 1}, seeds=[7, 8])
+    assert study.ledger.has_work()
+    study.finish(study.next())
+    assert study.ledger.has_work()
+    study.finish(study.next())
+    assert not study.ledger.has_work()
+
+
+def test_the_winner_is_repeated_with_its_number_and_configuration() -> None:
+    study = Study(search={"configurations": 3}, seeds=[7, 8])
+    for m_recall in (10.0, 40.0, 20.0):
+        study.finish(study.next(), m_recall)
+    repeated = study.ledger.next()
+    assert isinstance(repeated, Assignment)
+    best = study.ledger.trials["vsepp.lmh-c001-s7"].assignment
+    assert (repeated.number, repeated.configuration, repeated.phase) == (1, best.configuration, "confirm")
+    assert (repeated.trial.trial, repeated.trial.seed) == ("vsepp.lmh-c001-s8", 8)
+
+
+def test_ctrl_c_ends_running_attempts_and_no_others() -> None:
+    study = Study()
+    first, second, third = study.next(), study.next(), study.next()
+    study.finish(first)
+    study.open(second)
+    study.ledger.record_point(second, point(1, 11.0), summary={"device_seconds": 3.0})
+    assert study.ledger.interrupt() == [second]
+    finished, killed = study.store.attempts("tiny")
+    assert (finished.status, killed.status, killed.error) == ("finished", "killed", "the study was interrupted")
+    assert killed.summary["device_seconds"] == 3.0
+    assert study.ledger.trials[third].status == "waiting"

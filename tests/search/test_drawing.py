@@ -1,0 +1,128 @@
+"""What a draw is: the sampler's random start, its seed, its ranges, and which trials it hears of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from vsetune.config.cells import Cell, resolve_cells
+from vsetune.config.loading import parse_spec
+from vsetune.config.study import StudySpec
+from vsetune.search.drawing import REFUSED, distributions_of, draw, is_whole
+
+
+def study_of(loss: str = "top_f", **search: Any) -> tuple[StudySpec, Cell]:
+    plain = {
+        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": loss}],
+        "baseline": loss, "search": {"training": {"learning_rate": "default"}} | search,
+    }
+    study = parse_spec(plain, StudySpec, where="test")
+    return study, resolve_cells(study, where="test")[0]
+
+
+def history_of(cell: Cell, count: int, *, refused: int = 0) -> list[FrozenTrial]:
+    """So many finished trials after so many refused ones, drawn without any sampler of ours."""
+    random = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=5))
+    trials = []
+    for number in range(refused + count):
+        params = random.ask(fixed_distributions=distributions_of(cell)).params
+        is_refused = number < refused
+        trials.append(create_trial(
+            params=params, distributions=distributions_of(cell), value=None if is_refused else float(number % 3),
+            state=TrialState.PRUNED if is_refused else TrialState.COMPLETE,
+            user_attrs={REFUSED: "too large"} if is_refused else {},
+        ))
+    return trials
+
+
+def asked(sampler: optuna.samplers.BaseSampler, cell: Cell, history: Sequence[FrozenTrial]) -> dict[str, Any]:
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    study.add_trials(history)
+    return dict(study.ask(fixed_distributions=distributions_of(cell)).params)
+
+
+def seed_of(seed: int, cell: Cell, count: int) -> int:
+    return int.from_bytes(sha256(f"{seed}/{cell.name}/{count}".encode()).digest()[:4], "big")
+
+
+def at_random(study: StudySpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[str, Any]:
+    return asked(optuna.samplers.RandomSampler(seed=seed_of(study.search.seed, cell, len(history))), cell, history)
+
+
+@pytest.mark.parametrize(("configurations", "random_start"), [
+    (1, 2), (6, 2), (8, 2), (9, 3), (11, 3), (12, 4), (29, 9), (30, 10), (33, 10), (90, 10),
+])
+def test_a_third_of_the_configurations_is_random_at_least_two_at_most_ten(configurations, random_start) -> None:
+    study, cell = study_of(configurations=configurations)
+    before, after = history_of(cell, random_start - 1), history_of(cell, random_start)
+    assert draw(study.search, cell, before) == at_random(study, cell, before)
+    assert draw(study.search, cell, after) != at_random(study, cell, after)
+
+
+def test_refused_draws_do_not_shorten_the_random_start() -> None:
+    study, cell = study_of(configurations=9)
+    before, after = history_of(cell, 2, refused=3), history_of(cell, 3, refused=3)
+    assert draw(study.search, cell, before) == at_random(study, cell, before)
+    assert draw(study.search, cell, after) != at_random(study, cell, after)
+
+
+def test_a_random_search_stays_random() -> None:
+    study, cell = study_of(configurations=9, sampler="random")
+    history = history_of(cell, 12)
+    assert draw(study.search, cell, history) == at_random(study, cell, history)
+
+
+def test_seed_cell_and_number_make_the_draw() -> None:
+    study, cell = study_of(sampler="random")
+    other_seed, _ = study_of(sampler="random", seed=1)
+    _, other_cell = study_of("lmh", sampler="random")
+    history = history_of(cell, 1)
+    rate = draw(study.search, cell, history)["training.learning_rate"]
+    assert rate != draw(other_seed.search, cell, history)["training.learning_rate"]
+    assert rate != draw(study.search, cell, history_of(cell, 2))["training.learning_rate"]
+    assert rate != draw(study.search, other_cell, history_of(other_cell, 1))["training.learning_rate"]
+
+
+def test_the_first_draw_is_the_default_only_where_the_study_says_so() -> None:
+    study, cell = study_of()
+    assert draw(study.search, cell, []) == cell.defaults()
+    study, cell = study_of(include_defaults=False)
+    assert draw(study.search, cell, []) == at_random(study, cell, [])
+    assert draw(study.search, cell, []) != cell.defaults()
+
+
+def test_a_cell_without_domains_has_one_empty_configuration() -> None:
+    study, cell = study_of()
+    assert draw(study.search, replace(cell, domains={}), []) == {}
+
+
+def test_ranges_become_distributions_of_their_type_and_scale() -> None:
+    _, cell = study_of()
+    found = distributions_of(cell)
+    assert found.keys() == cell.domains.keys()
+    for name, domain in cell.domains.items():
+        made = found[name]
+        if isinstance(made, optuna.distributions.CategoricalDistribution):
+            assert list(made.choices) == list(domain.choices)
+            continue
+        assert isinstance(made, optuna.distributions.IntDistribution) == domain.integer
+        assert (made.low, made.high, made.log) == (domain.low, domain.high, domain.log)
+    assert {type(made).__name__ for made in found.values()} >= {"IntDistribution", "FloatDistribution"}
+    assert {made.log for made in found.values()} == {True, False}
+
+
+def test_a_trial_with_some_of_its_parameters_is_not_whole() -> None:
+    _, cell = study_of()
+    (whole,) = history_of(cell, 1)
+    assert is_whole(whole, cell.domains)
+    name = next(iter(cell.domains))
+    half = create_trial(
+        params={name: whole.params[name]}, distributions={name: whole.distributions[name]}, value=1.0,
+    )
+    assert not is_whole(half, cell.domains)

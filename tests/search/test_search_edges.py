@@ -1,0 +1,107 @@
+"""The very values at which halving and the search change their answer."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import optuna
+import pytest
+
+from vsetune.config.cells import resolve_cells
+from vsetune.config.loading import parse_spec
+from vsetune.config.study import StudySpec
+from vsetune.metrics.curves import SAME_EPOCH
+from vsetune.search.configurations import ConfigurationSearch
+from vsetune.search.halving import Halving
+
+STUDY = parse_spec(
+    {"study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]},
+    StudySpec, where="test",
+)
+CELL = "vsepp.lmh"
+
+
+def opened(folder: Path, **options: object) -> ConfigurationSearch:
+    cells = resolve_cells(STUDY, where="test")
+    return ConfigurationSearch("tiny", cells, STUDY.search, storage=f"sqlite:///{folder / 'search.db'}", **options)
+
+
+def trials_in(folder: Path) -> list[optuna.trial.FrozenTrial]:
+    return optuna.load_study(study_name=f"tiny/{CELL}", storage=f"sqlite:///{folder / 'search.db'}").trials
+
+
+def test_a_long_reason_of_a_refusal_is_kept_to_500_characters(tmp_path: Path) -> None:
+    reasons = iter(["x" * 600, None])
+    search = opened(tmp_path, refuses=lambda cell, configuration: next(reasons))
+    assert search.ask(CELL).number == 1
+    assert trials_in(tmp_path)[0].user_attrs == {"refused": "x" * 500}
+
+
+def test_a_configuration_is_open_until_it_is_told_and_its_value_is_the_best_of_its_curve(tmp_path: Path) -> None:
+    search = opened(tmp_path)
+    suggestion = search.ask(CELL)
+    assert (suggestion.cell, suggestion.number, suggestion.is_open) == (CELL, 0, True)
+    search.tell(CELL, 0, "finished", curve=[(0.0004, 5.0), (0.0006, 7.0), (1.0, 6.0)])
+    (trial,) = trials_in(tmp_path)
+    assert (trial.value, trial.intermediate_values) == (7.0, {0: 5.0, 1: 7.0, 1000: 6.0})
+    assert not search.suggestions(CELL)[0].is_open
+
+
+def test_of_two_validations_in_one_thousandth_of_an_epoch_the_first_is_kept(tmp_path: Path) -> None:
+    search = opened(tmp_path)
+    search.tell(CELL, search.ask(CELL).number, "pruned", curve=[(1.0001, 5.0), (1.0002, 9.0)])
+    assert trials_in(tmp_path)[0].intermediate_values == {1000: 5.0}
+
+
+@pytest.mark.parametrize(("grace_epochs", "reduction_factor"), [(0, 3), (-1, 3), (1, 1), (1, 0.5), (math.nan, 3)])
+def test_halving_without_a_grace_or_a_reduction_is_refused(grace_epochs: float, reduction_factor: float) -> None:
+    with pytest.raises(ValueError, match="need > 0 and > 1"):
+        Halving(grace_epochs=grace_epochs, reduction_factor=reduction_factor, epochs=9)
+
+
+def test_rungs_stand_below_the_last_epoch_only() -> None:
+    assert list(Halving(grace_epochs=1, reduction_factor=3, epochs=9).rungs()) == [1, 3]
+    assert list(Halving(grace_epochs=1, reduction_factor=3, epochs=9.5).rungs()) == [1, 3, 9]
+    assert list(Halving(grace_epochs=1, reduction_factor=1.5, epochs=2).rungs()) == [1, 1.5]
+    assert list(Halving(grace_epochs=4, reduction_factor=3, epochs=4).rungs()) == []
+
+
+@pytest.mark.parametrize("m_recall", [math.nan, math.inf, -math.inf])
+def test_a_validation_that_is_not_finite_is_refused(m_recall: float) -> None:
+    with pytest.raises(ValueError, match="trial a at epoch 2: got M-Recall"):
+        Halving(grace_epochs=1, reduction_factor=3, epochs=9).note("a", 2.0, m_recall)
+
+
+@pytest.mark.parametrize("difference", [0.0, SAME_EPOCH, -0.5])
+def test_a_validation_at_or_before_the_last_one_changes_nothing(difference: float) -> None:
+    halving = Halving(grace_epochs=1, reduction_factor=2, epochs=9)
+    halving.note("a", 2.0, 20.0)
+    assert not halving.note("a", 2.0 + difference, 90.0)
+    halving.note("a", 4.0, 10.0)
+    assert halving.rungs()[4.0] == {"a": 20.0}, "the best up to the rung, without what changed nothing"
+
+
+def test_the_decision_at_an_epoch_is_repeated_and_at_any_other_it_is_to_go_on() -> None:
+    halving = Halving(grace_epochs=1, reduction_factor=2, epochs=9)
+    halving.note("good", 1.0, 50.0)
+    assert halving.note("bad", 1.0, 10.0)
+    assert halving.note("bad", 1.0, 99.0)
+    assert halving.note("bad", 1.0 - SAME_EPOCH / 2, 99.0)
+    assert not halving.note("bad", 0.5, 99.0)
+
+
+def test_a_rung_is_reached_at_its_epoch_and_a_trial_equal_to_the_cutoff_goes_on() -> None:
+    halving = Halving(grace_epochs=1, reduction_factor=2, epochs=9)
+    halving.note("a", 1.0 - SAME_EPOCH / 2, 40.0)
+    halving.note("b", 1.0, 20.0)
+    assert halving.rungs()[1.0] == {"a": 40.0, "b": 20.0}
+    assert not halving.note("middle", 1.0, 30.0), "the median of 40 and 20"
+    assert halving.note("below", 1.0, 29.9)
+
+
+def test_a_trial_at_its_last_epoch_is_not_stopped() -> None:
+    halving = Halving(grace_epochs=4, reduction_factor=2, epochs=5)
+    halving.note("good", 4.0, 50.0)
+    assert not halving.note("at the end", 5.0, 10.0)
+    assert halving.note("before the end", 4.9, 10.0)
