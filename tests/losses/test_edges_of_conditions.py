@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-
 from vsetune.config.losses import PcmeSpec
-from vsetune.losses import Items, build_loss
 from vsetune.losses.active_triplets import active_triplets
-from vsetune.losses.adaptive_margin import mined_selection
 from vsetune.losses.hinges import QueryTerms
+
+from vsetune.losses import Items, build_loss
+from vsetune.losses.adaptive_margin import mined_selection
 from vsetune.losses.pcme import uniformity
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-
 from vsetune.config.losses import SumSpec
+
 from vsetune.losses import LossContext, LossInputs, build_loss
 from vsetune.losses.weighted_sum import WeightedSum
 

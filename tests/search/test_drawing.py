@@ -10,9 +10,9 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
-
 from vsetune.config.cells import Cell, resolve_cells
 from vsetune.config.loading import parse_spec
+
 from vsetune.config.study import StudySpec
 from vsetune.search.drawing import REFUSED, distributions_of, draw, is_whole
 

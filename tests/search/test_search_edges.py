@@ -7,9 +7,9 @@ from pathlib import Path
 
 import optuna
 import pytest
-
 from vsetune.config.cells import resolve_cells
 from vsetune.config.loading import parse_spec
+
 from vsetune.config.study import StudySpec
 from vsetune.metrics.curves import SAME_EPOCH
 from vsetune.search.configurations import ConfigurationSearch
