@@ -8,7 +8,7 @@ import platform
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,10 @@ from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.building import build
 from vsetune.tracking.records import AttemptRecord
 
-pytestmark = pytest.mark.filterwarnings("default")  # Ray and its dependencies warn about themselves
+pytestmark = [
+    pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves
+    pytest.mark.usefixtures("schema_made_once"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,11 +41,6 @@ def cluster() -> Iterator[None]:
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
-
-
-@pytest.fixture
-def study_file(tmp_path: Path) -> Path:
-    return write_study(tmp_path, {})
 
 
 def write_study(folder: Path, changes: dict[str, Any]) -> Path:
@@ -84,8 +82,31 @@ def test_the_standard_platform_module_works_here_and_inside_a_ray_task() -> None
     assert platform.system() == ray.get(system_name.remote())
 
 
-def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(study_file: Path) -> None:
-    counts, shown = run(study_file)
+@pytest.fixture(scope="module")
+def finished(
+    tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[Path], None]
+) -> tuple[Path, Path, dict[str, int], str]:
+    """A study that was run to its end: its home, its file, the counts and what was shown."""
+    home = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VSETUNE_HOME", str(home))
+        patch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
+        path = write_study(home, {})
+        return home, path, *run(path)
+
+
+@pytest.fixture
+def study_file(finished: tuple[Path, Path, dict[str, int], str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of that study, at home where it was run."""
+    monkeypatch.setenv("VSETUNE_HOME", str(finished[0]))
+    return finished[1]
+
+
+@pytest.mark.usefixtures("study_file")
+def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(
+    finished: tuple[Path, Path, dict[str, int], str],
+) -> None:
+    _, _, counts, shown = finished
     assert counts == {"finished": 6}
     assert "[6/6]" in shown
     recorded = attempts()
@@ -105,7 +126,6 @@ def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(study_f
 
 
 def test_a_finished_study_resumes_to_nothing_left_to_do(study_file: Path) -> None:
-    run(study_file)
     before = attempts()
     counts, _ = run(study_file, resume=True)
     assert counts == {"finished": 6}

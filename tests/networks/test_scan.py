@@ -222,6 +222,7 @@ def test_weight_normalisation_has_one_length_for_the_whole_matrix() -> None:
     assert dict(network.named_parameters())["image_map.parametrizations.weight.original0"].numel() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_thirty_two_random_pairs_are_learned_by_heart(direction: str) -> None:
     torch.manual_seed(0)

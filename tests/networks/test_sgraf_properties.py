@@ -157,6 +157,7 @@ def test_scores_are_identical_after_saving_and_loading(kind: str, tmp_path: Any)
     assert torch.equal(scores(network.eval(), *batch()), scores(other, *batch()))
 
 
+@pytest.mark.slow
 @BOTH
 def test_thirty_two_random_pairs_are_learned_by_heart(kind: str) -> None:
     torch.manual_seed(0)

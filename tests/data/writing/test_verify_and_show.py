@@ -1,5 +1,6 @@
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +22,8 @@ Run = Callable[[IngestRecipe], Manifest]
 
 
 @pytest.fixture
-def folder(scenes_recipe: Make, run: Run, tmp_path: Path) -> Path:
-    run(scenes_recipe())
-    return tmp_path / "scenes"
+def folder(scenes_made_once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(scenes_made_once, tmp_path / "scenes"))
 
 
 def change_shard(folder: Path, name: str, change: Callable[[str, bytes], bytes | None]) -> None:

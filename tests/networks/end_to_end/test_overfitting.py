@@ -14,6 +14,8 @@ from vsetune.networks.network_building import build_network
 from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
+pytestmark = pytest.mark.slow  # that a step lowers the loss is tested with every network
+
 PAIRS, STEPS, WARMUP, MARGIN = 32, 120, 60, 0.2
 SMALL: dict[str, Any] = {
     "image_input": "pixels", "embedding_size": 32, "word_size": 16,
