@@ -101,8 +101,8 @@ def draw(spec: NetworkSpec, batch: int) -> tuple[ImageInputs, CaptionInputs]:
     features = torch.randn(batch, regions, WIDTH, generator=generator, dtype=torch.float64)
     low = torch.rand(batch, regions, 2, generator=generator, dtype=torch.float64) / 2
     images = ImageInputs(features, torch.full((batch,), regions), torch.cat((low, low + 0.4), dim=-1))
-    if spec.pixels is not None:
-        shape = (batch, 1, 3, spec.pixels.size, spec.pixels.size)
+    if spec.reads.pixels is not None:
+        shape = (batch, 1, 3, spec.reads.pixels.size, spec.reads.pixels.size)
         images = replace(images, pixels=torch.randint(256, shape, generator=generator, dtype=torch.uint8))
     lengths = torch.randint(1, WORDS + 1, (batch,), generator=generator)
     tokens = torch.randint(1, VOCABULARY, (batch, WORDS), generator=generator)

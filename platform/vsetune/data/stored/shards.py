@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, damaged_shard
 from vsetune.data.stored.flaws import Flaw
@@ -55,15 +56,15 @@ class ImageSample:
 
 
 def read_shard(
-    dataset: Dataset, shard: ShardInfo, *, boxes: bool = False, images: bool = False, mirrored: bool = False
+    dataset: Dataset, shard: ShardInfo, *, reads: NetworkReads, mirrored: bool = False
 ) -> Iterator[ImageSample]:
     """All images of a shard in order. DataError when it is damaged or does not hold what the manifest says.
 
-    boxes: read them too, where the data set has them. images: read the stored photographs instead of features and
-    boxes. mirrored: also the captions of mirrored images.
+    reads: boxes, or photographs instead of features and boxes; what stands outside the shards is not looked at.
+    mirrored: of photographs, also the captions of the mirrored ones.
     """
-    info = dataset.manifest.features
-    boxes = boxes and info.boxes and not images
+    info, images = dataset.manifest.features, reads.pixels is not None
+    boxes = reads.boxes and info.boxes and not images
     arrays = () if images else (FEATURES, BOXES) if boxes else (FEATURES,)
     for where, record, members in _records(dataset, shard, arrays, one_of=PHOTOGRAPHS if images else ()):
         tokens = _encoded(dataset, record.tokens)
