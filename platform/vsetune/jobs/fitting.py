@@ -55,7 +55,7 @@ def _split_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[s
         wanted["test_split"] = data.test_split
     for key, name in wanted.items():
         try:
-            dataset.split(name)
+            dataset.check_files([name])
         except DataError as error:
             yield f"{where}: data.{key}: {error}"
 

@@ -49,7 +49,7 @@ def load_imported(weights: Path, data: str, *, split: str, device: torch.device)
             "--words VOCABULARY."
         )
     dataset = Dataset.open(data)
-    dataset.split(split)
+    dataset.check_files([split])
     _check_features(held, dataset, weights)
     words = None
     if held.words is not None:

@@ -33,6 +33,11 @@ class NetworkReads:
                 "pieces; leave one of them out."
             )
 
+    @property
+    def swaps_sides(self) -> bool:
+        """A photograph that is mirrored in training has other captions."""
+        return self.pixels is not None and self.pixels.swaps_sides
+
 
 FEATURES_AND_WORDS = NetworkReads()
 """Nothing else."""

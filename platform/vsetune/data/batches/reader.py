@@ -19,11 +19,10 @@ from vsetune.config.sources.network_reads import FEATURES_AND_WORDS, NetworkRead
 from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.data.batches.assembly import Assembly, Decode, Decoded, Item, decoders
 from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.caption_tables import CaptionTables, caption_tables
 from vsetune.data.batches.pixels import evaluation_pixels, require_photographs, training_pixels
 from vsetune.data.batches.prefetch import Prefetched
 from vsetune.data.batches.sample_stream import shuffled_images
-from vsetune.data.captions.parses import word_heads
-from vsetune.data.captions.word_pieces import word_pieces
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import SplitInfo
 from vsetune.data.stored.shards import ImageSample, Photograph, read_shard
@@ -49,6 +48,7 @@ def training_batches(
     drop_last: bool = False,
     semantics: np.ndarray | None = None,
     reads: NetworkReads = FEATURES_AND_WORDS,
+    tables: CaptionTables | None = None,
 ) -> Prefetched[Batch]:
     """Exactly one epoch: every pair once, the last short batch kept, in an order set by (seed, epoch) alone.
 
@@ -57,9 +57,10 @@ def training_batches(
     workers: processes that read shards, and threads that decode photographs; with 0 the background thread does both;
     the batches are the same. drop_last: leave out a last batch that is short.
     semantics: (captions of the split, k), row = caption id. reads: what else stands in a `Batch`; crops and flips of
-    photographs depend on (seed, epoch, image, first caption of the row) alone.
-    DataError for a missing or damaged split, dependencies of a data set without parses or pixels of one without
-    photographs, ConfigError for a text model that is not there; damage found later is raised by next(). Close the
+    photographs depend on (seed, epoch, image, first caption of the row) alone. tables: what `caption_tables` gave for
+    it, so that an epoch does not open them again; None: opened here.
+    DataError for a missing split, dependencies of a data set without parses or pixels of one without photographs,
+    ConfigError for a text model that is not there; shards that are gone or damaged are told by next(). Close the
     iterator (or drop it) to stop early.
     """
     info = dataset.split(split)
@@ -68,13 +69,11 @@ def training_batches(
             f"{dataset.path}: semantic vectors have {len(semantics)} rows, split {split!r} has {info.captions} "
             "captions; fit them on this split."
         )
-    pixels = reads.pixels
-    swaps = pixels is not None and pixels.swaps_sides
-    assembly = _assembly(
-        dataset, split, reads, semantics=semantics, swaps_sides=swaps,
-        decode=None if pixels is None else _training_decoder(dataset, pixels, seed=seed, epoch=epoch),
-    )
-    read = partial(read_shard, dataset, reads=reads, mirrored=swaps)
+    decode = None if reads.pixels is None else _training_decoder(dataset, reads.pixels, seed=seed, epoch=epoch)
+    if tables is None:
+        tables = caption_tables(dataset, split, reads, mirrored=reads.swaps_sides)
+    assembly = Assembly(dataset, tables, semantics, decode)
+    read = partial(read_shard, dataset, reads=reads, mirrored=reads.swaps_sides)
     images = shuffled_images(read, info.shards, seed=seed, epoch=epoch, workers=workers)
     buffer_size = _buffer_size(info, batch_unit, shuffle_pairs)
     items = _shuffled(_items(images, batch_unit), buffer_size, random.Random(f"items/{seed}/{epoch}"))
@@ -90,9 +89,8 @@ def evaluation_batches(
     reads: as for `training_batches`; the crops of an image are the same every time. threads: that decode photographs;
     0: the background thread.
     """
-    assembly = _assembly(
-        dataset, split, reads, decode=None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
-    )
+    decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
+    assembly = Assembly(dataset, caption_tables(dataset, split, reads), decode=decode)
     read = partial(read_shard, dataset, reads=reads)
     images = (image for shard in dataset.split(split).shards for image in read(shard))
     batches = _batches(assembly, _items(images, "images"), batch_size, threads=threads)
@@ -106,18 +104,6 @@ def steps_per_epoch(
     info = dataset.split(split)
     batches = (info.captions if batch_unit == "pairs" else info.images) / batch_size
     return math.floor(batches) if drop_last else math.ceil(batches)
-
-
-def _assembly(
-    dataset: Dataset, split: str, reads: NetworkReads, *, decode: Decode | None,
-    semantics: np.ndarray | None = None, swaps_sides: bool = False,
-) -> Assembly:
-    pieces = mirrored = None
-    if reads.word_pieces is not None:
-        pieces = np.asarray(word_pieces(dataset, split, reads.word_pieces))
-        mirrored = np.asarray(word_pieces(dataset, split, reads.word_pieces, mirrored=True)) if swaps_sides else None
-    heads = word_heads(dataset, split) if reads.dependencies else None
-    return Assembly(dataset, semantics, heads, pieces, mirrored, decode)
 
 
 def _training_decoder(dataset: Dataset, pixels: PixelInput, *, seed: int, epoch: int) -> Decode:

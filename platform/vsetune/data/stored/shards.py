@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from vsetune.config.sources.network_reads import NetworkReads
-from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, damaged_shard
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.manifest import ShardInfo
@@ -132,7 +131,7 @@ def _records(
     dataset: Dataset, shard: ShardInfo, arrays: tuple[str, ...] = (), *, one_of: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
     """(place for messages, record, members) of each sample in its order, counted against the manifest."""
-    stream, size = storage.open_inside(dataset.path, shard.file)
+    stream, size = dataset.open_shard(shard)
     place, info = dataset.shard_url(shard.file), dataset.manifest.features
     with stream:
         try:
