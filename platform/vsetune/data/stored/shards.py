@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import numpy as np
 
@@ -84,18 +85,6 @@ def _encoded(dataset: Dataset, captions: Iterable[list[str]]) -> list[np.ndarray
     return [np.asarray(dataset.vocabulary.encode(words), np.int64) for words in captions]
 
 
-def read_captions(dataset: Dataset, shard: ShardInfo) -> Iterator[list[str]]:
-    """The captions of each image of a shard, as text, in order; image features are not read."""
-    for _, record, _ in _records(dataset, shard):
-        yield record.captions
-
-
-def read_image_ids(dataset: Dataset, shard: ShardInfo) -> Iterator[tuple[str, int]]:
-    """(id as ingested, number of captions) of each image of a shard, in order."""
-    for _, record, _ in _records(dataset, shard):
-        yield record.name or f"{record.index:09d}", len(record.captions)
-
-
 def read_some(
     dataset: Dataset, shard: ShardInfo, wanted: Collection[int]
 ) -> Iterator[tuple[Record, np.ndarray | None, Photograph | None]]:
@@ -115,16 +104,33 @@ def read_some(
 
 def iter_captions(dataset: Dataset, split: str) -> Iterator[str]:
     """Every caption of a split, in the order of caption ids."""
-    for shard in dataset.split(split).shards:
-        for texts in read_captions(dataset, shard):
-            yield from texts
+    for _, record in split_records(dataset, split):
+        yield from record.captions
 
 
 def iter_words(dataset: Dataset, split: str) -> Iterator[list[str]]:
     """The words of every caption, one per token id but start and end, as they are written; in order of caption ids."""
+    for _, record in split_records(dataset, split):
+        yield from map(with_case, record.tokens, record.captions)
+
+
+def split_records(dataset: Dataset, split: str) -> Iterator[tuple[str, Record]]:
+    """(place for messages, record) of every image of a split, in order; arrays and photographs are passed over."""
     for shard in dataset.split(split).shards:
-        for _, record, _ in _records(dataset, shard):
-            yield from map(with_case, record.tokens, record.captions)
+        for where, record, _ in _records(dataset, shard):
+            yield where, record
+
+
+def checked_records(
+    dataset: Dataset, shard: ShardInfo, stream: BinaryIO, size: int, arrays: tuple[str, ...], *,
+    one_of: tuple[str, ...] = (),
+) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
+    """`shard_samples` of an opened shard of this data set, whose damage is told as a DataError with the way out."""
+    place, info = dataset.shard_url(shard.file), dataset.manifest.features
+    try:
+        yield from shard_samples(stream, size, place, shard, info, arrays, one_of=one_of)
+    except Flaw as error:
+        raise damaged_shard(dataset.path, shard, error) from error
 
 
 def _records(
@@ -132,9 +138,5 @@ def _records(
 ) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
     """(place for messages, record, members) of each sample in its order, counted against the manifest."""
     stream, size = dataset.open_shard(shard)
-    place, info = dataset.shard_url(shard.file), dataset.manifest.features
     with stream:
-        try:
-            yield from shard_samples(stream, size, place, shard, info, arrays, one_of=one_of)
-        except Flaw as error:
-            raise damaged_shard(dataset.path, shard, error) from error
+        yield from checked_records(dataset, shard, stream, size, arrays, one_of=one_of)
