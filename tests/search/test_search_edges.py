@@ -7,10 +7,10 @@ from pathlib import Path
 
 import optuna
 import pytest
-from vsetune.config.cells import resolve_cells
-from vsetune.config.loading import parse_spec
 
-from vsetune.config.study import StudySpec
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.metrics.curves import SAME_EPOCH
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.halving import Halving

@@ -141,7 +141,7 @@ def test_a_network_that_reads_parses_learns_parsed_scenes_to_an_m_recall_above_1
         "loss": {"name": "lmh", "warmup_epochs": 1},
         "training": {"epochs": 1, "batch_size": 50, "learning_rate": 1e-3},
     })
-    assert trial.network.needs_dependencies
+    assert trial.network.reads.dependencies
     assert learn(trial, tmp_path) > 10
 
 

@@ -167,6 +167,7 @@ def semantics(
         raise ConfigError(f"data semantics: --{next(iter(given))} is of the encoder; add --source encoder")
     data = parse_spec({"path": under_home(path), "encoder": given}, DataSpec, where="data semantics")
     dataset = Dataset.open(data.path)
+    dataset.check_files([split])
     name = source_name(data, source)
     with interruptible("the same command starts again"), terminal_progress(messages) as progress:
         vectors = semantic_vectors_of(dataset, data, source, split=split, device=device, progress=progress)

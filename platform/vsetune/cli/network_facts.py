@@ -23,7 +23,7 @@ def network_facts(spec: NetworkSpec, name: str) -> dict[str, Any]:
     cost = spec.pair_cost(regions=REGIONS, words=WORDS)
     return {
         "paper": spec.source, "kind": spec.kind, "similarity": spec.score, "parameters": _parameters(spec),
-        "flops_per_pair": cost.flops, "needs_dependencies": spec.needs_dependencies, "reads_boxes": spec.reads_boxes,
+        "flops_per_pair": cost.flops, "needs_dependencies": spec.reads.dependencies, "reads_boxes": spec.reads.boxes,
         "may_read_pixels": _may_read_pixels(spec),
         "losses": [key for key, loss in LOSSES.items() if mismatch(spec, loss(), batch_unit="pairs") is None],
         "published": [asdict(row) for row in published_recalls(type(spec))],

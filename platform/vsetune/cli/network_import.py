@@ -100,8 +100,8 @@ def _snippet(file: Path, imported: Imported, weights: Path) -> str:
     """An entry of `networks`, with what the reader must know above it."""
     regions = f"{imported.regions} regions of" if imported.regions > 1 else "vectors of"
     words = f"ids of the vocabulary it was trained with: {imported.vocabulary_size}"
-    if imported.spec.word_pieces is not None:
-        words = f"word pieces of {imported.spec.word_pieces}"
+    if imported.spec.reads.word_pieces is not None:
+        words = f"word pieces of {imported.spec.reads.word_pieces}"
     lines = [
         f"# {imported.source}, weights of {file.name}",
         f"# reads {regions} {imported.width} numbers, and {words}",

@@ -66,7 +66,7 @@ def heat_maps(
             images = _inputs_of(dataset, split, encoded.owner[list(captions)].tolist(), trial=trial, device=device)
             owners = encoded.owner.tolist()
             found = {
-                caption: gradient_map(network, images[owners[caption]], words, pixels=trial.network.pixels)
+                caption: gradient_map(network, images[owners[caption]], words, pixels=trial.network.reads.pixels)
                 for caption, words in items.items()
             }
     return {caption: heat for caption, heat in found.items() if heat is not None}
@@ -133,8 +133,8 @@ def _inputs_of(
 ) -> Mapping[int, ImageInputs]:
     """What the network reads of these images, one by one."""
     rest, found = set(wanted), dict[int, ImageInputs]()
-    pixels = _whole(trial.network.pixels)
-    with split_batches(dataset, split, trial=trial, pixels=pixels) as batches:
+    reads = replace(trial.network.reads, pixels=_whole(trial.network.reads.pixels))
+    with split_batches(dataset, split, reads=reads, threads=trial.training.loader_workers) as batches:
         for batch in batches:
             here = [(row, index) for row, index in enumerate(batch.image_ids.tolist()) if index in rest]
             if here:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from vsetune.config.sources.pixel_input import PixelInput
-from vsetune.config.sources.text_model import TextModel
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.kinds import Kind, Score
 
@@ -46,24 +45,9 @@ class NetworkSpec(Spec):
         return "cosine"
 
     @property
-    def needs_dependencies(self) -> bool:
-        """Whether captions must come with their dependency parses."""
-        return False
-
-    @property
-    def reads_boxes(self) -> bool:
-        """Whether the boxes of regions are used, where the data set has them; else the regions are a grid."""
-        return False
-
-    @property
-    def pixels(self) -> PixelInput | None:
-        """How photographs are read; None: the network reads the features of the data set."""
-        return None
-
-    @property
-    def word_pieces(self) -> TextModel | None:
-        """The text model whose tokeniser splits the captions; None: the words and the vocabulary of the data set."""
-        return None
+    def reads(self) -> NetworkReads:
+        """What it reads besides stored features and words; a network that reads nothing else says nothing."""
+        return NetworkReads()
 
     @property
     def needs_pairs(self) -> bool:

@@ -79,9 +79,9 @@ def _draw_images(count: int, regions: int, spec: NetworkSpec, generator: torch.G
     features = torch.randn(count, regions, WIDTH, generator=generator, dtype=torch.float64)
     low = torch.rand(count, regions, 2, generator=generator, dtype=torch.float64) / 2
     images = ImageInputs(features, torch.full((count,), regions), torch.cat((low, low + 0.4), dim=-1))
-    if spec.pixels is None:
+    if spec.reads.pixels is None:
         return images
-    shape = (count, 1, 3, spec.pixels.size, spec.pixels.size)
+    shape = (count, 1, 3, spec.reads.pixels.size, spec.reads.pixels.size)
     return replace(images, pixels=torch.randint(256, shape, generator=generator, dtype=torch.uint8))
 
 

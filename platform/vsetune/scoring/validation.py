@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
@@ -98,7 +99,7 @@ def encode_split(
     on_batch: called after each batch.
     """
     images, captions, words, owners = [], [], [], []
-    all_batches = split_batches(dataset, split, trial=trial, pixels=trial.network.pixels)
+    all_batches = split_batches(dataset, split, reads=trial.network.reads, threads=trial.training.loader_workers)
     with evaluating(network), tower_precision(trial.training, device), all_batches as batches:
         for batch in batches:
             moved = batch.to(device)
@@ -118,15 +119,10 @@ def encode_split(
     return EncodedSplit(joined(images), groups, places, owner)
 
 
-def split_batches(
-    dataset: Dataset, split: str, *, trial: TrialSpec, pixels: PixelInput | None
-) -> Prefetched[Batch]:
-    """A split in order, with all that the trial's network reads. pixels: how it reads photographs, if it does."""
-    spec = trial.network
+def split_batches(dataset: Dataset, split: str, *, reads: NetworkReads, threads: int) -> Prefetched[Batch]:
+    """A split in order, with all that a network reads. threads: that decode photographs."""
     return evaluation_batches(
-        dataset, split, batch_size=images_per_batch(pixels), boxes=spec.reads_boxes,
-        dependencies=spec.needs_dependencies, pixels=pixels, word_pieces=spec.word_pieces,
-        threads=trial.training.loader_workers,
+        dataset, split, batch_size=images_per_batch(reads.pixels), reads=reads, threads=threads
     )
 
 

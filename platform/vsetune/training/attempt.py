@@ -57,7 +57,7 @@ class Attempt:
         self.trial = trial
         self.device = choose_device(device)
         self.dataset = Dataset.open(trial.data.path)
-        self._check_splits()
+        self._check_files()
         self._batches = TrainingBatches(trial, self.dataset, self.device)
         self._random = RandomState(trial.seed, self.device)
         self._progress = Progress()
@@ -170,13 +170,13 @@ class Attempt:
     def _where(self) -> str:
         return f"study {self.trial.study} trial {self.trial.trial} attempt {self._execution.number}"
 
-    def _check_splits(self) -> None:
+    def _check_files(self) -> None:
         """Missing shards are told now, those of the test split too, and not after hours of training."""
         data = self.trial.data
-        self.dataset.split(data.validation_split)
-        if data.test_split in self.dataset.manifest.splits:
-            self.dataset.split(data.test_split)
-
+        used = [data.train_split, data.validation_split]
+        if data.test_split is not None and data.test_split in self.dataset.manifest.splits:
+            used.append(data.test_split)
+        self.dataset.check_files(dict.fromkeys(used))
 
     def _train(self) -> StepWindow:
         progress, per_epoch = self._progress, self._batches.steps_per_epoch

@@ -44,13 +44,13 @@ def load_imported(weights: Path, data: str, *, split: str, device: torch.device)
     held = StoredWeights.open(weights).network
     if held is None:
         raise DataError(f"{weights}: does not say which network it holds; need a file of `vsetune networks import`.")
-    if held.words is None and held.spec.word_pieces is None:
+    if held.words is None and held.spec.reads.word_pieces is None:
         raise DataError(
             f"{weights}: {held.vocabulary_size} word vectors, and no words to them; import the weights again with "
             "--words VOCABULARY."
         )
     dataset = Dataset.open(data)
-    dataset.split(split)
+    dataset.check_files([split])
     _check_features(held, dataset, weights)
     words = None
     if held.words is not None:
@@ -72,7 +72,7 @@ def evaluate_imported(imported: ImportedTrial, *, report: Report | None = None) 
 
 def _check_features(held: ImportedNetwork, dataset: Dataset, weights: Path) -> None:
     features = dataset.manifest.features
-    if held.spec.pixels is not None:
+    if held.spec.reads.pixels is not None:
         return
     if features.width != held.width:
         raise DataError(

@@ -131,7 +131,7 @@ class Learner:
     def notes(self, dataset: Dataset) -> WeightNotes:
         """What a file of the network's weights must say beside them. dataset: that it is trained on."""
         spec = self.trial.network
-        words = dataset.vocabulary.words if spec.word_pieces is None else None
+        words = dataset.vocabulary.words if spec.reads.word_pieces is None else None
         return WeightNotes.of(self.network, spec.name, words)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

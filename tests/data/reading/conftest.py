@@ -11,7 +11,7 @@ import resource
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 from PIL import Image
 
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.config.sources.semantic_vectors import EncoderSpec
 from vsetune.data.batches.reader import evaluation_batches
@@ -237,10 +238,11 @@ def _read(path: str) -> str | None:
         dataset = Dataset.open(path)
         has_parses = read_parses(path) is not None
         for split in dataset.manifest.splits:
-            options: dict[str, Any] = {"batch_size": 3, "dependencies": has_parses}
-            list(evaluation_batches(dataset, split, boxes=True, **options))
+            reads = NetworkReads(boxes=True, dependencies=has_parses)
+            list(evaluation_batches(dataset, split, batch_size=3, reads=reads))
             if dataset.manifest.images_stored:
-                list(evaluation_batches(dataset, split, pixels=PixelInput(size=32), **options))
+                photographs = replace(reads, pixels=PixelInput(size=32))
+                list(evaluation_batches(dataset, split, batch_size=3, reads=photographs))
     except DataError as error:
         return str(error)
     return None

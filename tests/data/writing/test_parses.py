@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from moto import mock_aws
 
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.captions.parses import parse_dataset, read_parses, word_heads
@@ -74,7 +75,8 @@ def test_a_recipe_that_asks_for_parses_gets_them_for_every_split(scenes_recipe: 
         name: split.captions for name, split in manifest.splits.items()
     }
     assert verify(recipe.output) == []
-    (batch,) = evaluation_batches(Dataset.open(recipe.output), "test", batch_size=4, dependencies=True)
+    reads = NetworkReads(dependencies=True)
+    (batch,) = evaluation_batches(Dataset.open(recipe.output), "test", batch_size=4, reads=reads)
     assert batch.dependencies is not None
     assert batch.dependencies.sum() == 2 * (batch.caption_lengths - 3).sum()
 

@@ -167,7 +167,7 @@ def test_vse_infinity_with_bert_gives_the_captions_of_the_released_modules(
     text = released(bert=tiny_bert, linear=nn.Linear(6, SIZE), gpool=pooling(released))
     imported, network = bring(checkpoint(image, text), "vse_infinity")
     expected = [pooled(text.gpool, text.linear(text.bert(ids[None])[0][0])) for ids in captions]
-    assert str(imported.spec.word_pieces) == "bert-base-uncased"
+    assert str(imported.spec.reads.word_pieces) == "bert-base-uncased"
     assert imported.told["image_mlp"] is (mode == "regions")
     assert "word_size" not in imported.told
     assert imported.vocabulary_size == WORDS

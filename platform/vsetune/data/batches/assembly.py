@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.caption_tables import CaptionTables
 from vsetune.data.captions.parses import joined_words
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import ImageSample
@@ -59,14 +60,12 @@ def decoders(threads: int) -> Iterator[Map]:
 class Assembly:
     """What batches are made of besides their rows; None where it is not asked for.
 
-    semantics, heads, pieces, mirrored_pieces: of all captions of the split, row = caption id. decode: photographs.
+    tables, semantics: of all captions of the split, row = caption id. decode: photographs.
     """
 
     dataset: Dataset
+    tables: CaptionTables
     semantics: np.ndarray | None = None
-    heads: np.ndarray | None = None
-    pieces: np.ndarray | None = None
-    mirrored_pieces: np.ndarray | None = None
     decode: Decode | None = None
 
     def batch(self, items: list[Item], mapped: Map) -> Batch:
@@ -79,7 +78,7 @@ class Assembly:
         ]
         ids = np.array([item.image.first_caption + number for item in items for number in item.captions], np.int64)
         tokens, lengths = _padded(captions)
-        semantics, heads = self.semantics, self.heads
+        semantics, heads = self.semantics, self.tables.heads
         return Batch(
             image_features=torch.from_numpy(self._features(items)),
             region_counts=torch.tensor([len(item.image.features) for item in items]),
@@ -96,7 +95,7 @@ class Assembly:
 
     def _caption(self, item: Item, number: int, is_swapped: bool) -> np.ndarray:
         """The ids of one caption; `is_swapped`: with left and right exchanged."""
-        pieces = self.mirrored_pieces if is_swapped else self.pieces
+        pieces = self.tables.mirrored_pieces if is_swapped else self.tables.pieces
         if pieces is not None:
             row: np.ndarray = pieces[item.image.first_caption + number]
             return row[: np.count_nonzero(row)]

@@ -15,15 +15,14 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
+from vsetune.config.sources.network_reads import FEATURES_AND_WORDS, NetworkReads
 from vsetune.config.sources.pixel_input import PixelInput
-from vsetune.config.sources.text_model import TextModel
 from vsetune.data.batches.assembly import Assembly, Decode, Decoded, Item, decoders
 from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.caption_tables import CaptionTables, caption_tables
 from vsetune.data.batches.pixels import evaluation_pixels, require_photographs, training_pixels
 from vsetune.data.batches.prefetch import Prefetched
 from vsetune.data.batches.sample_stream import shuffled_images
-from vsetune.data.captions.parses import word_heads
-from vsetune.data.captions.word_pieces import word_pieces as pieces_of
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import SplitInfo
 from vsetune.data.stored.shards import ImageSample, Photograph, read_shard
@@ -48,10 +47,8 @@ def training_batches(
     workers: int = 0,
     drop_last: bool = False,
     semantics: np.ndarray | None = None,
-    boxes: bool = False,
-    dependencies: bool = False,
-    pixels: PixelInput | None = None,
-    word_pieces: TextModel | None = None,
+    reads: NetworkReads = FEATURES_AND_WORDS,
+    tables: CaptionTables | None = None,
 ) -> Prefetched[Batch]:
     """Exactly one epoch: every pair once, the last short batch kept, in an order set by (seed, epoch) alone.
 
@@ -59,11 +56,11 @@ def training_batches(
     skip_batches: leave out that many at the start, to resume; what follows equals the uninterrupted epoch.
     workers: processes that read shards, and threads that decode photographs; with 0 the background thread does both;
     the batches are the same. drop_last: leave out a last batch that is short.
-    semantics: (captions of the split, k), row = caption id. boxes, dependencies: of `Batch`, read only when asked for.
-    pixels: photographs instead of features and boxes; crops and flips depend on (seed, epoch, image, first caption of
-    the row) alone. word_pieces: captions as the pieces of this text model, without dependencies.
-    DataError for a missing or damaged split, dependencies of a data set without parses or pixels of one without
-    photographs, ConfigError for a text model that is not there; damage found later is raised by next(). Close the
+    semantics: (captions of the split, k), row = caption id. reads: what else stands in a `Batch`; crops and flips of
+    photographs depend on (seed, epoch, image, first caption of the row) alone. tables: what `caption_tables` gave for
+    it, so that an epoch does not open them again; None: opened here.
+    DataError for a missing split, dependencies of a data set without parses or pixels of one without photographs,
+    ConfigError for a text model that is not there; shards that are gone or damaged are told by next(). Close the
     iterator (or drop it) to stop early.
     """
     info = dataset.split(split)
@@ -72,12 +69,11 @@ def training_batches(
             f"{dataset.path}: semantic vectors have {len(semantics)} rows, split {split!r} has {info.captions} "
             "captions; fit them on this split."
         )
-    swaps = pixels is not None and pixels.swaps_sides
-    assembly = _assembly(
-        dataset, split, semantics=semantics, dependencies=dependencies, word_pieces=word_pieces, swaps_sides=swaps,
-        decode=None if pixels is None else _training_decoder(dataset, pixels, seed=seed, epoch=epoch),
-    )
-    read = partial(read_shard, dataset, boxes=boxes, images=pixels is not None, mirrored=swaps)
+    decode = None if reads.pixels is None else _training_decoder(dataset, reads.pixels, seed=seed, epoch=epoch)
+    if tables is None:
+        tables = caption_tables(dataset, split, reads, mirrored=reads.swaps_sides)
+    assembly = Assembly(dataset, tables, semantics, decode)
+    read = partial(read_shard, dataset, reads=reads, mirrored=reads.swaps_sides)
     images = shuffled_images(read, info.shards, seed=seed, epoch=epoch, workers=workers)
     buffer_size = _buffer_size(info, batch_unit, shuffle_pairs)
     items = _shuffled(_items(images, batch_unit), buffer_size, random.Random(f"items/{seed}/{epoch}"))
@@ -86,19 +82,16 @@ def training_batches(
 
 
 def evaluation_batches(
-    dataset: Dataset, split: str, *, batch_size: int, boxes: bool = False, dependencies: bool = False,
-    pixels: PixelInput | None = None, word_pieces: TextModel | None = None, threads: int = 0,
+    dataset: Dataset, split: str, *, batch_size: int, reads: NetworkReads = FEATURES_AND_WORDS, threads: int = 0,
 ) -> Prefetched[Batch]:
     """Every image of the split once with all its captions, in split order; batch_size counts images.
 
-    boxes, dependencies, pixels, word_pieces: as for `training_batches`; the crops of an image are the same every time.
-    threads: that decode photographs; 0: the background thread.
+    reads: as for `training_batches`; the crops of an image are the same every time. threads: that decode photographs;
+    0: the background thread.
     """
-    assembly = _assembly(
-        dataset, split, dependencies=dependencies, word_pieces=word_pieces,
-        decode=None if pixels is None else _evaluation_decoder(dataset, pixels),
-    )
-    read = partial(read_shard, dataset, boxes=boxes, images=pixels is not None)
+    decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
+    assembly = Assembly(dataset, caption_tables(dataset, split, reads), decode=decode)
+    read = partial(read_shard, dataset, reads=reads)
     images = (image for shard in dataset.split(split).shards for image in read(shard))
     batches = _batches(assembly, _items(images, "images"), batch_size, threads=threads)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
@@ -111,19 +104,6 @@ def steps_per_epoch(
     info = dataset.split(split)
     batches = (info.captions if batch_unit == "pairs" else info.images) / batch_size
     return math.floor(batches) if drop_last else math.ceil(batches)
-
-
-def _assembly(
-    dataset: Dataset, split: str, *, dependencies: bool, word_pieces: TextModel | None, decode: Decode | None,
-    semantics: np.ndarray | None = None, swaps_sides: bool = False,
-) -> Assembly:
-    assert not (dependencies and word_pieces), "parses join words, not word pieces"
-    pieces = mirrored = None
-    if word_pieces is not None:
-        pieces = np.asarray(pieces_of(dataset, split, word_pieces))
-        mirrored = np.asarray(pieces_of(dataset, split, word_pieces, mirrored=True)) if swaps_sides else None
-    heads = word_heads(dataset, split) if dependencies else None
-    return Assembly(dataset, semantics, heads, pieces, mirrored, decode)
 
 
 def _training_decoder(dataset: Dataset, pixels: PixelInput, *, seed: int, epoch: int) -> Decode:

@@ -67,11 +67,10 @@ class Parses(Spec):
 def read_parses(path: str) -> Parses | None:
     """The parses of a data folder or s3:// prefix; None where there are none. DataError for a damaged parses.json."""
     where = storage.join(path, PARSES_FILE)
-    if not storage.exists(where):
+    content = storage.find_inside(path, PARSES_FILE)
+    if content is None:
         return None
-    plain = parse_shallow_json(
-        storage.read_inside(path, PARSES_FILE), where=where, fix=f"delete it, then {_again(path)}"
-    )
+    plain = parse_shallow_json(content, where=where, fix=f"delete it, then {_again(path)}")
     try:
         parses = Parses.model_validate(plain)
     except ValidationError as error:
@@ -90,6 +89,7 @@ def parse_dataset(path: str, pipeline: str, *, progress: ProgressSink) -> Parses
     pipeline. DataError: damaged shards.
     """
     dataset = Dataset.open(path)
+    dataset.check_files(dataset.manifest.splits)
     found = read_parses(path)
     if found is not None and _fits(found, dataset):
         if found.pipeline == pipeline:

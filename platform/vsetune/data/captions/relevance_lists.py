@@ -12,7 +12,7 @@ from torch import Tensor
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.foreign_text import one_line
-from vsetune.data.stored.shards import read_image_ids
+from vsetune.data.stored.shards import split_records
 from vsetune.errors import DataError
 
 _COLUMNS = ("image", "caption_image", "caption")
@@ -28,15 +28,15 @@ def relevant_pairs(dataset: Dataset, split: str, path: Path) -> Tensor:
     """
     places: dict[str, tuple[int, int, int]] = {}  # image id -> index, first caption, captions
     captions = 0
-    for shard in dataset.split(split).shards:
-        for name, count in read_image_ids(dataset, shard):
-            if name in places:
-                raise DataError(
-                    f"{dataset.shard_url(shard.file)}: a second image is called {one_line(name)!r}, so a list cannot "
-                    "name it; ingest the data set again with one id per image."
-                )
-            places[name] = (len(places), captions, count)
-            captions += count
+    for where, record in split_records(dataset, split):
+        name, count = record.image_id, len(record.captions)
+        if name in places:
+            raise DataError(
+                f"{where}: a second image is called {one_line(name)!r}, so a list cannot name it; ingest the data set "
+                "again with one id per image."
+            )
+        places[name] = (len(places), captions, count)
+        captions += count
     pairs = {(index, first + n) for index, first, count in places.values() for n in range(count)}
     pairs |= set(_listed(path, split, places))
     return torch.tensor(sorted(pairs), dtype=torch.int64)

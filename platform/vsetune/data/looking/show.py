@@ -51,6 +51,7 @@ def _entries(path: str, split: str, *, count: int) -> Iterator[tuple[Image.Image
         raise DataError(f"{path}: no split {one_line(split)}, it has {', '.join(dataset.manifest.splits)}.")
     if not dataset.manifest.images_stored:
         raise DataError(f"{path}: no images in its shards; ingest with store_images: true to see them.")
+    dataset.check_files([split])
     info = dataset.split(split)
     step = max(1, info.images // count)
     wanted = range(0, info.images, step)[:count]

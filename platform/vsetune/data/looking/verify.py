@@ -13,16 +13,8 @@ from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, damaged_shard, load_manifest, wrong_size
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.manifest import Manifest, ShardInfo
-from vsetune.data.stored.samples import (
-    BOXES,
-    FEATURES,
-    PHOTOGRAPHS,
-    boxes_of,
-    features_of,
-    photograph_of,
-    shard_samples,
-)
-from vsetune.data.stored.shards import Photograph
+from vsetune.data.stored.samples import BOXES, FEATURES, PHOTOGRAPHS, boxes_of, features_of, photograph_of
+from vsetune.data.stored.shards import Photograph, checked_records
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
 from vsetune.errors import DataError
 from vsetune.files.hashes import HashingReader
@@ -104,8 +96,6 @@ def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Ite
         hashing = HashingReader(stream)
         try:
             _read_all(dataset, cast(BinaryIO, hashing), size, shard, words)
-        except Flaw as error:
-            yield str(damaged_shard(dataset.path, shard, error))
         except DataError as error:
             yield str(error)
         hashing.drain()
@@ -114,11 +104,11 @@ def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Ite
 
 
 def _read_all(dataset: Dataset, stream: BinaryIO, size: int, shard: ShardInfo, words: list[int]) -> None:
-    """Flaw or DataError for the first thing that is wrong with the content of a shard."""
-    manifest, where = dataset.manifest, dataset.shard_url(shard.file)
+    """DataError for the first thing that is wrong with the content of a shard."""
+    manifest = dataset.manifest
     arrays = (FEATURES, BOXES) if manifest.features.boxes else (FEATURES,)
     one_of = PHOTOGRAPHS if manifest.images_stored else ()
-    for place, record, members in shard_samples(stream, size, where, shard, manifest.features, arrays, one_of=one_of):
+    for place, record, members in checked_records(dataset, shard, stream, size, arrays, one_of=one_of):
         words.extend(map(len, record.tokens))
         features = features_of(place, members, manifest.features)
         if manifest.features.boxes:

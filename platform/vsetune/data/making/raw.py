@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,13 +20,12 @@ from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_json import is_text
 from vsetune.data.stored.samples import MOST_CHARACTERS
+from vsetune.data.stored.tar_members import file_places
 from vsetune.errors import DataError
 from vsetune.files.hashes import sha256_of_pieces
 
 _PICTURE_BYTES = 256 << 20
 _TEXT_BYTES = 1 << 30
-_OF_TARS = (tarfile.TarError, ValueError, OverflowError, EOFError, KeyError, TypeError, RecursionError, MemoryError)
-"""What tarfile has been seen to raise on broken files; that the disk fails is told by `storage`."""
 
 
 class ImageBytes(Protocol):
@@ -208,15 +206,10 @@ def tar_images(archive: Path) -> dict[str, TarImage]:
     found: dict[str, TarImage] = {}
     stream, size = storage.open_sized(str(archive))
     try:
-        with stream, tarfile.open(fileobj=stream, mode="r:") as tar:
-            for member in tar:
-                if not member.isfile():
-                    continue
-                if member.issparse() or member.size < 0:
-                    raise Flaw(f"member {one_line(member.name)} is sparse, or of an impossible size")
-                name = Path(member.name).name
-                found[name] = TarImage(archive, member.name, member.offset_data, member.size)
-    except (Flaw, *_OF_TARS) as error:
+        with stream:
+            for file in file_places(stream):
+                found[Path(file.name).name] = TarImage(archive, file.name, file.offset, file.size)
+    except Flaw as error:
         raise DataError(
             f"{archive}: not a readable plain tar file ({one_line(error)}); unpack or fetch it again."
         ) from error

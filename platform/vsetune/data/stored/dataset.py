@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
 from vsetune.data.stored import storage
 from vsetune.data.stored.flaws import Flaw
@@ -18,7 +18,10 @@ from vsetune.files.hashes import sha256_hex
 
 @dataclass(frozen=True)
 class Dataset:
-    """A folder or s3:// prefix written by `vsetune data ingest`; plain data, so it travels to worker processes."""
+    """A folder or s3:// prefix written by `vsetune data ingest`; plain data, so it travels to worker processes.
+
+    `open`, `check_files` and `open_shard` look at the storage; what else it tells it knows from the manifest.
+    """
 
     path: str
     manifest: Manifest
@@ -59,14 +62,24 @@ class Dataset:
         return self.manifest.features.width
 
     def split(self, name: str) -> SplitInfo:
-        """One split. DataError when it is absent or empty, its numbers contradict, or a local shard is gone or cut."""
+        """One split. DataError when it is absent or empty, or its numbers contradict."""
         split = self.manifest.splits.get(name)
         if split is None:
             there = ", ".join(sorted(self.manifest.splits)) or "none"
             raise DataError(f"{self.path}: no split {name!r}, it has: {there}; name one of them in the study file.")
-        for problem in chain(self.count_problems(name, split), self._file_problems(split)):
+        for problem in self.count_problems(name, split):
             raise DataError(problem)
         return split
+
+    def check_files(self, splits: Iterable[str]) -> None:
+        """Look once at every shard of these splits, before hours of work: DataError for the first that is gone or cut.
+
+        Also for a split that `split` refuses. Of an s3:// prefix that takes a request a shard: there it is found when
+        the shard is read.
+        """
+        for shard in [shard for name in splits for shard in self.split(name).shards]:
+            if not storage.is_remote(self.path):
+                self._check_file(shard)
 
     def count_problems(self, name: str, split: SplitInfo) -> Iterator[str]:
         """What the manifest alone tells against a split; one sentence each."""
@@ -94,23 +107,28 @@ class Dataset:
         """Where a shard of the manifest stands."""
         return storage.join(self.path, file)
 
-    def _file_problems(self, split: SplitInfo) -> Iterator[str]:
-        """A shard that is gone should be told before training, not after an hour; on S3 that is found on reading."""
-        if storage.is_remote(self.path):
-            return
-        for shard in split.shards:
-            try:
-                found = storage.size_inside(self.path, shard.file)
-            except DataError as error:
-                yield f"{error} The whole data set is checked by `vsetune data verify {self.path}`."
-                continue
-            if found is None:
-                yield (
-                    f"{self.shard_url(shard.file)}: shard file missing; check with `vsetune data verify {self.path}`, "
-                    "then copy it back or ingest the data set again."
-                )
-            elif found != shard.bytes:
-                yield str(damaged_shard(self.path, shard, wrong_size(found, shard)))
+    def open_shard(self, shard: ShardInfo) -> tuple[BinaryIO, int]:
+        """(stream, bytes that it has). DataError when it is gone or no file of this data set."""
+        try:
+            return storage.open_inside(self.path, shard.file)
+        except storage.NothingThere as error:
+            raise self._missing(shard) from error
+
+    def _check_file(self, shard: ShardInfo) -> None:
+        try:
+            found = storage.size_inside(self.path, shard.file)
+        except DataError as error:
+            raise DataError(f"{error} The whole data set is checked by `vsetune data verify {self.path}`.") from error
+        if found is None:
+            raise self._missing(shard)
+        if found != shard.bytes:
+            raise damaged_shard(self.path, shard, wrong_size(found, shard))
+
+    def _missing(self, shard: ShardInfo) -> DataError:
+        return DataError(
+            f"{self.shard_url(shard.file)}: shard file missing; check with `vsetune data verify {self.path}`, then "
+            "copy it back or ingest the data set again."
+        )
 
 
 def load_manifest(path: str) -> Manifest:
@@ -121,12 +139,13 @@ def load_manifest(path: str) -> Manifest:
             f"{one_line(path)}: no such data folder; make one with `vsetune data ingest`, or a small one with "
             "`vsetune data make-scenes`."
         )
-    if not storage.exists(where):
+    content = storage.find_inside(path, MANIFEST_FILE)
+    if content is None:
         raise DataError(
             f"{path}: no {MANIFEST_FILE} in it, so no finished data set; make one with `vsetune data ingest` or "
             "`vsetune data make-scenes`."
         )
-    return Manifest.from_bytes(storage.read_inside(path, MANIFEST_FILE), where=where)
+    return Manifest.from_bytes(content, where=where)
 
 
 def wrong_size(found: int, shard: ShardInfo) -> Flaw:

@@ -33,13 +33,18 @@ _INFINITE = np.uint16(0x7C00)
 
 @dataclass(frozen=True)
 class Record:
-    """The JSON member. name: id as ingested. tokens: the words of each caption."""
+    """The JSON member. name: id as ingested, perhaps empty. tokens: the words of each caption."""
 
     name: str
     index: int
     first_caption: int
     captions: list[str]
     tokens: list[list[str]]
+
+    @property
+    def image_id(self) -> str:
+        """What a list calls the image."""
+        return self.name or f"{self.index:09d}"
 
 
 def shard_samples(

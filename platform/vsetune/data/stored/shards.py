@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import numpy as np
 
-from vsetune.data.stored import storage
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.data.stored.dataset import Dataset, damaged_shard
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.manifest import ShardInfo
@@ -55,15 +56,15 @@ class ImageSample:
 
 
 def read_shard(
-    dataset: Dataset, shard: ShardInfo, *, boxes: bool = False, images: bool = False, mirrored: bool = False
+    dataset: Dataset, shard: ShardInfo, *, reads: NetworkReads, mirrored: bool = False
 ) -> Iterator[ImageSample]:
     """All images of a shard in order. DataError when it is damaged or does not hold what the manifest says.
 
-    boxes: read them too, where the data set has them. images: read the stored photographs instead of features and
-    boxes. mirrored: also the captions of mirrored images.
+    reads: boxes, or photographs instead of features and boxes; what stands outside the shards is not looked at.
+    mirrored: of photographs, also the captions of the mirrored ones.
     """
-    info = dataset.manifest.features
-    boxes = boxes and info.boxes and not images
+    info, images = dataset.manifest.features, reads.pixels is not None
+    boxes = reads.boxes and info.boxes and not images
     arrays = () if images else (FEATURES, BOXES) if boxes else (FEATURES,)
     for where, record, members in _records(dataset, shard, arrays, one_of=PHOTOGRAPHS if images else ()):
         tokens = _encoded(dataset, record.tokens)
@@ -82,18 +83,6 @@ _NO_FEATURES = np.empty((1, 0), np.float16)
 
 def _encoded(dataset: Dataset, captions: Iterable[list[str]]) -> list[np.ndarray]:
     return [np.asarray(dataset.vocabulary.encode(words), np.int64) for words in captions]
-
-
-def read_captions(dataset: Dataset, shard: ShardInfo) -> Iterator[list[str]]:
-    """The captions of each image of a shard, as text, in order; image features are not read."""
-    for _, record, _ in _records(dataset, shard):
-        yield record.captions
-
-
-def read_image_ids(dataset: Dataset, shard: ShardInfo) -> Iterator[tuple[str, int]]:
-    """(id as ingested, number of captions) of each image of a shard, in order."""
-    for _, record, _ in _records(dataset, shard):
-        yield record.name or f"{record.index:09d}", len(record.captions)
 
 
 def read_some(
@@ -115,26 +104,39 @@ def read_some(
 
 def iter_captions(dataset: Dataset, split: str) -> Iterator[str]:
     """Every caption of a split, in the order of caption ids."""
-    for shard in dataset.split(split).shards:
-        for texts in read_captions(dataset, shard):
-            yield from texts
+    for _, record in split_records(dataset, split):
+        yield from record.captions
 
 
 def iter_words(dataset: Dataset, split: str) -> Iterator[list[str]]:
     """The words of every caption, one per token id but start and end, as they are written; in order of caption ids."""
+    for _, record in split_records(dataset, split):
+        yield from map(with_case, record.tokens, record.captions)
+
+
+def split_records(dataset: Dataset, split: str) -> Iterator[tuple[str, Record]]:
+    """(place for messages, record) of every image of a split, in order; arrays and photographs are passed over."""
     for shard in dataset.split(split).shards:
-        for _, record, _ in _records(dataset, shard):
-            yield from map(with_case, record.tokens, record.captions)
+        for where, record, _ in _records(dataset, shard):
+            yield where, record
+
+
+def checked_records(
+    dataset: Dataset, shard: ShardInfo, stream: BinaryIO, size: int, arrays: tuple[str, ...], *,
+    one_of: tuple[str, ...] = (),
+) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
+    """`shard_samples` of an opened shard of this data set, whose damage is told as a DataError with the way out."""
+    place, info = dataset.shard_url(shard.file), dataset.manifest.features
+    try:
+        yield from shard_samples(stream, size, place, shard, info, arrays, one_of=one_of)
+    except Flaw as error:
+        raise damaged_shard(dataset.path, shard, error) from error
 
 
 def _records(
     dataset: Dataset, shard: ShardInfo, arrays: tuple[str, ...] = (), *, one_of: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
     """(place for messages, record, members) of each sample in its order, counted against the manifest."""
-    stream, size = storage.open_inside(dataset.path, shard.file)
-    place, info = dataset.shard_url(shard.file), dataset.manifest.features
+    stream, size = dataset.open_shard(shard)
     with stream:
-        try:
-            yield from shard_samples(stream, size, place, shard, info, arrays, one_of=one_of)
-        except Flaw as error:
-            raise damaged_shard(dataset.path, shard, error) from error
+        yield from checked_records(dataset, shard, stream, size, arrays, one_of=one_of)

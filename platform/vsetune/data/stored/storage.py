@@ -43,6 +43,10 @@ _KINDS = {
 }
 
 
+class NothingThere(DataError):
+    """Nothing stands at this address; whoever knows what should tells how to bring it back."""
+
+
 def is_remote(url: str) -> bool:
     """True for `s3://` addresses. DataError for any other scheme; paths have none."""
     if url.startswith(_S3):
@@ -121,7 +125,7 @@ def open_sized(url: str, *, named: str | None = None) -> tuple[BinaryIO, int]:
         answer = _client().get_object(Bucket=bucket, Key=key)
     except Exception as error:
         if _code_of(error) in _MISSING:
-            raise DataError(f"{url}: no such object; check bucket and prefix.") from error
+            raise NothingThere(f"{url}: no such object; check bucket and prefix.") from error
         raise _refused(url, error) from error
     return io.BufferedReader(_BodyStream(answer["Body"], url), buffer_size=_BUFFER), int(answer["ContentLength"])
 
@@ -148,11 +152,22 @@ def sha256_of(url: str) -> str | None:
         return sha256_of_stream(stream)
 
 
+def find_inside(folder: str, name: str) -> bytes | None:
+    """`read_inside`; None where nothing stands there, which takes one request of an s3:// prefix."""
+    if not is_remote(folder) and not exists(join(folder, name)):
+        return None
+    try:
+        return read_inside(folder, name)
+    except NothingThere:
+        return None
+
+
 def read_failure(place: object, error: OSError) -> UsageError:
     """What a failed local access means: DataError where the path is wrong, StorageError where the storage is."""
     reason = error.strerror or one_line(error)
     if error.errno in _OF_THE_PATH:
-        return DataError(f"{place}: cannot open ({reason}); check the path.")
+        kind = NothingThere if error.errno == errno.ENOENT else DataError
+        return kind(f"{place}: cannot open ({reason}); check the path.")
     return StorageError(f"{place}: cannot be read ({reason}); check the disk and its rights, then start again.")
 
 

@@ -1,14 +1,17 @@
-"""Members of a tar that other people wrote, as a stream.
+"""Members of a tar that other people wrote: the one place that reads tars, whatever is done with what stands in them.
 
 Our shards are plain USTAR: regular files, one header block each. Python's tarfile also knows links, devices, sparse
 files and extension headers, and takes the memory their headers ask for; none of them belongs into a shard, so a header
-that is not of a regular file is refused here, and a size is looked at before anything is read.
+that is not of a regular file is refused by `tar_members`, and a size is looked at before anything is read. Archives of
+images come from any tar program, with long names in extension headers: `file_places` leaves their headers to tarfile,
+and reads nothing else.
 """
 
 from __future__ import annotations
 
 import tarfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from vsetune.data.stored.flaws import Flaw
@@ -17,6 +20,9 @@ from vsetune.data.stored.foreign_text import one_line
 _BLOCK = tarfile.BLOCKSIZE
 _SKIP_AT_ONCE = 1 << 20
 _REGULAR = {tarfile.REGTYPE, tarfile.AREGTYPE}
+
+_OF_TARS = (tarfile.TarError, ValueError, OverflowError, EOFError, KeyError, TypeError, RecursionError, MemoryError)
+"""What tarfile has been seen to raise on broken files; that the disk fails is told by `storage`."""
 
 Limit = Callable[[str], int | None]
 """Most bytes of the member of this name; None: not wanted, passed over."""
@@ -43,6 +49,32 @@ def tar_members(stream: BinaryIO, *, limit: Limit) -> Iterator[tuple[str, bytes]
             raise Flaw(f"cut short: member {name} ends after {len(content):,} of {size:,} bytes")
         _skip(stream, padding, name)
         yield name, content
+
+
+@dataclass(frozen=True)
+class FilePlace:
+    """A file in an archive: size bytes from offset on."""
+
+    name: str
+    offset: int
+    size: int
+
+
+def file_places(stream: BinaryIO) -> Iterator[FilePlace]:
+    """The regular files of any plain archive, folders and links passed over. Flaw for one that is damaged or packed.
+
+    Only headers are read: a last file that is cut short is not noticed.
+    """
+    try:
+        with tarfile.open(fileobj=stream, mode="r:") as tar:
+            for member in tar:
+                if not member.isfile():
+                    continue
+                if member.issparse() or member.size < 0:
+                    raise Flaw(f"member {one_line(member.name)} is sparse, or of an impossible size")
+                yield FilePlace(member.name, member.offset_data, member.size)
+    except _OF_TARS as error:
+        raise Flaw(one_line(error)) from error
 
 
 def _described(block: bytes) -> tuple[str, int]:

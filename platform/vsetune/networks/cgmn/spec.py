@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.spec.base import Range, tunable
 from vsetune.networks.network_spec import NetworkSpec
 
@@ -36,12 +37,8 @@ class CgmnSpec(NetworkSpec):
         return self.matching_weight > 0
 
     @property
-    def needs_dependencies(self) -> bool:
-        return self.caption_graph == "dependencies"
-
-    @property
-    def reads_boxes(self) -> bool:
-        return self.spatial_graph
+    def reads(self) -> NetworkReads:
+        return NetworkReads(boxes=self.spatial_graph, dependencies=self.caption_graph == "dependencies")
 
     name: Literal["cgmn"] = "cgmn"
     embedding_size: int = Field(2048, ge=1, le=65_536, description="D, size of the joint space and of the nodes")

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.spec.base import Range, tunable
 from vsetune.config.spec.kinds import Kind, Score
 from vsetune.networks.network_spec import NetworkSpec, PairCost
@@ -35,12 +36,8 @@ class GsmnSpec(NetworkSpec):
         return "unbounded"
 
     @property
-    def needs_dependencies(self) -> bool:
-        return self.text_graph == "sparse"
-
-    @property
-    def reads_boxes(self) -> bool:
-        return True
+    def reads(self) -> NetworkReads:
+        return NetworkReads(boxes=True, dependencies=self.text_graph == "sparse")
 
     name: Literal["gsmn"] = "gsmn"
     text_graph: Literal["dense", "sparse"] = Field(

@@ -52,7 +52,7 @@ class Imported:
     @property
     def lacks_words(self) -> bool:
         """Its word vectors belong to words that nobody told: it can neither be scored nor trained further."""
-        return self.words is None and self.spec.word_pieces is None
+        return self.words is None and self.spec.reads.word_pieces is None
 
     def study_entry(self, weights: Path | None = None) -> dict[str, Any]:
         """The network as an entry of `networks` in a study file. weights: where a training starts from."""

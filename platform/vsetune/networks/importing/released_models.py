@@ -75,9 +75,9 @@ def import_released(path: Path, source: str, *, words: Path | None = None) -> Im
 
 
 def _checked_words(path: Path, spec: NetworkSpec, rows: int) -> tuple[str, ...]:
-    if spec.word_pieces is not None:
+    if spec.reads.word_pieces is not None:
         raise DataError(
-            f"{path}: got a vocabulary, but these weights read word pieces of {spec.word_pieces}; leave it out."
+            f"{path}: got a vocabulary, but these weights read word pieces of {spec.reads.word_pieces}; leave it out."
         )
     words = read_words(path)
     if len(words) != rows:

@@ -41,7 +41,7 @@ class ImportedNetwork:
     @property
     def lacks_words(self) -> bool:
         """Its word vectors belong to words that nobody told."""
-        return self.words is None and self.spec.word_pieces is None
+        return self.words is None and self.spec.reads.word_pieces is None
 
 
 @dataclass(frozen=True)

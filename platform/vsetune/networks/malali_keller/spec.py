@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.backbone_spec import BackboneSpec
@@ -47,10 +48,10 @@ class MalaliKellerSpec(NetworkSpec):
     )
 
     @property
-    def pixels(self) -> PixelInput | None:
+    def reads(self) -> NetworkReads:
         if self.image_input == "features":
-            return None
-        return PixelInput(
+            return NetworkReads()
+        return NetworkReads(pixels=PixelInput(
             size=self.image_size, crop="square_window", crop_low=0.8, crop_high=1.0, flip=self.flip,
             evaluation="centre_crop", evaluation_crops=self.evaluation_crops,
-        )
+        ))

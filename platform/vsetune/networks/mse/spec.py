@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.backbone_spec import BackboneSpec
@@ -42,11 +43,11 @@ class MseSpec(NetworkSpec):
     )
 
     @property
-    def pixels(self) -> PixelInput | None:
+    def reads(self) -> NetworkReads:
         if self.image_input == "features":
-            return None
+            return NetworkReads()
         low, high = (0.33, 1.0) if self.crop == "random_resized" else (_PAPER_WINDOW, _PAPER_WINDOW)
-        return PixelInput(
+        return NetworkReads(pixels=PixelInput(
             size=self.image_size, crop=self.crop, crop_low=low, crop_high=high, flip=self.flip, swaps_sides=True,
             evaluation="centre_crop",
-        )
+        ))

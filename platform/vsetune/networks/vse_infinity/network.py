@@ -38,7 +38,8 @@ class VseInfinity(Network):
         self.region_map = xavier_linear(width, spec.embedding_size)
         self.region_mlp = RegionMlp(width, spec.embedding_size) if spec.image_mlp else None
         self.image_pooling = GeneralisedPooling(spec.pooling_size)
-        self.transformer = TextTransformer(spec.word_pieces) if spec.word_pieces is not None else None
+        pieces = spec.reads.word_pieces
+        self.transformer = TextTransformer(pieces) if pieces is not None else None
         if self.transformer is not None:
             self.word_map = nn.Linear(self.transformer.width, spec.embedding_size)
         else:

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.config.sources.text_model import TextModel
 from vsetune.config.spec.base import Range, tunable
@@ -56,16 +57,15 @@ class VseInfinitySpec(NetworkSpec):
     word_dropout: float = Field(0.2, ge=0, lt=1, description="probability that a word is masked, swapped or deleted")
 
     @property
-    def pixels(self) -> PixelInput | None:
-        if self.image_input == "features":
-            return None
+    def reads(self) -> NetworkReads:
+        pieces = TextModel(self.text_model, self.text_revision) if self.text_tower == "bert" else None
+        return NetworkReads(pixels=self._pixels if self.image_input == "pixels" else None, word_pieces=pieces)
+
+    @property
+    def _pixels(self) -> PixelInput:
         if not self.augment:
             return PixelInput(size=self.image_size, crop="none", flip=0.0)
         return PixelInput(size=self.image_size, crop="square_window", crop_low=0.6, crop_high=1.0, flip=0.5)
-
-    @property
-    def word_pieces(self) -> TextModel | None:
-        return TextModel(self.text_model, self.text_revision) if self.text_tower == "bert" else None
 
     @model_validator(mode="after")
     def _pixels_are_a_grid(self) -> VseInfinitySpec:

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.config.spec.kinds import Score
 from vsetune.networks.network_spec import NetworkSpec
@@ -39,10 +40,12 @@ class VseppSpec(NetworkSpec):
     )
 
     @property
-    def pixels(self) -> PixelInput | None:
+    def reads(self) -> NetworkReads:
         if self.image_input != "pixels":
-            return None
-        return PixelInput(size=self.image_size, crop="random_resized", flip=0.5, evaluation="centre_crop")
+            return NetworkReads()
+        return NetworkReads(pixels=PixelInput(
+            size=self.image_size, crop="random_resized", flip=0.5, evaluation="centre_crop",
+        ))
 
     @property
     def score(self) -> Score:
