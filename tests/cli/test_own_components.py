@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vsetune.config.components.plugins import forget_plugins
+from vsetune.plugins.plugin_loading import forget_plugins
 
 
 @pytest.fixture(autouse=True)

@@ -13,12 +13,12 @@ import yaml
 from rich.console import Console
 from safetensors.torch import load_file
 
-from vsetune.config.components.plugins import forget_plugins
 from vsetune.config.study.cells import build_trial
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import PreparedStudy, prepare_study, tracking_store
 from vsetune.jobs.run import run_study
 from vsetune.leaderboard.building import build
+from vsetune.plugins.plugin_loading import forget_plugins
 from vsetune.quality.checks import Result
 from vsetune.quality.components import loss_at, network_at
 from vsetune.quality.loss_checks import LOSS_CHECKS

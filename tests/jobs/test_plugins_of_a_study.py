@@ -11,7 +11,6 @@ import pytest
 import yaml
 from plugin_folders import LOSS, NEGATIVES, SPEC, write_files, write_loss, write_network
 
-from vsetune.config.components.plugins import forget_plugins, known_plugins
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
@@ -20,6 +19,7 @@ from vsetune.jobs.kept_plugins import changed_since, keep_plugins, load_kept
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.study_file import load_study, used_plugins
 from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.plugins.plugin_loading import forget_plugins, known_plugins
 from vsetune.tracking.encoding import attempt_tags
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import AttemptStart

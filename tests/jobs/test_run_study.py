@@ -20,13 +20,13 @@ import yaml
 from plugin_folders import NEGATIVES, write_loss, write_network
 from rich.console import Console
 
-from vsetune.config.components.plugins import forget_plugins
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import StudyConflict
 from vsetune.jobs.preparation import prepare_study, tracking_store
 from vsetune.jobs.recorded import find_attempt, load_recorded
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.building import build
+from vsetune.plugins.plugin_loading import forget_plugins
 from vsetune.tracking.records import AttemptRecord
 
 pytestmark = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vsetune.config.components.plugins import forget_plugins
+from vsetune.plugins.plugin_loading import forget_plugins
 from vsetune.quality.drafts import write_draft
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from vsetune.cli.output import print_json, results, say
 from vsetune.config.components.catalogue import name_of
-from vsetune.config.components.plugins import load_installed
+from vsetune.plugins.plugin_loading import load_installed
 from vsetune.quality.checks import Check, Finding, Result
 from vsetune.quality.components import loss_at, network_at
 from vsetune.quality.loss_checks import LOSS_CHECKS

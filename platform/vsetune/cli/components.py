@@ -15,7 +15,6 @@ from rich.text import Text
 
 from vsetune.cli.network_facts import fact_lines, flops_text, network_facts, published_table
 from vsetune.cli.output import complain, print_json, results, say
-from vsetune.config.components.plugins import load_installed, load_plugin
 from vsetune.config.spec.base import Choices, Domain, Spec, conditions, known_name, tunables
 from vsetune.config.spec.kinds import Kind, Score
 from vsetune.config.study.compatibility import mismatch
@@ -25,6 +24,7 @@ from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.losses.loss_spec import LossSpec
 from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.networks.network_spec import NetworkSpec
+from vsetune.plugins.plugin_loading import load_installed, load_plugin
 
 losses = typer.Typer(
     no_args_is_help=True, help="What losses there are, and their hyperparameters.",

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vsetune.config.components.plugins import Plugin
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.spec.paths import home, under_home, usable_uri
 from vsetune.config.spec.secrets import shown_plain, url_identity, usable_url
@@ -25,6 +24,7 @@ from vsetune.errors import ConfigError, StudyConflict
 from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.fitting import require_fit
 from vsetune.jobs.study_file import load_study, used_plugins
+from vsetune.plugins.plugin_loading import Plugin
 from vsetune.scoring.evaluation import evaluated_split
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.journaled_store import JournaledStore

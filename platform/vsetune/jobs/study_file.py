@@ -8,14 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from vsetune.config.components.catalogue import import_sibling
-from vsetune.config.components.plugins import (
-    Plugin,
-    load_installed,
-    load_plugins,
-    plugin_of,
-    require_different_names,
-    resolved_reference,
-)
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.spec.paths import under_home
 from vsetune.config.study.study_spec import StudySpec, TrackingSpec
@@ -23,6 +15,14 @@ from vsetune.errors import ConfigError, MissingPlugin
 from vsetune.jobs.kept_plugins import load_kept_by_name
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.plugins.plugin_loading import (
+    Plugin,
+    load_installed,
+    load_plugins,
+    plugin_of,
+    require_different_names,
+    resolved_reference,
+)
 
 _log = logging.getLogger(__name__)
 

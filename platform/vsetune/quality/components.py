@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from vsetune.config.components.catalogue import Catalogue, S
-from vsetune.config.components.plugins import load_plugin
 from vsetune.config.spec.base import unknown_name
 from vsetune.errors import ConfigError, MissingPlugin, UsageError
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.losses.loss_spec import LossSpec
 from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.networks.network_spec import NetworkSpec
+from vsetune.plugins.plugin_loading import load_plugin
 
 
 def loss_at(reference: str | Path) -> type[LossSpec]:

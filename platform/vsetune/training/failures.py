@@ -15,7 +15,6 @@ from typing import Literal
 import torch
 from pydantic import ValidationError
 
-from vsetune.config.components.plugins import place_in_plugin
 from vsetune.config.spec.secrets import masked
 from vsetune.errors import (
     AttemptError,
@@ -27,6 +26,7 @@ from vsetune.errors import (
     StorageError,
     VsetuneError,
 )
+from vsetune.plugins.plugin_loading import place_in_plugin
 from vsetune.scoring.pair_scores import LoggedProgress
 
 Kind = Literal[

@@ -12,11 +12,11 @@ import yaml
 from PIL import Image
 from plugin_folders import write_files
 
-from vsetune.config.components.plugins import forget_plugins
 from vsetune.data.making.ingest import ingest
 from vsetune.data.making.recipe_file import load_recipe
 from vsetune.data.progress import SilentProgress
 from vsetune.errors import ConfigError
+from vsetune.plugins.plugin_loading import forget_plugins
 
 SPEC = '''
 from __future__ import annotations

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vsetune.config.components.plugins import plugin_of
 from vsetune.config.spec.base import Spec
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.losses.loss_spec import LossSpec
 from vsetune.losses.weighted_sum.sum_spec import SUM, SumSpec
 from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.networks.network_spec import NetworkSpec
+from vsetune.plugins.plugin_loading import plugin_of
 
 
 def plugins_in(network: Mapping[str, Any], loss: Mapping[str, Any]) -> dict[str, str]:

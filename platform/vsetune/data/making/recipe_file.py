@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vsetune.config.components.plugins import load_installed, load_plugins, require_different_names
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.errors import ConfigError
+from vsetune.plugins.plugin_loading import load_installed, load_plugins, require_different_names
 
 
 def load_recipe(path: Path) -> IngestRecipe:
