@@ -31,7 +31,7 @@ ROWS: list[tuple[tuple[str, ...], set[str]]] = [
     (("files",), {"errors"}),
     (("config.spec",), {"errors", "files"}),
     (("config.components",), {"errors", "files", "config.spec"}),
-    (("config.sources",), {"errors", "files", "config.spec"}),
+    (("config.sources",), {"errors", "files", "config.spec", "config.components"}),
     (LOSS_SPECS, COMPONENT_SPECS),
     (NETWORK_SPECS, COMPONENT_SPECS),
     (("plugins",), {*COMPONENT_SPECS, *LOSS_SPECS, *NETWORK_SPECS}),

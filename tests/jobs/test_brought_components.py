@@ -20,11 +20,11 @@ from vsetune.jobs.run import run_study
 from vsetune.leaderboard.building import build
 from vsetune.plugins.plugin_loading import forget_plugins
 from vsetune.quality.checks import Result
-from vsetune.quality.components import loss_at, network_at
+from vsetune.quality.drawn_batches import NetworkSubject
 from vsetune.quality.loss_checks import LOSS_CHECKS
 from vsetune.quality.loss_runs import LossSubject
 from vsetune.quality.network_checks import NETWORK_CHECKS
-from vsetune.quality.network_inputs import NetworkSubject
+from vsetune.quality.quality_subjects import loss_at, network_at
 from vsetune.training.attempt import Attempt
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves

@@ -14,8 +14,8 @@ import torch
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.quality.checks import Check, Result
+from vsetune.quality.drawn_batches import NetworkSubject, scores
 from vsetune.quality.network_checks import NETWORK_CHECKS
-from vsetune.quality.network_inputs import NetworkSubject, scores
 from vsetune.quality.network_learning import learns_pairs_by_heart
 
 TINY_CNN = {"model": "random", "depths": (1,), "widths": (4,)}

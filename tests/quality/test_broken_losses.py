@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from vsetune.quality.checks import Result
-from vsetune.quality.components import loss_at
 from vsetune.quality.loss_checks import LOSS_CHECKS
 from vsetune.quality.loss_runs import LossSubject
+from vsetune.quality.quality_subjects import loss_at
 
 CHECKS = {check.name: check for check in LOSS_CHECKS}
 SIMILARITY = "similarity = at_least_float32(inputs.similarity)"

@@ -14,12 +14,12 @@ from vsetune.cli.output import print_json, results, say
 from vsetune.config.components.catalogue import name_of
 from vsetune.plugins.plugin_loading import load_installed
 from vsetune.quality.checks import Check, Finding, Result
-from vsetune.quality.components import loss_at, network_at
+from vsetune.quality.drawn_batches import NetworkSubject
 from vsetune.quality.loss_checks import LOSS_CHECKS
 from vsetune.quality.loss_runs import LossSubject
 from vsetune.quality.loss_timing import step_times
 from vsetune.quality.network_checks import NETWORK_CHECKS
-from vsetune.quality.network_inputs import NetworkSubject
+from vsetune.quality.quality_subjects import loss_at, network_at
 
 LOSS_EXAMPLE = "Example: vsetune losses check my_loss"
 NETWORK_EXAMPLE = "Example: vsetune networks check my_network"

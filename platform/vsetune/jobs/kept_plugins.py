@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vsetune.config.components.plugin_import import source_of
+from vsetune.config.components.plugin_source import Source, changed_files, read_source
 from vsetune.errors import ConfigError, StorageError
 from vsetune.files.whole_files import make_folder, move_in_place, read_json, write_json
-from vsetune.plugins.plugin_import import source_of
 from vsetune.plugins.plugin_loading import Plugin, known_plugins, load_module, load_plugin
-from vsetune.plugins.plugin_source import Source, changed_files, read_source
 
 PLUGINS_FOLDER = "plugins"
 _NOTE = "plugin.json"

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vsetune.config.components.catalogue import SPEC_FILE, Catalogue, mark_code, name_of, specs_of_folder
+from vsetune.config.components.plugin_import import forget, import_folder, place_of, told_in_one_line
+from vsetune.config.components.plugin_packages import Component, component_packages, forget_package, is_module_name
+from vsetune.config.components.plugin_source import read_source
 from vsetune.config.sources.recipe import READERS
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.paths import expand_user, usable_path
@@ -22,9 +25,6 @@ from vsetune.errors import ConfigError, MissingPlugin
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.plugins.plugin_checks import line_of, problems_of
-from vsetune.plugins.plugin_import import forget, import_folder, place_of, told_in_one_line
-from vsetune.plugins.plugin_packages import Component, component_packages, forget_package, is_module_name
-from vsetune.plugins.plugin_source import read_source
 
 Kind = Literal["loss", "network", "reader"]
 

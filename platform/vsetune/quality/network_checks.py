@@ -20,8 +20,7 @@ from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_spec import NetworkSpec
 from vsetune.quality.checks import Check, Verdict, fails, first_problem, holds, not_applicable
-from vsetune.quality.loss_ranges import refused_end
-from vsetune.quality.network_inputs import (
+from vsetune.quality.drawn_batches import (
     REGIONS,
     WORDS,
     Drawn,
@@ -32,6 +31,7 @@ from vsetune.quality.network_inputs import (
     rows_of,
     scores,
 )
+from vsetune.quality.loss_ranges import refused_end
 from vsetune.quality.network_learning import learns_pairs_by_heart, lowers_its_loss, reaches_every_parameter
 
 _PADDING, _JUNK = 7, 1e3

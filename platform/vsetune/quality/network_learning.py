@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from vsetune.quality.checks import Verdict, fails, holds
-from vsetune.quality.network_inputs import VOCABULARY, WORDS, NetworkSubject, in_float32, loss_of, scores
+from vsetune.quality.drawn_batches import VOCABULARY, WORDS, NetworkSubject, in_float32, loss_of, scores
 
 _PAIRS, _STEPS, _SUMMED_STEPS, _DROP_AT, _RATE, _CLIP = 32, 200, 60, 150, 5e-3, 2.0
 _SMALL_STEP = 1e-6

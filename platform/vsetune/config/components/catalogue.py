@@ -19,8 +19,8 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationInfo, WrapValidator
 from pydantic_core import PydanticCustomError
 
+from vsetune.config.components.plugin_import import told_in_one_line
 from vsetune.config.spec.base import Spec
-from vsetune.plugins.plugin_import import told_in_one_line
 
 S = TypeVar("S", bound=Spec)
 

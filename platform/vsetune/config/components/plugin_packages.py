@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsetune.config.components.catalogue import SPEC_FILE
+from vsetune.config.components.plugin_import import told_in_one_line
+from vsetune.config.components.plugin_source import read_source
 from vsetune.errors import ConfigError, MissingPlugin
-from vsetune.plugins.plugin_import import told_in_one_line
-from vsetune.plugins.plugin_source import read_source
 
 _imported: dict[str, str] = {}
 """The hash of each outermost package when this process imported it first."""

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from vsetune.config.components.plugin_source import Source
 from vsetune.errors import ConfigError, VsetuneError
-from vsetune.plugins.plugin_source import Source
 
 PACKAGE = "vsetune_plugins"
 
