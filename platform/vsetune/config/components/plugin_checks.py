@@ -26,7 +26,8 @@ def problems_of(spec: type[Spec], file: Path, *, key: str, facts: Sequence[str])
     facts: what must stand beside its fields, such as `equation`; a spec without facts may have required fields.
     """
     lines = _lines(file, spec.__name__)
-    return [f"plugins: {file}:{lines.get(field, lines[''])}: {problem}" for field, problem in _problems(spec, key, facts)]
+    found = _problems(spec, key, facts)
+    return [f"plugins: {file}:{lines.get(field, lines[''])}: {problem}" for field, problem in found]
 
 
 def line_of(file: Path, name: str) -> int:
