@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -15,17 +15,19 @@ from pydantic.fields import FieldInfo
 from vsetune.config.components.catalogue import name_of
 from vsetune.config.spec.base import Name, Spec, tunables
 from vsetune.errors import ConfigError
-from vsetune.losses.loss_spec import LossSpec
-from vsetune.networks.network_spec import NetworkSpec
 
 _NAME = TypeAdapter(Name)
 _SUM = "sum"
 
 
-def problems_of(spec: type[Spec], file: Path, key: str) -> list[str]:
-    """Everything a spec lacks, each with file, line and fix. file: the `spec.py` it stands in. key: of its name."""
+def problems_of(spec: type[Spec], file: Path, *, key: str, facts: Sequence[str]) -> list[str]:
+    """Everything a spec lacks, each with file, line and fix. file: the `spec.py` it stands in. key: of its name.
+
+    facts: what must stand beside its fields, such as `equation`; a spec without facts may have required fields.
+    """
     lines = _lines(file, spec.__name__)
-    return [f"plugins: {file}:{lines.get(field, lines[''])}: {problem}" for field, problem in _problems(spec, key)]
+    found = _problems(spec, key, facts)
+    return [f"plugins: {file}:{lines.get(field, lines[''])}: {problem}" for field, problem in found]
 
 
 def line_of(file: Path, name: str) -> int:
@@ -33,19 +35,19 @@ def line_of(file: Path, name: str) -> int:
     return _lines(file, name)[""]
 
 
-def _problems(spec: type[Spec], key: str) -> Iterator[tuple[str, str]]:
+def _problems(spec: type[Spec], key: str, facts: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(field or "", problem)"""
     yield from _name_problems(spec, key)
     if not (vars(spec).get("__doc__") or "").strip():
         yield "", f"{spec.__name__} has no docstring; say in a sentence what it is, `list` and `show` print it"
-    for fact in _facts(spec):
+    for fact in facts:
         if not str(getattr(spec, fact, "")).strip():
             yield "", f"{spec.__name__} declares no {fact}; write `{fact}: ClassVar[str] = \"...\"`"
     own = [name for name in spec.model_fields if name != key and not _is_ours(spec, name)]
     ranges = {name for name, _ in tunables(spec)}
     for name in own:
         yield from _field_problems(name, spec.model_fields[name], is_tunable=name in ranges)
-    if any(field.is_required() for name, field in spec.model_fields.items()) and not _facts(spec):
+    if not facts and any(field.is_required() for field in spec.model_fields.values()):
         return  # a reader has to be told where its files are
     try:
         spec()
@@ -56,13 +58,6 @@ def _problems(spec: type[Spec], key: str) -> Iterator[tuple[str, str]]:
             f"{spec.__name__}() is not valid ({'.'.join(map(str, first['loc'])) or 'defaults'}: {first['msg']}); give "
             "every field a default inside its limits"
         )
-
-
-def _facts(spec: type[Spec]) -> tuple[str, ...]:
-    """What must stand beside the fields."""
-    if issubclass(spec, LossSpec):
-        return ("equation", "source")
-    return ("source",) if issubclass(spec, NetworkSpec) else ()
 
 
 def _name_problems(spec: type[Spec], key: str) -> Iterator[tuple[str, str]]:

@@ -33,6 +33,8 @@ GROUPS: Mapping[Kind, str] = {"loss": "vsetune.losses", "network": "vsetune.netw
 
 _CATALOGUES: Mapping[Kind, Catalogue[Any]] = {"loss": LOSSES, "network": NETWORKS, "reader": READERS}
 
+_FACTS: Mapping[Kind, Sequence[str]] = {"loss": ("equation", "source"), "network": ("source",), "reader": ()}
+
 _log = logging.getLogger(__name__)
 
 
@@ -228,7 +230,7 @@ def _load(component: Component) -> Iterator[Plugin]:
 
 
 def _problems(kind: Kind, spec: type[Spec], file: Path) -> Iterator[str]:
-    yield from problems_of(spec, file, _CATALOGUES[kind].key)
+    yield from problems_of(spec, file, key=_CATALOGUES[kind].key, facts=_FACTS[kind])
     other = _CATALOGUES[kind].get(_name(kind, spec))
     if other is not None and other not in _plugins:
         yield (
