@@ -15,11 +15,6 @@ from vsetune.config.components.catalogue import name_of
 from vsetune.config.components.plugins import load_installed
 from vsetune.quality.checks import Check, Finding, Result
 from vsetune.quality.components import loss_at, network_at
-from vsetune.quality.loss_checks import LOSS_CHECKS
-from vsetune.quality.loss_runs import LossSubject
-from vsetune.quality.loss_timing import step_times
-from vsetune.quality.network_checks import NETWORK_CHECKS
-from vsetune.quality.network_inputs import NetworkSubject
 
 LOSS_EXAMPLE = "Example: vsetune losses check my_loss"
 NETWORK_EXAMPLE = "Example: vsetune networks check my_network"
@@ -40,6 +35,10 @@ def check_loss(component: Component, as_json: Json = False) -> None:
 
     Exit code 1 if something does not hold, 2 if there is no such loss.
     """
+    from vsetune.quality.loss_checks import LOSS_CHECKS  # brings torch, which other commands do without
+    from vsetune.quality.loss_runs import LossSubject
+    from vsetune.quality.loss_timing import step_times
+
     load_installed()
     spec = loss_at(component)
     findings = _run(LOSS_CHECKS, LossSubject(spec))
@@ -57,6 +56,9 @@ def check_network(component: Component, as_json: Json = False) -> None:
 
     Exit code 1 if something does not hold, 2 if there is no such network.
     """
+    from vsetune.quality.network_checks import NETWORK_CHECKS  # brings torch, which other commands do without
+    from vsetune.quality.network_inputs import NetworkSubject
+
     load_installed()
     spec = network_at(component)
     _report(name_of(spec), _run(NETWORK_CHECKS, NetworkSubject(spec)), {}, as_json=as_json)
