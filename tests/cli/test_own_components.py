@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,3 +77,8 @@ def test_a_loss_is_no_network(vsetune, tmp_path: Path) -> None:
     said = vsetune("networks", "check", str(tmp_path / "mine"))
     assert said.code == 2
     assert "need the folder of one network, got loss mine" in said.err
+
+
+def test_commands_that_need_no_torch_start_without_it() -> None:
+    code = "import sys, vsetune.cli.main; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})

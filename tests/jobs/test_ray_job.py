@@ -16,8 +16,8 @@ import pytest
 import yaml
 from plugin_folders import write_loss
 
-from vsetune.config.components.plugins import forget_plugins, load_plugin
 from vsetune.jobs.kept_plugins import keep_plugins
+from vsetune.plugins.plugin_loading import forget_plugins, load_plugin
 
 ROOT = Path(__file__).parents[2]
 PORT, DASHBOARD_PORT = 26379, 28265

@@ -40,6 +40,7 @@ def check_loss(component: Component, as_json: Json = False) -> None:
 
     Exit code 1 if something does not hold, 2 if there is no such loss.
     """
+
     load_installed()
     spec = loss_at(component)
     findings = _run(LOSS_CHECKS, LossSubject(spec))
@@ -57,6 +58,7 @@ def check_network(component: Component, as_json: Json = False) -> None:
 
     Exit code 1 if something does not hold, 2 if there is no such network.
     """
+
     load_installed()
     spec = network_at(component)
     _report(name_of(spec), _run(NETWORK_CHECKS, NetworkSubject(spec)), {}, as_json=as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 
@@ -19,7 +18,7 @@ _WARMUP, _ROUNDS = 3, 20
 
 
 def step_times(spec: LossSpec) -> tuple[float, float]:
-    """(milliseconds, times LMH) of a step from given embeddings: similarity, loss, backward. Medians of 20 rounds.
+    """(milliseconds, times LMH) of a step from given embeddings: similarity, loss, backward. Best of 20 rounds.
 
     128 pairs of 256 numbers on one core, with the first kind of network that the loss declares.
     """
@@ -35,7 +34,7 @@ def _step_times(spec: LossSpec) -> tuple[float, float]:
     surroundings = next(surroundings_of(spec))
     loss, lmh = _step(spec, surroundings), _step(LmhSpec(), surroundings)
     seconds: list[tuple[float, float]] = [(_timed(loss), _timed(lmh)) for _ in range(_WARMUP + _ROUNDS)][_WARMUP:]
-    own, other = (statistics.median(column) for column in zip(*seconds, strict=True))
+    own, other = (min(column) for column in zip(*seconds, strict=True))
     return 1000 * own, own / other
 
 
