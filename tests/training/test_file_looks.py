@@ -114,7 +114,6 @@ def test_an_attempt_checks_each_shard_once_and_a_validation_opens_its_own(
 ) -> None:
     attempt = Attempt(make_trial(epochs=2), tmp_path / "attempt", device="cpu", threads=None)
     assert looks.taken()[1] == {"manifest.json": 1, "vocabulary.json": 1, **TRAIN, **VALIDATION, **TEST}
-    attempt.environment()
     attempt.protocol()
     assert looks.taken() == (0, {})
     attempt.advance()
