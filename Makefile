@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := $(VENV)/bin
 IN_PARALLEL := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-TAKES_LONGER := networks training jobs cli
+TAKES_LONGER := networks training tracking jobs cli
 
 .PHONY: help quickstart install test test-quick test-slow lint benchmark chaos mutation clean
 .DEFAULT_GOAL := help
@@ -19,7 +19,7 @@ test: $(VENV)/.dev  ## lint, types and the tests that fit into minutes
 	$(BIN)/mypy
 	$(IN_PARALLEL)
 
-test-quick: $(VENV)/.dev  ## the tests without networks, training, Ray and whole commands: a minute
+test-quick: $(VENV)/.dev  ## the tests without networks, training, MLflow, Ray and whole commands: a minute
 	$(IN_PARALLEL) $(TAKES_LONGER:%=--ignore=tests/%)
 
 test-slow: $(VENV)/.dev  ## the tests that take longer: real training, real data, killed processes
