@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 _NO_ARITHMETIC = ("__init__.py", "spec.py")
@@ -44,10 +45,11 @@ AREAS = {
 }
 
 
-def nearest_first(tests: list[Path], mutated: Path, root: Path) -> list[Path]:
-    """The tests that import the mutated module itself before those that import its folder, then the rest.
+def nearest_first(tests: list[Path], mutated: Path, root: Path) -> list[list[Path]]:
+    """The tests in groups: those that import the mutated module itself, those that import its folder, the rest.
 
-    A mutant that is killed is killed sooner this way; one that survives has survived all of them.
+    Most mutants are killed by the first group, and the imports of the others are spared. One that survives has survived
+    all of them.
     """
     parts = mutated.relative_to("platform").with_suffix("").parts
     modules = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
@@ -57,4 +59,4 @@ def nearest_first(tests: list[Path], mutated: Path, root: Path) -> list[Path]:
         named = 0 if mutated.stem in test.stem or mutated.parent.name in test.stem else 1
         return 2 * next((place for place, module in enumerate(modules) if module in text), len(modules)) + named
 
-    return sorted(tests, key=distance)
+    return [list(group) for _, group in groupby(sorted(tests, key=distance), key=distance)]

@@ -73,8 +73,8 @@ class Mutation:
 
     def _test(self, mutant: Mutant, tests: list[Path], limit_s: float) -> Examined:
         with self._tree() as tree:
-            ordered = nearest_first(tests, mutant.file, self._sources)
-            return tree.test(mutant.file, mutant.code, ordered, limit_s=limit_s)
+            groups = nearest_first(tests, mutant.file, self._sources)
+            return tree.test(mutant.file, mutant.code, groups, limit_s=limit_s)
 
     @contextmanager
     def _tree(self) -> Iterator[Tree]:

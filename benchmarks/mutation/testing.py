@@ -62,18 +62,18 @@ class Tree:
 
     def unchanged(self, tests: Sequence[Path]) -> float:
         """Seconds that the tests take on unchanged code. CannotTest if they do not pass."""
-        tested = self._run(tests, limit_s=600.0)
+        tested = self._run([tests], limit_s=600.0)
         if tested.outcome != "survived":
             raise CannotTest(f"{tests[0].parent}: {tested.outcome} without any mutant: {tested.first_failure}")
         return tested.seconds
 
-    def test(self, file: Path, code: str, tests: Sequence[Path], *, limit_s: float) -> Examined:
-        """The tests, in this order up to the first failure, with `file` (relative to the root) replaced by `code`."""
+    def test(self, file: Path, code: str, groups: Sequence[Sequence[Path]], *, limit_s: float) -> Examined:
+        """The tests, group by group up to the first failure, with `file` (relative to the root) replaced by `code`."""
         changed = self._copy / file
         original = changed.read_text(encoding="utf-8")
         try:
             self._write(changed, code)
-            return self._run(tests, limit_s=limit_s)
+            return self._run(groups, limit_s=limit_s)
         finally:
             self._write(changed, original)
 
@@ -86,11 +86,11 @@ class Tree:
         file.write_text(code, encoding="utf-8")
         Path(cache_from_source(str(file))).unlink(missing_ok=True)
 
-    def _run(self, tests: Sequence[Path], *, limit_s: float) -> Examined:
+    def _run(self, groups: Sequence[Sequence[Path]], *, limit_s: float) -> Examined:
         self._output.unlink(missing_ok=True)
         began = time.monotonic()
         process = self._processes.Process(
-            target=_run_tests, args=(self._copy, [str(test) for test in tests], self._output)
+            target=_run_tests, args=(self._copy, [[str(test) for test in group] for group in groups], self._output)
         )
         process.start()
         self._leader = process.pid
@@ -111,7 +111,7 @@ class Tree:
         return Examined("killed", seconds, (failures or output.splitlines()[-1:])[-1][:300])
 
 
-def _run_tests(copy: Path, tests: list[str], output: Path) -> None:
+def _run_tests(copy: Path, groups: list[list[str]], output: Path) -> None:
     """In the process of one mutant, forked from one that has torch imported already."""
     os.setsid()
     opened = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -122,11 +122,12 @@ def _run_tests(copy: Path, tests: list[str], output: Path) -> None:
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() not in (_ROOT, _ROOT / "benchmarks")]
     os.environ["PYTHONPATH"] = str(copy / "platform")
     sys.dont_write_bytecode = False  # the next mutant then compiles one file and not all
-    code = int(pytest.main([
+    options = [
         "-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:anyio", "--hypothesis-seed=0",
         "-W", "ignore::pytest.PytestAssertRewriteWarning",  # of a library that was imported before
-        f"--basetemp={copy}/temporary", *tests,
-    ]))
+        f"--basetemp={copy}/temporary",
+    ]
+    code = next((code for group in groups if (code := int(pytest.main([*options, *group])))), 0)
     loaded = getattr(sys.modules.get("vsetune"), "__file__", None)
     if loaded and not Path(loaded).is_relative_to(copy):
         print(f"vsetune was loaded from {loaded}")

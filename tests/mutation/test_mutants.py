@@ -96,8 +96,8 @@ def test_tests_of_the_module_itself_come_first(tmp_path: Path) -> None:
     texts = {"test_a.py": "", "test_b.py": "import vsetune.losses", "test_c.py": "from vsetune.losses.lseh import f"}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    tests = nearest_first([Path(name) for name in texts], Path("platform/vsetune/losses/lseh.py"), tmp_path)
-    assert [test.name for test in tests] == ["test_c.py", "test_b.py", "test_a.py"]
+    groups = nearest_first([Path(name) for name in texts], Path("platform/vsetune/losses/lseh.py"), tmp_path)
+    assert [[test.name for test in group] for group in groups] == [["test_c.py"], ["test_b.py"], ["test_a.py"]]
 
 
 def test_judged_survivors_are_read_by_what_they_change(tmp_path: Path) -> None:
@@ -140,14 +140,16 @@ def test_a_mutant_is_tested_on_a_copy_and_leaves_nothing_behind(tmp_path: Path) 
     (root / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["platform"]\n')
     (root / module).write_text("LIMIT = 1\n")
     test = Path("tests") / "test_ratios.py"
+    (root / "tests" / "test_nothing.py").write_text("def test_it():\n    pass\n")
+    groups = [[Path("tests") / "test_nothing.py"], [test]]
     (root / test).write_text(
-        "import time\n\nfrom ratios import LIMIT\n\n\ndef test_it():\n    time.sleep(60 * (LIMIT == 3))\n"
+        "import time\n\nfrom ratios import LIMIT\n\n\ndef test_it():\n    time.sleep(600 * (LIMIT == 3))\n"
         "    assert LIMIT in (1, 4)\n"
     )
     tree = Tree(root, tmp_path / "copy")
     usual_s = tree.unchanged([test])
     outcomes = [
-        tree.test(module, f"LIMIT = {limit}\n", [test], limit_s=usual_s + 5).outcome for limit in (2, 3, 4)
+        tree.test(module, f"LIMIT = {limit}\n", groups, limit_s=usual_s + 10).outcome for limit in (2, 3, 4)
     ]
     assert outcomes == ["killed", "timed out", "survived"]
     assert (root / module).read_text() == (tmp_path / "copy" / "tree" / module).read_text() == "LIMIT = 1\n"
