@@ -21,6 +21,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from vsetune.networks.parts.gradients import hand_derived
+
 _SLOPE = 0.1
 _SMALLEST = 1e-8
 _SMALLEST_SQUARE = 1e-24  # keeps the gradient of a root finite at 0
@@ -58,6 +60,8 @@ def matches(
     one by one, and all that is as large as the block similarities (B, L, C, R, N) of a group exists for that one alone;
     is_kept: but for those themselves, when there will be a gradient.
     """
+    if not hand_derived():
+        return [_matches(images, side, scale) for side in captions]
     groups = [tensor for side in captions for tensor in (side.blocks, side.grams, side.mask)]
     found = _Products.apply(images.blocks, images.grams, images.mask, scale, is_kept, *groups)  # type: ignore[no-untyped-call]
     by_kind = (found[::4], found[1::4], found[2::4], found[3::4])
@@ -65,6 +69,26 @@ def matches(
         (_cosines(dots, squares, images.norms[:, None]), _cosines(other_dots, other_squares, side.norms[..., None]))
         for side, dots, squares, other_dots, other_squares in zip(captions, *by_kind, strict=True)
     ]
+
+
+def _matches(images: Side, captions: Side, scale: float) -> tuple[Tensor, Tensor]:
+    """`matches` of one group, as automatic differentiation can follow it."""
+    raw = _block_similarities(images.blocks, captions.blocks)
+    over_words, over_regions = attentions(raw.sum(dim=0), captions.mask, images.mask, scale)
+    region_squares = _quadratic_forms(_captions_first(over_words), captions.grams)
+    word_squares = _quadratic_forms(_images_first(over_regions), images.grams)
+    region_squares = region_squares.view(*region_squares.shape[:2], *images.mask.shape).transpose(0, 1)
+    word_squares = word_squares.view(*word_squares.shape[:2], *captions.mask.shape).permute(1, 2, 3, 0)
+    return (
+        _cosines((raw * over_words).sum(dim=1), region_squares, images.norms[:, None]),
+        _cosines((raw * over_regions).sum(dim=3), word_squares, captions.norms[..., None]),
+    )
+
+
+def _quadratic_forms(weights: Tensor, grams: Tensor) -> Tensor:
+    """(n, B, X): a G a for every column a of weights (n, P, X); grams: (n, B, P, P)."""
+    products = (grams.flatten(1, 2) @ weights).view(*grams.shape[:3], -1)
+    return (products * weights[:, None]).sum(dim=2)
 
 
 def _cosines(dots: Tensor, squares: Tensor, norms: Tensor) -> Tensor:
@@ -205,7 +229,9 @@ class _Memory:
 
 def _block_similarities(regions: Tensor, words: Tensor, *, out: Tensor | None = None) -> Tensor:
     """(B, L, C, R, N). regions: (B, R, N, E); words: (B, L, C, E)."""
-    raw = regions.new_empty(*words.shape[:3], *regions.shape[1:3]) if out is None else out
+    if out is None:
+        return (words.flatten(1, 2) @ regions.flatten(1, 2).mT).view(*words.shape[:3], *regions.shape[1:3])
+    raw = out
     torch.bmm(words.flatten(1, 2), regions.flatten(1, 2).mT, out=raw.flatten(3).flatten(1, 2))
     return raw
 

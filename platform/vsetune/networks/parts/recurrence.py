@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
 from vsetune.networks.network_base import at_least_float32
+from vsetune.networks.parts.gradients import hand_derived
 
 
 def run_gru(gru: nn.GRU, inputs: PackedSequence) -> tuple[PackedSequence, Tensor]:
@@ -29,7 +30,7 @@ def run_gru(gru: nn.GRU, inputs: PackedSequence) -> tuple[PackedSequence, Tensor
 
     float32 or wider, also under autocast, and differentiable once. On other devices it is `gru` itself.
     """
-    if inputs.data.device.type != "cpu":
+    if not hand_derived() or inputs.data.device.type != "cpu":
         states, last = gru(inputs)
         return states, last
     assert gru.num_layers == 1

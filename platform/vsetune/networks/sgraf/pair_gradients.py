@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.parts.gradients import hand_derived
 
 ScoresOf = Callable[[Encoded, Encoded], Tensor]
 
@@ -29,7 +30,7 @@ def scores_by_pair(scores_of: ScoresOf, images: Encoded, captions: Encoded, para
 
     scores_of must compute each score from its own pair and draw nothing at random.
     """
-    if not torch.is_grad_enabled() or images.device.type != "cpu":  # a GPU is done with all pairs sooner than with few
+    if not torch.is_grad_enabled() or not hand_derived() or images.device.type != "cpu":  # a GPU is done with all pairs sooner than with few
         return scores_of(images, captions)
     tensors = (*_tensors(images), *_tensors(captions))
     parameters = [parameter for parameter in parameters if parameter.requires_grad]

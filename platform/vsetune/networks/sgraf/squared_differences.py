@@ -14,8 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear
 
+from vsetune.networks.network_base import unit_length
 from vsetune.networks.parts.cross_attention import inverse_length
+from vsetune.networks.parts.gradients import hand_derived
 
 # of a tile's differences, a matter of memory and speed only: 4 MiB of float32 on a CPU, 512 MiB on a GPU
 _NUMBERS_PER_TILE_CPU, _NUMBERS_PER_TILE = 2**20, 2**27
@@ -32,6 +35,9 @@ def similarity_vectors(
     """
     if bias is None:
         bias = matrix.new_zeros(matrix.shape[0])
+    if not hand_derived():
+        tiles = _tiles(len(weights), words)
+        return torch.cat([_vectors(weights[rows], regions[rows], words, matrix, bias) for rows in tiles])
     return _SimilarityVectors.apply(weights, regions, words, matrix, bias)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -44,6 +50,10 @@ def _tiles(images: int, words: Tensor) -> Iterator[slice]:
 def _differences(weights: Tensor, regions: Tensor, words: Tensor) -> Tensor:
     """(n, T, D) k - w."""
     return torch.baddbmm(words.expand(len(weights), -1, -1), weights, regions, beta=-1)
+
+
+def _vectors(weights: Tensor, regions: Tensor, words: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
+    return unit_length(linear(_differences(weights, regions, words).square(), matrix, bias))
 
 
 class _SimilarityVectors(torch.autograd.Function):
