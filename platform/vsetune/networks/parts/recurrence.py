@@ -28,9 +28,10 @@ from vsetune.networks.parts.gradients import hand_derived
 def run_gru(gru: nn.GRU, inputs: PackedSequence) -> tuple[PackedSequence, Tensor]:
     """All states, and (directions, S, D) the last of each sequence: what `gru(inputs)` gives, of one layer with biases.
 
-    float32 or wider, also under autocast, and differentiable once. On other devices it is `gru` itself.
+    float32 or wider, also under autocast, and differentiable once. Elsewhere than on a CPU, and with gradients by
+    automatic differentiation, it is `gru` itself, which follows autocast.
     """
-    if not hand_derived() or inputs.data.device.type != "cpu":
+    if not hand_derived(inputs.data):
         states, last = gru(inputs)
         return states, last
     assert gru.num_layers == 1

@@ -30,7 +30,7 @@ def scores_by_pair(scores_of: ScoresOf, images: Encoded, captions: Encoded, para
 
     scores_of must compute each score from its own pair and draw nothing at random.
     """
-    if not torch.is_grad_enabled() or not hand_derived() or images.device.type != "cpu":  # a GPU is done with all pairs sooner than with few
+    if not torch.is_grad_enabled() or not hand_derived(images.vectors):
         return scores_of(images, captions)
     tensors = (*_tensors(images), *_tensors(captions))
     parameters = [parameter for parameter in parameters if parameter.requires_grad]
