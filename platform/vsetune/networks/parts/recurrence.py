@@ -1,4 +1,4 @@
-"""A GRU over sequences of different lengths with its gradient written out: on a CPU several times faster than nn.GRU.
+"""A GRU over sequences of different lengths with its gradient written out: on a CPU faster than nn.GRU (decision 0034).
 
     r = sigma(W_ir x + b_ir + W_hr h + b_hr)    u = sigma(W_iu x + b_iu + W_hu h + b_hu)
     n = W_hn h + b_hn                           c = tanh(W_in x + b_in + r n)

@@ -2,7 +2,8 @@
 
 Losses over hardest negatives (LMH, LSEH, ...) read at most three scores per pair of the batch. Of 64 x 64 scores 95 %
 get the gradient 0, which autograd would carry back through all their words. Here the few others are computed once more,
-one caption at a time with its images, and only they are carried back.
+one caption at a time with its images, and only they are carried back. On a CPU a step is 1.4 times as fast (decision
+0034).
 """
 
 from __future__ import annotations
