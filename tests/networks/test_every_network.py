@@ -1,15 +1,15 @@
 """What must hold of every network that study files can name; a new one is covered as soon as it is in NETWORKS.
 
-The quality list is tested on the default settings and on all that VARIANTS lists beside them, at a small size.
+The quality list is tested on the default settings and on all that `network_cases` lists beside them, at a small size.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
+from network_cases import CASES
 
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_catalogue import NETWORKS
@@ -18,43 +18,12 @@ from vsetune.quality.drawn_batches import NetworkSubject, scores
 from vsetune.quality.network_checks import NETWORK_CHECKS
 from vsetune.quality.network_learning import learns_pairs_by_heart
 
-TINY_CNN = {"model": "random", "depths": (1,), "widths": (4,)}
-VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "vsepp": [
-        {"image_input": "flatten"}, {"image_input": "global"}, {"normalize_images": False},
-        {"absolute": True, "similarity": "order"}, {"image_input": "pixels", "backbone": TINY_CNN},
-    ],
-    "vsrn": [{"mode": "coco"}, {"mode": "coco", "region_normalization": "feature", "graph": "paper"}],
-    "vse_infinity": [
-        {"mlp_statistics": "padded"}, {"image_mlp": False},
-        {"image_mlp": False, "image_input": "pixels", "backbone": TINY_CNN},
-    ],
-    "scan": [{"direction": "image_to_text", "pooling": "mean"}],
-    "sgraf_saf": [{"gate_statistics": "pooled"}],
-    "gsmn": [{"text_graph": "sparse"}, {"propagation": "released"}],
-    "pvse": [{"embeddings": 1}],
-    "pcme": [{"similarity": "match_probability"}],
-    "cgmn": [
-        {"spatial_graph": True},
-        {
-            "spatial_graph": True, "region_normalization": "feature", "edge_weights": "cosine",
-            "caption_graph": "dense", "caption_statistics": "padded",
-        },
-    ],
-    "mse": [{"image_input": "pixels", "backbone": TINY_CNN}],
-    "malali_keller": [{"image_input": "pixels", "backbone": TINY_CNN}],
-}
 NEEDS_EVERY_REGION = ("vsepp image_input=flatten", "vsepp image_input=global")
 READS_ORDER = ("vsrn", "cgmn", "sgraf", "vsepp image_input=flatten")
 ATTEND = ("scan", "sgraf", "gsmn")
 """Begin the names of cases that refuse images with fewer regions; of those that read regions in their order; of those
 whose words attend to regions."""
 
-CASES: dict[str, NetworkSubject] = {
-    " ".join([name, *(f"{key}={value}" for key, value in settings.items() if key != "backbone")]):
-        NetworkSubject(NETWORKS[name], settings)
-    for name in NETWORKS for settings in ({}, *VARIANTS.get(name, []))
-}
 every_case = pytest.mark.parametrize("case", CASES)
 
 

@@ -118,7 +118,8 @@ def loss_of(network: Network, drawn: Drawn, *, hardest: bool = True) -> Tensor:
     """Hinges on the scores of pairs and, in training, what the network adds itself."""
     images, captions = encode(network, drawn)
     similarity = network.similarity(images, captions)
-    negatives, matched = ~torch.eye(len(similarity), dtype=torch.bool), similarity.diagonal()
+    negatives = ~torch.eye(len(similarity), dtype=torch.bool, device=similarity.device)
+    matched = similarity.diagonal()
     by_caption = (_MARGIN + similarity - matched[:, None]).relu() * negatives
     by_image = (_MARGIN + similarity - matched).relu() * negatives
     loss = by_caption.amax(dim=1).sum() + by_image.amax(dim=0).sum() if hardest else (by_caption + by_image).sum()

@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vsetune.losses.parts.devices import is_on_cpu
+
 
 @torch.no_grad()
 def sorted_rows(values: Tensor) -> Tensor:
     """The rows of values (N, M), each from small to large; a NaN comes last."""
-    if values.device.type != "cpu":
+    if not is_on_cpu(values):
         return values.sort(dim=1).values
     return torch.from_numpy(np.sort(values.detach().contiguous().numpy(), axis=1))
 
@@ -23,10 +25,10 @@ def sorted_rows(values: Tensor) -> Tensor:
 def floors_of_largest(values: Tensor, counts: Tensor) -> Tensor | None:
     """(N,) numbers; the entries of row i above the i-th of them are its counts[i] largest. Infinity where counts is 0.
 
-    values: (N, M). counts: (N,) int64, 0 to M. None where there is no fast way: not on the CPU, or a tie for the last
-    place leaves open which entries these are; then use topk. A NaN is above no number.
+    values: (N, M). counts: (N,) int64, 0 to M. None where a tie for the last place leaves open which entries these are,
+    or there is none; then use topk. A NaN is above no number.
     """
-    if values.device.type != "cpu" or not values.numel():
+    if not values.numel():
         return None
     ordered = sorted_rows(values)
     width = values.shape[1]

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from vsetune.losses.parts.devices import is_on_cpu
 from vsetune.losses.parts.products import clamped_squared_distances
 
 CenterUpdate = Literal["count_normalised", "sgd"]
@@ -97,7 +98,7 @@ def repulsion_movement(centers: Tensor, *, delta: float) -> tuple[Tensor, Moveme
     weight = near.sum(dim=1, keepdim=True).to(centers.dtype)
     half_gradient = torch.zeros_like(centers)
     crowded: Tensor | slice = slice(None)
-    if centers.device.type == "cpu":  # mostly few, and the product costs as much as the distances; a GPU would wait
+    if is_on_cpu(centers):  # mostly few, and the product costs as much as the distances; a GPU would wait
         crowded = weight[:, 0].nonzero()[:, 0]
     neighbours = near[crowded][:, crowded].to(centers.dtype) @ centers[crowded]
     half_gradient[crowded] = neighbours - weight[crowded] * centers[crowded]

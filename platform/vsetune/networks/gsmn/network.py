@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.gsmn.block_matching import Side, matches, prepared
+from vsetune.networks.gsmn.block_matching import KEPT_PER_SIMILARITY, Side, matches, prepared
 from vsetune.networks.gsmn.match_graphs import BoxKernels, NodeScores, RegionPropagation, WordPropagation, word_links
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
@@ -26,8 +26,8 @@ _NUMBERS_PER_STEP = 2**21
 """Block similarities of a step: 8 MiB in float32. Smaller steps spend their time on calls, larger ones leave the
 processor's cache."""
 
-_NUMBERS_KEPT = 2**28
-"""Block similarities that all steps together may keep for backward, 1 GiB in float32; beyond it they are made again."""
+_NUMBERS_KEPT = 2**29
+"""Numbers that all steps together may keep for backward, 2 GiB in float32; beyond it all is computed twice."""
 
 _MOST_IMAGES, _MOST_CAPTIONS = 64, 128
 """Of a tile of pairs, whose matches are held at once: 24 MiB in float32 at 36 regions and 16 blocks."""
@@ -86,10 +86,11 @@ class Gsmn(Network):
         by_length = captions.lengths.argsort(descending=True, stable=True)
         with torch.autocast(images.vectors.device.type, enabled=False):
             rows = [self._prepared_images(some) for some in _split(images, _sizes(len(images), _MOST_IMAGES))]
-            numbers = images.vectors.shape[1] * self._spec.blocks * len(images) * int(captions.lengths.sum())
+            pairs = images.vectors.shape[1] * len(images) * int(captions.lengths.sum())  # of words and regions
+            is_kept = KEPT_PER_SIMILARITY * pairs * self._spec.blocks <= _NUMBERS_KEPT
             columns = []
             for some in _split(_in_order(captions, by_length), _sizes(len(captions), _MOST_CAPTIONS)):
-                columns.append(torch.cat([self._tile(row, some, is_kept=numbers <= _NUMBERS_KEPT) for row in rows]))
+                columns.append(torch.cat([self._tile(row, some, is_kept=is_kept) for row in rows]))
             return torch.cat(columns, dim=1)[:, by_length.argsort()]
 
     def attention(self, images: Encoded, captions: Encoded) -> Tensor:

@@ -27,6 +27,7 @@ from vsetune.networks.parts.cross_attention import (
     word_attention,
     word_mask_of,
 )
+from vsetune.networks.parts.devices import numbers_at_once
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.scan.spec import ScanSpec
@@ -63,8 +64,7 @@ class Scan(Network):
         """In blocks of captions; training keeps about 6 numbers per word, image and region."""
         with torch.autocast(images.vectors.device.type, enabled=False):
             regions, is_region = at_least_float32(images.vectors), region_mask_of(images)
-            is_cpu = regions.device.type == "cpu"
-            budget = _NUMBERS_PER_BLOCK_CPU if is_cpu else _NUMBERS_PER_BLOCK
+            budget = numbers_at_once(regions, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
             blocks = CaptionBlocks(captions, budget // max(1, regions.shape[0] * regions.shape[1]))
             gram = regions @ regions.mT if self._spec.direction == "text_to_image" else None
             return blocks.columns_of([self._columns(regions, is_region, gram, block) for block in blocks])

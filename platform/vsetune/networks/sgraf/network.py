@@ -27,16 +27,20 @@ from vsetune.networks.parts.cross_attention import (
     word_attention,
     word_mask_of,
 )
+from vsetune.networks.parts.devices import numbers_at_once
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.sgraf.masked_statistics import normalize_regions
 from vsetune.networks.sgraf.pair_gradients import scores_by_pair
 from vsetune.networks.sgraf.similarity_reasoning import AttentionFiltration, GraphReasoning, Nodes, Reasoning
 from vsetune.networks.sgraf.spec import SgrafSafSpec, SgrafSgrSpec
-from vsetune.networks.sgraf.squared_differences import similarity_vectors
+from vsetune.networks.sgraf.squared_differences import kept_numbers, similarity_vectors
 
 # of a block's (N, C, P, S) nodes: 8 MiB of float32 on a CPU, 512 MiB on a GPU
 _NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**21, 2**27
+
+_MOST_KEPT = 2**29
+"""Numbers (2 GiB of float32) of similarity vectors kept for the backward pass; what is above is computed twice."""
 
 
 @register(SgrafSafSpec)
@@ -89,7 +93,8 @@ class Sgraf(Network):
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
         """Scores in (0, 1), in blocks of captions. In training mode batch statistics move and enter (SAF).
 
-        What training keeps is about 3 S + 7 R numbers per word and image; SGR up to 2 GiB more.
+        What training keeps is about 3 S + 7 R numbers per word and image, and up to 2 GiB of differences; SGR up to
+        2 GiB more.
         """
         images, captions = _in_float32(images), _in_float32(captions)
         if isinstance(self.reasoning, AttentionFiltration) and self.training:
@@ -99,7 +104,7 @@ class Sgraf(Network):
 
     def _scores(self, images: Encoded, captions: Encoded) -> Tensor:
         with torch.autocast(images.device.type, enabled=False):
-            numbers = _NUMBERS_PER_BLOCK_CPU if images.device.type == "cpu" else _NUMBERS_PER_BLOCK
+            numbers = numbers_at_once(images.vectors, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
             blocks = CaptionBlocks(captions, numbers // max(1, len(images) * self._spec.similarity_size))
             return blocks.columns_of(self.reasoning.columns(self._nodes(images, blocks)))
 
@@ -109,21 +114,24 @@ class Sgraf(Network):
 
     def _nodes(self, images: Encoded, blocks: CaptionBlocks) -> Iterator[Nodes]:
         regions, is_region = images.vectors, region_mask_of(images)
-        gram = regions @ regions.mT
+        gram, kept = regions @ regions.mT, 0
         for block in blocks:
             is_word = word_mask_of(block)
             weights = self._attention.of_words(products_of(block.vectors, regions), is_word, is_region)
             is_node = nn.functional.pad(is_word, (1, 0), value=True)
             # real words only: padding would cost as much as they do
-            local = self._local_nodes(weights[is_word], regions, gram, block.vectors[is_word])
+            words = block.vectors[is_word]
+            kept += kept_numbers(len(regions), *words.shape)
+            local = self._local_nodes(weights[is_word], regions, gram, words, is_kept=kept <= _MOST_KEPT)
             yield self._placed(self._global_nodes(images, block), local, is_node), is_node
 
-    def _local_nodes(self, weights: Tensor, regions: Tensor, gram: Tensor, words: Tensor) -> Tensor:
+    def _local_nodes(self, weights: Tensor, regions: Tensor, gram: Tensor, words: Tensor, *, is_kept: bool) -> Tensor:
         """(N, T, S) of unit length. weights: (T, N, R); words: (T, D), those of all captions of a block."""
         by_image = weights.transpose(0, 1)
         # n(k) = sum_r (weight_r / |k|) v_r, the length from products of regions
         by_image = by_image * inverse_length(squared_region_lengths(by_image, gram))[..., None]
-        return similarity_vectors(by_image, regions, words, self.local_map.weight, self.local_map.bias)
+        matrix, bias = self.local_map.weight, self.local_map.bias
+        return similarity_vectors(by_image, regions, words, matrix, bias, is_kept=is_kept)
 
     def _global_nodes(self, images: Encoded, block: Encoded) -> Tensor:
         """(N, C, S) of unit length."""
