@@ -14,7 +14,7 @@ most), 10,000 words, random weights. Three tables, one run, about ten minutes on
            arithmetic per second over that of a 2048 x 2048 x 2048 float32 product measured in between. Seen:
            62 % for VSE++ and VSE-infinity, 89 % for VSRN.
   memory   most that a process of its own has held (VmHWM) through a training step with Adam at B = 64 and 128,
-           and what it held before: torch, parameters, moments, batch. Seen: <= 4.8 GB.
+           and what it held before: torch, parameters, moments, batch. Seen: <= 5.7 GB (SGR at 128).
 Times are medians of the repeats, taken in turns.
 """
 
