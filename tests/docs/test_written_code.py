@@ -19,16 +19,12 @@ LANGUAGES = {"sh", "yaml", "text"}
 TEXTS = {"t - shirt", "Mean (± x)", "## X.Y.Z - YYYY-MM-DD"}
 """Code in sentences that is a literal text: of a caption, of a column, of a heading."""
 
-ANNOUNCED = {"vsetune losses new NAME", "vsetune losses check PATH", "make mutation"}
-"""Commands that are written of before they are there. Take one out as soon as its test says that it passes."""
-
 OPTIONS_OF_OTHERS = {"--runtime-env-json"}
 
 PAGES = pages("CHANGELOG.md")
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 SPANS = {(span.page, span.text): span for page in PAGES for span in spans(page)}.values()
 COMMANDS = [(block, words) for block in BLOCKS if block.language == "sh" for words in commands_in(block.text)]
-NOT_THERE_YET = pytest.mark.xfail(strict=True, reason="the command is there now: take it out of ANNOUNCED")
 
 
 def named(value: object) -> str:
@@ -54,10 +50,7 @@ def test_a_block_is_in_a_language_that_we_check(block: Snippet) -> None:
     assert block.language in LANGUAGES, f"{block.where}: {block.language!r}: need one of {sorted(LANGUAGES)}"
 
 
-@pytest.mark.parametrize(("block", "words"), [
-    pytest.param(block, words, marks=[NOT_THERE_YET] if shlex.join(words) in ANNOUNCED else [])
-    for block, words in COMMANDS
-], ids=named)
+@pytest.mark.parametrize(("block", "words"), COMMANDS, ids=named)
 def test_a_command_of_a_shell_block_would_be_accepted(block: Snippet, words: list[str]) -> None:
     assert trouble(words) is None, block.where
 

@@ -39,6 +39,7 @@ def test_the_quality_list(check: Check[NetworkSubject], case: str) -> None:
         assert ("refused" in found.note) == case.startswith(NEEDS_EVERY_REGION)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_thirty_two_random_pairs_are_learned_by_heart(name: str) -> None:
     # samples of a Gaussian make PCME's scores noisy; its means are what must be told apart

@@ -33,7 +33,7 @@ def similarity_vectors(
     images = max(1, numbers // max(1, words.numel()))
     tiles = [
         (some, theirs, words, matrix, bias)
-        for some, theirs in zip(weights.split(images), regions.split(images), strict=True)
+        for some, theirs in zip(torch.split(weights, images), torch.split(regions, images), strict=True)
     ]
     if is_kept:
         return torch.cat([_vectors(*tile) for tile in tiles])

@@ -19,10 +19,11 @@ def order_similarity(images: Tensor, captions: Tensor) -> Tensor:
     band = max(1, _NUMBERS_PER_BLOCK // max(1, captions.numel()))
     blocks = [
         checkpoint(_violations, some, captions, use_reentrant=False, preserve_rng_state=False)
-        for some in images.split(band)
+        for some in torch.split(images, band)
     ]
     return -torch.cat(blocks)
 
 
 def _violations(images: Tensor, captions: Tensor) -> Tensor:
-    return torch.linalg.vector_norm((captions[None] - images[:, None]).relu(), dim=-1)
+    lengths: Tensor = torch.linalg.vector_norm((captions[None] - images[:, None]).relu(), dim=-1)
+    return lengths
