@@ -115,7 +115,7 @@ def test_a_leaderboard_is_shown_as_json_and_exported_whole(vsetune, attempts, tm
     assert vsetune("leaderboard", "export", "tiny").code == 0
     assert (home / "leaderboards" / "tiny.html").stat().st_size > 1000
     assert_one_line(vsetune("leaderboard", "show", "tiny", "--baseline", "lsh"), 2, "baseline lsh", "lmh, lseh")
-    assert_one_line(vsetune("leaderboard", "export", "tiny", "--csv", "/dev/null/x"), 2, "/dev/null/x", "cannot be")
+    assert_one_line(vsetune("leaderboard", "export", "tiny", "--csv", "/dev/null/x"), 2, "/dev/null/x", "cannot write")
 
 
 def test_the_environment_names_the_store_for_running_and_for_showing(

@@ -25,7 +25,7 @@ def recipe(target: str) -> list[str]:
         ["make", "--no-print-directory", "--dry-run", "--old-file=.venv/.dev", "VENV=.venv", target],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=True,
     )
-    return done.stdout.splitlines()
+    return [line.rstrip() for line in done.stdout.splitlines()]
 
 
 def hooks(stage: str) -> list[dict[str, Any]]:

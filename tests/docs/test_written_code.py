@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import shlex
+import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,12 @@ from written_commands import click_trouble, commands_in, is_command, options_of,
 from written_pages import Snippet, blocks, pages, spans
 from written_settings import is_setting, trouble_of_block, trouble_of_setting
 
-LANGUAGES = {"sh", "yaml", "text"}
-TEXTS = {"t - shirt", "Mean (± x)", "## X.Y.Z - YYYY-MM-DD"}
-"""Code in sentences that is a literal text: of a caption, of a column, of a heading."""
+LANGUAGES = {"sh", "yaml", "text", "python", "toml"}
+TEXTS = {
+    "t - shirt", "Mean (± x)", "## X.Y.Z - YYYY-MM-DD", "from .negatives import hardest", "several_positives = True",
+    'kinds = frozenset({"embedding"})', "scores = COSINES", "pytest my_loss",
+}
+"""Code in sentences that is a literal text: of a caption, of a column, of a heading, of a plugin's file."""
 
 OPTIONS_OF_OTHERS = {"--runtime-env-json"}
 
@@ -53,6 +58,17 @@ def test_a_block_is_in_a_language_that_we_check(block: Snippet) -> None:
 @pytest.mark.parametrize(("block", "words"), COMMANDS, ids=named)
 def test_a_command_of_a_shell_block_would_be_accepted(block: Snippet, words: list[str]) -> None:
     assert trouble(words) is None, block.where
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=named)
+def test_a_block_of_python_is_python(block: Snippet) -> None:
+    lines = textwrap.dedent(block.text)
+    compile(lines, block.where, "exec")
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "toml"], ids=named)
+def test_a_block_of_toml_is_toml(block: Snippet) -> None:
+    assert tomllib.loads(block.text)
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "yaml"], ids=named)

@@ -15,7 +15,7 @@ from vsetune.losses.semantic_center import center_terms
 from vsetune.losses.semantic_center.center_terms import repulsion_movement
 
 PACKAGE = Path(vsetune.__file__).parent
-DECLARED = {"losses/parts/devices.py", "networks/parts/devices.py"}
+DECLARED = {"losses/parts/loss_devices.py", "networks/parts/network_devices.py"}
 ASKS = {"is_cuda", "is_cpu", "is_mps", "is_xpu", "get_device", "cuda"}
 
 

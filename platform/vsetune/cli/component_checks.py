@@ -14,11 +14,6 @@ from vsetune.cli.output import print_json, results, say
 from vsetune.config.components.catalogue import name_of
 from vsetune.plugins.plugin_loading import load_installed
 from vsetune.quality.checks import Check, Finding, Result
-from vsetune.quality.drawn_batches import NetworkSubject
-from vsetune.quality.loss_checks import LOSS_CHECKS
-from vsetune.quality.loss_runs import LossSubject
-from vsetune.quality.loss_timing import step_times
-from vsetune.quality.network_checks import NETWORK_CHECKS
 from vsetune.quality.quality_subjects import loss_at, network_at
 
 LOSS_EXAMPLE = "Example: vsetune losses check my_loss"
@@ -40,6 +35,9 @@ def check_loss(component: Component, as_json: Json = False) -> None:
 
     Exit code 1 if something does not hold, 2 if there is no such loss.
     """
+    from vsetune.quality.loss_checks import LOSS_CHECKS  # brings torch, which other commands do without
+    from vsetune.quality.loss_runs import LossSubject
+    from vsetune.quality.loss_timing import step_times
 
     load_installed()
     spec = loss_at(component)
@@ -58,6 +56,8 @@ def check_network(component: Component, as_json: Json = False) -> None:
 
     Exit code 1 if something does not hold, 2 if there is no such network.
     """
+    from vsetune.quality.drawn_batches import NetworkSubject
+    from vsetune.quality.network_checks import NETWORK_CHECKS  # brings torch, which other commands do without
 
     load_installed()
     spec = network_at(component)

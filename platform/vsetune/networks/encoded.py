@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vsetune.networks.parts.devices import is_on_cpu
+from vsetune.networks.parts.network_devices import is_on_cpu
 
 
 @dataclass(frozen=True)

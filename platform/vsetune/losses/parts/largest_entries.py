@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsetune.losses.parts.devices import is_on_cpu
+from vsetune.losses.parts.loss_devices import is_on_cpu
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from vsetune.losses.parts.devices import is_on_cpu
+from vsetune.losses.parts.loss_devices import is_on_cpu
 from vsetune.losses.parts.products import clamped_squared_distances
 
 CenterUpdate = Literal["count_normalised", "sgd"]

@@ -12,7 +12,7 @@ import os
 from torch import Tensor
 
 from vsetune.errors import UsageError
-from vsetune.networks.parts.devices import is_on_cpu
+from vsetune.networks.parts.network_devices import is_on_cpu
 
 PLAIN_AUTOGRAD = "VSETUNE_PLAIN_AUTOGRAD"
 

@@ -27,8 +27,8 @@ from vsetune.networks.parts.cross_attention import (
     word_attention,
     word_mask_of,
 )
-from vsetune.networks.parts.devices import numbers_at_once
 from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.network_devices import numbers_at_once
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.scan.spec import ScanSpec
 
