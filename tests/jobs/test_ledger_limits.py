@@ -202,6 +202,19 @@ def test_a_silent_search_is_asked_every_five_seconds_and_given_up_after_ten_minu
     assert study.next() == "done"
 
 
+def test_an_outcome_that_the_search_could_not_hear_is_shown_at_once_and_told_later() -> None:
+    study = Study()
+    first = study.next()
+    study.search.is_away = True
+    study.finish(first)
+    assert study.ledger.search_outage == "search.storage: locked"
+    assert study.search.told == []
+    study.search.is_away = False
+    study.next()
+    assert study.ledger.search_outage is None
+    assert [(number, outcome) for number, outcome, _ in study.search.told] == [(0, "finished")]
+
+
 @pytest.mark.parametrize(("seconds", "answer"), [(600.0, "wait"), (600.5, "done")])
 def test_a_search_is_waited_for_ten_minutes_and_no_longer(seconds: float, answer: str) -> None:
     study = Study()
