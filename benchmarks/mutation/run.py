@@ -1,6 +1,6 @@
 """Changes the code in one small place at a time and counts how often the tests notice.
 
-    make mutation                                           (60 mutants of each area, about 25 minutes on two cores)
+    make mutation                                           (60 mutants of each area, about 15 minutes on two cores)
     MUTATION_SEED=1 MUTATION_COUNT=20 make mutation         other and fewer ones
     MUTATION_AREAS=losses,ledger make mutation              some areas only
 

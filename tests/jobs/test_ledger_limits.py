@@ -115,6 +115,7 @@ def test_an_end_keeps_summary_artifacts_and_error_and_tells_the_search_the_curve
     assert (record.status, record.error) == ("failed", "loss is NaN")
     assert {name: record.summary[name] for name in ("device_seconds", "epochs", "best_m_recall")} == {
         "device_seconds": 4.0, "epochs": 1.5, "best_m_recall": 30.0}
+    assert study.ledger.trials[trial].error == "loss is NaN"
     assert [file.read_bytes() for file in (tmp_path / "kept").rglob("curve.png")] == [b"pixels"]
     assert study.search.told == [(0, "failed", [(1.0, 30.0), (2.0, 25.0)])]
 
