@@ -31,7 +31,7 @@ benchmark: $(VENV)/.dev  ## every paired benchmark; each prints a ratio
 chaos: $(VENV)/.chaos  ## 60 kills and outages over short sweeps, held against the undisturbed ones; about 25 minutes
 	PYTHONPATH=benchmarks $(BIN)/python -m chaos.run
 
-mutation: $(VENV)/.mutation  ## 60 small changes each to metrics, losses, ledger and search: do the tests notice? about 30 minutes
+mutation: $(VENV)/.mutation  ## 60 small changes each to metrics, losses, ledger and search: do the tests notice? about 15 minutes
 	PYTHONPATH=benchmarks $(BIN)/python -m mutation.run
 
 lint: $(VENV)/.dev  ## only ruff and mypy

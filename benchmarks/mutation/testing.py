@@ -23,6 +23,8 @@ _SLOW_IMPORTS = [
     "torch", "numpy", "pandas", "sklearn.cluster", "optuna", "sqlalchemy", "pydantic", "hypothesis", "pytest", "rich",
     "mutation.report",
 ]
+_LONGEST_S = 1200.0
+"""For all tests of an area on unchanged code."""
 _ROOT = Path(__file__).resolve().parents[2]
 _WRONG_TREE, _NO_TESTS = 99, int(pytest.ExitCode.NO_TESTS_COLLECTED)
 
@@ -60,11 +62,11 @@ class Tree:
         self._processes.set_forkserver_preload(_SLOW_IMPORTS)
         self._leader: int | None = None
 
-    def unchanged(self, tests: Sequence[Path]) -> float:
+    def unchanged(self, groups: Sequence[Sequence[Path]]) -> float:
         """Seconds that the tests take on unchanged code. CannotTest if they do not pass."""
-        tested = self._run([tests], limit_s=600.0)
+        tested = self._run(groups, limit_s=_LONGEST_S)
         if tested.outcome != "survived":
-            raise CannotTest(f"{tests[0].parent}: {tested.outcome} without any mutant: {tested.first_failure}")
+            raise CannotTest(f"{groups[0][0].parent}: {tested.outcome} without any mutant: {tested.first_failure}")
         return tested.seconds
 
     def test(self, file: Path, code: str, groups: Sequence[Sequence[Path]], *, limit_s: float) -> Examined:

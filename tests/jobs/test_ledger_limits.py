@@ -115,6 +115,7 @@ def test_an_end_keeps_summary_artifacts_and_error_and_tells_the_search_the_curve
     assert (record.status, record.error) == ("failed", "loss is NaN")
     assert {name: record.summary[name] for name in ("device_seconds", "epochs", "best_m_recall")} == {
         "device_seconds": 4.0, "epochs": 1.5, "best_m_recall": 30.0}
+    assert study.ledger.trials[trial].error == "loss is NaN"
     assert [file.read_bytes() for file in (tmp_path / "kept").rglob("curve.png")] == [b"pixels"]
     assert study.search.told == [(0, "failed", [(1.0, 30.0), (2.0, 25.0)])]
 
@@ -200,6 +201,19 @@ def test_a_silent_search_is_asked_every_five_seconds_and_given_up_after_ten_minu
     study.search.is_away = True
     study.now = 605.0
     assert study.next() == "done"
+
+
+def test_an_outcome_that_the_search_could_not_hear_is_shown_at_once_and_told_later() -> None:
+    study = Study()
+    first = study.next()
+    study.search.is_away = True
+    study.finish(first)
+    assert study.ledger.search_outage == "search.storage: locked"
+    assert study.search.told == []
+    study.search.is_away = False
+    study.next()
+    assert study.ledger.search_outage is None
+    assert [(number, outcome) for number, outcome, _ in study.search.told] == [(0, "finished")]
 
 
 @pytest.mark.parametrize(("seconds", "answer"), [(600.0, "wait"), (600.5, "done")])

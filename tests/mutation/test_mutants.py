@@ -147,7 +147,7 @@ def test_a_mutant_is_tested_on_a_copy_and_leaves_nothing_behind(tmp_path: Path) 
         "    assert LIMIT in (1, 4)\n"
     )
     tree = Tree(root, tmp_path / "copy")
-    usual_s = tree.unchanged([test])
+    usual_s = tree.unchanged(groups)
     outcomes = [
         tree.test(module, f"LIMIT = {limit}\n", groups, limit_s=usual_s + 10).outcome for limit in (2, 3, 4)
     ]

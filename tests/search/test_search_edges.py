@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from pathlib import Path
 
 import optuna
@@ -11,6 +12,7 @@ import pytest
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import StorageError
 from vsetune.metrics.curves import SAME_EPOCH
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.halving import Halving
@@ -35,7 +37,9 @@ def test_a_long_reason_of_a_refusal_is_kept_to_500_characters(tmp_path: Path) ->
     reasons = iter(["x" * 600, None])
     search = opened(tmp_path, refuses=lambda cell, configuration: next(reasons))
     assert search.ask(CELL).number == 1
-    assert trials_in(tmp_path)[0].user_attrs == {"refused": "x" * 500}
+    refused, suggested = trials_in(tmp_path)
+    assert (refused.user_attrs, refused.state.name) == ({"refused": "x" * 500}, "PRUNED")
+    assert (suggested.user_attrs, suggested.state.name) == ({}, "RUNNING")
 
 
 def test_a_configuration_is_open_until_it_is_told_and_its_value_is_the_best_of_its_curve(tmp_path: Path) -> None:
@@ -52,6 +56,16 @@ def test_of_two_validations_in_one_thousandth_of_an_epoch_the_first_is_kept(tmp_
     search = opened(tmp_path)
     search.tell(CELL, search.ask(CELL).number, "pruned", curve=[(1.0001, 5.0), (1.0002, 9.0)])
     assert trials_in(tmp_path)[0].intermediate_values == {1000: 5.0}
+
+
+@pytest.mark.parametrize("call", ["suggestions", "ask"])
+def test_a_search_that_cannot_be_read_says_how_to_go_on(call: str, tmp_path: Path) -> None:
+    search = opened(tmp_path)
+    other = sqlite3.connect(tmp_path / "search.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StorageError, match=r"; make it reachable and writable again, then resume$"):
+        getattr(search, call)(CELL)
+    other.close()
 
 
 @pytest.mark.parametrize(("grace_epochs", "reduction_factor"), [(0, 3), (-1, 3), (1, 1), (1, 0.5), (math.nan, 3)])

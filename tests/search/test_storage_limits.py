@@ -22,6 +22,19 @@ def test_sqlite_waits_one_second_for_a_lock(tmp_path: Path) -> None:
         assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one() == 1000
 
 
+def test_a_database_that_another_process_writes_to_is_not_writable_though_it_can_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "search.db"
+    storage = SearchStorage(f"sqlite:///{file}", studies=["tiny/cell"])
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert storage.studies["tiny/cell"].get_trials() == []
+    guarded = storage.guarded("{} cannot be written", "wait")
+    with pytest.raises(StorageError, match=r"search\.db cannot be written \(database is locked\); wait"), guarded:
+        storage.check_writable()
+    other.close()
+    storage.check_writable()
+
+
 class OpenedBackend:
     """Takes the place of Optuna's storage where no server is: remembers how it was opened."""
 
