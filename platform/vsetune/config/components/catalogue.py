@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -76,8 +75,8 @@ class Catalogue(Mapping[str, type[S]], Generic[S]):
 
 def specs_of_package(package: str, base: type[S]) -> list[type[S]]:
     """The specs of the folders of a package, in alphabetical order of the folders."""
-    folder = importlib.import_module(package)
-    names = sorted(each.name for each in pkgutil.iter_modules(folder.__path__) if each.ispkg)
+    folders = map(Path, importlib.import_module(package).__path__)
+    names = sorted(file.parent.name for folder in folders for file in folder.glob(f"*/{SPEC_FILE}.py"))
     return [spec for name in names for spec in specs_of_folder(f"{package}.{name}", base)]
 
 

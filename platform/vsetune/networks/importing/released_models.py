@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,12 +33,9 @@ class Source:
 def _sources() -> dict[str, Source]:
     """Of the folders of networks that have a `released.py`."""
     found = {}
-    for folder in pkgutil.iter_modules(networks.__path__, f"{networks.__name__}."):
-        module = f"{folder.name}.released"
-        if folder.ispkg and importlib.util.find_spec(module) is not None:
-            released = importlib.import_module(module)
-            renamed = getattr(released, "RENAMED", {})
-            found[folder.name.rpartition(".")[2]] = Source(released.recognised, released.PARTS, renamed)
+    for file in sorted(file for folder in networks.__path__ for file in Path(folder).glob("*/released.py")):
+        released = importlib.import_module(f"{networks.__name__}.{file.parent.name}.released")
+        found[file.parent.name] = Source(released.recognised, released.PARTS, getattr(released, "RENAMED", {}))
     return found
 
 

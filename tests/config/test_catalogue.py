@@ -1,0 +1,36 @@
+"""A component is known by the folder it lies in."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from vsetune.config.components.catalogue import Catalogue
+from vsetune.losses.loss_spec import LossSpec
+
+SPEC = """
+from typing import ClassVar, Literal
+from vsetune.losses.loss_spec import LossSpec
+
+class Spec(LossSpec):
+    name: Literal["{name}"] = "{name}"
+"""
+
+
+def test_a_folder_with_a_spec_is_all_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("plain", "packaged"):
+        folder = tmp_path / "rooms_of_a_test" / name
+        folder.mkdir(parents=True)
+        (folder / "spec.py").write_text(SPEC.format(name=name))
+    (tmp_path / "rooms_of_a_test" / "packaged" / "__init__.py").touch()
+    (tmp_path / "rooms_of_a_test" / "parts").mkdir()
+    (tmp_path / "rooms_of_a_test" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        catalogue = Catalogue("loss", LossSpec, "rooms_of_a_test")
+        assert list(catalogue) == ["packaged", "plain"]
+    finally:
+        for module in [module for module in sys.modules if module.startswith("rooms_of_a_test")]:
+            del sys.modules[module]
