@@ -2,8 +2,10 @@
 VENV ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := $(VENV)/bin
+IN_PARALLEL := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+TAKES_LONGER := networks training tracking jobs cli
 
-.PHONY: help quickstart install test test-slow lint benchmark chaos mutation pictures clean
+.PHONY: help quickstart install test test-quick test-slow lint benchmark chaos mutation clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -15,7 +17,10 @@ quickstart: $(VENV)/.run  ## make the embedded data, run a sweep on it, show the
 test: $(VENV)/.dev  ## lint, types and the tests that fit into minutes
 	$(BIN)/ruff check platform tests jobs benchmarks
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+	$(IN_PARALLEL)
+
+test-quick: $(VENV)/.dev  ## the tests without networks, training, MLflow, Ray and whole commands: a minute
+	$(IN_PARALLEL) $(TAKES_LONGER:%=--ignore=tests/%)
 
 test-slow: $(VENV)/.dev  ## the tests that take longer: real training, real data, killed processes
 	$(BIN)/python -m pytest -q -m slow --timeout 3600

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from vsetune.leaderboard import build
+from vsetune.leaderboard.building import build
 from vsetune.tracking import AttemptStart, StudyRecord, TrackingStore, ValidationPoint, open_store
 
 POINTS = 20

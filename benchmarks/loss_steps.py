@@ -24,11 +24,13 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from vsetune.config.losses import LOSSES, LossSpec
-from vsetune.config.networks import VseppSpec
-from vsetune.config.training import TrainingSpec
-from vsetune.losses import Items, Loss, LossContext, LossInputs, build_loss
-from vsetune.networks import build_network
+from vsetune.config.study.training import TrainingSpec
+from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.losses.loss_spec import LossSpec
+from vsetune.networks.network_building import build_network
+from vsetune.networks.vsepp.spec import VseppSpec
 from vsetune.training.optimizers import Optimizers
 
 D, WIDTH, WORDS, VOCABULARY, SEMANTIC, CONCEPTS = 1024, 1280, 14, 5000, 400, 1000

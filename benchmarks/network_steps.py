@@ -14,7 +14,7 @@ most), 10,000 words, random weights. Three tables, one run, about ten minutes on
            arithmetic per second over that of a 2048 x 2048 x 2048 float32 product measured in between. Seen:
            62 % for VSE++ and VSE-infinity, 89 % for VSRN.
   memory   most that a process of its own has held (VmHWM) through a training step with Adam at B = 64 and 128,
-           and what it held before: torch, parameters, moments, batch. Seen: <= 4.8 GB.
+           and what it held before: torch, parameters, moments, batch. Seen: <= 5.7 GB (SGR at 128).
 Times are medians of the repeats, taken in turns.
 """
 
@@ -41,10 +41,14 @@ from rich.table import Table
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode, mm_flop
 
-from vsetune.config.losses import LmhSpec
-from vsetune.config.networks import NETWORKS
-from vsetune.losses import Items, Loss, LossContext, LossInputs, build_loss
-from vsetune.networks import CaptionInputs, Encoded, ImageInputs, Network, TrainingItems, build_network
+from vsetune.losses.lmh.spec import LmhSpec
+from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network, TrainingItems
+from vsetune.networks.network_building import build_network
+from vsetune.networks.network_catalogue import NETWORKS
 
 BATCH, REGIONS, WIDTH, D, VOCABULARY, MATRIX = 64, 36, 2048, 1024, 10_000, 2048
 EQUAL = 1e-4

@@ -17,13 +17,13 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from vsetune.config.data import IngestRecipe
-from vsetune.config.training import TrialSpec
-from vsetune.data.batch import Batch
-from vsetune.data.dataset import Dataset
-from vsetune.data.ingest import ingest
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.reader import training_batches
+from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import terminal_progress
-from vsetune.data.reader import training_batches
+from vsetune.data.stored.dataset import Dataset
 from vsetune.training.step import Learner
 
 BATCH, STEPS, REPEATS = 128, 30, 2

@@ -2,19 +2,108 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from vsetune.config.sources.recipe import PixelsSpec
+    from vsetune.data.making.pixel_features import PixelExtractor
+
+TESTS = Path(__file__).parent
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 
+LONGEST_FIRST = (
+    "test_run_study.py", "cli", "test_kill_and_resume.py", "jobs", "training", "networks", "tracking", "data",
+)
+"""Files and folders whose tests take longest. Those of Ray are first: they wait more than they compute."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files before short ones: workers take files in this order, and so end at about the same time."""
+    items.sort(key=lambda item: _place(item.path))
+
+
+def _place(path: Path) -> int:
+    folder = path.relative_to(TESTS).parts[0]
+    return next((place for place, name in enumerate(LONGEST_FIRST) if name in (path.name, folder)), len(LONGEST_FIRST))
+
+
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Names of homes, counted here: pytest looks through all folders it has made for the number of the next one."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _home_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path_factory.mktemp("home")))
+def _home_of_its_own(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    home = next(_homes)
+    home.mkdir()
+    monkeypatch.setenv("VSETUNE_HOME", str(home))
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all workers of this run."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def copied_schema(run_folder: Path) -> Callable[[Path], None]:
+    """Does what `mlflow_sqlite.create_schema` does, which takes a second: made by it once, copied for all tests."""
+    from vsetune.tracking.mlflow_sqlite import create_schema
+
+    made = run_folder / "mlflow-schema.db"
+
+    def copy(database: Path) -> None:
+        if not made.exists():
+            own = made.with_name(f"{made.name}.{os.getpid()}")
+            create_schema(own)
+            os.replace(own, made)
+        shutil.copy(made, database)
+
+    return copy
+
+
+@pytest.fixture
+def schema_made_once(copied_schema: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """New tracking databases of this process are copies of one that MLflow has made."""
+    monkeypatch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
+
+
+@pytest.fixture(scope="session")
+def shared_extractor() -> Callable[[PixelsSpec], PixelExtractor]:
+    """Pixel extractors, one per recipe: each is measured on 256 rendered scenes, most of the work of tiny data sets."""
+    from vsetune.data.making.pixel_features import PixelExtractor
+
+    made: dict[str, PixelExtractor] = {}
+
+    def shared(spec: PixelsSpec) -> PixelExtractor:
+        key = spec.model_dump_json()
+        if key not in made:
+            made[key] = PixelExtractor(spec)
+        return made[key]
+
+    return shared
+
+
+@pytest.fixture
+def extractors_made_once(
+    shared_extractor: Callable[[PixelsSpec], PixelExtractor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data sets made in this process share their extractors, which never change."""
+    monkeypatch.setattr("vsetune.data.making.pixel_features.PixelExtractor", shared_extractor)
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from loops.scan import attended_contexts
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from vsetune.config.networks import GsmnSpec
-from vsetune.networks import Encoded
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.gsmn.spec import GsmnSpec
 
 
 def looped_similarity(network: torch.nn.Module, images: Encoded, captions: Encoded) -> Tensor:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, leaky_relu
 
-from vsetune.config.networks import ScanSpec
-from vsetune.networks import Encoded
-from vsetune.networks.network import unit_length
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.network_base import unit_length
+from vsetune.networks.scan.spec import ScanSpec
 
 
 def looped_similarity(network: torch.nn.Module, images: Encoded, captions: Encoded) -> Tensor:

@@ -14,10 +14,10 @@ import torch
 from loops.scan import attended_contexts
 from torch import Tensor
 
-from vsetune.networks import Encoded
-from vsetune.networks.cross_attention import word_mask_of
-from vsetune.networks.network import unit_length
-from vsetune.networks.similarity_reasoning import AttentionFiltration, GraphReasoning
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.network_base import unit_length
+from vsetune.networks.parts.cross_attention import word_mask_of
+from vsetune.networks.sgraf.similarity_reasoning import AttentionFiltration, GraphReasoning
 
 
 def looped_similarity(network: torch.nn.Module, images: Encoded, captions: Encoded) -> Tensor:

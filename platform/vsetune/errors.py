@@ -3,6 +3,7 @@
 VsetuneError
 ├── UsageError            the person can fix it; the command line prints one line and exits 2
 │   ├── ConfigError       a study, recipe or trial file: unknown key, value out of range, contradiction
+│   │   └── MissingPlugin     a folder or module of somebody's components that is not there
 │   ├── DataError         a data folder, shard, image, caption or manifest
 │   ├── StudyConflict     a study name that already stands for another configuration
 │   └── StorageError      storage that cannot be reached or takes no more: an interruption, not a mistake
@@ -36,6 +37,10 @@ class ConfigError(UsageError):
     def __init__(self, problems: str | list[str]) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
         super().__init__("\n".join(self.problems))
+
+
+class MissingPlugin(ConfigError):
+    """A folder or module named under `plugins` that is not there; a study that has begun keeps copies."""
 
 
 class DataError(UsageError):

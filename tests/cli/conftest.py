@@ -16,11 +16,17 @@ from rich.console import Console
 
 from vsetune.cli import output
 from vsetune.cli.main import _exit_code
-from vsetune.config.cells import build_trial
-from vsetune.config.study import TrackingSpec
-from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.config.study.cells import build_trial
+from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.jobs.preparation import prepare_study, tracking_uri
+from vsetune.tracking import open_store
 from vsetune.tracking.records import AttemptStart
 from vsetune.training.attempt import Attempt
+
+
+@pytest.fixture(autouse=True)
+def _made_once(schema_made_once: None, extractors_made_once: None) -> None:
+    """Most commands here make a tiny data set or open a new database."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ def record(study: Callable[..., Path]) -> Callable[..., str]:
         (cell,) = prepared.cells
         trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-c000-s{seed}", seed=seed)
         attempt = Attempt(trial, prepared.trial_folder(trial.trial), device="cpu", threads=1)
-        store = tracking_store(TrackingSpec())
+        store = open_store(tracking_uri(TrackingSpec()), None, curve_plots=False)
         store.open_study(prepared.record(), resume=True)
         run = store.start_attempt(AttemptStart(
             study=name, trial=trial.trial, number=attempt.number, cell=cell.name, network=trial.network.name,

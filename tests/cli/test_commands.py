@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from vsetune.cli.main import app
-from vsetune.config.losses import LOSSES
-from vsetune.config.networks import NETWORKS
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.training.attempt import Attempt
 
 

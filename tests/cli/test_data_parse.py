@@ -7,8 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from vsetune.config.data import IngestRecipe, PixelsSpec, ScenesSource
-from vsetune.data.ingest import ingest
+from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
+from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 
 needs_spacy = pytest.mark.skipif(

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vsetune.config.data import IngestRecipe, PixelsSpec, ScenesSource
-from vsetune.data.ingest import ingest
+from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
+from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 
 

@@ -15,8 +15,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from spoiled_files import LONGEST_LINE, seeded, spoiled
 
-from vsetune.config.data import IngestRecipe
-from vsetune.config.loading import load_spec
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.config.spec.loading import load_spec
 from vsetune.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

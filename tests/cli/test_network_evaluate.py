@@ -12,10 +12,10 @@ import torch
 import yaml
 from torch import nn
 
-from vsetune.config.data import IngestRecipe
-from vsetune.data.dataset import Dataset
-from vsetune.data.ingest import ingest
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
+from vsetune.data.stored.dataset import Dataset
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import torch
 import yaml
 from torch import nn
 
-from vsetune.config.study import NetworkEntry
-from vsetune.networks.importing import network_of
+from vsetune.config.study.study_spec import NetworkEntry
+from vsetune.networks.importing.imported import network_of
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vsetune.config.study import TrackingSpec
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import PreparedStudy, prepare_study, tracking_store
 from vsetune.tracking.records import AttemptStart, ValidationPoint
 from vsetune.tracking.store import TrackingStore
@@ -115,7 +115,7 @@ def test_a_leaderboard_is_shown_as_json_and_exported_whole(vsetune, attempts, tm
     assert vsetune("leaderboard", "export", "tiny").code == 0
     assert (home / "leaderboards" / "tiny.html").stat().st_size > 1000
     assert_one_line(vsetune("leaderboard", "show", "tiny", "--baseline", "lsh"), 2, "baseline lsh", "lmh, lseh")
-    assert_one_line(vsetune("leaderboard", "export", "tiny", "--csv", "/dev/null/x"), 2, "/dev/null/x", "cannot be")
+    assert_one_line(vsetune("leaderboard", "export", "tiny", "--csv", "/dev/null/x"), 2, "/dev/null/x", "cannot write")
 
 
 def test_the_environment_names_the_store_for_running_and_for_showing(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vsetune.config.study import TrackingSpec
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import tracking_store
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
@@ -109,7 +109,7 @@ def test_the_draw_is_set_by_the_seed_and_other_numbers_come_from_the_flags(vsetu
 
 def test_captions_are_escaped(vsetune, record, home, tmp_path, monkeypatch) -> None:
     run = record()
-    from vsetune.data import pictures
+    from vsetune.data.looking import pictures
 
     def nasty(words: list[str], text: str) -> list[str]:
         return ["<script>alert(1)</script>"] * len(words)
@@ -155,7 +155,7 @@ def test_a_gallery_of_what_is_not_there_is_refused_in_one_line(vsetune, record, 
     assert_one_line(vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s1"), "did you mean vsepp.lmh-c000-s0")
     assert_one_line(vsetune("trial", "gallery", run, "--split", "dev"), "no split 'dev'", "test, train, validation")
     assert_one_line(vsetune("trial", "gallery", run, "--device", "tpu"), "device", "tpu")
-    assert_one_line(vsetune("trial", "gallery", run, "--output", "/dev/null/x"), "/dev/null/x", "cannot be written")
+    assert_one_line(vsetune("trial", "gallery", run, "--output", "/dev/null/x"), "/dev/null/x", "cannot write")
     assert vsetune("trial", "gallery", run, "--top", "0").code == 2
     assert not (home / "galleries").exists()
 

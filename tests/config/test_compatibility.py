@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from vsetune.config.compatibility import mismatch
-from vsetune.config.losses import LOSSES, ManyToManySpec
-from vsetune.config.networks import (
-    NETWORKS,
-    CgmnSpec,
-    NetworkSpec,
-    PcmeNetworkSpec,
-    PvseNetworkSpec,
-    ScanSpec,
-    VseppSpec,
-)
-from vsetune.config.training import TrialSpec
+from vsetune.config.study.compatibility import mismatch
+from vsetune.config.study.training import TrialSpec
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.losses.many_to_many.spec import ManyToManySpec
+from vsetune.networks.cgmn.spec import CgmnSpec
+from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.pcme.spec import PcmeNetworkSpec
+from vsetune.networks.pvse.spec import PvseNetworkSpec
+from vsetune.networks.scan.spec import ScanSpec
+from vsetune.networks.vsepp.spec import VseppSpec
 
 ANY = {"lsh", "lmh", "lseh", "top_f", "info_nce", "irtm"}  # read similarities alone
 SEVERAL = {"adaptive_margin", "contrastive", "margin_based", "pvse"}  # cosines of one or several embeddings
@@ -53,9 +53,8 @@ def test_the_table_names_every_network() -> None:
     assert EXPECTED.keys() == NETWORKS.keys()
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-def test_the_losses_of_a_network_are_those_of_the_table(network: str) -> None:
-    assert fitting(NETWORKS[network]()) == EXPECTED[network]
+def test_the_losses_of_a_network_are_those_of_the_table() -> None:
+    assert {name: fitting(spec()) for name, spec in NETWORKS.items()} == EXPECTED
 
 
 @pytest.mark.parametrize(("network", "losses"), SETTINGS)
@@ -63,35 +62,43 @@ def test_settings_of_a_network_change_which_losses_fit(network: NetworkSpec, los
     assert fitting(network) == losses
 
 
-@pytest.mark.parametrize("batch_unit", ["pairs", "images"])
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("network", NETWORKS)
-def test_every_combination_validates_or_is_refused_in_one_line(network: str, loss: str, batch_unit: Any) -> None:
-    plain = {
-        "study": "s", "trial": "t", "cell": "c", "data": {"path": "d"}, "seed": 0, "network": {"name": network},
-        "loss": {"name": loss}, "training": {"batch_unit": batch_unit},
-    }
+def test_every_combination_validates_or_is_refused_in_one_line() -> None:
+    cases = itertools.product(NETWORKS, LOSSES, ("pairs", "images"))
+    assert [problem for case in cases for problem in problems_with(*case)] == []
+
+
+def problems_with(network: str, loss: str, batch_unit: Any) -> list[str]:
+    """What is wrong with how a trial of this combination is taken or refused."""
+    case = f"{network}.{loss}, batches of {batch_unit}: "
+    reason = mismatch(NETWORKS[network](), LOSSES[loss](), batch_unit=batch_unit)
     try:
-        trial = TrialSpec.model_validate(plain)
+        trial = TrialSpec.model_validate({
+            "study": "s", "trial": "t", "cell": "c", "data": {"path": "d"}, "seed": 0, "network": {"name": network},
+            "loss": {"name": loss}, "training": {"batch_unit": batch_unit},
+        })
     except ValidationError as error:
-        (problem,) = error.errors()
-        reason = mismatch(NETWORKS[network](), LOSSES[loss](), batch_unit=batch_unit)
-        assert reason is not None
-        assert reason in problem["msg"]
-        assert "\n" not in reason
-        assert loss in reason or network in reason
-        assert "; " in reason  # and how to mend it
-    else:
-        assert (trial.network, trial.loss) == (NETWORKS[network](), LOSSES[loss]())
-        assert loss in EXPECTED[network]
+        told = [problem["msg"] for problem in error.errors()]
+        if reason is None or len(told) != 1 or reason not in told[0]:
+            return [f"{case}refused with {told}, need the reason {reason!r} alone"]
+        names_one = loss in reason or network in reason
+        says_how_to_mend_it = "; " in reason
+        sound = names_one and says_how_to_mend_it and "\n" not in reason
+        return [] if sound else [f"{case}got the reason {reason!r}, need one line with a name and how to mend it"]
+    if reason is not None or loss not in EXPECTED[network]:
+        return [f"{case}taken, though the table or the reason {reason!r} refuses it"]
+    same = (trial.network, trial.loss) == (NETWORKS[network](), LOSSES[loss]())
+    return [] if same else [f"{case}became {trial.network!r} with {trial.loss!r}"]
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-def test_a_batch_of_images_with_all_their_captions_needs_a_loss_of_several_positives(network: str) -> None:
-    spec = NETWORKS[network]()
-    found = {name for name, loss in LOSSES.items() if mismatch(spec, loss(), batch_unit="images") is None}
-    expected = {name for name in EXPECTED[network] if LOSSES[name].several_positives}
-    assert found == (set() if network == "cgmn" else expected)
+def test_a_batch_of_images_with_all_their_captions_needs_a_loss_of_several_positives() -> None:
+    found, expected = {}, {}
+    for network, spec in NETWORKS.items():
+        found[network] = {
+            name for name, loss in LOSSES.items() if mismatch(spec(), loss(), batch_unit="images") is None
+        }
+        several = {name for name in EXPECTED[network] if LOSSES[name].several_positives}
+        expected[network] = set() if network == "cgmn" else several
+    assert found == expected
 
 
 def test_the_sentence_loss_takes_probabilities_when_told_so() -> None:

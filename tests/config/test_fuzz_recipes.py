@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spoiled_files import assert_told_in_lines, seeded, spoiled
 
-from vsetune.config.data import IngestRecipe
-from vsetune.config.loading import dump_yaml, load_spec
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.config.spec.loading import dump_yaml, load_spec
 from vsetune.errors import ConfigError
 
 SHIPPED = sorted((Path(__file__).parents[2] / "studies" / "data").glob("*.yaml"))

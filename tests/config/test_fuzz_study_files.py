@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spoiled_files import assert_told_in_lines, seeded, spoiled
 
-from vsetune.config.cells import build_trial, resolve_cells
-from vsetune.config.loading import dump_yaml, load_spec
-from vsetune.config.study import StudySpec
+from vsetune.config.spec.loading import dump_yaml, load_spec
+from vsetune.config.study.cells import build_trial, resolve_cells
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.yaml"))

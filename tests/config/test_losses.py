@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from vsetune.config.base import conditions, tunables
-from vsetune.config.cells import build_trial, resolve_cells
-from vsetune.config.compatibility import mismatch
-from vsetune.config.loading import parse_spec
-from vsetune.config.loss_settings import setting, with_setting
-from vsetune.config.losses import LOSSES, LmhSpec, LuwmSpec, NtXentSpec, SemanticCenterSpec, SumSpec
-from vsetune.config.networks import ALL_KINDS, ALL_SCORES, Kind, NetworkSpec, Score, VseppSpec
-from vsetune.config.study import StudySpec
-from vsetune.config.training import TrialSpec
+from vsetune.config.spec.base import conditions, tunables
+from vsetune.config.spec.kinds import ALL_KINDS, ALL_SCORES, Kind, Score
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import build_trial, resolve_cells
+from vsetune.config.study.compatibility import mismatch
+from vsetune.config.study.loss_settings import setting, with_setting
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError
+from vsetune.losses.lmh.spec import LmhSpec
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.losses.luwm.spec import LuwmSpec
+from vsetune.losses.nt_xent.spec import NtXentSpec
+from vsetune.losses.semantic_center.spec import SemanticCenterSpec
+from vsetune.losses.weighted_sum.sum_spec import SumSpec
+from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.vsepp.spec import VseppSpec
 
 STUDY: dict[str, Any] = {
     "study": "tiny", "data": {"path": "data/scenes"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
@@ -99,21 +107,23 @@ def test_the_worst_part_of_a_sum_decides() -> None:
     assert "semantic_center does not define" in str(mismatch(VseppSpec(), SumSpec(parts=parts), batch_unit="images"))
 
 
-@pytest.mark.parametrize("loss", sorted(LOSSES))
-@pytest.mark.parametrize("kind", sorted(ALL_KINDS))
-@pytest.mark.parametrize("score", sorted(ALL_SCORES))
-def test_every_pair_of_loss_and_kind_of_network_fits_or_is_refused_with_one_line(
-    loss: str, kind: Kind, score: Score
-) -> None:
+def test_every_pair_of_loss_and_kind_of_network_fits_or_is_refused_with_one_line() -> None:
+    cases = itertools.product(sorted(LOSSES), sorted(ALL_KINDS), sorted(ALL_SCORES))
+    assert [problem for case in cases for problem in problems_with(*case)] == []
+
+
+def problems_with(loss: str, kind: Kind, score: Score) -> list[str]:
+    """What is wrong with how a network that gives this kind and score is taken or refused."""
     gives = {"kind": property(lambda self: kind), "score": property(lambda self: score)}
     network = type("Probe", (ScoreNetwork,), gives)()
     spec = LOSSES[loss]()
     reason = mismatch(network, spec, batch_unit="pairs")
-    assert (reason is None) == (kind in spec.needed_kinds and score in spec.needed_scores)
-    if reason is not None:
-        assert loss in reason
-        assert "matcher" in reason
-        assert "\n" not in reason
+    case = f"{loss} with a network that gives {kind}, {score}: "
+    if (reason is None) != (kind in spec.needed_kinds and score in spec.needed_scores):
+        return [f"{case}got {reason!r}, need what the loss declares: {spec.needed_kinds}, {spec.needed_scores}"]
+    if reason is not None and not (loss in reason and "matcher" in reason and "\n" not in reason):
+        return [f"{case}got {reason!r}, need one line that names both"]
+    return []
 
 
 def test_a_pair_that_does_not_fit_is_refused_when_the_study_is_checked() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from vsetune.config.base import conditions, tunables
-from vsetune.config.losses import LOSSES
-from vsetune.config.networks import NETWORKS, PcmeNetworkSpec, PvseNetworkSpec, ScanSpec
-from vsetune.config.networks.published import published_recalls
+from vsetune.config.spec.base import conditions, tunables
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.networks.pcme.spec import PcmeNetworkSpec
+from vsetune.networks.published_recalls import published_recalls
+from vsetune.networks.pvse.spec import PvseNetworkSpec
+from vsetune.networks.scan.spec import ScanSpec
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -44,7 +47,7 @@ def test_settings_change_the_cost_of_a_pair() -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_published_recalls_are_per_cent_and_grow_with_k(name: str) -> None:
-    for row in published_recalls(name):
+    for row in published_recalls(NETWORKS[name]):
         assert 0 < row.i2t_r1 <= row.i2t_r5 <= row.i2t_r10 <= 100
         assert 0 < row.t2i_r1 <= row.t2i_r5 <= row.t2i_r10 <= 100
         assert row.loss in LOSSES or row.loss == "published"
@@ -52,23 +55,23 @@ def test_published_recalls_are_per_cent_and_grow_with_k(name: str) -> None:
 
 
 def test_published_recalls_are_those_of_the_paper() -> None:
-    rows = {(row.dataset, row.loss): row for row in published_recalls("sgraf_saf")}
+    rows = {(row.dataset, row.loss): row for row in published_recalls(NETWORKS["sgraf_saf"])}
     assert (rows["Flickr30K", "lseh"].i2t_r1, rows["Flickr30K", "lseh"].t2i_r10) == (76.2, 88.8)
-    assert published_recalls("pvse") == []
+    assert published_recalls(NETWORKS["pvse"]) == []
     own, of_lseh = (
-        row for row in published_recalls("vse_infinity") if (row.dataset, row.loss) == ("Flickr30K", "lmh")
+        row for row in published_recalls(NETWORKS["vse_infinity"]) if (row.dataset, row.loss) == ("Flickr30K", "lmh")
     )
     assert (own.source, own.i2t_r1) == ("LSEH, Table 4", 80.8)
     assert (of_lseh.source, of_lseh.i2t_r1) == ("LSEH, Table 4, LMH2", 74.4)
-    quoted = {(row.dataset, row.split): row for row in published_recalls("scan")}
+    quoted = {(row.dataset, row.split): row for row in published_recalls(NETWORKS["scan"])}
     assert (quoted["MS-COCO", "1K"].i2t_r1, quoted["MS-COCO", "1K"].t2i_r10) == (72.7, 94.8)
     assert (quoted["Flickr30K", "test"].i2t_r1, quoted["MS-COCO", "5K"].t2i_r10) == (67.4, 80.4)
 
 
 def test_published_fractions_are_told_in_per_cent() -> None:
-    rows = {(row.source, row.loss): row for row in published_recalls("mse")}
+    rows = {(row.source, row.loss): row for row in published_recalls(NETWORKS["mse"])}
     assert rows["Huteau et al., Table 1, ResNet-101", "top_f"].i2t_r1 == 36.0
-    assert published_recalls("malali_keller")[0].t2i_r1 == 45.5
+    assert published_recalls(NETWORKS["malali_keller"])[0].t2i_r1 == 45.5
 
 
 def test_a_network_with_one_embedding_is_of_another_kind() -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vsetune.config import secrets
-from vsetune.config.masked_output import MaskedRecord, mask_output, print_masked_traceback
-from vsetune.config.secrets import (
+from vsetune.config.spec import secrets
+from vsetune.config.spec.masked_output import MaskedRecord, mask_output, print_masked_traceback
+from vsetune.config.spec.secrets import (
     is_secret_variable,
     masked,
     remember,

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from vsetune.config.cells import build_trial, refusal, resolve_cells
-from vsetune.config.compatibility import mismatch
-from vsetune.config.loading import parse_spec
-from vsetune.config.losses import LOSSES
-from vsetune.config.networks import NETWORKS
-from vsetune.config.study import StudySpec
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import build_trial, refusal, resolve_cells
+from vsetune.config.study.compatibility import mismatch
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.networks.network_catalogue import NETWORKS
 
 
 def study(**changes: Any) -> StudySpec:
@@ -147,3 +147,12 @@ def test_the_ends_of_a_range_of_whole_numbers_are_whole_numbers() -> None:
     assert problems_of(study(losses=losses)) == [
         "study.yaml: losses[0].search.memory_size: got 0.5 to 3, need whole numbers; memory_size counts something"
     ]
+
+
+def test_a_sum_whose_phases_change_a_part_has_a_space() -> None:
+    phases = [{"epochs": 1}, {"loss": {"lmh": {"margin": 0.3}}}]
+    parts = [{"name": "lmh"}, {"name": "info_nce"}]
+    both = {"loss": parts, "label": "both", "training": {"epochs": 4, "phases": phases}}
+    spec = study(losses=[{"name": "lmh"}, both])
+    searched = {cell.loss_name: set(cell.domains) for cell in resolve_cells(spec, where="x")}
+    assert "loss.lmh.margin" in searched["both"]

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from vsetune.config.base import Choices
-from vsetune.config.cells import build_trial, resolve_cells
-from vsetune.config.data import IngestRecipe
-from vsetune.config.gallery import GallerySpec
-from vsetune.config.loading import dump_yaml, load_spec, parse_spec
-from vsetune.config.places import specs_in
-from vsetune.config.study import StudySpec
-from vsetune.config.training import TrialSpec
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.config.spec.base import Choices
+from vsetune.config.spec.loading import dump_yaml, load_spec, parse_spec
+from vsetune.config.spec.places import specs_in
+from vsetune.config.study.cells import build_trial, resolve_cells
+from vsetune.config.study.gallery_settings import GallerySpec
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError
+from vsetune.jobs.study_file import load_study
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.yaml"))
 
@@ -36,7 +37,7 @@ def problems(changes: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_every_shipped_study_is_valid(path: Path) -> None:
-    study = load_spec(path, StudySpec)
+    study = load_study(path)
     assert len(resolve_cells(study, where=str(path))) == len(study.networks) * len(study.losses)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from vsetune.config.study import SchedulerSpec
+from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.jobs.cell_scheduler import CellScheduler
 
 

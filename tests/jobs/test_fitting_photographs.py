@@ -11,8 +11,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from vsetune.cli.main import app
-from vsetune.config.data import IngestRecipe
-from vsetune.data.ingest import ingest
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.errors import ConfigError
 from vsetune.jobs.preparation import prepare_study

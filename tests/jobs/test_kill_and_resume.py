@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
@@ -13,6 +12,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
+
+from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.errors import StudyConflict
+from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.jobs.run import run_study
+from vsetune.leaderboard.building import build
+
+pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 
 PROMISED = {f"vsepp.{loss}-c{number:03d}-s0" for loss in ("lmh", "lseh") for number in range(3)}
 
@@ -84,21 +92,19 @@ def test_a_killed_study_resumes_to_exactly_the_promised_trials(study_file: Path)
     before = finished_in_store(home)
     assert before < len(PROMISED), "the study was over before it could be killed"
 
-    refused = run("study", "run", str(study_file))
-    assert refused.returncode == 2
-    assert "--resume" in refused.stderr
+    quiet = Console(quiet=True)
+    with pytest.raises(StudyConflict, match="--resume"):
+        run_study(prepare_study(study_file, quiet), resume=False, retry_failed=False, address=None, console=quiet)
 
     resumed = run("study", "run", str(study_file), "--resume")
     assert resumed.returncode == 0, resumed.stderr
-    shown = run("leaderboard", "show", "killed", "--json")
-    board = json.loads(shown.stdout)
-    assert {row["loss"]: row["trials"] for row in board["rows"]} == {"lmh": 3, "lseh": 3}
-    for row in board["rows"]:
-        assert row["counts"]["finished"] == 3
+    board = build(tracking_store(TrackingSpec()).attempts("killed"), baseline="lmh")
+    assert {row.loss: row.trials for row in board.rows} == {"lmh": 3, "lseh": 3}
+    assert all(row.counts["finished"] == 3 for row in board.rows)
     assert finished_in_store(home) == len(PROMISED)
     assert duplicated_points(home) == []
-    for row in board["rows"]:
-        for seed in row["seeds"]:
-            epochs = [epoch for epoch, _ in seed["curve"]]
+    for row in board.rows:
+        for seed in row.seeds:
+            epochs = [epoch for epoch, _ in seed.curve]
             assert epochs == sorted(set(epochs))
             assert epochs[-1] == 8.0

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from vsetune.config.cells import resolve_cells
-from vsetune.config.loading import parse_spec
-from vsetune.config.study import StudySpec
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.trial_progress import Assignment

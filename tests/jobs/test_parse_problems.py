@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vsetune.config.data import IngestRecipe, PixelsSpec, ScenesSource
-from vsetune.config.networks import NetworkSpec, VseppSpec
-from vsetune.config.networks.cgmn import CgmnSpec
-from vsetune.config.networks.gsmn import GsmnSpec
-from vsetune.config.training import DataSpec, TrialSpec
-from vsetune.data.dataset import Dataset
-from vsetune.data.ingest import ingest
-from vsetune.data.parses import parse_dataset
+from vsetune.config.sources.data_set import DataSpec
+from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.captions.parses import parse_dataset
+from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
+from vsetune.data.stored.dataset import Dataset
 from vsetune.jobs.fitting import _parse_problems
+from vsetune.networks.cgmn.spec import CgmnSpec
+from vsetune.networks.gsmn.spec import GsmnSpec
+from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.vsepp.spec import VseppSpec
 
 
 class NoWords:
@@ -48,7 +50,7 @@ def test_data_without_parses_is_refused_with_the_command_that_adds_them(scenes, 
         f"captions; add them: vsetune data parse {scenes.path}"
     )
     assert set(problems(network, scenes)) == {expected}
-    monkeypatch.setattr("vsetune.data.parses.load_parser", lambda pipeline: NoWords())
+    monkeypatch.setattr("vsetune.data.captions.parses.load_parser", lambda pipeline: NoWords())
     parse_dataset(scenes.path, "none", progress=SilentProgress())
     assert problems(network, scenes) == []
 

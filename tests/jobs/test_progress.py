@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vsetune.jobs.progress import StudyProgress
+from vsetune.jobs.study_progress import StudyProgress
 
 
 class Ledger:

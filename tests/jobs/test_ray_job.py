@@ -14,6 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from plugin_folders import write_loss
+
+from vsetune.jobs.kept_plugins import keep_plugins
+from vsetune.plugins.plugin_loading import forget_plugins, load_plugin
 
 ROOT = Path(__file__).parents[2]
 PORT, DASHBOARD_PORT = 26379, 28265
@@ -92,3 +96,50 @@ def test_a_client_without_the_token_is_refused(head: None, cluster_environment: 
     done = submit(cluster_environment | {"RAY_AUTH_TOKEN_PATH": str(wrong)}, "studies/quickstart.yaml")
     assert done.returncode != 0
     assert "submitted successfully" not in done.stdout
+
+
+TRAVEL = """
+import sys
+from pathlib import Path
+
+import ray
+
+from vsetune.jobs.cluster import ray_cluster
+from vsetune.jobs.stopping import StopRequest
+
+
+@ray.remote
+def module_of(wanted):
+    from vsetune.jobs.kept_plugins import load_kept
+    from vsetune.losses.loss_building import build_loss
+    from vsetune.losses.loss_catalogue import LOSSES
+
+    load_kept(wanted, Path("/no/such/study"), where="task")
+    return type(build_loss(LOSSES["half_hinge"]())).__module__
+
+
+address, copy, sha256 = sys.argv[1:]
+with ray_cluster(address, StopRequest(), farewell="", modules=[Path(copy)]):
+    print(ray.get(module_of.remote({"loss.half_hinge": sha256})))
+"""
+
+
+def test_plugins_travel_to_nodes_that_see_no_folder_of_the_study(
+    head: None, cluster_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """The copy goes with Ray's runtime environment; the worker finds it by its hash, wherever Ray unpacked it."""
+    write_loss(tmp_path / "half_hinge")
+    (plugin,) = load_plugin("half_hinge", base=tmp_path)
+    (copy,) = keep_plugins([plugin], tmp_path / "study")
+    forget_plugins()
+    deadline = time.monotonic() + 120
+    while True:
+        done = subprocess.run(
+            [sys.executable, "-c", TRAVEL, f"127.0.0.1:{PORT}", str(copy), plugin.sha256],
+            env=cluster_environment | {"PYTHONPATH": str(ROOT / "platform")}, cwd=tmp_path, capture_output=True,
+            text=True, timeout=600,
+        )
+        if "cannot reach" not in done.stderr or time.monotonic() > deadline:
+            break
+        time.sleep(2)
+    assert done.stdout.strip() == f"vsetune_plugins.half_hinge_{plugin.sha256[:12]}.loss", done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,7 +15,13 @@ import psutil
 import pytest
 
 from vsetune.jobs.ray_watch import LocalRay, RayWatch
-from vsetune.jobs.stopping import StopRequest, sigterm_handler_kept, sigterm_like_ctrl_c
+from vsetune.jobs.stopping import (
+    StopRequest,
+    forget_interruptions,
+    interrupt,
+    sigterm_handler_kept,
+    sigterm_like_ctrl_c,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,6 +99,22 @@ def test_a_process_that_ray_does_not_let_go_leaves_with_its_line() -> None:
     )
     assert done.returncode == 130
     assert done.stderr.strip() == "interrupted by Ctrl-C; go on with --resume"
+
+
+@pytest.mark.parametrize(("number", "reason"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_a_signal_that_an_import_swallowed_still_stops_the_study(number: signal.Signals, reason: str) -> None:
+    forget_interruptions()
+    with contextlib.suppress(BaseException):  # as a bare `except:` of a library does
+        interrupt(number, None)
+    try:
+        stop = StopRequest()
+        with stop.listening():
+            assert stop.reason == reason
+    finally:
+        forget_interruptions()
+    fresh = StopRequest()
+    with fresh.listening():
+        assert not fresh.is_requested
 
 
 def test_sigterm_asks_to_stop_like_ctrl_c_and_a_second_one_interrupts() -> None:

@@ -5,25 +5,34 @@ from __future__ import annotations
 import io
 import os
 import platform
+import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import ray
+import torch
 import yaml
+from plugin_folders import NEGATIVES, write_loss, write_network
 from rich.console import Console
 
-from vsetune.config.study import TrackingSpec
+from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.errors import StudyConflict
 from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.jobs.recorded import find_attempt, load_recorded
 from vsetune.jobs.run import StudyOutcome, run_study
-from vsetune.leaderboard import build
+from vsetune.leaderboard.building import build
+from vsetune.plugins.plugin_loading import forget_plugins
 from vsetune.tracking.records import AttemptRecord
 
-pytestmark = pytest.mark.filterwarnings("default")  # Ray and its dependencies warn about themselves
+pytestmark = [
+    pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves
+    pytest.mark.usefixtures("schema_made_once"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,11 +41,6 @@ def cluster() -> Iterator[None]:
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
-
-
-@pytest.fixture
-def study_file(tmp_path: Path) -> Path:
-    return write_study(tmp_path, {})
 
 
 def write_study(folder: Path, changes: dict[str, Any]) -> Path:
@@ -78,8 +82,31 @@ def test_the_standard_platform_module_works_here_and_inside_a_ray_task() -> None
     assert platform.system() == ray.get(system_name.remote())
 
 
-def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(study_file: Path) -> None:
-    counts, shown = run(study_file)
+@pytest.fixture(scope="module")
+def finished(
+    tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[Path], None]
+) -> tuple[Path, Path, dict[str, int], str]:
+    """A study that was run to its end: its home, its file, the counts and what was shown."""
+    home = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VSETUNE_HOME", str(home))
+        patch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
+        path = write_study(home, {})
+        return home, path, *run(path)
+
+
+@pytest.fixture
+def study_file(finished: tuple[Path, Path, dict[str, int], str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of that study, at home where it was run."""
+    monkeypatch.setenv("VSETUNE_HOME", str(finished[0]))
+    return finished[1]
+
+
+@pytest.mark.usefixtures("study_file")
+def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(
+    finished: tuple[Path, Path, dict[str, int], str],
+) -> None:
+    _, _, counts, shown = finished
     assert counts == {"finished": 6}
     assert "[6/6]" in shown
     recorded = attempts()
@@ -99,7 +126,6 @@ def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(study_f
 
 
 def test_a_finished_study_resumes_to_nothing_left_to_do(study_file: Path) -> None:
-    run(study_file)
     before = attempts()
     counts, _ = run(study_file, resume=True)
     assert counts == {"finished": 6}
@@ -192,3 +218,32 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_trial_starts_again(tmp_path: 
     assert (dict(outcome.counts), outcome.ending) == ({"finished": 1}, "finished")
     assert "interrupted vsepp.lmh-c000-s0: storage: " in shown
     assert (folder / "checkpoint.pt.damaged-1").read_bytes() == b"torn"
+
+
+def test_a_study_of_plugins_runs_resumes_and_is_read_from_its_own_copy(tmp_path: Path) -> None:
+    """Other people's loss and network: searched, summed, tagged; afterwards their folders may change or vanish."""
+    loss, network = write_loss(tmp_path / "half_hinge"), write_network(tmp_path / "mine" / "bag")
+    path = write_study(tmp_path, {
+        "plugins": ["half_hinge/", "mine/"], "networks": [{"name": "bag"}], "baseline": "half_hinge",
+        "losses": [{"name": "half_hinge"}, {"loss": [{"name": "half_hinge"}, {"name": "lmh"}]}],
+        "seeds": [0], "search": {"configurations": 1},
+    })
+    try:
+        assert run(path)[0] == {"finished": 2}
+        for each in attempts():
+            assert set(each.start.resolved["plugins"]) == {"loss.half_hinge", "network.bag"}
+        write_loss(loss, negatives=NEGATIVES.replace("-1.0", "-2.0"))
+        with pytest.raises(StudyConflict, match=r"^study tiny: loss half_hinge: .*negatives.py changed since"):
+            run(path, resume=True)
+        shutil.rmtree(loss)
+        shutil.rmtree(network)
+        forget_plugins()
+        assert run(path, resume=True)[0] == {"finished": 2}
+        forget_plugins()
+        store = tracking_store(TrackingSpec())
+        attempt = find_attempt(store, "tiny/bag.half_hinge-c000-s0", finished=True)
+        trained = load_recorded(store, attempt, device=torch.device("cpu"), into=tmp_path)
+        assert type(trained.network).__name__ == "Bag"
+        assert type(trained.network).__module__.startswith("vsetune_plugins.bag_")
+    finally:
+        forget_plugins()

@@ -28,7 +28,7 @@ import yaml
 from moto.server import ThreadedMotoServer
 from rich.console import Console
 
-from vsetune.config.study import ScenesSpec
+from vsetune.config.study.study_spec import ScenesSpec
 from vsetune.jobs.preparation import make_scenes
 
 PLATFORM = Path(__file__).parents[2] / "platform"

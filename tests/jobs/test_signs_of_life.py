@@ -22,9 +22,9 @@ class World:
         self.signs = SignsOfLife(30.0, clock=lambda: self.now, end=self._end)
         self.signs.started(self.trial)
 
-    def _end(self, trial: Any, pid: int | None) -> None:
+    def _end(self, trial: Any, actor: Any, pid: int | None) -> None:
         assert trial is self.trial
-        self.ended.append(pid)
+        self.ended.append(actor or pid)
 
     def wait(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -47,6 +47,38 @@ def test_a_silent_trial_is_ended_once_and_the_reason_names_the_setting(tmp_path:
     reason = world.signs.ended(world.trial)
     assert reason is not None
     assert "30 s (resources.silence_timeout_s)" in reason
+
+
+def test_a_worker_that_is_being_made_for_too_long_is_ended(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.signs.ended(world.trial)
+    for _ in range(4):
+        world.signs.making([(world.trial, "actor")])
+        world.wait(9)
+    assert world.ended == ["actor"]
+    assert "no sign of life for 30 s" in str(world.signs.ended(world.trial))
+
+
+def test_a_worker_that_was_made_in_time_is_watched_from_its_start(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.signs.ended(world.trial)
+    world.signs.making([(world.trial, "actor")])
+    world.wait(29)
+    world.signs.started(world.trial)
+    world.signs.making([])
+    world.wait(29)
+    assert world.ended == []
+    world.wait(5)
+    assert world.ended == [None]
+
+
+def test_a_worker_that_nobody_makes_any_more_is_not_watched(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.signs.ended(world.trial)
+    world.signs.making([(world.trial, "actor")])
+    world.signs.making([])
+    world.wait(60)
+    assert world.ended == []
 
 
 def test_a_marker_that_moves_is_a_sign_whatever_its_clock_says(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vsetune.config.study import TrackingSpec
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import tracking_store
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from vsetune.config.cells import build_trial, resolve_cells
-from vsetune.config.loading import parse_spec
-from vsetune.config.study import StudySpec
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import build_trial, resolve_cells
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.trial_progress import Assignment, TrialProgress
 from vsetune.tracking.records import AttemptRecord, AttemptStart, ValidationPoint
 

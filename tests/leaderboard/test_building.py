@@ -1,8 +1,7 @@
 import pytest
 
 from vsetune.errors import UsageError
-from vsetune.leaderboard import build
-from vsetune.leaderboard.building import median_epochs
+from vsetune.leaderboard.building import build, median_epochs
 from vsetune.leaderboard.selection import cost_of, trials_of, winner_of
 from vsetune.metrics.efficiency import Epochs
 

@@ -9,8 +9,12 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from vsetune.leaderboard import build, curves_to_csv, render_table, to_csv, to_html, to_json, to_latex, wording
+from vsetune.leaderboard import wording
+from vsetune.leaderboard.building import build
 from vsetune.leaderboard.charts import mean_curve, nice_ticks, panels
+from vsetune.leaderboard.export import curves_to_csv, to_csv, to_json, to_latex
+from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.terminal import render_table
 from vsetune.metrics.efficiency import SeedDifference
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
@@ -215,6 +219,16 @@ def test_csv_and_json_keep_the_searching_seed_apart(confirmed):
     assert {line["seed"]: line["chose"] for line in curves if line["loss"] == "lmh"} == {"0": "True", "1": "False"}
     rows = {row["loss"]: row for row in json.loads(to_json(confirmed))["rows"]}
     assert [seed["chose"] for seed in rows["lmh"]["seeds"]] == [True, False]
+
+
+def test_of_equal_losses_terminal_and_page_set_both_in_bold(attempt):
+    board = build([attempt("lmh"), attempt("lseh"), attempt("lsh", [1, 2])], baseline="lmh")
+    console = Console(width=140, file=io.StringIO(), force_terminal=True, color_system="standard", _environ={})
+    console.print(render_table(board))
+    rows = [line for line in console.file.getvalue().splitlines() if "scenes" in line]
+    assert ["\x1b[1m" in line for line in rows] == [True, True, False]
+    lines = [attributes["class"] for tag, attributes in Page(to_html(board)).tags if tag == "tr" and attributes]
+    assert ["top" in of_line for of_line in lines] == [True, True, False]
 
 
 def test_a_mean_curve_is_over_the_seeds_that_count(confirmed):

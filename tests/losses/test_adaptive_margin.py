@@ -9,10 +9,8 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from vsetune.config.losses import AdaptiveMarginSpec, SemanticCenterSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import LossContext, build_loss
-from vsetune.losses.adaptive_margin import (
+from vsetune.losses.adaptive_margin.loss import (
     all_gaps,
     distances,
     hardest_gaps,
@@ -21,7 +19,11 @@ from vsetune.losses.adaptive_margin import (
     random_derangement,
     sampled_gaps,
 )
-from vsetune.losses.pairing import candidates_of_batch
+from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
+from vsetune.losses.loss_base import LossContext
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.parts.pairing import candidates_of_batch
+from vsetune.losses.semantic_center.spec import SemanticCenterSpec
 
 OFF = ~torch.eye(3, dtype=torch.bool)
 MARGINS = torch.tensor([0.2, 0.2], dtype=torch.float64)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vsetune.config.losses import AdditiveMarginSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import build_loss
-from vsetune.losses.additive_margin import additive_margins, softmax_margin_terms
+from vsetune.losses.additive_margin.loss import additive_margins, softmax_margin_terms
+from vsetune.losses.additive_margin.spec import AdditiveMarginSpec
+from vsetune.losses.loss_building import build_loss
 
 Q = torch.tensor([[1, 0.9, 0.1], [0.9, 1, 0.3], [0.1, 0.3, 1]], dtype=torch.float64)
 U, V = torch.tensor(0.1, dtype=torch.float64), torch.tensor(0.05, dtype=torch.float64)

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import LmhSpec, LshSpec
-from vsetune.losses import build_loss
+from vsetune.losses.lmh.spec import LmhSpec
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.lsh.spec import LshSpec
 
 
 def close(actual: object, expected: object, tolerance: float = 1e-6) -> None:

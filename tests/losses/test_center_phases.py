@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import AdaptiveMarginSpec, SemanticCenterSpec
-from vsetune.losses import LossContext, build_loss
+from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
+from vsetune.losses.loss_base import LossContext
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.semantic_center.spec import SemanticCenterSpec
 
 CENTER_ONLY = {"triplet_weight": 0.0, "image_class_weight": 0.0, "caption_class_weight": 0.0}
 

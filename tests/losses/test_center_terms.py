@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vsetune.losses.center_terms import (
+from vsetune.losses.parts.products import clamped_squared_distances
+from vsetune.losses.semantic_center.center_terms import (
     Movement,
     concept_hinges,
     concept_movement,
@@ -20,7 +21,6 @@ from vsetune.losses.center_terms import (
     soft_movement,
     table_gradient,
 )
-from vsetune.losses.products import clamped_squared_distances
 
 X = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([[0.8, 0.6], [0.0, 1.0], [-0.6, 0.8]], dtype=torch.float64)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import ContrastiveSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import build_loss
-from vsetune.losses.adaptive_margin import random_derangement
-from vsetune.losses.contrastive import pair_terms, used_negatives
+from vsetune.losses.adaptive_margin.loss import random_derangement
+from vsetune.losses.contrastive.loss import pair_terms, used_negatives
+from vsetune.losses.contrastive.spec import ContrastiveSpec
+from vsetune.losses.loss_building import build_loss
 
 OFF = ~torch.eye(3, dtype=torch.bool)
 

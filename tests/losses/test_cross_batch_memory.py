@@ -8,21 +8,19 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from vsetune.config.losses import (
-    AdaptiveMarginSpec,
-    ContrastiveSpec,
-    IrtmSpec,
-    LmhSpec,
-    LsehSpec,
-    LshSpec,
-    LuwmSpec,
-    PvseSpec,
-    SumSpec,
-    TopFSpec,
-)
 from vsetune.errors import ConfigError
-from vsetune.losses import LossInputs, build_loss
-from vsetune.losses.base import Items, LossContext
+from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
+from vsetune.losses.contrastive.spec import ContrastiveSpec
+from vsetune.losses.irtm.spec import IrtmSpec
+from vsetune.losses.lmh.spec import LmhSpec
+from vsetune.losses.loss_base import Items, LossContext, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.lseh.spec import LsehSpec
+from vsetune.losses.lsh.spec import LshSpec
+from vsetune.losses.luwm.spec import LuwmSpec
+from vsetune.losses.pvse.spec import PvseSpec
+from vsetune.losses.top_f.spec import TopFSpec
+from vsetune.losses.weighted_sum.sum_spec import SumSpec
 
 CONTEXT = LossContext(embedding_size=6, concepts=9)
 SPECS = [

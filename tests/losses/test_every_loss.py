@@ -1,58 +1,75 @@
-"""What holds for every loss, whatever its formula."""
+"""What holds for every loss, whatever its formula: the quality list, and what only weighted sums need beside it."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
-from vsetune.config.losses import LOSSES, SumSpec
-from vsetune.losses import Items, Loss, LossContext, LossInputs, build_loss
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.losses.weighted_sum.sum_spec import SumSpec
+from vsetune.quality.checks import Check, Result
+from vsetune.quality.loss_batches import CONTEXT, pairs, surroundings_of
+from vsetune.quality.loss_checks import LOSS_CHECKS
+from vsetune.quality.loss_runs import LossSubject
+from vsetune.quality.loss_timing import step_times
 
-SIZE, D = 6, 4
-
-
-def built(name: str) -> Loss:
-    if name == "sum":
-        parts = {part: {"loss": {"name": part}} for part in ("lmh", "info_nce")}
-        return build_loss(SumSpec.model_validate({"parts": parts}), LossContext(D, SIZE))
-    small = {"quantised_centers": 2} if name == "semantic_center" else {}
-    return build_loss(LOSSES[name].model_validate({"name": name, **small}), LossContext(D, SIZE))
-
-
-def inputs(similarity: Tensor, ids: list[int]) -> LossInputs:
-    generator = torch.Generator().manual_seed(1)
-    images, captions = (
-        torch.nn.functional.normalize(torch.randn(SIZE, D, generator=generator), dim=1).requires_grad_()
-        for _ in range(2)
-    )
-    image_ids = torch.tensor(ids)
-    return LossInputs(
-        similarity, image_ids, image_ids, torch.arange(SIZE), torch.randn(SIZE, 3, generator=generator),
-        images=Items(images), captions=Items(captions),
-    )
+DRAW_AT_RANDOM = {"adaptive_margin", "contrastive", "margin_based", "semantic_center"}
+TAKE_SECONDS = {"adaptive_margin", "semantic_center", "top_f"}
+"""Losses with settings that act only after hundreds of steps; their ranges are tested with the slow ones."""
+SUM = SumSpec.model_validate({"parts": {part: {"loss": {"name": part}} for part in ("lmh", "info_nce")}})
 
 
-@pytest.mark.parametrize("name", [*LOSSES, "sum"])
-def test_one_nan_anywhere_in_the_similarity_never_gives_a_finite_loss(name: str) -> None:
-    similarity = torch.rand(SIZE, SIZE, generator=torch.Generator().manual_seed(0)) - 0.5
-    ids = [0, 0, 1, 2, 3, 4]  # entries (0, 1) and (1, 0) are ignored by most losses
-    loss = built(name)
+def subject(name: str) -> LossSubject:
+    return LossSubject(LOSSES[name], {"quantised_centers": 2} if name == "semantic_center" else {})
+
+
+@pytest.mark.parametrize("check", LOSS_CHECKS, ids=str)
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_quality_list(name: str, check: Check[LossSubject]) -> None:
+    if check.name == "ranges" and name in TAKE_SECONDS:
+        pytest.skip("see the slow test of the ranges")
+    found = check.finding(subject(name))
+    assert found.result is not Result.FAILS, found.note
+    if found.result is Result.NOT_APPLICABLE:
+        is_declared = {
+            "permutation": name in DRAW_AT_RANDOM, "several captions": not LOSSES[name].several_positives,
+        }
+        assert is_declared.get(check.name), found.note
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(TAKE_SECONDS))
+def test_ranges_that_act_late_are_sound(name: str) -> None:
+    (check,) = [check for check in LOSS_CHECKS if check.name == "ranges"]
+    check.require(subject(name))
+
+
+def test_one_nan_anywhere_in_the_similarity_never_gives_a_finite_sum_of_losses() -> None:
+    loss, inputs = build_loss(SUM, CONTEXT), pairs(next(surroundings_of(SUM)))
     loss.start_epoch(0)
-    assert math.isfinite(loss(inputs(similarity, ids)).value.detach())
-    for place in range(SIZE * SIZE):
-        broken = similarity.clone()
+    assert math.isfinite(loss(inputs).value.detach())
+    for place in range(inputs.similarity.numel()):
+        broken = inputs.similarity.detach().clone()
         broken.view(-1)[place] = math.nan
-        assert not math.isfinite(loss(inputs(broken, ids)).value.detach()), f"entry {divmod(place, SIZE)}"
+        assert not math.isfinite(loss(replace(inputs, similarity=broken)).value.detach())
 
 
 @pytest.mark.parametrize("name", [*LOSSES, "sum"])
 def test_a_loaded_loss_knows_the_epoch_it_was_saved_in(name: str) -> None:
-    loss, other = built(name), built(name)
+    loss, other = (build_loss(SUM if name == "sum" else subject(name).resolved(), CONTEXT) for _ in range(2))
     loss.start_epoch(3)
     other.start_epoch(1)
     assert other.counter("epoch") == 1
     other.load_state_dict(loss.state_dict())
     assert other.counter("epoch") == 3
+
+
+def test_a_step_of_lmh_is_timed_against_itself() -> None:
+    milliseconds, ratio = step_times(LOSSES["lmh"]())
+    assert milliseconds > 0
+    assert ratio > 0
+    assert torch.get_num_threads() >= 1

@@ -8,12 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import LmhSpec, LsehSpec, LshSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import build_loss
-from vsetune.losses.hinges import QueryTerms, hardest_hinges, summed_hinges
-from vsetune.losses.lseh import lifted_similarity, semantic_cosine, semantic_row_maximum, without_margin
-from vsetune.losses.pairing import candidates_of_batch
+from vsetune.losses.lmh.spec import LmhSpec
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.lseh.loss import lifted_similarity, semantic_cosine, semantic_row_maximum, without_margin
+from vsetune.losses.lseh.spec import LsehSpec
+from vsetune.losses.lsh.spec import LshSpec
+from vsetune.losses.parts.hinges import QueryTerms, hardest_hinges, summed_hinges
+from vsetune.losses.parts.pairing import candidates_of_batch
 
 OFF = ~torch.eye(3, dtype=torch.bool)
 SPECS = [

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from vsetune.config.losses import InfoNceSpec
-from vsetune.losses import build_loss
-from vsetune.losses.info_nce import info_nce, smoothed_terms, softmax_terms
+from vsetune.losses.info_nce.loss import info_nce, smoothed_terms, softmax_terms
+from vsetune.losses.info_nce.spec import InfoNceSpec
+from vsetune.losses.loss_building import build_loss
 
 EYE = torch.eye(3, dtype=torch.bool)
 SEVERAL_POSITIVES = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1]], dtype=torch.bool)

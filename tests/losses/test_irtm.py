@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import IrtmSpec, LmhSpec, LshSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import build_loss
-from vsetune.losses.irtm import mean_hardest_hinges
-from vsetune.losses.pairing import candidates_of_batch
+from vsetune.losses.irtm.loss import mean_hardest_hinges
+from vsetune.losses.irtm.spec import IrtmSpec
+from vsetune.losses.lmh.spec import LmhSpec
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.lsh.spec import LshSpec
+from vsetune.losses.parts.pairing import candidates_of_batch
 
 
 def plain_loss(spec: IrtmSpec, s: list[list[float]], ids: list[int]) -> float:

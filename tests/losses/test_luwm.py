@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import LuwmSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import build_loss
-from vsetune.losses.luwm import Quadratic, is_used, universal_weighting
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.luwm.loss import Quadratic, is_used, universal_weighting
+from vsetune.losses.luwm.spec import LuwmSpec
 
 POSITIVE, NEGATIVE = Quadratic(0.5, -0.7, 0.2), Quadratic(0.03, -0.4, 0.9)
 

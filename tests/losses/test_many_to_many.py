@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import LshSpec, ManyToManySpec
 from vsetune.errors import ConfigError
-from vsetune.losses import build_loss
-from vsetune.losses.log_ratio import log_ratios
-from vsetune.losses.many_to_many import anchor_terms, sentence_similarity, unit_range
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.lsh.spec import LshSpec
+from vsetune.losses.many_to_many.log_ratio import log_ratios
+from vsetune.losses.many_to_many.loss import anchor_terms, sentence_similarity, unit_range
+from vsetune.losses.many_to_many.spec import ManyToManySpec
 
 SETTINGS = {"threshold": 0.75, "margin": 0.1, "lowest": "network", "direction": "own_anchor"}
 Q = torch.tensor([[1, 0.8, 0.2], [0.8, 1, 0.5], [0.2, 0.5, 1]], dtype=torch.float64)

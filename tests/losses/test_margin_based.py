@@ -9,18 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import MarginBasedSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import LossInputs, build_loss
-from vsetune.losses.adaptive_margin import distances
-from vsetune.losses.base import Items
-from vsetune.losses.margin_based import (
+from vsetune.losses.adaptive_margin.loss import distances
+from vsetune.losses.loss_base import Items, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.margin_based.loss import (
     draw,
     log_inverse_density,
     negative_hinges,
     positive_hinges,
     sampling_weights,
 )
+from vsetune.losses.margin_based.spec import MarginBasedSpec
 
 OFF = ~torch.eye(3, dtype=torch.bool)
 

@@ -8,9 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import HingeSpec, IrtmSpec, LmhSpec, LsehSpec, LshSpec, LuwmSpec
-from vsetune.losses import LossInputs, build_loss
-from vsetune.losses.base import Items, LossContext
+from vsetune.losses.irtm.spec import IrtmSpec
+from vsetune.losses.lmh.spec import LmhSpec
+from vsetune.losses.loss_base import Items, LossContext, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.lseh.spec import LsehSpec
+from vsetune.losses.lsh.spec import LshSpec
+from vsetune.losses.luwm.spec import LuwmSpec
+from vsetune.losses.parts.spec_fields import HingeSpec
 
 SPECS = [
     LshSpec, LmhSpec, LsehSpec, LuwmSpec, IrtmSpec,

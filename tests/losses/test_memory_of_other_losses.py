@@ -10,8 +10,13 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from vsetune.config.losses import AdaptiveMarginSpec, ContrastiveSpec, MemorySpec, PvseSpec, TopFSpec
-from vsetune.losses import Items, LossInputs, build_loss
+from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
+from vsetune.losses.contrastive.spec import ContrastiveSpec
+from vsetune.losses.loss_base import Items, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.loss_spec import MemorySpec
+from vsetune.losses.pvse.spec import PvseSpec
+from vsetune.losses.top_f.spec import TopFSpec
 
 PVSE = [PvseSpec, lambda **fields: PvseSpec(negatives="sum", variant="diagonal", **fields)]
 TRIPLETS = [

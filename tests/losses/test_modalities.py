@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import ConfigError
-from vsetune.losses.modalities import top_f_of_modalities
-from vsetune.losses.top_f import top_f_loss
+from vsetune.losses.top_f.loss import top_f_loss
+from vsetune.losses.top_f.modalities import top_f_of_modalities
 
 POOLINGS = ["pairwise", "union"]
 

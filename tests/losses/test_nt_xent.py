@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import NtXentSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import LossInputs, build_loss
-from vsetune.losses.base import Items
-from vsetune.losses.nt_xent import nt_xent_terms
+from vsetune.losses.loss_base import Items, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.nt_xent.loss import nt_xent_terms
+from vsetune.losses.nt_xent.spec import NtXentSpec
 
 
 def unit(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:

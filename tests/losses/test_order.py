@@ -6,8 +6,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from vsetune.config.losses import LmhSpec, LshSpec, OrderSpec
-from vsetune.losses import build_loss
+from vsetune.losses.lmh.spec import LmhSpec
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.lsh.spec import LshSpec
+from vsetune.losses.order.spec import OrderSpec
 
 IMAGES = torch.tensor([[0.6, 0.8], [1.0, 0.0]], dtype=torch.float64)
 CAPTIONS = torch.tensor([[0.5, 0.8], [0.96, 0.28]], dtype=torch.float64)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import PcmeSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import LossInputs, build_loss
-from vsetune.losses.base import Items
-from vsetune.losses.pcme import draw_samples, kl_to_standard_normal, match_nll, uniformity
+from vsetune.losses.loss_base import Items, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.pcme.loss import draw_samples, kl_to_standard_normal, match_nll, uniformity
+from vsetune.losses.pcme.spec import PcmeSpec
 
 IMAGES = [[[1, 0], [0.8, 0.6]], [[0, 1], [-0.6, 0.8]]]
 CAPTIONS = [[[0.96, 0.28], [0.6, 0.8]], [[-0.28, 0.96], [0, 1]]]
@@ -82,7 +82,7 @@ def test_worked_total(monkeypatch) -> None:
     worked = [double(IMAGES), double(CAPTIONS)]
     inputs = batch(*(Items(x.mean(dim=1), double(s)) for x, s in zip(worked, (IMAGE_SCALES, CAPTION_SCALES),
                                                                      strict=True)))
-    monkeypatch.setattr("vsetune.losses.pcme.draw_samples", lambda items, count: worked[items is inputs.captions])
+    monkeypatch.setattr("vsetune.losses.pcme.loss.draw_samples", lambda items, count: worked[items is inputs.captions])
     spec = PcmeSpec(samples=2, scale=5, shift=5, uniformity_weight=10, kl_weight=0.001, variant="released")
     output = build_loss(spec)(inputs)
     assert output.value.item() == pytest.approx(-9.084215, abs=1e-6)

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import PvseSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import LossInputs, build_loss
-from vsetune.losses.base import Items
-from vsetune.losses.pvse import discrepancy, diversity, multiple_instance_similarity
+from vsetune.losses.loss_base import Items, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.losses.pvse.loss import discrepancy, diversity, multiple_instance_similarity
+from vsetune.losses.pvse.spec import PvseSpec
 
 IMAGES = [[[1, 0], [0, 1]], [[0.6, 0.8], [-0.8, 0.6]], [[-1, 0], [0.8, -0.6]]]
 CAPTIONS = [[[0.8, 0.6], [0.6, 0.8]], [[0, 1], [-0.6, 0.8]], [[0.96, -0.28], [-0.8, -0.6]]]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vsetune.errors import ConfigError
-from vsetune.losses import Items, LossInputs
+from vsetune.losses.loss_base import Items, LossInputs
 
 
 @pytest.mark.parametrize("centers", ["concepts", "quantised"])

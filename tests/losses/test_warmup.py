@@ -5,22 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.losses import (
-    LOSSES,
-    AdaptiveMarginSpec,
-    IrtmSpec,
-    LmhSpec,
-    LossSpec,
-    LsehSpec,
-    LshSpec,
-    LuwmSpec,
-    OrderSpec,
-    TopFSpec,
-)
 from vsetune.errors import ConfigError
-from vsetune.losses import Loss, build_loss
-from vsetune.losses.base import LossContext
-from vsetune.losses.registry import register
+from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
+from vsetune.losses.irtm.spec import IrtmSpec
+from vsetune.losses.lmh.spec import LmhSpec
+from vsetune.losses.loss_base import Loss, LossContext
+from vsetune.losses.loss_building import build_loss, register
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.losses.loss_spec import LossSpec
+from vsetune.losses.lseh.spec import LsehSpec
+from vsetune.losses.lsh.spec import LshSpec
+from vsetune.losses.luwm.spec import LuwmSpec
+from vsetune.losses.order.spec import OrderSpec
+from vsetune.losses.top_f.spec import TopFSpec
 
 
 @pytest.mark.parametrize("variant", ["decided", "diagonal"])

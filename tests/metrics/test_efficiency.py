@@ -23,7 +23,6 @@ from vsetune.metrics import (
     epochs_to_target,
     mean_difference,
     resolution,
-    without_replays,
 )
 
 
@@ -58,8 +57,6 @@ def test_difference_of_a_published_row() -> None:
 def test_a_curve_that_stopped_early_gives_a_lower_bound() -> None:
     stopped = NEW[:3]
     assert epochs_to_target(stopped, 60.2) == Epochs(1.5, censored=True)
-    assert str(epochs_to_target(stopped, 60.2)) == "> 1.5"
-    assert str(Epochs(30, censored=False)) == "30.0"
     assert difference_of_curves(stopped, BASELINE) == Difference(-50, censored=True)
 
 
@@ -106,28 +103,6 @@ def test_a_baseline_still_rising_or_collapsed_is_flagged() -> None:
     assert baseline_flags(every_half([0.5, 0.53, 0.5]), best_of_any_loss=61.5).is_collapsed
     assert not baseline_flags(every_half([30, 20]), best_of_any_loss=60).is_collapsed
     assert baseline_flags(every_half([29.9, 20]), best_of_any_loss=60).is_collapsed
-
-
-def test_replayed_epochs_count_once_and_the_rest_as_waste() -> None:
-    points = [(0.5, 10), (1.0, 20), (1.5, 30), (1.5, 31), (2.0, 40)]
-    assert without_replays(points) == ([(0.5, 10), (1.0, 20), (1.5, 31), (2.0, 40)], 0.5)
-
-
-def test_a_restart_from_the_beginning_wastes_everything_before() -> None:
-    points = [(0.5, 10), (1.0, 20), (0.5, 11), (1.0, 21), (1.5, 31)]
-    assert without_replays(points) == ([(0.5, 11), (1.0, 21), (1.5, 31)], 1.0)
-
-
-def test_two_restarts_add_up() -> None:
-    points = [(1.0, 1), (2.0, 2), (3.0, 3), (2.0, 4), (3.0, 5), (3.0, 6), (4.0, 7)]
-    curve, wasted = without_replays(points)
-    assert curve == [(1.0, 1), (2.0, 4), (3.0, 6), (4.0, 7)]
-    assert wasted == 3.0
-
-
-@given(curves)
-def test_a_curve_without_restart_stays_as_it_is(curve) -> None:
-    assert without_replays(curve) == (curve, 0.0)
 
 
 def test_curves_of_different_cadence_are_refused_with_both_gaps() -> None:

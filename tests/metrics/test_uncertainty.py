@@ -1,4 +1,4 @@
-"""Spread over seeds and bootstrap over images."""
+"""Bootstrap over images and pairs of seeds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ import torch
 
 from vsetune.metrics import MatrixScores, Positives, matrix_scores
 from vsetune.metrics.ranks import retrieval_ranks
-from vsetune.metrics.uncertainty import (
-    ImageHits,
-    m_recall_difference_interval,
-    m_recall_interval,
-    spread,
-)
+from vsetune.metrics.uncertainty import ImageHits, m_recall_difference_interval, m_recall_interval
 
 
 def image_hits(similarity: torch.Tensor, owner: torch.Tensor) -> ImageHits:
@@ -67,11 +62,3 @@ def test_networks_scored_on_different_images_are_not_compared() -> None:
         )
     with pytest.raises(ValueError, match="got 0 seed pairs"):
         m_recall_difference_interval([], resamples=5, level=0.9, seed=0)
-
-
-def test_spread_over_seeds_divides_by_n_minus_one() -> None:
-    result = spread([60.0, 61.0, 62.0])
-    assert (result.mean, result.deviation, result.seeds) == (61, 1, 3)
-    assert spread([60.0]).deviation is None
-    with pytest.raises(ValueError, match="no values"):
-        spread([])

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.networks import NetworkSpec
-from vsetune.networks import Network, build_network
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network
+from vsetune.networks.network_spec import NetworkSpec
 
 REGIONS, WIDTH, WORDS = 6, 7, 30
 

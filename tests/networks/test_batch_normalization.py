@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vsetune.networks.batch_normalization import normalize_rows
+from vsetune.networks.parts.batch_normalization import normalize_rows
 
 
 def test_rows_are_normalised_as_by_the_module_and_move_its_statistics() -> None:

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from vsetune.config.networks.cgmn import CgmnSpec
 from vsetune.errors import DataError
-from vsetune.networks.cgmn import Cgmn, GraphEncoded
+from vsetune.networks.cgmn.network import Cgmn, GraphEncoded
+from vsetune.networks.cgmn.spec import CgmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 
 REGIONS, WIDTH, WORDS = 9, 7, 30

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.networks.cgmn import CgmnSpec
-from vsetune.networks.cgmn import Cgmn
+from vsetune.networks.cgmn.network import Cgmn
+from vsetune.networks.cgmn.spec import CgmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 
 REGIONS, WIDTH, WORDS = 9, 7, 30

@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.networks import GsmnSpec, NetworkSpec, ScanSpec, SgrafSgrSpec
-from vsetune.networks import CaptionInputs, Encoded, ImageInputs, Network
-from vsetune.networks.gsmn import Gsmn
-from vsetune.networks.scan import Scan
-from vsetune.networks.sgraf import Sgraf
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.gsmn.network import Gsmn
+from vsetune.networks.gsmn.spec import GsmnSpec
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.scan.network import Scan
+from vsetune.networks.scan.spec import ScanSpec
+from vsetune.networks.sgraf.network import Sgraf
+from vsetune.networks.sgraf.spec import SgrafSgrSpec
 
 REGIONS, WORDS, WIDTH, VOCABULARY = 5, 6, 4, 12
 LENGTHS, COUNTS = torch.tensor([2, 6, 1]), torch.tensor([5, 1, 3])

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from vsetune.config.networks.gsmn import GsmnSpec
 from vsetune.errors import DataError
-from vsetune.networks import gsmn as module
-from vsetune.networks.block_matching import matches
 from vsetune.networks.encoded import joined
-from vsetune.networks.gsmn import Gsmn, grid_centres
+from vsetune.networks.gsmn import network as module
+from vsetune.networks.gsmn.block_matching import matches
+from vsetune.networks.gsmn.network import Gsmn, grid_centres
+from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 
 WIDTH, VOCABULARY, REGIONS, WORDS = 7, 30, 4, 9

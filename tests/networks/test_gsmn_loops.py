@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from vsetune.config.networks.gsmn import GsmnSpec
-from vsetune.networks.gsmn import Gsmn
+from vsetune.networks.gsmn.network import Gsmn
+from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 
 WIDTH, VOCABULARY, REGIONS, WORDS = 7, 30, 4, 9

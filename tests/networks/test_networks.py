@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from vsetune.config.networks import VseppSpec
-from vsetune.networks import Encoded, build_network
-from vsetune.networks.network import region_mask, unit_length
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.network_base import region_mask, unit_length
+from vsetune.networks.network_building import build_network
+from vsetune.networks.vsepp.spec import VseppSpec
 
 
 def test_similarity_is_the_dot_product_with_images_in_rows_and_captions_in_columns() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.networks import node_matching
-from vsetune.networks.node_matching import node_matching_loss, node_matching_scores
+from vsetune.networks.cgmn import node_matching
+from vsetune.networks.cgmn.node_matching import node_matching_loss, node_matching_scores
 
 
 def loop_matching(regions, words):

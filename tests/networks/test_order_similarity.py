@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.networks import VseppSpec
-from vsetune.networks import CaptionInputs, Encoded, ImageInputs, build_network, order
-from vsetune.networks.order import order_similarity
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_building import build_network
+from vsetune.networks.vsepp import order_similarity as order
+from vsetune.networks.vsepp.order_similarity import order_similarity
+from vsetune.networks.vsepp.spec import VseppSpec
 
 
 def image_vectors(network, features, counts):

@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from vsetune.config.networks.pcme import PcmeNetworkSpec
-from vsetune.networks import pcme
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.pcme import Pcme, match_log_odds, samples, sums_of_samples
+from vsetune.networks.pcme import network as pcme
+from vsetune.networks.pcme.network import Pcme, match_log_odds, samples, sums_of_samples
+from vsetune.networks.pcme.spec import PcmeNetworkSpec
 
 WIDTH, WORDS = 7, 30
 SMALL = {"embedding_size": 8, "word_size": 5, "samples": 3}

@@ -7,7 +7,9 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from vsetune.networks.recurrence import run_gru
+from vsetune.errors import UsageError
+from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD, hand_derived
+from vsetune.networks.parts.recurrence import run_gru
 
 LENGTHS = {"any": [3, 1, 7, 7, 2], "equal": [4, 4, 4], "one sequence": [5], "one element each": [1, 1, 1]}
 
@@ -64,3 +66,16 @@ def test_one_value_that_is_no_number_stays_in_its_sequence() -> None:
     _, last = run_gru(gru, packed([4, 3, 4], values))
     assert last[:, 1].isnan().all()
     assert torch.isfinite(last[:, [0, 2]]).all()
+
+
+@pytest.mark.parametrize(("value", "by_hand"), [("", True), ("0", True), ("1", False)])
+def test_the_switch_turns_gradients_by_hand_off(value: str, by_hand: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PLAIN_AUTOGRAD, value)
+    assert hand_derived(torch.zeros(1)) is by_hand
+    assert not hand_derived(torch.zeros(1, device="meta"))
+
+
+def test_the_switch_takes_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PLAIN_AUTOGRAD, "yes")
+    with pytest.raises(UsageError, match="VSETUNE_PLAIN_AUTOGRAD: got 'yes', need 1 .* or nothing"):
+        hand_derived(torch.zeros(1))

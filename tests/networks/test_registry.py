@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.networks import NETWORKS, NetworkSpec, VseppSpec
 from vsetune.errors import ConfigError
-from vsetune.networks import Encoded, Network, build_network, joined
-from vsetune.networks.registry import register
-from vsetune.networks.vsepp import Vsepp
+from vsetune.networks.encoded import Encoded, joined
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network, register
+from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.vsepp.network import Vsepp
+from vsetune.networks.vsepp.spec import VseppSpec
 
 SIZES = {"regions": 36, "width": 16, "vocabulary_size": 20}
 
@@ -30,7 +33,7 @@ def test_a_spec_has_one_network() -> None:
 
 
 def test_a_spec_without_a_network_is_refused() -> None:
-    with pytest.raises(ConfigError, match="got a NetworkSpec, which no network is built from; need one of CgmnSpec, "):
+    with pytest.raises(ConfigError, match=r"got a NetworkSpec, which no network is built from; need a class with @reg"):
         build_network(NetworkSpec(), **SIZES)
 
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, pad
 
-from vsetune.config.networks.scan import ScanSpec
-from vsetune.networks import scan
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.scan import Scan
+from vsetune.networks.scan import network as scan
+from vsetune.networks.scan.network import Scan
+from vsetune.networks.scan.spec import ScanSpec
 
 SMALL: dict[str, Any] = {"embedding_size": 8, "word_size": 5}
 DIRECTIONS = ["text_to_image", "image_to_text"]
@@ -222,6 +222,7 @@ def test_weight_normalisation_has_one_length_for_the_whole_matrix() -> None:
     assert dict(network.named_parameters())["image_map.parametrizations.weight.original0"].numel() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_thirty_two_random_pairs_are_learned_by_heart(direction: str) -> None:
     torch.manual_seed(0)

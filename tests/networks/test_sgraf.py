@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import batch_norm
 
-from vsetune.config.networks.sgraf import SgrafSafSpec, SgrafSgrSpec
-from vsetune.networks import pair_gradients, sgraf, similarity_reasoning, squared_differences
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.masked_statistics import normalize_regions
-from vsetune.networks.sgraf import Sgraf
-from vsetune.networks.similarity_reasoning import AttentionFiltration, GraphReasoning
-from vsetune.networks.squared_differences import similarity_vectors
+from vsetune.networks.sgraf import network as sgraf
+from vsetune.networks.sgraf import pair_gradients, similarity_reasoning, squared_differences
+from vsetune.networks.sgraf.masked_statistics import normalize_regions
+from vsetune.networks.sgraf.network import Sgraf
+from vsetune.networks.sgraf.similarity_reasoning import AttentionFiltration, GraphReasoning
+from vsetune.networks.sgraf.spec import SgrafSafSpec, SgrafSgrSpec
+from vsetune.networks.sgraf.squared_differences import similarity_vectors
 
 SMALL: dict[str, Any] = {"embedding_size": 8, "word_size": 5, "similarity_size": 6, "dropout": 0.0}
 SPECS = {"saf": SgrafSafSpec, "sgr": SgrafSgrSpec}
@@ -154,6 +156,7 @@ def test_scores_gradients_and_running_statistics_equal_plain_loops(
 ) -> None:
     monkeypatch.setattr(sgraf, "_NUMBERS_PER_BLOCK_CPU", numbers_per_block)
     monkeypatch.setattr(squared_differences, "_NUMBERS_PER_TILE_CPU", numbers_per_block)
+    monkeypatch.setattr(sgraf, "_MOST_KEPT", numbers_per_block)
     monkeypatch.setattr(similarity_reasoning, "_MOST_KEPT", numbers_per_block)
     network, (images, captions) = make(kind, **options).to(dtype).train(training), batch()
     images = ImageInputs(images.features.to(dtype).requires_grad_(), images.counts)
@@ -204,11 +207,14 @@ def test_frozen_maps_get_no_gradient_and_the_rest_its_own() -> None:
 
 
 @pytest.mark.parametrize("numbers_per_tile", [1, 2**20])
-def test_similarity_vectors_pass_gradcheck(numbers_per_tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_similarity_vectors_pass_gradcheck(
+    numbers_per_tile: int, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(squared_differences, "_NUMBERS_PER_TILE_CPU", numbers_per_tile)
     sizes = ((3, 4, 2), (3, 2, 5), (4, 5), (6, 5), (6,))
     tensors = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in sizes]
-    assert torch.autograd.gradcheck(similarity_vectors, tensors)
+    assert torch.autograd.gradcheck(partial(similarity_vectors, is_kept=is_kept), tensors)
 
 
 def test_region_indices_are_the_channels_of_torchs_batch_normalisation_when_all_regions_are_real() -> None:

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vsetune.config.networks.sgraf import SgrafSafSpec, SgrafSgrSpec
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.sgraf import Sgraf
-from vsetune.networks.similarity_reasoning import AttentionFiltration, GraphReasoning
+from vsetune.networks.sgraf.network import Sgraf
+from vsetune.networks.sgraf.similarity_reasoning import AttentionFiltration, GraphReasoning
+from vsetune.networks.sgraf.spec import SgrafSafSpec, SgrafSgrSpec
 
 SMALL: dict[str, Any] = {"embedding_size": 8, "word_size": 5, "similarity_size": 6, "dropout": 0.0}
 SPECS = {"saf": SgrafSafSpec, "sgr": SgrafSgrSpec}
@@ -157,6 +157,7 @@ def test_scores_are_identical_after_saving_and_loading(kind: str, tmp_path: Any)
     assert torch.equal(scores(network.eval(), *batch()), scores(other, *batch()))
 
 
+@pytest.mark.slow
 @BOTH
 def test_thirty_two_random_pairs_are_learned_by_heart(kind: str) -> None:
     torch.manual_seed(0)

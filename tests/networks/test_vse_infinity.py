@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.networks import VseInfinitySpec
-from vsetune.data.vocabulary import MASK
-from vsetune.networks import CaptionInputs, ImageInputs
-from vsetune.networks.augmentation import MASK_TOKEN, drop_cells, drop_regions, drop_words
+from vsetune.data.stored.vocabulary import MASK
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.vse_infinity.augmentation import MASK_TOKEN, drop_cells, drop_regions, drop_words
+from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 SPEC = VseInfinitySpec(embedding_size=8, word_size=5, pooling_size=4, augment=False)
 

@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.networks import VseInfinitySpec
-from vsetune.networks import CaptionInputs, ImageInputs, Network, build_network
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network
+from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 REGIONS, WIDTH, WORDS, VOCABULARY = 6, 7, 8, 30
 SMALL: dict[str, Any] = {"embedding_size": 6, "word_size": 5, "pooling_size": 4, "augment": False}

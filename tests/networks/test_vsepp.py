@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.networks import VseppSpec
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks import CaptionInputs, ImageInputs, build_network
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_building import build_network
+from vsetune.networks.vsepp.spec import VseppSpec
 
 SMALL = {"embedding_size": 8, "word_size": 5}
 

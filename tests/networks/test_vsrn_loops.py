@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.networks.vsrn import VsrnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.vsrn import Vsrn
+from vsetune.networks.vsrn.network import Vsrn
+from vsetune.networks.vsrn.spec import VsrnSpec
 
 WIDTH, VOCABULARY, REGIONS = 7, 30, 5
 SMALL = {"embedding_size": 8, "word_size": 5, "captioning_size": 6, "captioning_dropout": 0.0}

@@ -9,9 +9,9 @@ from typing import Any
 import optuna
 import pytest
 
-from vsetune.config.cells import resolve_cells
-from vsetune.config.loading import parse_spec
-from vsetune.config.study import StudySpec
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.drawing import distributions_of

@@ -11,9 +11,9 @@ import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from vsetune.config.cells import Cell, resolve_cells
-from vsetune.config.loading import parse_spec
-from vsetune.config.study import StudySpec
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.search.drawing import REFUSED, distributions_of, draw, is_whole
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import optuna
 import pytest
 
-from vsetune.config.cells import resolve_cells
-from vsetune.config.loading import parse_spec
-from vsetune.config.study import StudySpec
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.metrics.curves import SAME_EPOCH
 from vsetune.search.configurations import ConfigurationSearch

@@ -15,9 +15,9 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from vsetune.config.cells import resolve_cells
-from vsetune.config.loading import parse_spec
-from vsetune.config.study import StudySpec
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.search.configurations import ConfigurationSearch
 

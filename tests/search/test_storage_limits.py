@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from vsetune.errors import StorageError
-from vsetune.search.storage import SearchStorage
+from vsetune.search.trial_storage import SearchStorage
 
 
 def test_sqlite_waits_one_second_for_a_lock(tmp_path: Path) -> None:

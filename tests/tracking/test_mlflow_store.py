@@ -12,7 +12,7 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Metric
 
-from vsetune.config.secrets import masked
+from vsetune.config.spec.secrets import masked
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.tracking import StudyRecord, ValidationPoint, open_store
 from vsetune.tracking.encoding import CURVE

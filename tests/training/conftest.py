@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vsetune.config.training import TrialSpec
-from vsetune.data.manifest import (
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.making.raw import png_bytes
+from vsetune.data.making.shard_writer import Sample, write_shard
+from vsetune.data.stored.manifest import (
     VOCABULARY_FILE,
     FeatureInfo,
     Manifest,
     SplitInfo,
     VocabularyInfo,
-    sha256_hex,
     write_manifest,
 )
-from vsetune.data.raw import png_bytes
-from vsetune.data.shard_writer import Sample, write_shard
-from vsetune.data.vocabulary import Vocabulary
+from vsetune.data.stored.vocabulary import Vocabulary
+from vsetune.files.hashes import sha256_hex
 
 COLOURS = ("red", "green", "blue", "white")
 SHAPES = ("circle", "square", "star")

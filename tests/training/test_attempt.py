@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 from vsetune.errors import AttemptError, ConfigError, DataError, NumericError
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE
-from vsetune.training.run import run_trial
 
 UNNORMALISED = {"name": "vsepp", "embedding_size": 8, "word_size": 6, "normalize_images": False}
 LOSSES = ["lsh", "lmh", "lseh", "top_f", "adaptive_margin", "info_nce"]
@@ -207,19 +206,18 @@ def test_protocol_and_environment_are_plain_and_complete(make_trial: Any, tmp_pa
     assert {"git_revision", "package_torch", "platform", "device_name", "python"} <= environment.keys()
 
 
-def test_run_trial_trains_to_the_end_and_tells_every_point(make_trial: Any, tmp_path: Path) -> None:
-    steps: list[int] = []
-    summary = run_trial(
-        make_trial(), tmp_path, device="cpu", threads=1, on_point=lambda point: steps.append(point.step)
-    )
-    assert steps == [6, 12]
+def test_an_attempt_trained_to_the_end_has_nothing_left_to_train(make_trial: Any, tmp_path: Path) -> None:
+    attempt = Attempt(make_trial(), tmp_path, device="cpu", threads=1)
+    assert [attempt.advance().step, attempt.advance().step] == [6, 12]
+    assert attempt.is_finished
+    summary = attempt.finish()
     assert (summary["epochs"], summary["steps"], summary["pairs_seen"], summary["validations"]) == (2.0, 12, 84, 2)
     assert summary["device_seconds"] >= summary["train_seconds"] > 0
     assert summary["seconds_per_epoch"] == pytest.approx(summary["train_seconds"] / 2)
     assert "test_m_recall" in summary
-    again = run_trial(make_trial(), tmp_path, device="cpu", threads=1, on_point=lambda point: steps.append(point.step))
-    assert steps == [6, 12]  # nothing left to train
-    assert again["test_m_recall"] == summary["test_m_recall"]
+    again = Attempt(make_trial(), tmp_path, device="cpu", threads=1)
+    assert again.is_finished
+    assert again.finish()["test_m_recall"] == summary["test_m_recall"]
 
 
 def test_the_spread_of_semantic_cosines_stands_with_the_attempt(make_trial: Any, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import pytest
 import torch
 import yaml
 
-from vsetune.config.networks import CgmnSpec
-from vsetune.data.dataset import Dataset
-from vsetune.losses import LossContext, LossInputs, build_loss
+from vsetune.data.stored.dataset import Dataset
+from vsetune.losses.loss_base import LossContext, LossInputs
+from vsetune.losses.loss_building import build_loss
+from vsetune.networks.cgmn.spec import CgmnSpec
 from vsetune.training.schedule import phase_at
 from vsetune.training.step import Learner
 

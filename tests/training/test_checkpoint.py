@@ -1,31 +1,17 @@
 from __future__ import annotations
 
 import pickle
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from full_disk import largest_file
 
 from vsetune.errors import StorageError
-from vsetune.training.atomic import make_folder, read_json, write_json, write_whole
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointFolder
 
 WEIGHTS = {"w": torch.tensor([1.0, 2.0])}
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """As if the disk were full after `size` bytes of any file."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def folder(path: Path, fingerprint: str = "trial", data: str = "data") -> CheckpointFolder:
@@ -104,18 +90,3 @@ def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
 def test_missing_best_weights_are_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"best.safetensors: cannot read the best weights"):
         folder(tmp_path).load_best()
-
-
-def test_json_is_read_back_and_damage_is_named(tmp_path: Path) -> None:
-    write_json(tmp_path / "a.json", {"x": 1.5}, durable=True)
-    assert read_json(tmp_path / "a.json") == {"x": 1.5}
-    assert read_json(tmp_path / "b.json") is None
-    write_whole(tmp_path / "a.json", b"{", durable=False)
-    with pytest.raises(StorageError, match=r"a.json: cannot read"):
-        read_json(tmp_path / "a.json")
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot make this folder"):
-        make_folder(tmp_path / "file" / "below")

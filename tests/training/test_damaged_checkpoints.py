@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.training import TrialSpec
+from vsetune.config.study.training import TrialSpec
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointFolder, set_aside

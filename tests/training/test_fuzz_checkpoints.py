@@ -16,7 +16,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vsetune.config.training import TrialSpec
+from vsetune.config.study.training import TrialSpec
 from vsetune.errors import AttemptError, StaleCheckpoint
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, set_aside

@@ -14,12 +14,12 @@ import safetensors.torch
 import torch
 from safetensors import safe_open
 
-from vsetune.config.training import TrialSpec
+from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, StaleCheckpoint
-from vsetune.networks import build_network
-from vsetune.networks.colours import IMAGENET
+from vsetune.networks.network_building import build_network
+from vsetune.networks.parts.colours import IMAGENET
+from vsetune.scoring.evaluation import evaluate, evaluate_ensemble
 from vsetune.training.attempt import Attempt
-from vsetune.training.evaluation import evaluate, evaluate_ensemble
 from vsetune.training.trained import TrainedTrial, load_trained
 
 CPU = torch.device("cpu")

@@ -15,13 +15,13 @@ import pytest
 import torch
 from rich.console import Console
 
-from vsetune.config.losses import LOSSES
-from vsetune.config.study import ScenesSpec
-from vsetune.config.training import TrialSpec
-from vsetune.data.dataset import Dataset
-from vsetune.data.parses import parse_dataset
+from vsetune.config.study.study_spec import ScenesSpec
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.captions.parses import parse_dataset
 from vsetune.data.progress import SilentProgress
+from vsetune.data.stored.dataset import Dataset
 from vsetune.jobs.preparation import make_scenes
+from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.training.attempt import Attempt
 
 pytestmark = pytest.mark.slow
@@ -141,7 +141,7 @@ def test_a_network_that_reads_parses_learns_parsed_scenes_to_an_m_recall_above_1
         "loss": {"name": "lmh", "warmup_epochs": 1},
         "training": {"epochs": 1, "batch_size": 50, "learning_rate": 1e-3},
     })
-    assert trial.network.needs_dependencies
+    assert trial.network.reads.dependencies
     assert learn(trial, tmp_path) > 10
 
 

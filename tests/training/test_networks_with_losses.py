@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 
-from vsetune.config.compatibility import mismatch
-from vsetune.config.losses import LOSSES
-from vsetune.config.networks import NETWORKS
-from vsetune.data.dataset import Dataset
+from vsetune.config.study.compatibility import mismatch
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.dataset import Dataset
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner
 
 CPU = torch.device("cpu")
+UNITS: tuple[Literal["pairs", "images"], ...] = ("pairs", "images")
 SETTINGS: dict[str, dict[str, Any]] = {
     "many_to_many": {"semantics": "svd"}, "semantic_center": {"quantised_centers": 4},
 }
-PAIRS = [
-    (network, loss, unit)
-    for network in NETWORKS for loss in LOSSES for unit in ("pairs", "images")
-    if mismatch(NETWORKS[network](), LOSSES[loss](), batch_unit=unit) is None
-]
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_step_changes_the_network_and_gives_finite_numbers(network: str, make_trial: Any, small: Any) -> None:
+    fitting = [
+        (loss, unit) for loss in LOSSES for unit in UNITS
+        if mismatch(NETWORKS[network](), LOSSES[loss](), batch_unit=unit) is None
+    ]
+    problems = []
+    for loss, unit in fitting:
+        case = f"{network}.{loss}, batches of {unit}"
+        trial = make_trial(
+            network=small(network), loss={"name": loss} | SETTINGS.get(loss, {}), batch_unit=unit, batch_size=6
+        )
+        try:
+            claims = claims_of_a_step(trial)
+        except Exception as error:
+            error.add_note(case)
+            raise
+        problems += [f"{case}: {claim} is not true" for claim, holds in claims.items() if not holds]
+    assert problems == []
 
 
-@pytest.mark.parametrize(("network", "loss", "unit"), PAIRS)
-def test_a_step_changes_the_network_and_gives_finite_numbers(
-    network: str, loss: str, unit: str, make_trial: Any, small: Any
-) -> None:
-    trial = make_trial(
-        network=small(network), loss={"name": loss} | SETTINGS.get(loss, {}), batch_unit=unit, batch_size=6
-    )
+def claims_of_a_step(trial: TrialSpec) -> dict[str, bool]:
+    """What must be true after the first step of a trial, and whether it is."""
     dataset = Dataset.open(trial.data.path)
     torch.manual_seed(0)
     learner = Learner.build(trial, dataset, CPU)
@@ -41,12 +52,14 @@ def test_a_step_changes_the_network_and_gives_finite_numbers(
     learner.loss.start_epoch(0)
     result = learner.step(batches.take(0))
     batches.close()
-    assert torch.isfinite(result.loss)
-    assert torch.isfinite(result.gradient_norm)
-    assert result.gradient_norm > 0
     after = list(learner.network.parameters())
-    assert all(torch.isfinite(parameter).all() for parameter in after)
-    assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    return {
+        "the loss is finite": bool(torch.isfinite(result.loss)),
+        "the gradient is finite": bool(torch.isfinite(result.gradient_norm)),
+        "there is a gradient": bool(result.gradient_norm > 0),
+        "the network stays finite": all(bool(torch.isfinite(parameter).all()) for parameter in after),
+        "the network changes": any(not torch.equal(old, new) for old, new in zip(before, after, strict=True)),
+    }
 
 
 def parts(network: dict[str, Any], make_trial: Any, **settings: Any) -> dict[str, float]:

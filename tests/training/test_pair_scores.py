@@ -10,17 +10,21 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.networks import NETWORKS, PairCost
-from vsetune.data.dataset import Dataset
-from vsetune.data.reader import evaluation_batches
-from vsetune.networks import CaptionInputs, Encoded, Network, build_network
-from vsetune.training import pair_scores as module
-from vsetune.training import validation
+from vsetune.data.batches.reader import evaluation_batches
+from vsetune.data.stored.dataset import Dataset
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network
+from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.networks.network_spec import PairCost
+from vsetune.scoring import pair_scores as module
+from vsetune.scoring import validation
+from vsetune.scoring.evaluation import evaluate, evaluate_ensemble
+from vsetune.scoring.network_inputs import caption_inputs, image_inputs
+from vsetune.scoring.pair_scores import LoggedProgress, block_shape, pair_scores
+from vsetune.scoring.validation import encode_split, evaluating, split_scores
 from vsetune.training.attempt import Attempt
-from vsetune.training.evaluation import evaluate, evaluate_ensemble
-from vsetune.training.network_inputs import caption_inputs, image_inputs
-from vsetune.training.pair_scores import LoggedProgress, block_shape, pair_scores
-from vsetune.training.validation import encode_split, evaluating, split_scores
 
 CPU = torch.device("cpu")
 SCORING = [name for name, spec in NETWORKS.items() if spec().kind == "score"]
@@ -173,7 +177,7 @@ def test_an_ensemble_holds_the_encoded_items_of_one_member_at_a_time(
         made.append(weakref.ref(items))
         return items
 
-    monkeypatch.setattr("vsetune.training.evaluation.encode_split", watched)
+    monkeypatch.setattr("vsetune.scoring.evaluation.encode_split", watched)
     evaluate_ensemble(members, Dataset.open(trials[0].data.path), "test", device=CPU)
     assert len(made) == 2
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.config.networks.gsmn import GsmnSpec
-from vsetune.data.dataset import Dataset
-from vsetune.data.parses import parse_dataset
+from vsetune.data.captions.parses import parse_dataset
 from vsetune.data.progress import SilentProgress
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
+from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.training.batches import TrainingBatches
 
 
@@ -34,7 +34,7 @@ def sparse(make_trial, data_path, tmp_path):
 
 
 def test_batches_bring_parses_where_the_network_reads_them(sparse, monkeypatch):
-    monkeypatch.setattr("vsetune.data.parses.load_parser", lambda pipeline: Chain())
+    monkeypatch.setattr("vsetune.data.captions.parses.load_parser", lambda pipeline: Chain())
     parse_dataset(sparse.data.path, "chain", progress=SilentProgress())
     batches = TrainingBatches(sparse, Dataset.open(sparse.data.path), torch.device("cpu"))
     batch = batches.take(0)

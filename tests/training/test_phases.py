@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.data.dataset import Dataset
+from vsetune.data.stored.dataset import Dataset
 from vsetune.training.attempt import Attempt
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CHECKPOINT_FILE

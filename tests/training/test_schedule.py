@@ -1,6 +1,6 @@
 import pytest
 
-from vsetune.config.training import TrainingSpec
+from vsetune.config.study.training import TrainingSpec
 from vsetune.training.schedule import drop_factor, next_validation, phase_at, total_steps
 
 

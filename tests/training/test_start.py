@@ -12,13 +12,14 @@ import pytest
 import safetensors.torch
 import torch
 
-from vsetune.data.dataset import Dataset
-from vsetune.data.vocabulary import Vocabulary
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks import build_network
-from vsetune.networks.importing import Imported, import_released
+from vsetune.networks.importing.imported import Imported
+from vsetune.networks.importing.released_models import import_released
+from vsetune.networks.network_building import build_network
 from vsetune.training.attempt import Attempt
-from vsetune.training.imported import evaluate_imported, load_imported
+from vsetune.training.imported_scores import evaluate_imported, load_imported
 from vsetune.training.start import check_start, describe_start
 from vsetune.training.step import Learner
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from vsetune.config.training import TrainingSpec
+from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import Loss, LossInputs, LossOutput, ParameterGroup
-from vsetune.networks.network import NetworkGroup
-from vsetune.training.device import choose_device, effective_precision, tower_precision, use_threads
+from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, ParameterGroup
+from vsetune.networks.network_base import NetworkGroup
+from vsetune.scoring.device import choose_device, effective_precision, tower_precision, use_threads
 from vsetune.training.environment import git_revision
 from vsetune.training.optimizers import Optimizers
 from vsetune.training.random_state import RandomState, undisturbed

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.training import TrainingSpec
-from vsetune.data.batch import Batch
+from vsetune.config.study.training import TrainingSpec
+from vsetune.data.batches.batch import Batch
 from vsetune.errors import NumericError
-from vsetune.losses import LossOutput, Selection
+from vsetune.losses.loss_base import LossOutput, Selection
 from vsetune.training.negatives import NegativeSampler
 from vsetune.training.step import StepResult
 from vsetune.training.window import StepWindow

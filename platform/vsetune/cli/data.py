@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from vsetune.cli.output import interruptible, messages, print_json, results, say
-from vsetune.config.paths import home, under_home
+from vsetune.config.spec.paths import home, under_home
 from vsetune.errors import ConfigError
 
 app = typer.Typer(
@@ -33,8 +33,8 @@ def make_scenes(
     seed: Annotated[int, typer.Option(help="everything is a function of it")] = 0,
 ) -> None:
     """Make the embedded data set: drawn scenes with captions, no download."""
-    from vsetune.config.loading import parse_spec
-    from vsetune.config.study import ScenesSpec
+    from vsetune.config.spec.loading import parse_spec
+    from vsetune.config.study.study_spec import ScenesSpec
     from vsetune.jobs.preparation import make_scenes as make
 
     if "://" in output:
@@ -49,13 +49,12 @@ def make_scenes(
 @app.command(epilog="Example: VSETUNE_FLICKR8K=~/flickr8k vsetune data ingest studies/data/flickr8k.yaml")
 def ingest(recipe: Annotated[Path, typer.Argument(help="ingest recipe (YAML)", show_default=False)]) -> None:
     """Turn raw images, captions or features into shards. Killed at any moment, the same command goes on."""
-    from vsetune.config.data import IngestRecipe
-    from vsetune.config.loading import load_spec
-    from vsetune.data.ingest import ingest as run_ingest
-    from vsetune.data.ingest import output_folder
+    from vsetune.data.making.ingest import ingest as run_ingest
+    from vsetune.data.making.ingest import output_folder
+    from vsetune.data.making.recipe_file import load_recipe
     from vsetune.data.progress import terminal_progress
 
-    loaded = load_spec(recipe, IngestRecipe)
+    loaded = load_recipe(recipe)
     with interruptible("the same command goes on"), terminal_progress(messages) as progress:
         manifest = run_ingest(loaded, progress=progress)
     for name, split in manifest.splits.items():
@@ -74,8 +73,8 @@ def parse(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="print JSON")] = False,
 ) -> None:
     """Add dependency parses of the captions, for sparse GSMN and CGMN. Killed, the same command goes on."""
-    from vsetune.config.data import ParsesSpec
-    from vsetune.data.parses import PARSES_FILE, parse_dataset
+    from vsetune.config.sources.recipe import ParsesSpec
+    from vsetune.data.captions.parses import PARSES_FILE, parse_dataset
     from vsetune.data.progress import terminal_progress
 
     where = under_home(path)
@@ -97,7 +96,7 @@ def parse(
 @app.command(epilog="Example: vsetune data verify data/scenes")
 def verify(path: DataPath) -> None:
     """Check hashes, counts and contents of every shard. Exit code 2 if something is wrong."""
-    from vsetune.data.verify import verify as run_verify
+    from vsetune.data.looking.verify import verify as run_verify
 
     with messages.status("checking"):
         problems = run_verify(under_home(path))
@@ -117,10 +116,10 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="only the summary, as JSON")] = False,
 ) -> None:
     """Print what a data set holds and write a contact sheet of images with their captions."""
-    from vsetune.data.dataset import load_manifest
-    from vsetune.data.parses import read_parses
-    from vsetune.data.show import contact_sheet
-    from vsetune.data.verify import summary
+    from vsetune.data.captions.parses import read_parses
+    from vsetune.data.looking.show import contact_sheet
+    from vsetune.data.looking.verify import summary
+    from vsetune.data.stored.dataset import load_manifest
 
     where = under_home(path)
     if as_json:
@@ -157,17 +156,18 @@ def semantics(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="print JSON")] = False,
 ) -> None:
     """Compute the semantic vectors of captions ahead of a study, and tell how far apart their cosines lie."""
-    from vsetune.config.loading import parse_spec
-    from vsetune.config.training import DataSpec
-    from vsetune.data.dataset import Dataset
+    from vsetune.config.sources.data_set import DataSpec
+    from vsetune.config.spec.loading import parse_spec
+    from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of, source_name
     from vsetune.data.progress import terminal_progress
-    from vsetune.data.semantic_sources import cosine_spread, semantic_vectors_of, source_name
+    from vsetune.data.stored.dataset import Dataset
 
     given = {name: value for name, value in (("model", model), ("pooling", pooling)) if value is not None}
     if given and source == "svd":
         raise ConfigError(f"data semantics: --{next(iter(given))} is of the encoder; add --source encoder")
     data = parse_spec({"path": under_home(path), "encoder": given}, DataSpec, where="data semantics")
     dataset = Dataset.open(data.path)
+    dataset.check_files([split])
     name = source_name(data, source)
     with interruptible("the same command starts again"), terminal_progress(messages) as progress:
         vectors = semantic_vectors_of(dataset, data, source, split=split, device=device, progress=progress)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from types import FrameType
+
+from vsetune.jobs.stopping import forget_interruptions, interrupt
 
 
 def run() -> None:
@@ -12,7 +13,9 @@ def run() -> None:
 
     SIGTERM ends any command as Ctrl-C does.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
+    forget_interruptions()
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         from vsetune.cli import main
 
@@ -20,10 +23,6 @@ def run() -> None:
     except KeyboardInterrupt:  # before the commands are there to catch it, or after they are done
         sys.stderr.write("interrupted\n")
         sys.exit(130)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

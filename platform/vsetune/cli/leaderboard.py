@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli.output import mlflow_server, results, say, write_text
+from vsetune.cli.output import mlflow_server, results, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
-from vsetune.config.paths import home
+from vsetune.config.spec.paths import home
 from vsetune.errors import UsageError
+from vsetune.files.whole_files import write_text
 
 if TYPE_CHECKING:
-    from vsetune.leaderboard import Leaderboard
+    from vsetune.leaderboard.rows import Leaderboard
 
 app = typer.Typer(
     no_args_is_help=True, help="Compare what the studies recorded.",
@@ -32,7 +33,8 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="everything, curves included, as JSON")] = False,
 ) -> None:
     """Print the leaderboard of a study."""
-    from vsetune.leaderboard import render_table, to_json
+    from vsetune.leaderboard.export import to_json
+    from vsetune.leaderboard.terminal import render_table
 
     board = read_leaderboard(study, baseline, tracking_uri)
     if as_json:
@@ -53,7 +55,8 @@ def export(
 ) -> None:
     """Write the leaderboard of a study to files; without options, the page to VSETUNE_HOME/leaderboards."""
     from vsetune.jobs.preparation import tracking_uri as store_uri
-    from vsetune.leaderboard import curves_to_csv, to_csv, to_html, to_latex
+    from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
+    from vsetune.leaderboard.page import to_html
 
     board = read_leaderboard(study, baseline, tracking_uri)
     if not (html or csv or curves or latex):
@@ -71,7 +74,7 @@ def export(
 def read_leaderboard(study: str, baseline: str | None, tracking_uri: str | None) -> Leaderboard:
     """The leaderboard of a study in the store. UsageError for an unknown study or baseline."""
     from vsetune.jobs.preparation import existing_store
-    from vsetune.leaderboard import build
+    from vsetune.leaderboard.building import build
 
     store = existing_store(tracking_of(tracking_uri))
     attempts = store.attempts(study)

@@ -11,18 +11,31 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from vsetune.cli import catalogue, data, leaderboard, network_evaluate, network_import, study, tracking, train, trial
+import vsetune
+from vsetune.cli import (
+    component_checks,
+    component_drafts,
+    components,
+    data,
+    leaderboard,
+    network_evaluate,
+    network_import,
+    study,
+    tracking,
+    train,
+    trial,
+)
 from vsetune.cli.output import complain, results, say
-from vsetune.config.masked_output import mask_output
-from vsetune.config.secrets import masked
+from vsetune.config.spec.masked_output import mask_output
+from vsetune.config.spec.secrets import masked
 from vsetune.errors import ConfigError, UsageError, VsetuneError
+from vsetune.plugins.plugin_loading import place_in_plugin
 
 _PLACE_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 _NAME_REFUSED = {errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY}
@@ -52,20 +65,21 @@ app.add_typer(leaderboard.app, name="leaderboard")
 app.add_typer(trial.app, name="trial")
 app.add_typer(data.app, name="data")
 app.add_typer(tracking.app, name="tracking")
-app.add_typer(catalogue.losses, name="losses")
-app.add_typer(catalogue.networks, name="networks")
-catalogue.networks.command("import", epilog=network_import.EXAMPLE)(network_import.import_network)
-catalogue.networks.command("evaluate", epilog=network_evaluate.EXAMPLE)(network_evaluate.evaluate_network)
+app.add_typer(components.losses, name="losses")
+app.add_typer(components.networks, name="networks")
+components.losses.command("check", epilog=component_checks.LOSS_EXAMPLE)(component_checks.check_loss)
+components.losses.command("new", epilog=component_drafts.LOSS_EXAMPLE)(component_drafts.new_loss)
+components.networks.command("check", epilog=component_checks.NETWORK_EXAMPLE)(component_checks.check_network)
+components.networks.command("new", epilog=component_drafts.NETWORK_EXAMPLE)(component_drafts.new_network)
+components.networks.command("import", epilog=network_import.EXAMPLE)(network_import.import_network)
+components.networks.command("evaluate", epilog=network_evaluate.EXAMPLE)(network_evaluate.evaluate_network)
 app.command(name="train", epilog=train.EXAMPLE)(train.train)
 
 
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    try:
-        results.out(f"vsetune {version('vsetune')}", highlight=False)
-    except PackageNotFoundError:
-        results.out("vsetune, not installed as a package", highlight=False)
+    results.out(f"vsetune {vsetune.__version__}", highlight=False)
     raise typer.Exit
 
 
@@ -167,6 +181,9 @@ def _mistake(error: Exception) -> str:
     at = f" at {ours[-1].filename.rpartition(package)[2]}:{ours[-1].lineno}" if ours else ""
     text = masked(" ".join(str(error).split()))
     text = text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."
+    place = place_in_plugin(error)
+    if place is not None:
+        return f"{place}: {type(error).__name__}: {text}; mend the plugin, VSETUNE_LOG=DEBUG shows the whole traceback"
     return (
         f"{type(error).__name__}{at}: {text or 'no further words'}; a mistake of vsetune, please report it; "
         "VSETUNE_LOG=DEBUG shows the whole traceback"

@@ -26,8 +26,8 @@ def evaluate_network(
     must hold the features that the weights were trained with, of the same width and the same number of regions.
     """
     from vsetune.jobs.fitting import require_readable
-    from vsetune.training.device import choose_device
-    from vsetune.training.imported import evaluate_imported, load_imported
+    from vsetune.scoring.device import choose_device
+    from vsetune.training.imported_scores import evaluate_imported, load_imported
 
     with interruptible("nothing was written"):
         imported = load_imported(weights, data, split=split, device=choose_device(device))

@@ -9,10 +9,10 @@ from typing import Any, get_args
 from rich.table import Column, Table
 from rich.text import Text
 
-from vsetune.config.compatibility import mismatch
-from vsetune.config.losses import LOSSES
-from vsetune.config.networks import NetworkSpec
-from vsetune.config.networks.published import published_recalls
+from vsetune.config.study.compatibility import mismatch
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.published_recalls import published_recalls
 
 REGIONS, WIDTH, WORDS, VOCABULARY = 36, 2048, 14, 10_000
 """Sizes that parameters and costs are told for: 36 regions of 2,048, captions of 12 words, 10,000 ids."""
@@ -23,10 +23,10 @@ def network_facts(spec: NetworkSpec, name: str) -> dict[str, Any]:
     cost = spec.pair_cost(regions=REGIONS, words=WORDS)
     return {
         "paper": spec.source, "kind": spec.kind, "similarity": spec.score, "parameters": _parameters(spec),
-        "flops_per_pair": cost.flops, "needs_dependencies": spec.needs_dependencies, "reads_boxes": spec.reads_boxes,
+        "flops_per_pair": cost.flops, "needs_dependencies": spec.reads.dependencies, "reads_boxes": spec.reads.boxes,
         "may_read_pixels": _may_read_pixels(spec),
         "losses": [key for key, loss in LOSSES.items() if mismatch(spec, loss(), batch_unit="pairs") is None],
-        "published": [asdict(row) for row in published_recalls(name)],
+        "published": [asdict(row) for row in published_recalls(type(spec))],
     }
 
 
@@ -74,7 +74,7 @@ def _may_read_pixels(spec: NetworkSpec) -> bool:
 def _parameters(spec: NetworkSpec) -> int:
     import torch  # a second, which no other command of the catalogue should take
 
-    from vsetune.networks import build_network
+    from vsetune.networks.network_building import build_network
 
     with torch.device("meta"):  # shapes without memory or arithmetic
         network = build_network(spec, regions=REGIONS, width=WIDTH, vocabulary_size=VOCABULARY)

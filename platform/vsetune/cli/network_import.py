@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vsetune.cli.output import print_json, results, say
-from vsetune.config.base import known_name
-from vsetune.config.loading import dump_yaml
+from vsetune.config.spec.base import known_name
+from vsetune.config.spec.loading import dump_yaml
 from vsetune.errors import UsageError
 
 if TYPE_CHECKING:
-    from vsetune.networks.importing import Imported
+    from vsetune.networks.importing.imported import Imported
 
 EXAMPLE = "Example: vsetune networks import --from vsepp --words vocab/f30k_precomp_vocab.pkl runs/model_best.pth.tar"
 
@@ -48,8 +48,8 @@ def import_network(
 
     Tensors and plain values are read, never code. A wrong or partial file is refused with the names that differ.
     """
-    from vsetune.networks.importing import SOURCES, import_released
-    from vsetune.training.atomic import make_folder, write_whole
+    from vsetune.files.whole_files import make_folder, write_whole
+    from vsetune.networks.importing.released_models import SOURCES, import_released
 
     try:
         known_name(source, SOURCES, "released implementation")
@@ -100,8 +100,8 @@ def _snippet(file: Path, imported: Imported, weights: Path) -> str:
     """An entry of `networks`, with what the reader must know above it."""
     regions = f"{imported.regions} regions of" if imported.regions > 1 else "vectors of"
     words = f"ids of the vocabulary it was trained with: {imported.vocabulary_size}"
-    if imported.spec.word_pieces is not None:
-        words = f"word pieces of {imported.spec.word_pieces}"
+    if imported.spec.reads.word_pieces is not None:
+        words = f"word pieces of {imported.spec.reads.word_pieces}"
     lines = [
         f"# {imported.source}, weights of {file.name}",
         f"# reads {regions} {imported.width} numbers, and {words}",

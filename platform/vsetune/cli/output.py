@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from vsetune.config.secrets import masked, shown_url
-from vsetune.errors import StorageError
+from vsetune.config.spec.secrets import masked, shown_url
 
 results = Console()
 messages = Console(stderr=True)
@@ -62,16 +58,3 @@ def interruptible(advice: str) -> Iterator[None]:
 def print_json(plain: Any) -> None:
     """Machine-readable results, one JSON document on stdout."""
     results.out(json.dumps(plain, indent=2, ensure_ascii=False), highlight=False)
-
-
-def write_text(path: Path, text: str) -> None:
-    """A file with its folders, all of it or nothing. StorageError in one line."""
-    temporary = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):  # what matters is why it could not be written
-            temporary.unlink(missing_ok=True)
-        raise StorageError(f"{path}: cannot be written ({error.strerror}); choose another place") from error

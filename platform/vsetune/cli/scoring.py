@@ -12,7 +12,7 @@ from vsetune.cli.output import messages
 
 if TYPE_CHECKING:
     from vsetune.data.progress import ProgressSink
-    from vsetune.training.pair_scores import Report
+    from vsetune.scoring.pair_scores import Report
 
 
 @contextmanager

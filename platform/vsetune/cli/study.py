@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column, Table
 
-from vsetune.cli.catalogue import domain_text
+from vsetune.cli.components import domain_text
 from vsetune.cli.output import interruptible, messages, mlflow_server, print_json, results, say
-from vsetune.config.cells import Cell, resolve_cells
-from vsetune.config.loading import dump_yaml, load_spec
-from vsetune.config.paths import under_home
-from vsetune.config.secrets import shown_plain
-from vsetune.config.study import StudySpec
+from vsetune.config.spec.loading import dump_yaml
+from vsetune.config.spec.paths import under_home
+from vsetune.config.spec.secrets import shown_plain
+from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.jobs.study_file import load_study
 
 if TYPE_CHECKING:
     from vsetune.jobs.preparation import PreparedStudy
@@ -36,7 +37,7 @@ def validate(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the resolved cells as JSON")] = False,
 ) -> None:
     """Check a study file without running anything: every problem at once, then its cells."""
-    study = load_spec(file, StudySpec)
+    study = load_study(file)
     cells = resolve_cells(study, where=str(file))
     checked = _check_data(study, cells, file)
     if as_json:
@@ -54,8 +55,8 @@ def validate(
 
 def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
     """Does every cell fit the data set, if that is there already? Says so where it is not."""
-    from vsetune.data.dataset import Dataset
-    from vsetune.data.manifest import MANIFEST_FILE
+    from vsetune.data.stored.dataset import Dataset
+    from vsetune.data.stored.manifest import MANIFEST_FILE
     from vsetune.jobs.fitting import require_fit
 
     path = under_home(study.data.path)
@@ -91,7 +92,7 @@ def run(
     on), 2 the input is wrong.
     """
     if dry_run:
-        study = load_spec(file, StudySpec)
+        study = load_study(file)
         resolve_cells(study, where=str(file))
         results.out(dump_yaml(shown_plain(study.to_plain())), highlight=False)
         return
@@ -109,7 +110,7 @@ def run(
 def _report(prepared: PreparedStudy, outcome: StudyOutcome, file: Path) -> None:
     """The leaderboard to stdout; what happened and where to look to stderr."""
     from vsetune.jobs.preparation import tracking_uri
-    from vsetune.leaderboard import render_table
+    from vsetune.leaderboard.terminal import render_table
 
     if outcome.board is not None:
         results.print(render_table(outcome.board))

@@ -10,8 +10,7 @@ import typer
 
 from vsetune.cli.output import interruptible, messages, results
 from vsetune.cli.tracking_option import tracking_of
-from vsetune.config.loading import load_spec
-from vsetune.config.study import StudySpec, TrackingSpec
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -64,17 +63,18 @@ def _folder_and_uri(study: Path, tracking_uri: str | None) -> tuple[Path, str]:
     """The folder of the journal and the store it belongs to. UsageError when there is no journal."""
     from vsetune.jobs.preparation import study_folder
     from vsetune.jobs.preparation import tracking_uri as resolved_uri
+    from vsetune.jobs.study_file import load_study
     from vsetune.tracking.journal import JOURNAL_FILE
 
     if study.is_dir():
         folder, file = study.absolute(), study / _SPEC_FILE
     else:
-        folder, file = study_folder(load_spec(study, StudySpec)), study
+        folder, file = study_folder(load_study(study)), study
     if not (folder / JOURNAL_FILE).is_file():
         raise UsageError(f"{folder}: holds no journal of a study ({JOURNAL_FILE}); name the file or folder of one")
     if tracking_uri is not None:
         return folder, resolved_uri(tracking_of(tracking_uri))
-    tracking = load_spec(file, StudySpec).tracking if file.is_file() else TrackingSpec()
+    tracking = load_study(file).tracking if file.is_file() else TrackingSpec()
     uri = resolved_uri(tracking)
     if ":***@" in uri:
         raise UsageError(

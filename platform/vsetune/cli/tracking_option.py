@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from vsetune.config.loading import parse_spec
-from vsetune.config.study import TrackingSpec
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.study_spec import TrackingSpec
 
 Tracking = Annotated[
     str | None,

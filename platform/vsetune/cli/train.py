@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from vsetune.cli.output import interruptible, messages, print_json, results, say
-from vsetune.config.base import known_name
+from vsetune.config.spec.base import known_name
 from vsetune.errors import ConfigError, StaleCheckpoint
 
 EXAMPLE = "Example: vsetune train studies/quickstart.yaml --cell vsepp.lseh"
@@ -27,7 +27,7 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the summary as JSON")] = False,
 ) -> None:
     """Train one cell of a study at its default hyperparameters, to look at or to debug. Nothing is tracked."""
-    from vsetune.config.cells import build_trial
+    from vsetune.config.study.cells import build_trial
     from vsetune.jobs.preparation import prepare_study
     from vsetune.training.attempt import Attempt
 

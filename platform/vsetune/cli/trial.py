@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from vsetune.cli.output import interruptible, messages, print_json, results, say, write_text
+from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.cli.scoring import recall_table, scoring
 from vsetune.cli.tracking_option import Tracking, tracking_of
-from vsetune.config.evaluation import EvaluationSpec
-from vsetune.config.gallery import GallerySpec
-from vsetune.config.loading import parse_spec
-from vsetune.config.paths import home
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.spec.paths import home
+from vsetune.config.study.evaluation_settings import EvaluationSpec
+from vsetune.config.study.gallery_settings import GallerySpec
 from vsetune.errors import DataError, UsageError
+from vsetune.files.whole_files import write_text
 
 if TYPE_CHECKING:
+    from vsetune.explanations import About
     from vsetune.jobs.recorded import RecordedAttempt
     from vsetune.tracking.store import TrackingStore
-    from vsetune.training.explanations import About
     from vsetune.training.trained import TrainedTrial
 
 app = typer.Typer(
@@ -63,9 +64,9 @@ def gallery(
 ) -> None:
     """Write a web page of what a trial's best network retrieves: queries with their top items, the hardest negatives
     of the split, and heat maps of where in the image it looks. The page is kept with the run, under gallery/."""
+    from vsetune.explanations import make_gallery, to_html
     from vsetune.jobs.recorded import find_attempt
-    from vsetune.training.evaluation import evaluated_split
-    from vsetune.training.explanations import make_gallery, to_html
+    from vsetune.scoring.evaluation import evaluated_split
 
     given = {"captions": captions, "images": images, "top": top, "seed": seed}
     wanted = parse_spec(
@@ -76,7 +77,7 @@ def gallery(
     with interruptible("nothing was written"):
         trained = _load(store, attempt, device)
         chosen = split or evaluated_split(trained.trial.data, trained.dataset)
-        trained.dataset.split(chosen)
+        trained.dataset.check_files([chosen])
         with scoring(["scoring"]) as (report,):
             found = make_gallery(trained, chosen, wanted, report=report)
         page = output or home() / "galleries" / attempt.record.start.study / f"{_file_name(attempt, chosen)}.html"
@@ -99,7 +100,7 @@ def ensemble(
     """Score a split by the mean of the scores of several trials' best networks, beside each of them alone: SGRAF is SAF
     with SGR, GSMN dense with sparse, SCAN both directions, VSRN two models."""
     from vsetune.jobs.recorded import find_attempt
-    from vsetune.training.evaluation import evaluate_ensemble
+    from vsetune.scoring.evaluation import evaluate_ensemble
 
     if len(runs) < 2:
         raise UsageError(f"trial ensemble: got {len(runs)} run, need at least two")
@@ -173,7 +174,7 @@ def _store(tracking_uri: str | None) -> TrackingStore:
 
 def _load(store: TrackingStore, attempt: RecordedAttempt, device: str) -> TrainedTrial:
     from vsetune.jobs.recorded import load_recorded
-    from vsetune.training.device import choose_device
+    from vsetune.scoring.device import choose_device
 
     with tempfile.TemporaryDirectory() as into, messages.status(f"loading {attempt.record.start.trial}"):
         return load_recorded(store, attempt, device=choose_device(device), into=Path(into))
@@ -185,7 +186,7 @@ def _file_name(attempt: RecordedAttempt, split: str) -> str:
 
 
 def _about(attempt: RecordedAttempt, trained: TrainedTrial) -> About:
-    from vsetune.training.explanations import About
+    from vsetune.explanations import About
 
     start = attempt.record.start
     facts = [("run", attempt.record.attempt_id), *_facts(attempt)]
@@ -205,6 +206,7 @@ def _facts(attempt: RecordedAttempt) -> list[tuple[str, str]]:
         *((part, _settings(start.resolved.get(part, {}))) for part in ("network", "loss", "training")),
         ("best M-Recall", "none yet" if best is None else f"{best:.2f} % (validation)"),
         ("epochs to best", "none yet" if at is None else f"{at:.2f}"),
+        *((f"code of {key}", f"{sha256[:12]} (plugin)") for key, sha256 in start.resolved.get("plugins", {}).items()),
         ("data", str(start.resolved.get("data", {}).get("path", "unknown"))),
     ]
 
@@ -227,7 +229,7 @@ def _checkpoint(store: TrackingStore, attempt: RecordedAttempt, into: Path) -> s
 
 def _common_split(attempts: Sequence[RecordedAttempt], members: Sequence[TrainedTrial], split: str | None) -> str:
     """UsageError unless all members were trained on the same data and are evaluated on the same split."""
-    from vsetune.training.evaluation import evaluated_split
+    from vsetune.scoring.evaluation import evaluated_split
 
     first = members[0].dataset
     for attempt, member in zip(attempts, members, strict=True):
@@ -242,7 +244,7 @@ def _common_split(attempts: Sequence[RecordedAttempt], members: Sequence[Trained
     if split is None and len(set(splits)) > 1:
         found = ", ".join(f"{name} of {each.where}" for name, each in zip(splits, attempts, strict=True))
         raise UsageError(f"trial ensemble: members are evaluated on different splits ({found}); choose one by --split")
-    first.split(split or splits[0])
+    first.check_files([split or splits[0]])
     return split or splits[0]
 
 

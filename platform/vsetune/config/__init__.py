@@ -1,1 +1,1 @@
-"""Typed specs of data, networks, losses, training and studies: defaults, validation, reading and writing."""
+"""What study files and recipes are read into: typed specs with their defaults, and the study made of them."""

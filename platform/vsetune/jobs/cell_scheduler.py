@@ -7,7 +7,7 @@ from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
-from vsetune.config.study import SchedulerSpec
+from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.search.halving import Halving
 
@@ -18,6 +18,7 @@ class CellScheduler(FIFOScheduler):
     def __init__(self, spec: SchedulerSpec, *, epochs: Mapping[str, float]) -> None:
         """epochs: of a full attempt, by cell; a cell may train longer than the study's others."""
         super().__init__()
+        self.controller: Any = None
         self.halvings: dict[str, Halving] = {}
         if spec.kind == "asha":
             self.halvings = {
@@ -33,6 +34,10 @@ class CellScheduler(FIFOScheduler):
             assignment = progress.assignment
             if assignment.phase == "search" and assignment.trial.cell in self.halvings:
                 self.halvings[assignment.trial.cell].replay(name, progress.curve)
+
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+        self.controller = tune_controller
+        super().on_trial_add(tune_controller, trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> str:
         halving = self.halvings.get(trial.config["trial"]["cell"])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import ray
 from ray.exceptions import RayError
 
-from vsetune.config.study import ResourceSpec
+from vsetune.config.study.study_spec import ResourceSpec
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay
 from vsetune.jobs.stopping import StopRequest, sigterm_handler_kept
@@ -24,14 +24,17 @@ _WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 
 
 @contextmanager
-def ray_cluster(address: str | None, stop: StopRequest, *, farewell: str) -> Iterator[None]:
+def ray_cluster(
+    address: str | None, stop: StopRequest, *, farewell: str, modules: Sequence[Path] = ()
+) -> Iterator[None]:
     """A connection to Ray. address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set.
 
     A connection that this process has already is used and left open. Of any other the parts are watched: `stop` is
     requested when Ray dies, and the process leaves with `farewell` when Ray does not let it go. Inside, `stop` listens.
 
     Token authentication is on unless RAY_AUTH_MODE says otherwise (see `vsetune.jobs`).
-    A cluster that runs elsewhere gets this very package with the job, so its workers run the code of the driver.
+    A cluster that runs elsewhere gets this very package with the job, so its workers run the code of the driver, and
+    beside it the folders in `modules`.
     """
     if ray.is_initialized():  # whoever connected this process to Ray decides when it ends
         with stop.listening():
@@ -41,7 +44,7 @@ def ray_cluster(address: str | None, stop: StopRequest, *, farewell: str) -> Ite
     target = address or os.environ.get("RAY_ADDRESS")
     with stop.listening():
         with sigterm_handler_kept():
-            _connect(target)
+            _connect(target, modules)
         parts: RayParts = RemoteRay.of_this_driver() if target else LocalRay.of_this_process()
         with RayWatch(parts, stop, farewell=farewell).watching():
             try:
@@ -52,13 +55,13 @@ def ray_cluster(address: str | None, stop: StopRequest, *, farewell: str) -> Ite
                 ray.shutdown()
 
 
-def _connect(target: str | None) -> None:
+def _connect(target: str | None, modules: Sequence[Path]) -> None:
     """UsageError in one line when there is no Ray to be had. target: None starts one on this machine."""
     try:
         if target:
             ray.init(
                 address=target, log_to_driver=False, logging_level=logging.WARNING,
-                runtime_env={"py_modules": [str(PACKAGE_FOLDER)], "env_vars": _WORKER_ENVIRONMENT},
+                runtime_env={"py_modules": [*map(str, (PACKAGE_FOLDER, *modules))], "env_vars": _WORKER_ENVIRONMENT},
             )
         else:
             for name, value in _WORKER_ENVIRONMENT.items():

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from ray.tune.execution import class_cache
 
-from vsetune.config.secrets import is_secret_variable
+from vsetune.config.spec.secrets import is_secret_variable
 
 
 @contextmanager

@@ -8,21 +8,22 @@ from pathlib import Path
 
 import torch
 
-from vsetune.config.cells import Cell, build_trial, candidates
-from vsetune.config.networks import VseppSpec
-from vsetune.config.paths import under_home
-from vsetune.config.phases import PhaseSpec
-from vsetune.config.study import StudySpec
-from vsetune.config.training import TrialSpec
-from vsetune.data.dataset import Dataset
-from vsetune.data.parses import word_heads
-from vsetune.data.pixels import require_photographs
-from vsetune.data.relevance import relevant_pairs
-from vsetune.data.word_pieces import WordPieces
+from vsetune.config.spec.paths import under_home
+from vsetune.config.study.cells import Cell, build_trial, candidates
+from vsetune.config.study.phases import PhaseSpec
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.pixels import require_photographs
+from vsetune.data.captions.parses import word_heads
+from vsetune.data.captions.relevance_lists import relevant_pairs
+from vsetune.data.captions.word_pieces import WordPieces
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
-from vsetune.losses import LossContext, build_loss
-from vsetune.networks import build_network
-from vsetune.training.evaluation import PROTOCOLS, evaluated_split
+from vsetune.losses.loss_base import LossContext
+from vsetune.losses.loss_building import build_loss
+from vsetune.networks.network_building import build_network
+from vsetune.networks.vsepp.spec import VseppSpec
+from vsetune.scoring.evaluation import PROTOCOLS, evaluated_split
 from vsetune.training.start import check_start
 
 
@@ -54,7 +55,7 @@ def _split_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[s
         wanted["test_split"] = data.test_split
     for key, name in wanted.items():
         try:
-            dataset.split(name)
+            dataset.check_files([name])
         except DataError as error:
             yield f"{where}: data.{key}: {error}"
 
@@ -118,7 +119,7 @@ def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterato
         )
         return
     is_grid = is_equal and math.isqrt(features.regions) ** 2 == features.regions
-    if spec.reads_boxes and not features.boxes and not is_grid:
+    if spec.reads.boxes and not features.boxes and not is_grid:
         yield (
             f"{where}: network {spec.name} needs the boxes of regions, or a square grid of them; {trial.data.path} has "
             f"{features.regions_min} to {features.regions} regions without boxes; ingest it with boxes, or a grid"
@@ -135,7 +136,7 @@ def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterato
 
 def _parse_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
     """A network that reads dependency parses, on data that have none (of these captions); says how to add them."""
-    if not trial.network.needs_dependencies:
+    if not trial.network.reads.dependencies:
         return
     for split in (trial.data.train_split, trial.data.validation_split, evaluated_split(trial.data, dataset)):
         try:
@@ -146,7 +147,7 @@ def _parse_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[
 
 def _pixel_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
     """A network that reads photographs, on data that were ingested without them."""
-    if trial.network.pixels is None:
+    if trial.network.reads.pixels is None:
         return
     try:
         require_photographs(dataset)
@@ -156,10 +157,11 @@ def _pixel_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[
 
 def _word_piece_problems(trial: TrialSpec, where: str) -> Iterator[str]:
     """A network that reads word pieces of a text model that is not there, or has other ids than BERT's."""
-    if trial.network.word_pieces is None:
+    model = trial.network.reads.word_pieces
+    if model is None:
         return
     try:
-        WordPieces(trial.network.word_pieces)
+        WordPieces(model)
     except ConfigError as error:
         yield f"{where}: {error}"
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from vsetune.config.cells import Cell, build_trial
-from vsetune.config.study import StudySpec
+from vsetune.config.study.cells import Cell, build_trial
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.jobs.trial_progress import Assignment, Phase, TrialProgress
 from vsetune.leaderboard.selection import cost_of, winner_of

@@ -14,12 +14,12 @@ from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.jobs.cluster import concurrent_trials
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.preparation import PreparedStudy
-from vsetune.jobs.progress import StudyProgress
 from vsetune.jobs.signs_of_life import SignsOfLife
 from vsetune.jobs.stopping import StopRequest
+from vsetune.jobs.study_progress import StudyProgress
 from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.jobs.trial_progress import Assignment
-from vsetune.jobs.tune_adapter import LedgerSearcher, RecordingCallback
+from vsetune.jobs.tune_adapter import LedgerSearcher, RecordingCallback, actors_in_making
 
 # Tune is told to keep nothing of its own: results go to the tracking store, checkpoints to the trial's folder. Signals
 # are ours: a StopRequest passes them on.
@@ -55,7 +55,8 @@ def place_trials(prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest
             run_config=tune.RunConfig(
                 name=spec.study, storage_path=scratch, verbose=0, failure_config=tune.FailureConfig(max_failures=0),
                 callbacks=[RecordingCallback(
-                    ledger, signs=SignsOfLife(spec.resources.silence_timeout_s), on_change=progress.changed,
+                    ledger, signs=SignsOfLife(spec.resources.silence_timeout_s),
+                    making=lambda: actors_in_making(scheduler.controller), on_change=progress.changed,
                     on_tick=progress.tick, on_pause=progress.paused,
                 )],
             ),

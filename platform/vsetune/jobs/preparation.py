@@ -3,44 +3,47 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from vsetune.config.base import fingerprint_of
-from vsetune.config.cells import Cell, build_trial, candidates, refusal, resolve_cells
-from vsetune.config.data import IngestRecipe, PixelsSpec, ScenesSource
-from vsetune.config.loading import load_spec
-from vsetune.config.paths import home, under_home, usable_uri
-from vsetune.config.secrets import shown_plain, url_identity, usable_url
-from vsetune.config.study import ScenesSpec, StudySpec, TrackingSpec
-from vsetune.data.dataset import Dataset
-from vsetune.data.ingest import ingest
-from vsetune.data.manifest import MANIFEST_FILE
+from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
+from vsetune.config.spec.paths import home, under_home, usable_uri
+from vsetune.config.spec.secrets import shown_plain, url_identity, usable_url
+from vsetune.config.study.cells import Cell, build_trial, candidates, refusal, resolve_cells
+from vsetune.config.study.study_spec import ScenesSpec, StudySpec, TrackingSpec
+from vsetune.data.captions.semantic_sources import semantic_vectors_of
+from vsetune.data.looking.verify import require_unchanged
+from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress, terminal_progress
-from vsetune.data.semantic_sources import semantic_vectors_of
-from vsetune.data.verify import require_unchanged
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.errors import ConfigError, StudyConflict
+from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.fitting import require_fit
+from vsetune.jobs.study_file import load_study, used_plugins
+from vsetune.plugins.plugin_loading import Plugin
+from vsetune.scoring.evaluation import evaluated_split
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.opening import open_journaled, open_store, require_existing
-from vsetune.tracking.records import StudyRecord
+from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
 from vsetune.tracking.store import TrackingStore
-from vsetune.training.evaluation import evaluated_split
 
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
-_NOT_IN_FINGERPRINT = {"description", "resources", "tracking"}
+_NOT_IN_FINGERPRINT = {"description", "plugins", "resources", "tracking"}
 
 
 @dataclass(frozen=True)
 class PreparedStudy:
-    """A study that can run: checked, its data present, its folder chosen."""
+    """A study that can run: checked, its data present, its folder chosen. plugins: other people's code in it."""
 
     spec: StudySpec
     cells: list[Cell]
     data_fingerprint: str
+    plugins: Sequence[Plugin] = ()
 
     @property
     def folder(self) -> Path:
@@ -57,14 +60,17 @@ class PreparedStudy:
         storage = self.spec.search.storage
         identity = None if storage is None else url_identity(storage, where="search.storage")
         plain["search"] = {**plain["search"], "storage": identity}
+        code = {plugin.key: plugin.sha256 for plugin in self.plugins}
+        plain |= {"plugins": code} if code else {}
         fingerprint = fingerprint_of({**plain, "data_fingerprint": self.data_fingerprint})
         tags = {"data_fingerprint": self.data_fingerprint, "description": self.spec.description}
+        tags |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in code.items()}
         return StudyRecord(self.spec.study, fingerprint, shown_plain(self.spec.to_plain()), tags)
 
 
 def prepare_study(path: Path, console: Console) -> PreparedStudy:
     """Reads and checks a study file, makes the embedded data if it asks for them. Raises UsageError in one line."""
-    spec = load_spec(path, StudySpec)
+    spec = load_study(path)
     cells = resolve_cells(spec, where=str(path))
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"path": under_home(spec.data.path)})})
     if spec.data.scenes is not None:
@@ -74,7 +80,7 @@ def prepare_study(path: Path, console: Console) -> PreparedStudy:
     with console.status("checking the shards"):
         require_unchanged(dataset, [name for name in _splits(spec) if name in dataset.manifest.splits])
     _make_semantics(spec, cells, dataset, console)
-    return PreparedStudy(spec, cells, dataset.fingerprint)
+    return PreparedStudy(spec, cells, dataset.fingerprint, used_plugins(spec))
 
 
 def _make_semantics(spec: StudySpec, cells: list[Cell], dataset: Dataset, console: Console) -> None:

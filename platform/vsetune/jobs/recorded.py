@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from vsetune.config.base import known_name
-from vsetune.config.loading import parse_spec
-from vsetune.config.paths import under_home
-from vsetune.config.training import TrialSpec
+from vsetune.config.spec.base import known_name
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.spec.paths import under_home
+from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, StaleCheckpoint, UsageError
+from vsetune.jobs.kept_plugins import load_kept, study_folder_of
 from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.store import TrackingStore
 from vsetune.training.checkpoint import BEST_FILE
@@ -32,7 +33,11 @@ class RecordedAttempt:
         return f"run {self.record.attempt_id} ({self.record.start.study}/{self.record.start.trial})"
 
     def trial(self) -> TrialSpec:
-        """What was trained. UsageError when it was recorded by a version whose settings this one does not know."""
+        """What was trained, of the very code that was trained where that is somebody's own.
+
+        UsageError when it was recorded by a version whose settings this one does not know, or that code is gone.
+        """
+        load_kept(self.record.start.resolved.get("plugins", {}), study_folder_of(self.folder), where=self.where)
         try:
             return parse_spec(dict(self.record.start.resolved), TrialSpec, where=self.where)
         except ConfigError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,21 +11,24 @@ from typing import Literal
 
 from rich.console import Console
 
-from vsetune.config.loading import dump_yaml
-from vsetune.config.secrets import shown_plain
-from vsetune.errors import StorageError, UsageError
+from vsetune.config.spec.loading import dump_yaml
+from vsetune.config.spec.secrets import shown_plain
+from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.files.whole_files import write_text
 from vsetune.jobs.cluster import ray_cluster
 from vsetune.jobs.credentials import credentials_not_forwarded
+from vsetune.jobs.kept_plugins import changed_since, keep_plugins
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.placement import place_trials
 from vsetune.jobs.preparation import PreparedStudy, open_search, open_tracking
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
-from vsetune.leaderboard import Leaderboard, build, curves_to_csv, to_csv, to_html, to_latex
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
+from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.rows import Leaderboard
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.study_lock import locked_study
-
-logger = logging.getLogger(__name__)
 
 DELIVER_WITHIN_S = 15.0
 """How long the end of a study waits for a tracking store that takes nothing; what is left stays in the journal."""
@@ -77,13 +79,14 @@ def run_study(
     """
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
     with locked_study(folder), sigterm_like_ctrl_c(), _tracking(prepared) as store:
-        store.open_study(prepared.record(), resume=resume)
-        _write(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
+        _open(store, prepared, resume=resume)
+        copies = keep_plugins(prepared.plugins, folder)
+        write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
         ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared))
         ledger.recover(retry_failed=retry_failed)
         if ledger.has_work():
             farewell = f"nothing finished is lost, go on with --resume (results are in {folder})"
-            with ray_cluster(address, stop, farewell=farewell), credentials_not_forwarded():
+            with ray_cluster(address, stop, farewell=farewell, modules=copies), credentials_not_forwarded():
                 place_trials(prepared, ledger, stop, console)
         ledger.interrupt()
         ending = _ending(ledger)
@@ -96,6 +99,17 @@ def run_study(
     stopped_by = stop.reason or (ledger.search_outage if ending == "interrupted" else None)
     page = exports[0] if exports else None
     return StudyOutcome(counts, ending, board, page, remark, _troubles(ledger), stopped_by, undelivered, outage)
+
+
+def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool) -> None:
+    """StudyConflict that names the file, where somebody's own code has changed since the study began."""
+    try:
+        store.open_study(prepared.record(), resume=resume)
+    except StudyConflict as error:
+        change = changed_since(prepared.folder, prepared.plugins)
+        if change is None:
+            raise
+        raise StudyConflict(f"study {prepared.spec.study}: {change}") from error
 
 
 @contextmanager
@@ -139,14 +153,7 @@ def _export(board: Leaderboard, folder: Path) -> tuple[list[Path], str]:
     }
     try:
         for name, text in texts.items():
-            _write(folder / name, text)
+            write_text(folder / name, text)
     except StorageError as error:
         return [], str(error)
     return [folder / name for name in texts], ""
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written ({error.strerror}); free space, then --resume") from error

@@ -1,4 +1,4 @@
-"""Ends trials that give no sign of life: their worker hangs or was stopped, or its machine is gone."""
+"""Ends trials without a sign of life: a worker hangs or was stopped (perhaps as it starts), or a machine is gone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,18 +27,20 @@ class _Sign:
     seen: float
     mark: int | None = None
     pid: int | None = None
+    actor: Any = None  # of a worker that is being made
     is_ended: bool = False
 
 
 class SignsOfLife:
     """A sign is a report, or that the marker in the trial's folder moves, which a working attempt does every 5 s.
 
-    timeout_s: how long a trial may be silent. end: how its worker is ended; Tune then reports its death.
+    timeout_s: how long a trial may be silent. end: how its worker is ended, told the trial, the actor if it is being
+    made, and the process if it is known; Tune then reports its death.
     """
 
     def __init__(
         self, timeout_s: float, *, clock: Callable[[], float] = time.monotonic,
-        end: Callable[[Any, int | None], None] | None = None,
+        end: Callable[[Any, Any, int | None], None] | None = None,
     ) -> None:
         self._timeout_s, self._clock, self._end = timeout_s, clock, end or end_worker
         self._signs: dict[str, _Sign] = {}
@@ -62,6 +64,15 @@ class SignsOfLife:
             return None
         return f"process: no sign of life for {self._timeout_s:g} s (resources.silence_timeout_s), its worker was ended"
 
+    def making(self, actors: Iterable[tuple[Any, Any]]) -> None:
+        """The trials whose workers Ray is making now, with their actors: it has the resources, the process starts."""
+        in_making = {_name(trial): (trial, actor) for trial, actor in actors}
+        for name in [name for name, sign in self._signs.items() if sign.actor is not None and name not in in_making]:
+            del self._signs[name]
+        for name, (trial, actor) in in_making.items():
+            if name not in self._signs:
+                self._signs[name] = _Sign(trial, self._clock(), _mark(trial), actor=actor)
+
     def look(self) -> None:
         """Every now and then: who has been silent for too long?"""
         now = self._clock()
@@ -74,12 +85,12 @@ class SignsOfLife:
                 sign.mark, sign.seen = mark, now
             if now - sign.seen > self._timeout_s and not sign.is_ended:
                 sign.is_ended = True
-                self._end(sign.trial, sign.pid)
+                self._end(sign.trial, sign.actor, sign.pid)
 
 
-def end_worker(trial: Any, pid: int | None) -> None:
+def end_worker(trial: Any, actor: Any, pid: int | None) -> None:
     """Ends the process of a trial's actor. pid: if it runs on this machine; a stopped process obeys nothing else."""
-    actor = trial.temporary_state.ray_actor
+    actor = actor or trial.temporary_state.ray_actor
     if actor is not None:
         ray.kill(actor)
     if pid is not None:

@@ -11,6 +11,22 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+_heard: list[int] = []
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Handler of SIGINT and SIGTERM for a whole command: KeyboardInterrupt, wherever the process happens to be.
+
+    It is remembered, since a library that is being imported may swallow it with a bare `except:`.
+    """
+    _heard.append(number)
+    raise KeyboardInterrupt
+
+
+def forget_interruptions() -> None:
+    """At the start of a command."""
+    _heard.clear()
+
 
 class StopRequest:
     """Set once, by a signal or by another thread. reason: one phrase for people; `since`: on the monotonic clock."""
@@ -36,7 +52,7 @@ class StopRequest:
     def listening(self) -> Iterator[None]:
         """Inside, Ctrl-C and SIGTERM ask to stop, and a second one raises KeyboardInterrupt at once. Does not nest.
 
-        Only the main thread can listen; elsewhere nothing changes.
+        Only the main thread can listen; elsewhere nothing changes. A signal that came before and was swallowed counts.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -44,6 +60,8 @@ class StopRequest:
         wanted = {signal.SIGINT: self._asked, signal.SIGTERM: self._asked, signal.SIGUSR1: _nothing}
         before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
         self._is_listening = True
+        if _heard:
+            self.request(_named(_heard[0]))
         try:
             yield
         finally:
@@ -54,7 +72,7 @@ class StopRequest:
     def _asked(self, number: int, frame: FrameType | None) -> None:
         if self.is_requested:
             raise KeyboardInterrupt
-        self.request("Ctrl-C" if number == signal.SIGINT else "SIGTERM")
+        self.request(_named(number))
 
 
 @contextmanager
@@ -84,15 +102,15 @@ def sigterm_like_ctrl_c() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _named(number: int) -> str:
+    return "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:

@@ -15,9 +15,10 @@ from typing import Any
 
 from ray import tune
 
-from vsetune.config.masked_output import mask_output
-from vsetune.config.training import TrialSpec
+from vsetune.config.spec.masked_output import mask_output
+from vsetune.config.study.training import TrialSpec
 from vsetune.errors import DamagedCheckpoint
+from vsetune.jobs.kept_plugins import load_kept, study_folder_of
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import set_aside
 from vsetune.training.failures import Failure, failure_of
@@ -63,9 +64,11 @@ class AttemptTrainable(tune.Trainable):
         """Nothing: the attempt finds its own checkpoint in the trial's folder."""
 
     def _open(self) -> dict[str, Any]:
-        trial = TrialSpec.model_validate(self._wanted["trial"])
+        plain, folder = self._wanted["trial"], Path(self._wanted["folder"])
+        load_kept(plain.get("plugins", {}), study_folder_of(folder), where=f"trial {plain['trial']}")
+        trial = TrialSpec.model_validate(plain)
         self._attempt = Attempt(
-            trial, Path(self._wanted["folder"]), device=self._wanted["device"], threads=self._wanted["threads"]
+            trial, folder, device=self._wanted["device"], threads=self._wanted["threads"]
         )
         return {
             "event": "opened",

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from vsetune.config.cells import Configuration
-from vsetune.config.training import TrialSpec
+from vsetune.config.study.cells import Configuration
+from vsetune.config.study.training import TrialSpec
 from vsetune.metrics.curves import best_of_curve
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +64,15 @@ class LedgerSearcher(_StaysHere, Searcher):
 class RecordingCallback(_StaysHere, tune.Callback):
     """Writes every report of a worker through the ledger, then tells the listeners that something changed.
 
-    on_pause: told the name of an interrupted trial, the reason, and the seconds until it goes on (None: left open).
+    making: the trials whose workers Ray is making. on_pause: told the name of an interrupted trial, the reason, and the
+    seconds until it goes on (None: left open).
     """
 
     def __init__(
-        self, ledger: StudyLedger, *, signs: SignsOfLife, on_change: Listener, on_tick: Listener,
-        on_pause: Callable[[str, str, float | None], None],
+        self, ledger: StudyLedger, *, signs: SignsOfLife, making: Callable[[], Iterable[tuple[Any, Any]]],
+        on_change: Listener, on_tick: Listener, on_pause: Callable[[str, str, float | None], None],
     ) -> None:
-        self._ledger, self._signs = ledger, signs
+        self._ledger, self._signs, self._making = ledger, signs, making
         self._on_change, self._on_tick, self._on_pause = on_change, on_tick, on_pause
 
     def on_trial_start(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
@@ -99,12 +100,28 @@ class RecordingCallback(_StaysHere, tune.Callback):
         self._on_change()
 
     def on_step_end(self, iteration: int, trials: Sequence[Any], **info: Any) -> None:
+        self._signs.making(self._making())
         self._signs.look()
         self._on_tick()
 
     def _pause(self, name: str, reason: str) -> None:
         if not self._ledger.trials[name].is_closed:
             self._on_pause(name, reason, self._ledger.interrupted(name, reason))
+
+
+def actors_in_making(controller: Any) -> list[tuple[Any, Any]]:
+    """The (trial, actor) pairs for which Ray has the resources but no running worker yet. Tune has no public name for
+    them; a worker that was stopped while it starts would be waited for without end.
+
+    controller: Tune's, None before its first trial.
+    """
+    if controller is None:
+        return []
+    made = controller._actor_manager._live_actors_to_ray_actors_resources
+    return [
+        (trial, made[tracked][0]) for tracked, trial in controller._actor_to_trial.items()
+        if tracked in made and tracked not in controller._started_actors
+    ]
 
 
 def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any]) -> None:

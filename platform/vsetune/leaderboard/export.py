@@ -6,19 +6,14 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from vsetune.leaderboard import wording
+from vsetune.leaderboard.columns import COLUMNS, Column, columns_of
 from vsetune.leaderboard.rows import Leaderboard, Row
-from vsetune.tracking.records import AttemptStatus
 
-_LATEX_COLUMNS = (
-    "Data", "Network", "Loss", "M-Recall", "Epochs to best", "Epochs to baseline's best", "Difference", "s / epoch",
-    "Seeds",
-)
-_STATUSES: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed", "killed", "running")
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "±": r"$\pm$", "−": "$-$",
@@ -26,9 +21,12 @@ _LATEX = {
 }
 
 
-def to_csv(leaderboard: Leaderboard) -> str:
-    """One line per cell. Empty fields for numbers that do not exist; times in seconds, recalls in per cent."""
-    return _csv([_flat(leaderboard, row) for row in leaderboard.rows])
+def to_csv(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> str:
+    """One line per cell, the study first. Empty fields for what does not exist; seconds and per cent, not rounded."""
+    shown = columns_of("csv", columns)
+    return _csv([
+        {"study": leaderboard.study, **{column.key: column.value(row) for column in shown}} for row in leaderboard.rows
+    ])
 
 
 def curves_to_csv(leaderboard: Leaderboard) -> str:
@@ -52,54 +50,34 @@ def to_json(leaderboard: Leaderboard) -> str:
     return json.dumps(_finite(plain), indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def to_latex(leaderboard: Leaderboard) -> str:
+def to_latex(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> str:
     """A `table` for the booktabs package, rounded as on the screen, the notes below it."""
+    shown = columns_of("latex", columns)
+    sides = "".join("l" if column.kind == "text" else "r" for column in shown)
     lines = [
         r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering",
         rf"\caption{{Losses compared with {_tex(leaderboard.baseline)} in the study {_tex(leaderboard.study)}. "
         rf"{_tex(wording.protocol_line(leaderboard))}}}",
-        r"\begin{tabular}{lllrrrrrr}", r"\toprule", " & ".join(map(_tex, _LATEX_COLUMNS)) + r" \\",
+        rf"\begin{{tabular}}{{{sides}}}", r"\toprule", " & ".join(map(_latex_heading, shown)) + r" \\",
     ]
     letters = wording.flag_marks(leaderboard)
     for _, _, rows in leaderboard.groups():
         lines.append(r"\midrule")
-        lines += [" & ".join(map(_tex, _words(row, wording.marks(row, letters)))) + r" \\" for row in rows]
+        lines += [" & ".join(_latex_words(column, row, letters) for column in shown) + r" \\" for row in rows]
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\footnotesize {_tex(note)}" for note in wording.notes(leaderboard)]
     return "\n".join([*lines, r"\end{table}", ""])
 
 
-def _words(row: Row, flags: str) -> Sequence[str]:
-    return (
-        row.dataset, row.network, row.loss + (f" ({flags})" if flags else ""), wording.recall(row),
-        wording.fixed(row.epochs_to_best, 2), wording.epochs(row.epochs_to_target), wording.difference(row.difference),
-        wording.fixed(row.seconds_per_epoch, 1), str(len(row.headline)),
-    )
+def _latex_words(column: Column, row: Row, letters: Mapping[str, str]) -> str:
+    marked = column.part == "name" and row.flags
+    return _tex(column.words(row) + (f" ({wording.marks(row, letters)})" if marked else ""))
 
 
-def _flat(leaderboard: Leaderboard, row: Row) -> dict[str, Any]:
-    target, gap, chose = row.epochs_to_target, row.difference, row.searching_seed
-    return {
-        "study": leaderboard.study, "dataset": row.dataset, "network": row.network, "loss": row.loss,
-        "is_baseline": row.is_baseline, "best_m_recall": row.best_m_recall,
-        "best_m_recall_std": row.best_m_recall_std, "test_m_recall": row.test_m_recall,
-        "epochs_to_best": row.epochs_to_best,
-        "epochs_to_target": target.value if target else None,
-        "epochs_to_target_is_censored": target.censored if target else None,
-        "difference_percent": gap.percent if gap else None,
-        "difference_is_lower_bound": gap.is_lower_bound if gap else None,
-        "difference_low": gap.low if gap and gap.pairs > 1 else None,
-        "difference_high": gap.high if gap and gap.pairs > 1 else None,
-        "censored_share": gap.censored_share if gap else None, "seed_pairs": gap.pairs if gap else 0,
-        "resolution_epochs": row.resolution_epochs, "seconds_per_epoch": row.seconds_per_epoch,
-        "device_seconds": row.cost.device_seconds, "epochs_charged": row.cost.epochs,
-        "wasted_epochs": row.cost.wasted_epochs, "trials": row.trials, "attempts": row.attempts,
-        **{f"attempts_{status}": row.counts.get(status, 0) for status in _STATUSES},
-        "configurations": row.configurations, "searching_seed": chose.seed if chose else None,
-        "searching_seed_m_recall": chose.best_m_recall if chose else None,
-        "seeds": len(row.headline), "configuration": json.dumps(row.configuration, sort_keys=True, default=str),
-        "flags": " ".join(row.flags), "not_comparable": row.not_comparable,
-    }
+def _latex_heading(column: Column) -> str:
+    """In sentence case, but for a unit at its start: s/epoch."""
+    title = column.title
+    return _tex(title[:1].upper() + title[1:] if title[1:2].isalpha() else title)
 
 
 def _csv(lines: Iterable[dict[str, Any]]) -> str:

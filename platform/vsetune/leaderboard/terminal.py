@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from vsetune.leaderboard import wording
+from vsetune.leaderboard.columns import COLUMNS, Column, columns_of
 from vsetune.leaderboard.rows import Leaderboard, Row
 
-COLUMNS = (
-    "data", "network", "loss", "best\nM-Recall", "epochs\nto best", "epochs to\nbaseline's\nbest", "Difference",
-    "s/epoch", "device-\nseconds", "trials", "seeds",
-)
-"""Headers, broken over lines so that eleven columns fit a terminal."""
-TEXT_COLUMNS = 3
-_RESULT = (2, 3, 4, 5, 6, 10)
-_COST = (2, 7, 8, 9)
 _UNLIMITED = 10_000
-
-
-def cells(row: Row) -> tuple[str, ...]:
-    """The words of one row, in the order of COLUMNS."""
-    return (
-        row.dataset, row.network, row.loss, wording.recall(row),
-        wording.fixed(row.epochs_to_best, 2), wording.epochs(row.epochs_to_target), wording.difference(row.difference),
-        wording.fixed(row.seconds_per_epoch, 1), wording.fixed(row.cost.device_seconds, 0), wording.trials(row),
-        str(len(row.headline)),
-    )
 
 
 @dataclass(frozen=True)
@@ -40,49 +23,50 @@ class LeaderboardView:
     """One table where it fits; in a narrow terminal a table of results and one of costs for every network."""
 
     leaderboard: Leaderboard
+    columns: Sequence[Column]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        board = self.leaderboard
+        board, columns = self.leaderboard, columns_of("terminal", self.columns)
         yield Text(f"{board.study}: losses compared with {board.baseline}", style="bold")
-        whole = _table(board, [rows for _, _, rows in board.groups()], range(len(COLUMNS)))
+        whole = _table(board, [rows for _, _, rows in board.groups()], columns)
         needed = Measurement.get(console, options.update(max_width=_UNLIMITED), whole).maximum
         if needed <= options.max_width:
             yield whole
         else:
             for dataset, network, rows in board.groups():
                 yield Text(f"\n{network} on {dataset}", style="bold")
-                yield _table(board, [rows], _RESULT)
-                yield _table(board, [rows], _COST)
+                for part in ("result", "cost"):
+                    yield _table(board, [rows], [column for column in columns if column.part in ("name", part)])
         yield Text("\n".join([wording.protocol_line(board), *wording.notes(board)]), style="dim")
 
 
-def render_table(leaderboard: Leaderboard) -> LeaderboardView:
+def render_table(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> LeaderboardView:
     """Something a rich console prints: tables, and below them the notes on protocol, resolution and flags."""
-    return LeaderboardView(leaderboard)
+    return LeaderboardView(leaderboard, columns)
 
 
-def _table(leaderboard: Leaderboard, groups: Sequence[tuple[Row, ...]], columns: Sequence[int]) -> Table:
+def _table(leaderboard: Leaderboard, groups: Sequence[tuple[Row, ...]], columns: Sequence[Column]) -> Table:
     letters = wording.flag_marks(leaderboard)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for column in columns:
-        side = "left" if column < TEXT_COLUMNS else "right"
-        table.add_column(Text(COLUMNS[column]), justify=side, overflow="fold")  # type: ignore[arg-type]
+        side: JustifyMethod = "left" if column.kind == "text" else "right"
+        table.add_column(Text(column.broken_heading), justify=side, overflow="fold")
     for rows in groups:
         for row in rows:
-            words = [Text(_broken(word)) for word in cells(row)]
-            if row.flags:
-                words[2].append(f" ({wording.marks(row, letters)})", style="dim")
-            table.add_row(*(words[column] for column in columns), style="bold" if _is_top(row, rows) else "")
+            words = [_words(column, row, letters) for column in columns]
+            table.add_row(*words, style="bold" if wording.is_top(row, rows) else "")
         table.add_section()
     return table
+
+
+def _words(column: Column, row: Row, letters: Mapping[str, str]) -> Text:
+    words = Text(_broken(column.words(row)))
+    if column.part == "name" and row.flags:
+        words.append(f" ({wording.marks(row, letters)})", style="dim")
+    return words
 
 
 def _broken(word: str) -> str:
     """Intervals and counts below the number they belong to."""
     number, bracket, rest = word.partition(" (")
     return f"{number}\n{rest[:-1].replace(', ', chr(10))}" if bracket else word.replace(" [", "\n[")
-
-
-def _is_top(row: Row, rows: tuple[Row, ...]) -> bool:
-    top = wording.top(rows)
-    return top is not None and row.not_comparable is None and row.best_m_recall == top.best_m_recall

@@ -74,6 +74,12 @@ def top(rows: Sequence[Row]) -> Row | None:
     return max(scored, key=lambda row: row.best_m_recall or 0.0, default=None)
 
 
+def is_top(row: Row, rows: Sequence[Row]) -> bool:
+    """Whether the row has the highest M-Recall of its comparison; of equals all have."""
+    highest = top(rows)
+    return highest is not None and row.not_comparable is None and row.best_m_recall == highest.best_m_recall
+
+
 def configuration(plain: Mapping[str, Any]) -> str:
     shown = (f"{key} = {value:.4g}" if isinstance(value, float) else f"{key} = {value}" for key, value in plain.items())
     return ", ".join(shown) or "defaults"

@@ -13,7 +13,6 @@ from vsetune.metrics.curves import (
     check_same_cadence,
     check_same_protocol,
     resolution,
-    without_replays,
 )
 from vsetune.metrics.efficiency import (
     Difference,
@@ -45,5 +44,5 @@ __all__ = [
     "check_same_cadence", "check_same_protocol", "difference_of_curves", "difference_over_seeds", "difference_percent",
     "epochs_to_best", "epochs_to_target", "expected_if_random", "fit_seconds", "fold_scores", "matrix_scores",
     "mean_difference", "rank_averages", "relevance_matrix_scores", "relevance_scores", "resolution", "retrieval_scores",
-    "semantic_ranking_distance", "unique_hard_negatives", "without_replays",
+    "semantic_ranking_distance", "unique_hard_negatives",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,26 +58,6 @@ def resolution(curve: Curve) -> float:
     """
     epochs = [0.0, *(epoch for epoch, _ in curve)]
     return max((later - earlier for earlier, later in itertools.pairwise(epochs)), default=0.0)
-
-
-def without_replays(points: Iterable[tuple[float, float]]) -> tuple[list[tuple[float, float]], float]:
-    """The curve of a restarted trial, each epoch once, and the epochs that were trained in vain.
-
-    points: all validations in the order they happened; points a restart inherited from its checkpoint are not repeated.
-    A restart shows as an epoch at or before one already seen: later points are dropped for the new ones, which belong
-    to the state that lives on. Waste is what was trained between the point resumed from and the last point lost.
-    Example: epochs 0.5, 1, 1.5, 1.5, 2 give the curve 0.5, 1, 1.5, 2 and a waste of 0.5.
-    """
-    curve: list[tuple[float, float]] = []
-    wasted = 0.0
-    for epoch, m_recall in points:
-        if curve and epoch <= curve[-1][0] + SAME_EPOCH:
-            reached = curve[-1][0]
-            while curve and epoch <= curve[-1][0] + SAME_EPOCH:
-                curve.pop()
-            wasted += reached - (curve[-1][0] if curve else 0.0)
-        curve.append((epoch, m_recall))
-    return curve, wasted
 
 
 def baseline_flags(baseline: Curve, *, best_of_any_loss: float) -> BaselineFlags:

@@ -23,9 +23,6 @@ class Epochs:
     value: float
     censored: bool
 
-    def __str__(self) -> str:
-        return f"> {self.value:.1f}" if self.censored else f"{self.value:.1f}"
-
 
 @dataclass(frozen=True)
 class Difference:

@@ -1,4 +1,4 @@
-"""How sure a retrieval number is: spread over seeds, bootstrap over images.
+"""How sure a retrieval number is: bootstrap over images, and over pairs of seeds.
 
 An image is resampled together with all its captions, because captions of one image are not independent. Ranks are kept
 (the candidates stay the whole set), only the queries are drawn again.
@@ -6,7 +6,6 @@ An image is resampled together with all its captions, because captions of one im
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,15 +13,6 @@ import torch
 from torch import Tensor
 
 _CUTOFFS = (1, 5, 10)
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Mean and standard deviation (n - 1) of a number over seeds; the deviation of a single seed is unknown (None)."""
-
-    mean: float
-    deviation: float | None
-    seeds: int
 
 
 @dataclass(frozen=True)
@@ -61,16 +51,6 @@ class ImageHits:
         i2t = self.image_hits[draws].mean(dim=1)
         t2i = self.caption_hits[draws].sum(dim=1) / self.captions[draws].sum(dim=1)
         return 100 * (i2t + t2i) / (2 * len(_CUTOFFS))
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Mean and deviation over seeds. Raises ValueError without values."""
-    if not values:
-        raise ValueError("spread: got no values, need at least one seed")
-    mean = sum(values) / len(values)
-    if len(values) == 1:
-        return Spread(mean, None, 1)
-    return Spread(mean, math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1)), len(values))
 
 
 def m_recall_interval(hits: ImageHits, *, resamples: int, level: float, seed: int) -> Interval:

@@ -1,23 +1,4 @@
-"""Networks: image and caption encoders and their similarity. No retrieval loss, no training."""
-
-from vsetune.networks import (  # noqa: F401  they register
-    cgmn,
-    gsmn,
-    malali_keller,
-    mse,
-    pcme,
-    pvse,
-    scan,
-    sgraf,
-    vse_infinity,
-    vsepp,
-    vsrn,
-)
-from vsetune.networks.encoded import Encoded, joined
-from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network import Network, TrainingItems
-from vsetune.networks.registry import build_network
-
-__all__ = [
-    "CaptionInputs", "Encoded", "ImageInputs", "Network", "TrainingItems", "build_network", "joined",
-]
+"""Networks: image and caption encoders and their similarity. No retrieval loss, no training. One folder per network:
+`spec.py` (hyperparameters, source; no torch), `network.py`, and what only it needs, such as the
+names of released weights (`released.py`). `building.build_network` makes one.
+"""

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from vsetune.networks.parts.network_devices import is_on_cpu
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -54,7 +56,7 @@ class Encoded:
         if self.lengths is None:
             return self
         is_part = torch.arange(self.vectors.shape[1], device=self.device) < self.lengths[:, None]
-        if self.device.type == "cpu" and bool(is_part.all()):  # elsewhere the question costs more than the answer
+        if is_on_cpu(self.vectors) and bool(is_part.all()):  # elsewhere the question costs more than the answer
             return self
         vectors = self.vectors.masked_fill(~is_part[..., None], 0.0)
         if self.links is None:

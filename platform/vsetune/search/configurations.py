@@ -12,12 +12,12 @@ from typing import Literal
 
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from vsetune.config.cells import Cell
-from vsetune.config.study import SearchSpec
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.study_spec import SearchSpec
 from vsetune.errors import ConfigError, StorageError
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search.drawing import REFUSED, Value, distributions_of, draw, is_whole
-from vsetune.search.storage import SearchStorage
+from vsetune.search.trial_storage import SearchStorage
 
 Outcome = Literal["finished", "pruned", "failed"]
 """failed: its numbers were not finite. Failures that say nothing of the configuration are not told."""

@@ -6,7 +6,6 @@ a process that dies in between leaves half a trial, and a resumed study would go
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
 
@@ -14,9 +13,10 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial
 
-from vsetune.config.base import Choices, Domain
-from vsetune.config.cells import Cell
-from vsetune.config.study import SearchSpec
+from vsetune.config.spec.base import Choices, Domain
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.study_spec import SearchSpec
+from vsetune.files.hashes import sha256_hex
 
 REFUSED = "refused"
 """Attribute of a trial whose configuration no spec accepts: why."""
@@ -49,8 +49,7 @@ def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[s
 
 def _sampler(spec: SearchSpec, cell: str, history: Sequence[FrozenTrial]) -> optuna.samplers.BaseSampler:
     """Seeded by study, cell and number. Refused draws say nothing of what is good, so they end no random start."""
-    digest = hashlib.sha256(f"{spec.seed}/{cell}/{len(history)}".encode()).digest()
-    seed = int.from_bytes(digest[:4], "big")
+    seed = int(sha256_hex(f"{spec.seed}/{cell}/{len(history)}".encode())[:8], 16)
     if spec.sampler == "random":
         return optuna.samplers.RandomSampler(seed=seed)
     startup = max(2, min(10, spec.configurations // 3)) + sum(REFUSED in trial.user_attrs for trial in history)

@@ -6,7 +6,6 @@ people (params, plain tags) is written beside it and never read back.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,16 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from vsetune.config.secrets import masked
-from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
+from vsetune.config.spec.secrets import masked
+from vsetune.files.hashes import sha256_hex
+from vsetune.tracking.records import (
+    PLUGIN_TAG,
+    AttemptRecord,
+    AttemptStart,
+    AttemptStatus,
+    StudyRecord,
+    ValidationPoint,
+)
 
 KIND = "vsetune.kind"
 KEY = "vsetune.key"
@@ -85,7 +92,7 @@ def seen_tag(moment: float) -> dict[str, str]:
 
 def attempt_key(start: AttemptStart) -> str:
     """A short name for (trial, number) without characters that a search filter would have to quote."""
-    return hashlib.sha256(to_json([start.study, start.trial, start.number]).encode()).hexdigest()[:24]
+    return sha256_hex(to_json([start.study, start.trial, start.number]).encode())[:24]
 
 
 def attempt_tags(start: AttemptStart) -> dict[str, str]:
@@ -95,6 +102,7 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
         "network": start.network, "loss": start.loss, "seed": str(start.seed),
         "environment": to_json(dict(start.environment))[:PIECE], "protocol": to_json(dict(start.protocol))[:PIECE],
     }
+    for_people |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in start.resolved.get("plugins", {}).items()}
     exact = {KIND: "attempt", KEY: attempt_key(start), STATUS: "running"}
     return for_people | exact | in_pieces(RECORD, to_json(asdict(start)))
 

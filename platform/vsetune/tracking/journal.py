@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vsetune.errors import StorageError
+from vsetune.files.whole_files import move_in_place
 from vsetune.tracking.encoding import to_json
 
 _log = logging.getLogger(__name__)
@@ -150,7 +151,7 @@ class Journal:
             try:
                 _write_all(descriptor, content)
                 os.fsync(descriptor)
-                os.replace(partial, self.path)
+                move_in_place(partial, self.path, durable=False)  # it is synced
             except OSError:
                 os.close(descriptor)
                 partial.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from vsetune.config.secrets import shown_url
+from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import StorageError, UnusableStore
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.memory_store import MemoryStore

@@ -9,6 +9,9 @@ from typing import Any, Literal
 AttemptStatus = Literal["running", "finished", "pruned", "failed", "killed"]
 """finished: trained to its budget. pruned: stopped by the scheduler. failed: an error. killed: its process died."""
 
+PLUGIN_TAG = "vsetune.plugin."
+"""Tags of a study and of an attempt: the hash of other people's code in it, `vsetune.plugin.loss.my_loss`."""
+
 
 @dataclass(frozen=True)
 class ValidationPoint:

@@ -7,7 +7,6 @@ file that MLflow never opens again. So the file is made beside its place, under 
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import shutil
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vsetune.errors import StorageError, UnusableStore
+from vsetune.files.locks import take_lock
+from vsetune.files.whole_files import free_name, move_in_place
 
 _log = logging.getLogger(__name__)
 BUSY_TIMEOUT_S = 5.0
@@ -146,7 +147,7 @@ def _upgrade(database: Path) -> None:
         connection.execute("BEGIN EXCLUSIVE")
         shutil.copy2(database, making)
         upgrade_schema(making, f"tracking database {database}")
-        kept = _free_name(database, "before-upgrade")
+        kept = free_name(database, "before-upgrade")
         os.link(database, kept)
         _move_in_place(making, database)
     _log.warning("%s: brought to the schema of the installed MLflow; the old one is kept as %s", database, kept.name)
@@ -164,43 +165,29 @@ def _move_in_place(making: Path, database: Path) -> None:
     """One step: before it nothing has happened, after it all has."""
     with closing(sqlite3.connect(making)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
-    with open(making, "rb") as stream:
-        os.fsync(stream.fileno())
     for ending in _ASIDE[1:]:  # of the file that is replaced; SQLite would take them for the new one's
         database.with_name(database.name + ending).unlink(missing_ok=True)
-    os.replace(making, database)
+    move_in_place(making, database, durable=True)
 
 
 def _set_aside(database: Path) -> Path:
-    kept = _free_name(database, "broken")
+    kept = free_name(database, "broken")
     for ending in reversed(_ASIDE):
         part = database.with_name(database.name + ending)
         if part.exists():
-            os.replace(part, kept.with_name(kept.name + ending))
+            move_in_place(part, kept.with_name(kept.name + ending), durable=False)
     return kept
-
-
-def _free_name(database: Path, what: str) -> Path:
-    number = 1
-    while (path := database.with_name(f"{database.name}.{what}-{number}")).exists():
-        number += 1
-    return path
 
 
 @contextmanager
 def _making(database: Path) -> Iterator[None]:
     """One process makes or mends a database, others wait for it. The lock goes with its process."""
-    until = time.monotonic() + _MAKING_TAKES_AT_MOST_S
-    with open(database.with_name(database.name + ".lock"), "w") as handle:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise StorageError(
-                        f"tracking database {database}: another process has been making it for "
-                        f"{_MAKING_TAKES_AT_MOST_S:g} s; stop that one, then repeat"
-                    ) from None
-                time.sleep(0.1)
+    try:
+        lock = take_lock(database.with_name(database.name + ".lock"), wait_s=_MAKING_TAKES_AT_MOST_S)
+    except BlockingIOError:
+        raise StorageError(
+            f"tracking database {database}: another process has been making it for {_MAKING_TAKES_AT_MOST_S:g} s; "
+            "stop that one, then repeat"
+        ) from None
+    with lock:
         yield

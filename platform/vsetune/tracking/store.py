@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vsetune.errors import StorageError, StudyConflict, UsageError
-from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
+from vsetune.tracking.records import (
+    PLUGIN_TAG,
+    AttemptRecord,
+    AttemptStart,
+    AttemptStatus,
+    StudyRecord,
+    ValidationPoint,
+)
 
 StudyStatus = Literal["finished", "failed", "killed"]
 
@@ -135,7 +142,7 @@ def require_same_study(known: StudyRecord, record: StudyRecord, *, resume: bool)
 
 
 _SHOWN = 4
-_FREE_TO_CHANGE = ("description", "resources", "tracking")
+_FREE_TO_CHANGE = ("description", "plugins", "resources", "tracking")
 
 
 def _changes(known: StudyRecord, record: StudyRecord) -> list[str]:
@@ -149,6 +156,10 @@ def _changes(known: StudyRecord, record: StudyRecord) -> list[str]:
     if data[0] != data[1]:
         changes = [change for change in changes if not change.startswith("data.path: ")]
         changes.insert(0, f"the data set: {data[0]} -> {data[1]}")
+    for tag in sorted({tag for each in (known, record) for tag in each.tags if tag.startswith(PLUGIN_TAG)}):
+        code = [each.tags.get(tag, "none")[:12] for each in (known, record)]
+        if code[0] != code[1]:
+            changes.insert(0, f"the code of {tag.removeprefix(PLUGIN_TAG)}: {code[0]} -> {code[1]}")
     return changes
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from vsetune.errors import StorageError, StudyConflict
+from vsetune.files.locks import take_lock
 
 LOCK_FILE = "lock"
 
@@ -20,14 +20,12 @@ def locked_study(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = open(folder / LOCK_FILE, "w")  # noqa: SIM115  held open as long as the lock
+        lock = take_lock(folder / LOCK_FILE, wait_s=0)
+    except BlockingIOError:
+        raise StudyConflict(f"study {folder.name}: another process is running it; wait for it or stop it") from None
     except OSError as error:
         raise StorageError(
             f"{folder}: cannot be written ({error.strerror}); set VSETUNE_HOME to another folder"
         ) from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StudyConflict(f"study {folder.name}: another process is running it; wait for it or stop it") from None
+    with lock:
         yield

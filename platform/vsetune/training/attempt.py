@@ -11,21 +11,22 @@ from typing import Any
 
 import torch
 
-from vsetune.config.evaluation import EvaluationSpec
-from vsetune.config.training import TrialSpec
-from vsetune.data.dataset import Dataset
+from vsetune.config.study.evaluation_settings import EvaluationSpec
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import AttemptError, StorageError
+from vsetune.files.whole_files import make_folder
+from vsetune.scoring.device import choose_device, use_threads, wait_for
+from vsetune.scoring.evaluation import evaluate, evaluated_split, recalls
+from vsetune.scoring.validation import score_split
 from vsetune.tracking.records import ValidationPoint
-from vsetune.training.atomic import make_folder
+from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CheckpointFolder
-from vsetune.training.device import choose_device, use_threads, wait_for
 from vsetune.training.environment import describe_environment
-from vsetune.training.evaluation import evaluate, evaluated_split, recalls
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.failures import out_of_memory, scoring
 from vsetune.training.negatives import NegativeSampler
-from vsetune.training.progress import Progress
 from vsetune.training.protocol import describe_protocol
 from vsetune.training.random_state import RandomState
 from vsetune.training.restoring import learner_state, restore
@@ -33,7 +34,6 @@ from vsetune.training.schedule import next_validation, phase_at, total_steps
 from vsetune.training.start import describe_start
 from vsetune.training.step import Learner
 from vsetune.training.summary import summarise
-from vsetune.training.validation import score_split
 from vsetune.training.window import StepWindow
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Attempt:
         self.trial = trial
         self.device = choose_device(device)
         self.dataset = Dataset.open(trial.data.path)
-        self._check_splits()
+        self._check_files()
         self._batches = TrainingBatches(trial, self.dataset, self.device)
         self._random = RandomState(trial.seed, self.device)
         self._progress = Progress()
@@ -170,13 +170,13 @@ class Attempt:
     def _where(self) -> str:
         return f"study {self.trial.study} trial {self.trial.trial} attempt {self._execution.number}"
 
-    def _check_splits(self) -> None:
+    def _check_files(self) -> None:
         """Missing shards are told now, those of the test split too, and not after hours of training."""
         data = self.trial.data
-        self.dataset.split(data.validation_split)
-        if data.test_split in self.dataset.manifest.splits:
-            self.dataset.split(data.test_split)
-
+        used = [data.train_split, data.validation_split]
+        if data.test_split is not None and data.test_split in self.dataset.manifest.splits:
+            used.append(data.test_split)
+        self.dataset.check_files(dict.fromkeys(used))
 
     def _train(self) -> StepWindow:
         progress, per_epoch = self._progress, self._batches.steps_per_epoch

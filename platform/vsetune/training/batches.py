@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from vsetune.config.training import TrialSpec
-from vsetune.data.batch import Batch
-from vsetune.data.dataset import Dataset
-from vsetune.data.parses import read_parses
-from vsetune.data.reader import steps_per_epoch, training_batches
-from vsetune.data.semantic_sources import cosine_spread, semantic_vectors_of, source_name
-from vsetune.data.word_pieces import word_pieces_name
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.caption_tables import CaptionTables, caption_tables
+from vsetune.data.batches.reader import steps_per_epoch, training_batches
+from vsetune.data.captions.parses import read_parses
+from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of, source_name
+from vsetune.data.captions.word_pieces import word_pieces_name
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
 from vsetune.training.random_state import undisturbed
 
@@ -44,6 +45,7 @@ class TrainingBatches:
         self._dataset = dataset
         self._device = device
         self._semantics = _semantics(trial, dataset)
+        self._tables: CaptionTables | None = None
         self._open: Iterator[Batch] | None = None
         self._next_step = -1
 
@@ -82,12 +84,12 @@ class TrainingBatches:
 
     def describe_parses(self) -> dict[str, str]:
         """Which pipeline parsed the captions; nothing where the network reads no parses."""
-        parses = read_parses(self._dataset.path) if self._trial.network.needs_dependencies else None
+        parses = read_parses(self._dataset.path) if self._trial.network.reads.dependencies else None
         return {} if parses is None else {"dependency_parses": f"{parses.pipeline} {parses.version}"}
 
     def describe_word_pieces(self) -> dict[str, str]:
         """Which tokeniser splits the captions; nothing where the network reads words of the data set."""
-        model = self._trial.network.word_pieces
+        model = self._trial.network.reads.word_pieces
         return {} if model is None else {"word_pieces": word_pieces_name(model)}
 
     def close(self) -> None:
@@ -100,17 +102,18 @@ class TrainingBatches:
     def _start(self, step: int) -> Batch | None:
         self.close()
         epoch, done = divmod(step, self.steps_per_epoch)
-        training, network = self._trial.training, self._trial.network
+        training, split, reads = self._trial.training, self._trial.data.train_split, self._trial.network.reads
         # A run continued in the middle of an epoch opens its reader once more than an uninterrupted one:
         # whatever opening draws must not shift the random numbers of the network.
         with undisturbed(self._device):
+            if self._tables is None:
+                self._tables = caption_tables(self._dataset, split, reads, mirrored=reads.swaps_sides)
             self._open = iter(
                 training_batches(
-                    self._dataset, self._trial.data.train_split, batch_size=training.batch_size,
-                    batch_unit=training.batch_unit, seed=self._trial.seed, epoch=epoch,
-                    shuffle_pairs=training.shuffle_pairs, skip_batches=done, workers=training.loader_workers,
-                    drop_last=training.drop_last, semantics=self._semantics, boxes=network.reads_boxes,
-                    dependencies=network.needs_dependencies, pixels=network.pixels, word_pieces=network.word_pieces,
+                    self._dataset, split, batch_size=training.batch_size, batch_unit=training.batch_unit,
+                    seed=self._trial.seed, epoch=epoch, shuffle_pairs=training.shuffle_pairs, skip_batches=done,
+                    workers=training.loader_workers, drop_last=training.drop_last, semantics=self._semantics,
+                    reads=reads, tables=self._tables,
                 )
             )
             return next(self._open, None)

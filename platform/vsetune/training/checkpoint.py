@@ -12,7 +12,6 @@ do they become `best.safetensors`. Opening a folder completes an interrupted mov
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import logging
 import os
@@ -29,12 +28,13 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from vsetune.data.wording import one_line
+from vsetune.data.stored.foreign_text import one_line
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, StorageError
-from vsetune.networks.weight_notes import WeightNotes
-from vsetune.training.atomic import remove_partials, unreadable, write_whole
+from vsetune.files.hashes import sha256_hex, sha256_of_file
+from vsetune.files.whole_files import free_name, move_in_place, remove_partials, unreadable, write_whole
+from vsetune.networks.importing.weight_notes import WeightNotes
 from vsetune.training.executions import ExecutionLog
-from vsetune.training.seal import seal_of, sealed_state, sha256_of
+from vsetune.training.seal import seal_of, sealed_state
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class CheckpointFolder:
             # one entry, since safetensors writes several in any order and equal weights shall be equal files
             metadata = {"step": str(step)} if notes is None else notes.to_metadata(step=step)
             content = safetensors.torch.save(dict(best_weights), metadata=metadata)
-            digest = hashlib.sha256(content).hexdigest()
+            digest = sha256_hex(content)
             write_whole(self._best_of(step), content, durable=True)
         buffer = io.BytesIO()
         torch.save({**self._identity, "sealed": True, "best_sha256": digest, "state": dict(state)}, buffer)
@@ -140,11 +140,9 @@ class CheckpointFolder:
         for path in damaged:
             if not os.path.lexists(path):
                 continue
-            number = 1
-            while os.path.lexists(target := path.with_name(f"{path.name}.damaged-{number}")):
-                number += 1
+            target = free_name(path, "damaged")
             try:
-                os.rename(path, target)
+                move_in_place(path, target, durable=False)
             except OSError as error:
                 raise StorageError(f"{path}: cannot be set aside ({error.strerror}); move it by hand.") from error
             moved.append(target)
@@ -186,7 +184,7 @@ class CheckpointFolder:
         """Finish the move that a crash may have interrupted; drop weights that no checkpoint names."""
         try:
             if step is not None and self._best_of(step).exists():
-                os.replace(self._best_of(step), self.best_path)
+                move_in_place(self._best_of(step), self.best_path, durable=False)
             for orphan in self._folder.glob("best-*.safetensors*"):
                 orphan.unlink(missing_ok=True)
         except OSError as error:
@@ -197,7 +195,7 @@ class CheckpointFolder:
             about = self.best_path.stat()
             if not stat.S_ISREG(about.st_mode):
                 raise self._damaged_best("no regular file")
-            if self._best_sha256 is not None and sha256_of(self.best_path) != self._best_sha256:
+            if self._best_sha256 is not None and sha256_of_file(self.best_path) != self._best_sha256:
                 raise self._damaged_best("its SHA-256 is not the one in the checkpoint")
         except FileNotFoundError as error:
             raise self._damaged_best("no such file") from error

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import torch
 
-from vsetune.config.training import TrainingSpec
-from vsetune.training.device import device_name, effective_precision
+import vsetune
+from vsetune.config.study.training import TrainingSpec
+from vsetune.scoring.device import device_name, effective_precision
 
 _PACKAGES = (
-    "vsetune", "torch", "numpy", "scikit-learn", "pillow", "transformers", "webdataset", "ray", "optuna", "mlflow",
+    "torch", "numpy", "scikit-learn", "pillow", "transformers", "webdataset", "ray", "optuna", "mlflow",
 )
 
 
@@ -57,7 +58,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    found = {"vsetune": vsetune.__version__}
     for name in _PACKAGES:
         try:
             found[name] = metadata.version(name)

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vsetune.errors import DamagedCheckpoint
-from vsetune.training.atomic import read_json, write_json
+from vsetune.errors import DamagedCheckpoint, DataError
+from vsetune.files.whole_files import read_json, write_json
 
 EXECUTIONS_FILE = "executions.json"
 PROGRESS_FILE = "progress.json"
@@ -78,14 +78,14 @@ class ExecutionLog:
         return found
 
     def _earlier(self) -> Execution:
-        saved = read_json(self._executions)
+        saved = _read_json(self._executions)
         if saved is None:
             return Execution(number=0)
         _require(self._executions, saved, Execution(number=0))
         return Execution(**saved)
 
     def _marker(self) -> dict[str, Any] | None:
-        marker: dict[str, Any] | None = read_json(self._progress)
+        marker: dict[str, Any] | None = _read_json(self._progress)
         if marker is not None:
             _require(self._progress, marker, _Marker(0, 0, 0.0))
         return marker
@@ -95,6 +95,14 @@ class ExecutionLog:
         if marker is None or marker["number"] != number:
             return 0, 0.0
         return max(0, marker["pairs"] - kept_pairs), max(0.0, marker["seconds"] - kept_seconds)
+
+
+def _read_json(path: Path) -> Any | None:
+    """The value in the file, or None when there is no such file. DamagedCheckpoint, or StorageError."""
+    try:
+        return read_json(path)
+    except DataError as error:
+        raise DamagedCheckpoint(f"{error}, so it is damaged; remove its folder to start the trial again.") from error
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from pydantic import ValidationError
 
-from vsetune.config.secrets import masked
+from vsetune.config.spec.secrets import masked
 from vsetune.errors import (
     AttemptError,
     ConfigError,
@@ -26,7 +26,8 @@ from vsetune.errors import (
     StorageError,
     VsetuneError,
 )
-from vsetune.training.pair_scores import LoggedProgress
+from vsetune.plugins.plugin_loading import place_in_plugin
+from vsetune.scoring.pair_scores import LoggedProgress
 
 Kind = Literal[
     "configuration", "data", "numeric", "checkpoint", "bug", "storage", "network", "device", "memory", "process"
@@ -67,6 +68,9 @@ def failure_of(error: BaseException) -> Failure:
     kind = _kind(error)
     text = masked(" ".join(str(error).split()))
     name = f"{type(error).__name__}: " if kind == "bug" or not text else ""
+    place = place_in_plugin(error) if kind == "bug" else None
+    if place is not None:
+        text += f" (in a plugin, {place})"
     return Failure(kind, f"{kind}: {name}{text}"[:2000])
 
 

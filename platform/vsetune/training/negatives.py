@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vsetune.config.training import TrainingSpec
-from vsetune.data.batch import Batch
-from vsetune.losses import LossOutput
+from vsetune.config.study.training import TrainingSpec
+from vsetune.data.batches.batch import Batch
+from vsetune.losses.loss_base import LossOutput
 from vsetune.metrics.hard_negatives import unique_hard_negatives
 
 _LOOK_EVERY = 10

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from vsetune.config.training import TrainingSpec
+from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
-from vsetune.losses import Loss
-from vsetune.networks.network import NetworkGroup
+from vsetune.losses.loss_base import Loss
+from vsetune.networks.network_base import NetworkGroup
 
 _OPTIMIZERS: dict[str, type[Adam] | type[AdamW]] = {"adam": Adam, "adamw": AdamW}
 

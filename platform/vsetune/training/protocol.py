@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from vsetune.config.training import TrialSpec
-from vsetune.data.dataset import Dataset
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.dataset import Dataset
 from vsetune.metrics.ranks import RANKING_PROTOCOL
+from vsetune.scoring.evaluation import PROTOCOLS
 from vsetune.training.batches import TrainingBatches
-from vsetune.training.evaluation import PROTOCOLS
 
 
 def describe_protocol(trial: TrialSpec, dataset: Dataset, batches: TrainingBatches) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsetune.data.wording import one_line
+from vsetune.data.stored.foreign_text import one_line
 from vsetune.errors import VsetuneError
 from vsetune.tracking.records import ValidationPoint
+from vsetune.training.attempt_progress import Progress
 from vsetune.training.checkpoint import OF_DAMAGE, CheckpointFolder
-from vsetune.training.progress import Progress
 from vsetune.training.random_state import RandomState, undisturbed
 from vsetune.training.step import Learner
 

@@ -5,19 +5,19 @@ torch finds the end of its archive from behind and passes over them.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import Path
+
+from vsetune.files.hashes import sha256_hex, sha256_of_file
 
 _BEFORE, _AFTER = b"\nvsetune SHA-256 ", b"\n"
 _SEAL = re.compile(re.escape(_BEFORE) + rb"([0-9a-f]{64})" + re.escape(_AFTER))
 _LENGTH = len(_BEFORE) + 64 + len(_AFTER)
-_AT_ONCE = 1 << 20
 
 
 def seal_of(content: bytes | memoryview) -> bytes:
     """What to append to the content."""
-    return _BEFORE + hashlib.sha256(content).hexdigest().encode() + _AFTER
+    return _BEFORE + sha256_hex(content).encode() + _AFTER
 
 
 def sealed_state(path: Path) -> bool | None:
@@ -28,14 +28,4 @@ def sealed_state(path: Path) -> bool | None:
         found = _SEAL.fullmatch(stream.read(_LENGTH))
     if found is None:
         return None
-    return sha256_of(path, size - _LENGTH) == found[1].decode()
-
-
-def sha256_of(path: Path, size: int | None = None) -> str:
-    """Of the first `size` bytes, or of all. OSError when it cannot be read."""
-    digest, left = hashlib.sha256(), path.stat().st_size if size is None else size
-    with open(path, "rb") as stream:
-        while left > 0 and (block := stream.read(min(left, _AT_ONCE))):
-            digest.update(block)
-            left -= len(block)
-    return digest.hexdigest()
+    return sha256_of_file(path, first=size - _LENGTH) == found[1].decode()

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torch import Tensor, nn
 
-from vsetune.config.data import expand_path
-from vsetune.config.networks import AnyNetwork
-from vsetune.config.paths import under_home
-from vsetune.data.vocabulary import SPECIAL_WORDS
+from vsetune.config.sources.recipe import expand_path
+from vsetune.config.spec.paths import under_home
+from vsetune.data.stored.vocabulary import SPECIAL_WORDS
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks.backbone import names_of_colours
+from vsetune.files.hashes import sha256_of_file
+from vsetune.networks.importing.released_words import rows_of
 from vsetune.networks.importing.stored import WORD_VECTORS, StoredWeights, placed
-from vsetune.networks.importing.words import rows_of
-from vsetune.networks.pretrained import Architecture
-from vsetune.networks.weight_notes import fingerprint_of_words
+from vsetune.networks.importing.weight_notes import fingerprint_of_words
+from vsetune.networks.network_catalogue import AnyNetwork
+from vsetune.networks.parts.backbone import names_of_colours
+from vsetune.networks.parts.pretrained import Architecture
 
 _KEY = "network.start_from"
 _HOW = "need weights of the same network with the same sizes, and features of the same width"
@@ -81,8 +81,7 @@ def describe_start(spec: AnyNetwork, words: Sequence[str]) -> dict[str, str]:
     if spec.start_from is None:
         return {}
     stored = _open(spec.start_from)
-    with stored.path.open("rb") as stream:
-        content = hashlib.file_digest(stream, "sha256").hexdigest()[:12]
+    content = sha256_of_file(stored.path)[:12]
     return {"start_from": f"{stored.path.name} {content}: {_words_found(stored, words)}"}
 
 

@@ -9,15 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsetune.config.training import TrialSpec
-from vsetune.data.batch import Batch
-from vsetune.data.dataset import Dataset
-from vsetune.losses import Items, Loss, LossContext, LossInputs, LossOutput, build_loss
-from vsetune.networks import Encoded, Network, TrainingItems, build_network
-from vsetune.networks.pretrained import architecture_of
-from vsetune.networks.weight_notes import WeightNotes
-from vsetune.training.device import tower_precision
-from vsetune.training.network_inputs import caption_inputs, image_inputs
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.batch import Batch
+from vsetune.data.stored.dataset import Dataset
+from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs, LossOutput
+from vsetune.losses.loss_building import build_loss
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.importing.weight_notes import WeightNotes
+from vsetune.networks.network_base import Network, TrainingItems
+from vsetune.networks.network_building import build_network
+from vsetune.networks.parts.pretrained import architecture_of
+from vsetune.networks.sound_scores import require_sound_items, require_sound_scores
+from vsetune.scoring.device import tower_precision
+from vsetune.scoring.network_inputs import caption_inputs, image_inputs
 from vsetune.training.optimizers import Optimizers
 from vsetune.training.schedule import drop_factor, loss_factor, phase_at
 from vsetune.training.start import known_architecture, start
@@ -44,6 +48,7 @@ class Learner:
     context: LossContext
     device: torch.device
     epoch: float = 0.0
+    is_checked: bool = False
 
     @classmethod
     def build(
@@ -126,7 +131,7 @@ class Learner:
     def notes(self, dataset: Dataset) -> WeightNotes:
         """What a file of the network's weights must say beside them. dataset: that it is trained on."""
         spec = self.trial.network
-        words = dataset.vocabulary.words if spec.word_pieces is None else None
+        words = dataset.vocabulary.words if spec.reads.word_pieces is None else None
         return WeightNotes.of(self.network, spec.name, words)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -142,8 +147,9 @@ class Learner:
             images = self.network.encode_images(image_inputs(batch))
             captions = self.network.encode_captions(words)
         # Similarities and losses compare small differences: bfloat16 never reaches them.
+        similarity = self._similarity(images, captions, sizes=(len(batch.image_ids), len(batch.caption_rows)))
         inputs = LossInputs(
-            similarity=self.network.similarity(images, captions),
+            similarity=similarity,
             image_ids=batch.image_ids,
             caption_image_ids=batch.image_ids[batch.caption_rows],
             caption_rows=batch.caption_rows,
@@ -157,6 +163,18 @@ class Learner:
         negatives = inputs.image_ids[:, None] != inputs.caption_image_ids
         items = TrainingItems(images, captions, words, batch.caption_rows, negatives)
         return _with_auxiliary(output, self.network.auxiliary_losses(items))
+
+
+    def _similarity(self, images: Encoded, captions: Encoded, *, sizes: tuple[int, int]) -> Tensor:
+        """Every image with every caption; the shapes of the first batch are checked. sizes: of the batch."""
+        if self.is_checked:
+            return self.network.similarity(images, captions)
+        name = self.trial.network.name
+        require_sound_items(self.network, name, images, captions, sizes=sizes)
+        scores = self.network.similarity(images, captions)
+        require_sound_scores(self.network, name, scores, sizes=sizes)
+        self.is_checked = True
+        return scores
 
 
 def _trains_loss_only(trial: TrialSpec, phase: int) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from vsetune.metrics.efficiency import epochs_to_best
+from vsetune.training.attempt_progress import Progress
 from vsetune.training.executions import Execution
-from vsetune.training.progress import Progress
 
 
 def summarise(progress: Progress, execution: Execution, *, pairs: int) -> dict[str, float]:

@@ -9,13 +9,14 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from vsetune.config.training import TrialSpec
-from vsetune.data.dataset import Dataset
-from vsetune.data.wording import one_line
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.foreign_text import one_line
 from vsetune.errors import DamagedCheckpoint, DataError, StaleCheckpoint
-from vsetune.networks import Network, build_network
-from vsetune.networks.backbone import names_of_colours
-from vsetune.networks.weight_notes import WeightNotes, read_notes
+from vsetune.networks.importing.weight_notes import WeightNotes, read_notes
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network
+from vsetune.networks.parts.backbone import names_of_colours
 from vsetune.training.checkpoint import OF_DAMAGE
 
 

@@ -11,7 +11,7 @@ import resource
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 from PIL import Image
 
-from vsetune.config.networks.pixels import PixelInput
-from vsetune.config.semantics import EncoderSpec
-from vsetune.data.dataset import Dataset
-from vsetune.data.manifest import FeatureInfo, Manifest, ShardInfo, SplitInfo, VocabularyInfo, write_manifest
-from vsetune.data.parses import parse_dataset, read_parses
+from vsetune.config.sources.network_reads import NetworkReads
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.config.sources.semantic_vectors import EncoderSpec
+from vsetune.data.batches.reader import evaluation_batches
+from vsetune.data.captions.parses import parse_dataset, read_parses
+from vsetune.data.looking.verify import verify
+from vsetune.data.making.raw import png_bytes
 from vsetune.data.progress import SilentProgress
-from vsetune.data.raw import png_bytes
-from vsetune.data.reader import evaluation_batches
-from vsetune.data.tokens import tokenise
-from vsetune.data.verify import verify
-from vsetune.data.vocabulary import Vocabulary
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.manifest import FeatureInfo, Manifest, ShardInfo, SplitInfo, VocabularyInfo, write_manifest
+from vsetune.data.stored.tokens import tokenise
+from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import DataError
 
 WIDTH = 3
@@ -133,7 +134,7 @@ class Chain:
 def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     """Parses are made by a chain instead of spaCy."""
     parser = Chain()
-    monkeypatch.setattr("vsetune.data.parses.load_parser", lambda pipeline: parser)
+    monkeypatch.setattr("vsetune.data.captions.parses.load_parser", lambda pipeline: parser)
     return parser
 
 
@@ -237,10 +238,11 @@ def _read(path: str) -> str | None:
         dataset = Dataset.open(path)
         has_parses = read_parses(path) is not None
         for split in dataset.manifest.splits:
-            options: dict[str, Any] = {"batch_size": 3, "dependencies": has_parses}
-            list(evaluation_batches(dataset, split, boxes=True, **options))
+            reads = NetworkReads(boxes=True, dependencies=has_parses)
+            list(evaluation_batches(dataset, split, batch_size=3, reads=reads))
             if dataset.manifest.images_stored:
-                list(evaluation_batches(dataset, split, pixels=PixelInput(size=32), **options))
+                photographs = replace(reads, pixels=PixelInput(size=32))
+                list(evaluation_batches(dataset, split, batch_size=3, reads=photographs))
     except DataError as error:
         return str(error)
     return None

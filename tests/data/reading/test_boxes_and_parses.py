@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.data.parses import NOT_PARSED, PARSES_FILE, joined_words, parse_dataset, read_parses, word_heads
+from vsetune.config.sources.network_reads import NetworkReads
+from vsetune.data.batches.reader import evaluation_batches, training_batches
+from vsetune.data.captions.parses import NOT_PARSED, PARSES_FILE, joined_words, parse_dataset, read_parses, word_heads
+from vsetune.data.looking.verify import verify
 from vsetune.data.progress import SilentProgress
-from vsetune.data.reader import evaluation_batches, training_batches
-from vsetune.data.verify import verify
 from vsetune.errors import DataError, StudyConflict
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
+BOXES, PARSES = NetworkReads(boxes=True), NetworkReads(dependencies=True)
 
 
 def parse(dataset, pipeline="chain"):
@@ -37,13 +39,13 @@ def boxed(tiny, npy):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_boxes_come_with_their_images_where_they_are_asked_for(boxed, workers):
     dataset = boxed.write()
-    for batch in training_batches(dataset, "train", **OPTIONS, workers=workers, boxes=True):
+    for batch in training_batches(dataset, "train", **OPTIONS, workers=workers, reads=BOXES):
         assert batch.boxes.dtype == torch.float32
         for row, image in enumerate(batch.image_ids.tolist()):
             count = (3, 1)[image % 2]
             assert np.array_equal(batch.boxes[row, :count], boxes_of(image, count))
             assert not batch.boxes[row, count:].any()
-    (batch,) = evaluation_batches(dataset, "train", batch_size=100, boxes=True)
+    (batch,) = evaluation_batches(dataset, "train", batch_size=100, reads=BOXES)
     assert batch.boxes.shape == (8, 3, 4)
     assert torch.equal(batch.to("cpu").boxes, batch.boxes)
 
@@ -53,11 +55,11 @@ def test_boxes_that_nobody_asked_for_are_not_read(boxed):
     dataset = boxed.write()
     assert all(batch.boxes is None for batch in training_batches(dataset, "train", **OPTIONS))
     with pytest.raises(DataError, match=r"sample 0000000\d\d?: \.boxes\.npy is no plain array"):
-        list(evaluation_batches(dataset, "train", batch_size=4, boxes=True))
+        list(evaluation_batches(dataset, "train", batch_size=4, reads=BOXES))
 
 
 def test_a_data_set_without_boxes_gives_none(tiny):
-    assert all(b.boxes is None for b in training_batches(tiny(4).write(), "train", **OPTIONS, boxes=True))
+    assert all(b.boxes is None for b in training_batches(tiny(4).write(), "train", **OPTIONS, reads=BOXES))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_a_data_set_without_boxes_gives_none(tiny):
 def test_boxes_that_are_pixels_or_do_not_fit_the_regions_are_refused(tiny, npy, boxes, found):
     data = tiny(4, boxes=True, edit=lambda index, members: members.update({"boxes.npy": npy(boxes, dtype="float32")}))
     with pytest.raises(DataError, match=rf"boxes are {found}, need \(2, 4\) float32 from 0 to 1"):
-        list(evaluation_batches(data.write(), "train", batch_size=4, boxes=True))
+        list(evaluation_batches(data.write(), "train", batch_size=4, reads=BOXES))
 
 
 def test_joined_words_by_hand():
@@ -107,8 +109,8 @@ def test_each_caption_brings_its_own_parse(tiny, chain, workers):
     dataset = tiny().write()
     parse(dataset)
     batches = [
-        *training_batches(dataset, "train", **OPTIONS, workers=workers, dependencies=True),
-        *evaluation_batches(dataset, "train", batch_size=7, dependencies=True),
+        *training_batches(dataset, "train", **OPTIONS, workers=workers, reads=PARSES),
+        *evaluation_batches(dataset, "train", batch_size=7, reads=PARSES),
     ]
     for batch in batches:
         assert batch.dependencies.shape == (batch.pairs, batch.captions.shape[1], batch.captions.shape[1])
@@ -127,14 +129,14 @@ def test_a_caption_without_parse_has_no_pairs_and_is_counted(tiny, chain, monkey
     info = parse(dataset).splits["train"]
     assert (info.captions, info.pairs, info.not_parsed) == (3, 2, 1)
     assert (word_heads(dataset, "train")[1] == NOT_PARSED).all()
-    (batch,) = evaluation_batches(dataset, "train", batch_size=2, dependencies=True)
+    (batch,) = evaluation_batches(dataset, "train", batch_size=2, reads=PARSES)
     assert batch.dependencies.sum(dim=(1, 2)).tolist() == [2, 0, 2]
 
 
 def test_captions_without_words_beyond_one_have_parses_without_pairs(tiny, chain):
     dataset = tiny([["dog"], ["cat"]]).write()
     assert parse(dataset).splits["train"].pairs == 0
-    (batch,) = evaluation_batches(dataset, "train", batch_size=2, dependencies=True)
+    (batch,) = evaluation_batches(dataset, "train", batch_size=2, reads=PARSES)
     assert not batch.dependencies.any()
 
 
@@ -154,7 +156,7 @@ def test_parses_are_made_once_and_leave_shards_and_fingerprint_as_they_were(tiny
 def test_a_data_set_without_parses_is_refused_with_the_command_that_adds_them(tiny):
     dataset = tiny().write()
     with pytest.raises(DataError, match=rf"{dataset.path}: has no parses .*: vsetune data parse {dataset.path}$"):
-        training_batches(dataset, "train", **OPTIONS, dependencies=True)
+        training_batches(dataset, "train", **OPTIONS, reads=PARSES)
 
 
 def test_parses_by_another_pipeline_are_not_replaced(tiny, chain):

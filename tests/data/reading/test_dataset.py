@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
-from vsetune.data.dataset import Dataset
+from vsetune.data.batches.reader import evaluation_batches
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 
 
@@ -62,7 +64,23 @@ def test_a_shard_that_is_gone_is_named(tiny):
     dataset = data.write()
     (data.folder / "train-000001.tar").unlink()
     with pytest.raises(DataError, match=r"train-000001.tar: shard file missing; check with `vsetune data verify "):
-        dataset.split("train")
+        dataset.check_files(["train"])
+    with pytest.raises(DataError, match=r"train-000001.tar: shard file missing; check with `vsetune data verify "):
+        list(evaluation_batches(dataset, "train", batch_size=4))
+
+
+def test_a_shard_that_was_cut_is_named_before_it_is_read(tiny):
+    data = tiny(12)
+    dataset = data.write()
+    dataset.check_files(["train"])
+    os.truncate(data.folder / "train-000001.tar", 700)
+    with pytest.raises(DataError, match=r"train-000001.tar: damaged shard \(700 bytes, the manifest says .*verify "):
+        dataset.check_files(["train"])
+
+
+def test_checking_the_files_of_an_unknown_split_lists_those_there_are(tiny):
+    with pytest.raises(DataError, match="no split 'dev', it has: train; name one of them"):
+        tiny(3).write().check_files(["train", "dev"])
 
 
 def test_another_vocabulary_file_is_refused(tiny):

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.config.pretrained import encoder_identity, one_line
-from vsetune.config.semantics import EncoderSpec
-from vsetune.data.text_encoder import TextEncoder
+from vsetune.config.sources.pretrained_models import encoder_identity, one_line
+from vsetune.config.sources.semantic_vectors import EncoderSpec
+from vsetune.data.captions.text_encoder import TextEncoder
 from vsetune.errors import ConfigError
 
 transformers = pytest.importorskip("transformers")
@@ -65,7 +65,7 @@ def hub(saved, tmp_path, monkeypatch) -> str:
     """A hub without a network: `org/bert` was downloaded before, at commit aaa..., into a cache of its own."""
     from huggingface_hub import constants
 
-    from vsetune.config import pretrained
+    from vsetune.config.sources import pretrained_models as pretrained
 
     commit = "a" * 40
     entry = tmp_path / "hub" / "models--org--bert"

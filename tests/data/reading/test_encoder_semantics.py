@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.config.pretrained import encoder_identity
-from vsetune.config.semantics import EncoderSpec
-from vsetune.config.training import DataSpec
-from vsetune.data.encoder_semantics import encode_all, encoder_vectors
+from vsetune.config.sources.data_set import DataSpec
+from vsetune.config.sources.pretrained_models import encoder_identity
+from vsetune.config.sources.semantic_vectors import EncoderSpec
+from vsetune.data.captions.encoder_semantics import encode_all, encoder_vectors
+from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of
+from vsetune.data.captions.text_encoder import TextEncoder
 from vsetune.data.progress import SilentProgress
-from vsetune.data.semantic_sources import cosine_spread, semantic_vectors_of
-from vsetune.data.text_encoder import TextEncoder
 from vsetune.errors import ConfigError, DataError
 
 transformers = pytest.importorskip("transformers")
@@ -131,7 +131,9 @@ def test_rows_are_captions_in_the_order_of_their_ids_and_any_split_will_do(datas
 
 def test_vectors_that_are_kept_are_read_without_loading_the_model(dataset, spec, monkeypatch) -> None:
     made = np.array(encoder_vectors(dataset, spec(), split="validation"))
-    monkeypatch.setattr("vsetune.data.encoder_semantics.TextEncoder", lambda *_, **__: pytest.fail("loaded again"))
+    monkeypatch.setattr(
+        "vsetune.data.captions.encoder_semantics.TextEncoder", lambda *_, **__: pytest.fail("loaded again")
+    )
     again = encoder_vectors(dataset, spec(batch_size=1), split="validation")
     np.testing.assert_array_equal(made, again)
     (name,) = kept_files(dataset)

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from vsetune.data.flaws import Flaw
-from vsetune.data.plain_arrays import array_from_bytes
-from vsetune.data.tar_members import tar_members
+from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.plain_arrays import array_from_bytes
+from vsetune.data.stored.tar_members import tar_members
 
 Fuzz = Callable[..., None]
 Change = Callable[[Path], None]

@@ -5,20 +5,22 @@ from __future__ import annotations
 import io
 import random
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from vsetune.config.networks.pixels import PixelInput
-from vsetune.data.reader import evaluation_batches, steps_per_epoch, training_batches
-from vsetune.data.vocabulary import PAD
+from vsetune.config.sources.network_reads import NetworkReads
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.data.batches.reader import evaluation_batches, steps_per_epoch, training_batches
+from vsetune.data.stored.vocabulary import PAD
 from vsetune.errors import DataError
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
-CROPPED = PixelInput(size=6, crop_low=0.3)
-FLIPPED = PixelInput(size=4, crop="none", flip=0.5, swaps_sides=True)
+CROPPED = NetworkReads(pixels=PixelInput(size=6, crop_low=0.3))
+FLIPPED = NetworkReads(pixels=PixelInput(size=4, crop="none", flip=0.5, swaps_sides=True))
 
 
 def slope(index: int) -> bytes:
@@ -52,7 +54,7 @@ def assert_equal(ours, theirs) -> None:
 @pytest.mark.parametrize("unit", ["pairs", "images"])
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_number_of_workers_changes_no_pixel(pictured, unit, workers):
-    options = {**OPTIONS, "batch_unit": unit, "pixels": CROPPED}
+    options = {**OPTIONS, "batch_unit": unit, "reads": CROPPED}
     dataset = pictured(40, images_per_shard=10).write()
     assert_equal(
         training_batches(dataset, "train", **options), training_batches(dataset, "train", **options, workers=workers)
@@ -60,21 +62,21 @@ def test_the_number_of_workers_changes_no_pixel(pictured, unit, workers):
 
 
 def test_threads_change_no_pixel_of_evaluation(pictured):
-    dataset, wanted = pictured().write(), PixelInput(size=6, evaluation_crops=2)
-    alone = evaluation_batches(dataset, "train", batch_size=5, pixels=wanted)
-    assert_equal(alone, evaluation_batches(dataset, "train", batch_size=5, pixels=wanted, threads=2))
+    dataset, wanted = pictured().write(), NetworkReads(pixels=PixelInput(size=6, evaluation_crops=2))
+    alone = evaluation_batches(dataset, "train", batch_size=5, reads=wanted)
+    assert_equal(alone, evaluation_batches(dataset, "train", batch_size=5, reads=wanted, threads=2))
 
 
 @pytest.mark.parametrize("unit", ["pairs", "images"])
 def test_a_resumed_epoch_has_the_crops_of_the_uninterrupted_one(pictured, unit):
     dataset = pictured().write()
-    options = {**OPTIONS, "batch_unit": unit, "pixels": CROPPED}
+    options = {**OPTIONS, "batch_unit": unit, "reads": CROPPED}
     whole = list(training_batches(dataset, "train", **options))
     assert_equal(whole[3:], training_batches(dataset, "train", **options, skip_batches=3))
 
 
 def pixels_of_captions(dataset, **changes) -> dict[int, bytes]:
-    options = OPTIONS | {"pixels": CROPPED} | changes
+    options = OPTIONS | {"reads": CROPPED} | changes
     return {
         caption: batch.pixels[row].numpy().tobytes()
         for batch in training_batches(dataset, "train", **options)
@@ -96,13 +98,13 @@ def test_each_pair_of_an_image_has_a_crop_of_its_own_and_an_image_with_all_its_c
     dataset = pictured([[f"text {number}" for number in range(5)]] * 8).write()
     pairs = pixels_of_captions(dataset)
     assert any(pairs[0] != pairs[caption] for caption in range(1, 5))
-    batches = list(training_batches(dataset, "train", **OPTIONS | {"batch_unit": "images"}, pixels=CROPPED))
+    batches = list(training_batches(dataset, "train", **OPTIONS | {"batch_unit": "images"}, reads=CROPPED))
     assert all(len(batch.pixels) == len(batch.image_ids) == batch.pairs // 5 for batch in batches)
 
 
 def test_a_batch_with_pixels_has_no_features_and_stays_uint8(pictured):
     damaged = pictured(edit=lambda index, members: members.update({"features.npy": b"damaged"}))
-    for batch in training_batches(damaged.write(), "train", **OPTIONS, pixels=CROPPED, boxes=True):
+    for batch in training_batches(damaged.write(), "train", **OPTIONS, reads=replace(CROPPED, boxes=True)):
         assert batch.pixels.shape == (batch.pairs, 1, 3, 6, 6)
         assert batch.image_features.shape == (batch.pairs, 1, 0)
         assert batch.region_counts.tolist() == [1] * batch.pairs
@@ -126,16 +128,16 @@ def test_jpeg_photographs_are_read_as_well(pictured):
         Image.open(io.BytesIO(members.pop("png"))).save(buffer, format="JPEG", quality=95)
         members["jpg"] = buffer.getvalue()
 
-    plain = PixelInput(size=6, crop="none", flip=0.0)
-    (png,) = evaluation_batches(pictured(8).write(), "train", batch_size=8, pixels=plain)
-    (jpg,) = evaluation_batches(pictured(8, edit=as_jpeg).write(), "train", batch_size=8, pixels=plain)
+    plain = NetworkReads(pixels=PixelInput(size=6, crop="none", flip=0.0))
+    (png,) = evaluation_batches(pictured(8).write(), "train", batch_size=8, reads=plain)
+    (jpg,) = evaluation_batches(pictured(8, edit=as_jpeg).write(), "train", batch_size=8, reads=plain)
     assert (png.pixels.int() - jpg.pixels.int()).abs().max() < 30
 
 
 def test_evaluation_crops_are_the_same_every_time_and_of_each_image_its_own(pictured):
-    dataset, wanted = pictured().write(), PixelInput(size=6, crop_low=0.3, evaluation_crops=3)
-    (once,) = evaluation_batches(dataset, "train", batch_size=100, pixels=wanted)
-    again = torch.cat([batch.pixels for batch in evaluation_batches(dataset, "train", batch_size=4, pixels=wanted)])
+    dataset, wanted = pictured().write(), NetworkReads(pixels=PixelInput(size=6, crop_low=0.3, evaluation_crops=3))
+    (once,) = evaluation_batches(dataset, "train", batch_size=100, reads=wanted)
+    again = torch.cat([batch.pixels for batch in evaluation_batches(dataset, "train", batch_size=4, reads=wanted)])
     assert once.pixels.shape == (23, 3, 3, 6, 6)
     assert torch.equal(once.pixels, again)
     red = [image.numpy().tobytes() for image in once.pixels[:, :, 0]]
@@ -147,8 +149,9 @@ def test_the_global_random_numbers_are_left_alone(pictured):
     dataset = pictured().write()
     random.seed(0), np.random.seed(0), torch.manual_seed(0)
     before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()
-    list(training_batches(dataset, "train", **OPTIONS, pixels=CROPPED, workers=2))
-    list(evaluation_batches(dataset, "train", batch_size=8, pixels=PixelInput(size=6, evaluation_crops=2)))
+    list(training_batches(dataset, "train", **OPTIONS, reads=CROPPED, workers=2))
+    random_crops = NetworkReads(pixels=PixelInput(size=6, evaluation_crops=2))
+    list(evaluation_batches(dataset, "train", batch_size=8, reads=random_crops))
     assert before[0] == random.getstate()
     assert before[1] == np.random.get_state()[1].tolist()
     assert torch.equal(before[2], torch.get_rng_state())
@@ -172,7 +175,7 @@ def test_captions_of_a_mirrored_image_have_left_and_right_exchanged(pictured, un
     dataset = pictured(SIDES * 10).write()
     plain, turned = ([text for texts in each * 10 for text in texts] for each in (SIDES, MIRRORED))
     seen = set()
-    for batch in training_batches(dataset, "train", **OPTIONS | {"batch_unit": unit}, pixels=FLIPPED, workers=workers):
+    for batch in training_batches(dataset, "train", **OPTIONS | {"batch_unit": unit}, reads=FLIPPED, workers=workers):
         rows = [is_mirrored(image) for image in batch.pixels]
         found = sentences(dataset, batch)
         for text, row, caption in zip(found, batch.caption_rows.tolist(), batch.caption_ids.tolist(), strict=True):
@@ -183,9 +186,9 @@ def test_captions_of_a_mirrored_image_have_left_and_right_exchanged(pictured, un
 
 def test_without_the_swap_a_mirrored_image_keeps_its_captions(pictured):
     dataset = pictured(SIDES * 10).write()
-    plain = PixelInput(size=4, crop="none", flip=1.0)
+    plain = NetworkReads(pixels=PixelInput(size=4, crop="none", flip=1.0))
     texts = [text for texts in SIDES * 10 for text in texts]
-    for batch in training_batches(dataset, "train", **OPTIONS, pixels=plain):
+    for batch in training_batches(dataset, "train", **OPTIONS, reads=plain):
         assert all(is_mirrored(image) for image in batch.pixels)
         assert sentences(dataset, batch) == [texts[caption] for caption in batch.caption_ids]
 
@@ -193,8 +196,8 @@ def test_without_the_swap_a_mirrored_image_keeps_its_captions(pictured):
 def test_a_word_that_only_the_mirrored_caption_has_may_be_unknown(pictured):
     """`right` is in no caption: the mirrored `left` reads as unknown, and an unknown word never becomes `left`."""
     dataset = pictured([["a dog left", "a cat"]] * 8).write()
-    always = PixelInput(size=4, crop="none", flip=1.0, swaps_sides=True)
-    found = {text for batch in training_batches(dataset, "train", **OPTIONS, pixels=always)
+    always = NetworkReads(pixels=PixelInput(size=4, crop="none", flip=1.0, swaps_sides=True))
+    found = {text for batch in training_batches(dataset, "train", **OPTIONS, reads=always)
              for text in sentences(dataset, batch)}
     assert found == {"a dog <unknown>", "a cat"}
 
@@ -202,7 +205,7 @@ def test_a_word_that_only_the_mirrored_caption_has_may_be_unknown(pictured):
 def test_semantic_vectors_of_a_mirrored_caption_stay(pictured):
     dataset = pictured(SIDES * 4).write()
     vectors = np.arange(24, dtype=np.float32)[:, None]
-    for batch in training_batches(dataset, "train", **OPTIONS, pixels=FLIPPED, semantics=vectors):
+    for batch in training_batches(dataset, "train", **OPTIONS, reads=FLIPPED, semantics=vectors):
         assert batch.semantic_vectors[:, 0].tolist() == batch.caption_ids.tolist()
 
 
@@ -214,23 +217,23 @@ def test_a_photograph_that_cannot_be_decoded_is_named_in_one_line(pictured, work
 
     dataset = pictured(edit=damage).write()
     with pytest.raises(DataError, match=r"train-000001.tar: sample 0+7: its photograph cannot be decoded") as caught:
-        list(training_batches(dataset, "train", **OPTIONS, pixels=CROPPED, workers=workers))
+        list(training_batches(dataset, "train", **OPTIONS, reads=CROPPED, workers=workers))
     assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match="cannot be decoded"):
-        list(evaluation_batches(dataset, "train", batch_size=3, pixels=CROPPED, threads=workers))
+        list(evaluation_batches(dataset, "train", batch_size=3, reads=CROPPED, threads=workers))
 
 
 def test_a_sample_without_its_photograph_is_damage(pictured):
     dataset = pictured(edit=lambda index, members: members.pop("png") if index == 3 else None).write()
     with pytest.raises(DataError, match=r"sample 0+3 has no \.jpg or \.png member"):
-        list(evaluation_batches(dataset, "train", batch_size=3, pixels=CROPPED))
+        list(evaluation_batches(dataset, "train", batch_size=3, reads=CROPPED))
 
 
 def test_a_data_set_without_photographs_is_refused_with_the_fix(tiny):
     dataset = tiny().write()
     for read in (
-        lambda: training_batches(dataset, "train", **OPTIONS, pixels=CROPPED),
-        lambda: evaluation_batches(dataset, "train", batch_size=3, pixels=CROPPED),
+        lambda: training_batches(dataset, "train", **OPTIONS, reads=CROPPED),
+        lambda: evaluation_batches(dataset, "train", batch_size=3, reads=CROPPED),
     ):
         with pytest.raises(DataError, match=r"has no photographs .*; ingest it again with store_images: true"):
             read()
@@ -252,7 +255,7 @@ def test_a_short_last_batch_can_be_left_out(tiny, workers):
 
 def test_stopping_early_leaves_no_thread_that_decodes(pictured):
     dataset = pictured(60).write()
-    batches = training_batches(dataset, "train", **OPTIONS, pixels=CROPPED, workers=2)
+    batches = training_batches(dataset, "train", **OPTIONS, reads=CROPPED, workers=2)
     next(batches)
     assert any(thread.name.startswith("vsetune-decoder") for thread in threading.enumerate())
     batches.close()
@@ -261,7 +264,7 @@ def test_stopping_early_leaves_no_thread_that_decodes(pictured):
 
 def test_padding_of_mirrored_captions_is_padding(pictured):
     dataset = pictured(SIDES * 4).write()
-    for batch in training_batches(dataset, "train", **OPTIONS, pixels=FLIPPED):
+    for batch in training_batches(dataset, "train", **OPTIONS, reads=FLIPPED):
         for row, length in zip(batch.captions, batch.caption_lengths.tolist(), strict=True):
             assert (row[length:] == PAD).all()
             assert (row[:length] != PAD).all()

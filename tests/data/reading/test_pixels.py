@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vsetune.config.networks.pixels import PixelInput
-from vsetune.data.pixels import decoded, evaluation_pixels, training_crop, training_pixels
-from vsetune.data.shards import Photograph
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.data.batches.pixels import decoded, evaluation_pixels, training_crop, training_pixels
+from vsetune.data.stored.shards import Photograph
 from vsetune.errors import DataError
 
 WHOLE = PixelInput(size=4, crop="none", flip=0.0)

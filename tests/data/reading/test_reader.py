@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.data.batch import Batch
-from vsetune.data.reader import evaluation_batches, steps_per_epoch, training_batches
-from vsetune.data.vocabulary import END, PAD, START
+from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.reader import evaluation_batches, steps_per_epoch, training_batches
+from vsetune.data.stored.vocabulary import END, PAD, START
 from vsetune.errors import DataError
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}

@@ -8,9 +8,9 @@ import os
 import numpy as np
 import pytest
 
-from vsetune.data.dataset import Dataset
-from vsetune.data.reader import evaluation_batches, training_batches
-from vsetune.data.shards import iter_captions
+from vsetune.data.batches.reader import evaluation_batches, training_batches
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.shards import iter_captions
 from vsetune.errors import DataError
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}

@@ -7,9 +7,10 @@ import pytest
 import torch
 from moto import mock_aws
 
-from vsetune.data import storage
-from vsetune.data.dataset import Dataset
-from vsetune.data.reader import training_batches
+from vsetune.data.batches.reader import training_batches
+from vsetune.data.captions.parses import read_parses
+from vsetune.data.stored import storage
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
@@ -53,8 +54,25 @@ def test_a_shard_missing_on_s3_is_named_when_it_is_read(tiny, bucket):
     for path in tiny().folder.iterdir():
         if path.name != "train-000001.tar":
             bucket.upload_file(str(path), "data", f"tiny/{path.name}")
-    with pytest.raises(DataError, match=r"^s3://data/tiny/train-000001\.tar: "):
+    with pytest.raises(DataError, match=r"^s3://data/tiny/train-000001\.tar: shard file missing; check with `vsetune "):
         list(training_batches(Dataset.open("s3://data/tiny"), "train", **OPTIONS))
+
+
+def test_a_file_on_s3_is_asked_for_once(tiny, bucket):
+    tiny().write()
+    for path in tiny().folder.iterdir():
+        bucket.upload_file(str(path), "data", f"tiny/{path.name}")
+    asked = []
+    events = storage._client().meta.events
+    events.register("before-call.s3", lambda model, params, **_: asked.append((model.name, params["url_path"])))
+    dataset = Dataset.open("s3://data/tiny")
+    dataset.check_files(["train"])
+    assert read_parses(dataset.path) is None
+    names = ("manifest.json", "vocabulary.json", "parses.json")
+    assert asked == [("GetObject", f"/tiny/{name}") for name in names]
+    asked.clear()
+    list(training_batches(dataset, "train", **OPTIONS))
+    assert sorted(asked) == [("GetObject", f"/tiny/{shard.file}") for shard in dataset.split("train").shards]
 
 
 def _connections(answer):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from vsetune.data.dataset import Dataset
-from vsetune.data.relevance import relevant_pairs
-from vsetune.data.shards import read_image_ids
+from vsetune.data.captions.relevance_lists import relevant_pairs
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.shards import split_records
 from vsetune.errors import DataError
 
 HEADER = "image,caption_image,caption\n"
@@ -17,7 +17,7 @@ CAPTIONS = [["a dog runs", "a brown dog"], ["a cat"], ["two birds", "birds fly",
 
 
 def ids(dataset: Dataset) -> list[tuple[str, int]]:
-    return [entry for shard in dataset.split("train").shards for entry in read_image_ids(dataset, shard)]
+    return [(record.image_id, len(record.captions)) for _, record in split_records(dataset, "train")]
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from nltk.stem.porter import PorterStemmer
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from vsetune.config.semantics import SemanticSpec
-from vsetune.data.semantics import caption_vectors, semantic_vectors, stems
-from vsetune.data.stop_words import ENGLISH_STOP_WORDS
+from vsetune.config.sources.semantic_vectors import SemanticSpec
+from vsetune.data.captions.stop_words import ENGLISH_STOP_WORDS
+from vsetune.data.captions.svd_semantics import caption_vectors, semantic_vectors, stems
 from vsetune.errors import DataError
 
 CAPTIONS = ["dog run grass", "dog jump grass", "man ride bike", "man ride hors", "dog ride bike"]
@@ -109,7 +109,7 @@ def test_vectors_are_kept_beside_the_shards_and_read_back(tiny, monkeypatch):
     made = semantic_vectors(dataset, SPEC, split="train")
     (kept,) = kept_files(dataset.path)
     assert kept.name.startswith("semantics-train-tfidf-svd-1-k2-i20-r122-")
-    monkeypatch.setattr("vsetune.data.semantics.caption_vectors", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("vsetune.data.captions.svd_semantics.caption_vectors", lambda *_: pytest.fail("computed again"))
     again = semantic_vectors(dataset, SPEC, split="train")
     np.testing.assert_array_equal(made, again)
     assert not again.flags.writeable
@@ -147,7 +147,7 @@ def test_a_file_of_another_length_is_made_again(tiny):
 def test_a_data_folder_that_cannot_be_written_sends_the_file_home(tiny, monkeypatch, tmp_path):
     dataset = write(tiny)
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("vsetune.data.array_cache.tempfile.NamedTemporaryFile", _refusing(dataset.path))
+    monkeypatch.setattr("vsetune.files.whole_files.NamedTemporaryFile", _refusing(dataset.path))
     semantic_vectors(dataset, SPEC, split="train")
     assert kept_files(dataset.path) == []
     assert len(kept_files(str(tmp_path / "home" / "cache"))) == 1
@@ -157,7 +157,7 @@ def test_vectors_come_even_when_nothing_can_be_written(tiny, monkeypatch, tmp_pa
     dataset = write(tiny)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr("vsetune.data.array_cache.tempfile.NamedTemporaryFile", _refusing(dataset.path))
+    monkeypatch.setattr("vsetune.files.whole_files.NamedTemporaryFile", _refusing(dataset.path))
     assert semantic_vectors(dataset, SPEC, split="train").shape == (5, 2)
     assert "computed again by every trial" in caplog.text
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from vsetune.data import storage
-from vsetune.data.dataset import Dataset
-from vsetune.data.reader import training_batches
-from vsetune.data.sample_stream import shuffled_images
+from vsetune.data.batches.reader import training_batches
+from vsetune.data.batches.sample_stream import shuffled_images
+from vsetune.data.stored import storage
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError, StorageError
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}

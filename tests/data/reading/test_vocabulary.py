@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from vsetune.data.tokens import tokenise
-from vsetune.data.vocabulary import END, MASK, PAD, SPECIAL_WORDS, START, UNKNOWN, Vocabulary
+from vsetune.data.stored.tokens import tokenise
+from vsetune.data.stored.vocabulary import END, MASK, PAD, SPECIAL_WORDS, START, UNKNOWN, Vocabulary
 from vsetune.errors import DataError
 
 

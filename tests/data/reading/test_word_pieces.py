@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.config.networks.pixels import PixelInput
-from vsetune.config.networks.text_model import TextModel
-from vsetune.data import word_pieces as module
-from vsetune.data.reader import evaluation_batches, training_batches
-from vsetune.data.word_pieces import WordPieces, word_pieces, word_pieces_name
+from vsetune.config.sources.network_reads import NetworkReads
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.config.sources.text_model import TextModel
+from vsetune.data.batches.reader import evaluation_batches, training_batches
+from vsetune.data.captions import word_pieces as module
+from vsetune.data.captions.word_pieces import WordPieces, word_pieces, word_pieces_name
 from vsetune.errors import ConfigError
 
 transformers = pytest.importorskip("transformers")
@@ -92,7 +93,7 @@ def test_captions_that_are_cut_are_counted(tiny, model, caplog):
 def test_batches_bring_pieces_instead_of_words(tiny, model, workers):
     dataset = tiny(CAPTIONS * 4).write()
     seen = []
-    for batch in training_batches(dataset, "train", **OPTIONS, word_pieces=model, workers=workers):
+    for batch in training_batches(dataset, "train", **OPTIONS, reads=NetworkReads(word_pieces=model), workers=workers):
         assert batch.captions.dtype == batch.caption_lengths.dtype == torch.int64
         assert batch.captions.shape[1] == batch.caption_lengths.max()
         rows = zip(batch.captions.tolist(), batch.caption_lengths.tolist(), batch.caption_ids.tolist(), strict=True)
@@ -101,7 +102,7 @@ def test_batches_bring_pieces_instead_of_words(tiny, model, workers):
             assert length == len(FOUND[caption % 5])
             seen.append(caption)
     assert sorted(seen) == list(range(20))
-    (batch,) = evaluation_batches(dataset, "train", batch_size=100, word_pieces=model)
+    (batch,) = evaluation_batches(dataset, "train", batch_size=100, reads=NetworkReads(word_pieces=model))
     assert [row[row > 0].tolist() for row in batch.captions] == FOUND * 4
 
 
@@ -114,8 +115,8 @@ def test_captions_of_a_mirrored_image_have_left_and_right_exchanged(tiny, model,
     Image.new("RGB", (8, 8)).save(buffer, format="PNG")
     dataset = tiny(CAPTIONS * 4, photograph=lambda index: buffer.getvalue()).write()
     for flip, expected in ((1.0, TURNED), (0.0, FOUND)):
-        wanted = PixelInput(size=4, flip=flip, swaps_sides=True)
-        for batch in training_batches(dataset, "train", **OPTIONS, word_pieces=model, pixels=wanted):
+        reads = NetworkReads(word_pieces=model, pixels=PixelInput(size=4, flip=flip, swaps_sides=True))
+        for batch in training_batches(dataset, "train", **OPTIONS, reads=reads):
             found = [row[row > 0].tolist() for row in batch.captions]
             assert found == [expected[caption % 5] for caption in batch.caption_ids.tolist()]
 

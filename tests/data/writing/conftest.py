@@ -6,10 +6,15 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from vsetune.config.data import IngestRecipe
-from vsetune.data.ingest import ingest
-from vsetune.data.manifest import Manifest
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
+from vsetune.data.stored.manifest import Manifest
+
+
+@pytest.fixture(autouse=True)
+def _made_once(extractors_made_once: None) -> None:
+    """Most tests here make a tiny data set."""
 
 
 @pytest.fixture
@@ -17,17 +22,29 @@ def scenes_recipe(tmp_path: Path) -> Callable[..., IngestRecipe]:
     """A small scenes recipe, several shards per split; keyword arguments replace keys."""
 
     def make(output: str = "scenes", **changes: Any) -> IngestRecipe:
-        plain: dict[str, Any] = {
-            "name": "scenes",
-            "output": str(tmp_path / output),
-            "source": {"layout": "scenes", "train": 20, "validation": 8, "test": 4, "seed": 3, "image_size": 32},
-            "features": {"extractor": "pixels", "grid": 2, "width": 16},
-            "shard": {"max_images": 6},
-            "vocabulary_min_count": 1,
-        }
-        return IngestRecipe.model_validate({**plain, **changes})
+        return recipe(tmp_path / output, **changes)
 
     return make
+
+
+def recipe(folder: Path, **changes: Any) -> IngestRecipe:
+    plain: dict[str, Any] = {
+        "name": "scenes",
+        "output": str(folder),
+        "source": {"layout": "scenes", "train": 20, "validation": 8, "test": 4, "seed": 3, "image_size": 32},
+        "features": {"extractor": "pixels", "grid": 2, "width": 16},
+        "shard": {"max_images": 6},
+        "vocabulary_min_count": 1,
+    }
+    return IngestRecipe.model_validate({**plain, **changes})
+
+
+@pytest.fixture(scope="session")
+def scenes_made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the recipe makes; only to be copied."""
+    folder = tmp_path_factory.mktemp("made") / "scenes"
+    ingest(recipe(folder), progress=SilentProgress())
+    return folder
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vsetune.config.data import IngestRecipe
-from vsetune.data.dataset import Dataset
-from vsetune.data.ingest import ingest
-from vsetune.data.manifest import Manifest
-from vsetune.data.shard_writer import Sample, sample_bytes_bound, write_shard
-from vsetune.data.tokens import tokenise
-from vsetune.data.verify import verify
-from vsetune.data.vocabulary import Vocabulary
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.looking.verify import verify
+from vsetune.data.making.ingest import ingest
+from vsetune.data.making.shard_writer import Sample, sample_bytes_bound, write_shard
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.manifest import Manifest
+from vsetune.data.stored.tokens import tokenise
+from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import DataError, StorageError, StudyConflict
 
 Make = Callable[..., IngestRecipe]
@@ -135,8 +135,8 @@ def test_a_finished_shard_that_was_damaged_is_written_again(
 
 _SLOW_INGEST = """
 import sys, time
-from vsetune.config.data import IngestRecipe
-from vsetune.data.ingest import ingest
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.making.ingest import ingest
 
 class Slow:
     def stage(self, name, total): pass

@@ -7,12 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
-from vsetune.config.data import EfficientNetLite0Spec, IngestRecipe, TransformersSpec
-from vsetune.config.loading import parse_spec
-from vsetune.data import cnn_features
-from vsetune.data.cnn_features import EfficientNetExtractor, TransformersExtractor
-from vsetune.data.features import build_extractor, to_float16
-from vsetune.data.manifest import Manifest
+from vsetune.config.sources.recipe import EfficientNetLite0Spec, IngestRecipe, TransformersSpec
+from vsetune.config.spec.loading import parse_spec
+from vsetune.data.making import cnn_features
+from vsetune.data.making.cnn_features import EfficientNetExtractor, TransformersExtractor
+from vsetune.data.making.features import build_extractor, to_float16
+from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import ConfigError, DataError
 
 

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from moto import mock_aws
 
-from vsetune.config.data import IngestRecipe
-from vsetune.data import storage
-from vsetune.data.dataset import Dataset
-from vsetune.data.manifest import Manifest
-from vsetune.data.parses import parse_dataset, read_parses, word_heads
+from vsetune.config.sources.network_reads import NetworkReads
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.batches.reader import evaluation_batches
+from vsetune.data.captions.parses import parse_dataset, read_parses, word_heads
+from vsetune.data.looking.verify import verify
 from vsetune.data.progress import SilentProgress
-from vsetune.data.reader import evaluation_batches
-from vsetune.data.verify import verify
+from vsetune.data.stored import storage
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import ConfigError
 
 Make = Callable[..., IngestRecipe]
@@ -45,7 +46,7 @@ class Chain:
 @pytest.fixture
 def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     parser = Chain()
-    for module in ("parses", "ingest"):
+    for module in ("captions.parses", "making.ingest"):
         monkeypatch.setattr(f"vsetune.data.{module}.load_parser", lambda pipeline: parser)
     return parser
 
@@ -74,7 +75,8 @@ def test_a_recipe_that_asks_for_parses_gets_them_for_every_split(scenes_recipe: 
         name: split.captions for name, split in manifest.splits.items()
     }
     assert verify(recipe.output) == []
-    (batch,) = evaluation_batches(Dataset.open(recipe.output), "test", batch_size=4, dependencies=True)
+    reads = NetworkReads(dependencies=True)
+    (batch,) = evaluation_batches(Dataset.open(recipe.output), "test", batch_size=4, reads=reads)
     assert batch.dependencies is not None
     assert batch.dependencies.sum() == 2 * (batch.caption_lengths - 3).sum()
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from vsetune.config.data import AnySource, IngestRecipe, SplitShares
-from vsetune.data.manifest import Manifest
-from vsetune.data.raw import RawDataset
-from vsetune.data.readers import read_raw
-from vsetune.data.readers.iapr import draw_splits
-from vsetune.data.verify import verify
+from vsetune.config.sources.recipe import AnySource, IngestRecipe, SplitShares
+from vsetune.data.looking.verify import verify
+from vsetune.data.making.raw import RawDataset
+from vsetune.data.making.readers import read_raw
+from vsetune.data.making.readers.iapr import draw_splits
+from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import ConfigError, DataError
 
 Save = Callable[..., bytes]

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 from rich.console import Console
 
-from vsetune.config.data import IngestRecipe, expand_path
-from vsetune.config.loading import load_spec
+from vsetune.config.sources.recipe import IngestRecipe, expand_path
+from vsetune.config.spec.loading import load_spec
 from vsetune.data.progress import terminal_progress
 from vsetune.errors import ConfigError
 

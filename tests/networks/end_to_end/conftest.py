@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.networks import ImageInputs
+from vsetune.networks.inputs import ImageInputs
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "##s", "run", "##ning", "##er", "red", "left"]
 """Ids 0 to 12."""

@@ -9,9 +9,12 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from vsetune.config.networks import BackboneSpec, MalaliKellerSpec, MseSpec, VseInfinitySpec
 from vsetune.errors import ConfigError
-from vsetune.networks.backbone import Backbone
+from vsetune.networks.malali_keller.spec import MalaliKellerSpec
+from vsetune.networks.mse.spec import MseSpec
+from vsetune.networks.parts.backbone import Backbone
+from vsetune.networks.parts.backbone_spec import BackboneSpec
+from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 RANDOM = BackboneSpec(model="random", depths=(1, 1), widths=(4, 6))
 # parameters of torchvision's networks without the layer of classes
@@ -105,7 +108,9 @@ def test_running_statistics_drift_as_in_the_references_when_asked_for(learns: bo
 
 @pytest.mark.parametrize("size", PARAMETERS)
 def test_shapes_of_well_known_resnets_need_no_hub(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vsetune.networks.pretrained.find_model", lambda *args, **keys: pytest.fail("asked the hub"))
+    monkeypatch.setattr(
+        "vsetune.networks.parts.pretrained.find_model", lambda *args, **keys: pytest.fail("asked the hub")
+    )
     with torch.device("meta"):
         backbone = built(BackboneSpec(model=f"microsoft/resnet-{size}"), gives="vector")
     assert sum(parameter.numel() for parameter in backbone.parameters()) == PARAMETERS[size]
@@ -118,9 +123,11 @@ def test_shapes_of_well_known_resnets_need_no_hub(size: str, monkeypatch: pytest
     VseInfinitySpec(image_input="pixels", image_mlp=False, text_tower="bert"),
 ])
 def test_networks_of_the_papers_can_be_checked_without_a_hub(spec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vsetune.networks import build_network
+    from vsetune.networks.network_building import build_network
 
-    monkeypatch.setattr("vsetune.networks.pretrained.find_model", lambda *args, **keys: pytest.fail("asked the hub"))
+    monkeypatch.setattr(
+        "vsetune.networks.parts.pretrained.find_model", lambda *args, **keys: pytest.fail("asked the hub")
+    )
     with torch.device("meta"):
         network = build_network(spec, regions=36, width=16, vocabulary_size=20)
     assert all(parameter.device.type == "meta" for parameter in network.parameters())

@@ -10,13 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.networks import VseInfinitySpec
-from vsetune.config.networks.text_model import TextModel
-from vsetune.data.word_pieces import WordPieces
+from vsetune.config.sources.text_model import TextModel
+from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks import CaptionInputs, Network, build_network
-from vsetune.networks.pretrained import weights_follow
-from vsetune.networks.text_transformer import TextTransformer
+from vsetune.networks.inputs import CaptionInputs
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network
+from vsetune.networks.parts.pretrained import weights_follow
+from vsetune.networks.vse_infinity.spec import VseInfinitySpec
+from vsetune.networks.vse_infinity.text_transformer import TextTransformer
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 8, 9, 3], [2, 11, 6, 3, 0, 0, 0], [2, 3, 0, 0, 0, 0, 0]])
 LENGTHS = torch.tensor([7, 4, 2])
@@ -87,10 +89,10 @@ def test_a_caption_longer_than_the_model_reads_is_refused(bert: str) -> None:
 
 
 def test_its_spec_says_which_word_pieces_it_reads(bert: str) -> None:
-    assert VseInfinitySpec(text_tower="bert", text_model=bert).word_pieces == TextModel(bert)
+    assert VseInfinitySpec(text_tower="bert", text_model=bert).reads.word_pieces == TextModel(bert)
     pinned = VseInfinitySpec(text_tower="bert", text_revision="abc")
-    assert pinned.word_pieces == TextModel("bert-base-uncased", "abc")
-    assert VseInfinitySpec().word_pieces is None
+    assert pinned.reads.word_pieces == TextModel("bert-base-uncased", "abc")
+    assert VseInfinitySpec().reads.word_pieces is None
 
 
 def test_weights_and_tokeniser_are_those_of_the_revision(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +104,7 @@ def test_weights_and_tokeniser_are_those_of_the_revision(monkeypatch: pytest.Mon
 
     for name in ("AutoModel", "AutoTokenizer"):
         monkeypatch.setattr(f"transformers.{name}.from_pretrained", refuse)
-    model = VseInfinitySpec(text_tower="bert", text_revision=commit).word_pieces
+    model = VseInfinitySpec(text_tower="bert", text_revision=commit).reads.word_pieces
     for read in (TextTransformer, WordPieces):
         with pytest.raises(ConfigError, match=r"^network.text_model: .*not here"):
             read(model)

@@ -9,9 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.networks import MalaliKellerSpec, MseSpec, NetworkSpec
-from vsetune.config.networks.pixels import PixelInput
-from vsetune.networks import CaptionInputs, ImageInputs, Network, build_network
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.malali_keller.spec import MalaliKellerSpec
+from vsetune.networks.mse.spec import MseSpec
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network
+from vsetune.networks.network_spec import NetworkSpec
 
 RANDOM = {"model": "random", "widths": (4, 6)}
 SPECS: dict[str, Any] = {"mse": MseSpec, "malali_keller": MalaliKellerSpec}
@@ -199,13 +203,13 @@ def test_word_embeddings_of_mse_start_as_in_the_paper_or_as_in_its_code() -> Non
 
 def test_photographs_are_cropped_and_mirrored_as_published() -> None:
     common = {"size": 224, "flip": 0.5, "evaluation": "centre_crop"}
-    assert MseSpec(image_input="pixels").pixels == PixelInput(
+    assert MseSpec(image_input="pixels").reads.pixels == PixelInput(
         crop="random_resized", crop_low=0.33, crop_high=1.0, swaps_sides=True, **common
     )
-    assert MseSpec(image_input="pixels", crop="square_window").pixels == PixelInput(
+    assert MseSpec(image_input="pixels", crop="square_window").reads.pixels == PixelInput(
         crop="square_window", crop_low=0.875, crop_high=0.875, swaps_sides=True, **common
     )
-    assert MalaliKellerSpec(image_input="pixels").pixels == PixelInput(
+    assert MalaliKellerSpec(image_input="pixels").reads.pixels == PixelInput(
         crop="square_window", crop_low=0.8, crop_high=1.0, swaps_sides=False, evaluation_crops=20, **common
     )
-    assert MseSpec().pixels is MalaliKellerSpec().pixels is None
+    assert MseSpec().reads.pixels is MalaliKellerSpec().reads.pixels is None

@@ -8,10 +8,12 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from vsetune.config.networks import VseInfinitySpec
-from vsetune.config.networks.pixels import PixelInput
+from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.errors import DataError
-from vsetune.networks import CaptionInputs, ImageInputs, Network, build_network
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network
+from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 RANDOM = {"model": "random", "widths": (4, 6)}
 GRID = {"image_input": "pixels", "image_mlp": False, "embedding_size": 8, "word_size": 5, "pooling_size": 4}
@@ -52,12 +54,12 @@ def test_cells_are_dropped_in_training_alone(photographs: Any) -> None:
 def test_photographs_are_cropped_and_mirrored_as_published() -> None:
     spec = VseInfinitySpec(image_input="pixels", image_mlp=False)
     expected = PixelInput(size=512, crop="square_window", crop_low=0.6, crop_high=1.0, flip=0.5)
-    assert spec.pixels == expected
+    assert spec.reads.pixels == expected
     assert (expected.swaps_sides, expected.evaluation, expected.evaluation_crops) == (False, "square", 0)
-    plain = spec.model_copy(update={"augment": False}).pixels
+    plain = spec.model_copy(update={"augment": False}).reads.pixels
     assert plain is not None
     assert (plain.crop, plain.flip) == ("none", 0.0)
-    assert VseInfinitySpec().pixels is None
+    assert VseInfinitySpec().reads.pixels is None
 
 
 def test_the_cnn_trains_from_epoch_1_at_a_hundredth_of_the_rate(photographs: Any) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.networks import VseppSpec
-from vsetune.config.networks.pixels import PixelInput
-from vsetune.networks import Network, build_network
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network
+from vsetune.networks.vsepp.spec import VseppSpec
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_the_cnn_is_fine_tuned_after_30_epochs(network: Any, photographs: Any) -
 
 
 def test_photographs_are_cropped_and_mirrored_as_published() -> None:
-    assert VseppSpec(image_input="pixels").pixels == PixelInput(
+    assert VseppSpec(image_input="pixels").reads.pixels == PixelInput(
         size=224, crop="random_resized", crop_low=0.08, crop_high=1.0, flip=0.5, evaluation="centre_crop"
     )
-    assert VseppSpec().pixels is None
+    assert VseppSpec().reads.pixels is None

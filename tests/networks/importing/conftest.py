@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vsetune.networks.importing import Imported, import_released, network_of
+from vsetune.networks.importing.imported import Imported, network_of
+from vsetune.networks.importing.released_models import import_released
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 
 LENGTHS = [5, 3, 2]

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 
 from vsetune.cli.network_import import _snippet
 from vsetune.errors import DataError
-from vsetune.networks import text_transformer
+from vsetune.networks.vse_infinity import text_transformer
 
 WIDTH, WORDS, WORD_SIZE, SIZE, REGIONS = 6, 12, 5, 8, 4
 
@@ -145,7 +145,9 @@ def tiny_bert(monkeypatch: pytest.MonkeyPatch) -> Any:
         "intermediate_size": 8, "max_position_embeddings": 9,
     }
     monkeypatch.setitem(text_transformer._KNOWN, "bert-base-uncased", tiny)
-    monkeypatch.setattr("vsetune.networks.pretrained.find_model", lambda *args, **keys: pytest.fail("asked the hub"))
+    monkeypatch.setattr(
+        "vsetune.networks.parts.pretrained.find_model", lambda *args, **keys: pytest.fail("asked the hub")
+    )
     return transformers.BertModel(transformers.BertConfig(**tiny))
 
 
@@ -165,7 +167,7 @@ def test_vse_infinity_with_bert_gives_the_captions_of_the_released_modules(
     text = released(bert=tiny_bert, linear=nn.Linear(6, SIZE), gpool=pooling(released))
     imported, network = bring(checkpoint(image, text), "vse_infinity")
     expected = [pooled(text.gpool, text.linear(text.bert(ids[None])[0][0])) for ids in captions]
-    assert str(imported.spec.word_pieces) == "bert-base-uncased"
+    assert str(imported.spec.reads.word_pieces) == "bert-base-uncased"
     assert imported.told["image_mlp"] is (mode == "regions")
     assert "word_size" not in imported.told
     assert imported.vocabulary_size == WORDS

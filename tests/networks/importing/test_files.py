@@ -13,9 +13,10 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from vsetune.config.networks import NETWORKS
 from vsetune.errors import DataError
-from vsetune.networks.importing import SOURCES, import_released, network_of
+from vsetune.networks.importing.imported import network_of
+from vsetune.networks.importing.released_models import SOURCES, import_released
+from vsetune.networks.network_catalogue import NETWORKS
 
 
 @pytest.fixture

@@ -15,9 +15,10 @@ import torch
 from torch import nn
 
 from vsetune.errors import DataError
-from vsetune.networks.importing import import_released, network_of
+from vsetune.networks.importing.imported import network_of
+from vsetune.networks.importing.released_models import import_released
+from vsetune.networks.importing.released_words import read_words, rows_of
 from vsetune.networks.importing.stored import StoredWeights
-from vsetune.networks.importing.words import read_words, rows_of
 
 WORDS = ["<pad>", "<start>", "<end>", "<unk>", "dog", "café", "a"]
 IDS = {word: number for number, word in enumerate(WORDS)}

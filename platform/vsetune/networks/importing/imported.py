@@ -12,11 +12,12 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from vsetune.config.networks import NetworkSpec
 from vsetune.errors import DataError
-from vsetune.networks import Network, build_network
+from vsetune.networks.importing.released_words import UNKNOWN, rows_of
 from vsetune.networks.importing.stored import DESCRIPTION, WORD_VECTORS, StoredWeights, placed
-from vsetune.networks.importing.words import UNKNOWN, rows_of
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_building import build_network
+from vsetune.networks.network_spec import NetworkSpec
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Imported:
     @property
     def lacks_words(self) -> bool:
         """Its word vectors belong to words that nobody told: it can neither be scored nor trained further."""
-        return self.words is None and self.spec.word_pieces is None
+        return self.words is None and self.spec.reads.word_pieces is None
 
     def study_entry(self, weights: Path | None = None) -> dict[str, Any]:
         """The network as an entry of `networks` in a study file. weights: where a training starts from."""

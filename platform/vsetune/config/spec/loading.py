@@ -1,0 +1,202 @@
+"""Plain data to specs. Every problem of a file is reported at once, one line each."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from vsetune.config.spec.base import Spec, unknown_name, unusable_text
+from vsetune.config.spec.places import Place, advice, places_in, specs_in
+from vsetune.config.spec.secrets import masked
+from vsetune.config.spec.yaml_files import dump_yaml, read_yaml
+from vsetune.errors import ConfigError
+
+__all__ = ["describe_problems", "dump_yaml", "load_spec", "parse_spec", "read_yaml"]
+
+SpecT = TypeVar("SpecT", bound=Spec)
+
+_LONGEST = 60
+_TAGS = {"Word", "Mapping", "Default", "Range", "Choices"}
+_SCALARS = {"bool", "int", "float", "str"}
+_GENERATED = ("dict[", "literal[", "list[", "function-")
+
+
+def load_spec(path: Path, spec: type[SpecT]) -> SpecT:
+    """A spec from a YAML file. ConfigError lists every problem with its key."""
+    return parse_spec(read_yaml(path), spec, where=str(path))
+
+
+def parse_spec(content: dict[str, Any], spec: type[SpecT], *, where: str) -> SpecT:
+    """A spec from plain data; `where` opens every line of the ConfigError."""
+    unusable = list(_unusable_texts(content, where))
+    if unusable:
+        raise ConfigError(unusable)
+    try:
+        return spec.model_validate(content)
+    except ValidationError as error:
+        unions = _union_tags(_reachable(spec))
+        problems = describe_problems(error, where=where, known=set(), places=places_in(spec), unions=unions)
+        raise ConfigError(problems) from error
+
+
+def describe_problems(
+    error: ValidationError, *, where: str, known: set[str] | Mapping[str, set[str]],
+    places: Mapping[str, Sequence[Place]] | None = None, unions: frozenset[tuple[str | None, str]] = frozenset(),
+) -> list[str]:
+    """One line per problem: file, key, what was found, what is needed.
+
+    known: keys to choose a "did you mean" from; a mapping has them by the first key of the path. places: of every key
+    (`places_in`), instead. unions: (field, branch) pairs; pydantic writes the branch of a union it took into the path,
+    after the field (None: at its start).
+    """
+    lines = []
+    for item in error.errors():
+        location = tuple(
+            part for before, part in zip((None, *item["loc"]), item["loc"], strict=False)
+            if (before, part) not in unions and not _is_branch(before, part)
+        )
+        if item["type"] == "extra_forbidden":  # its last part is what the person wrote, whatever it looks like
+            location = (*location[: len(location) - (location[-1:] == item["loc"][-1:])], item["loc"][-1])
+        key = _key_path(location)
+        prefix = f"{where}: {key}: " if key else f"{where}: "
+        if item["type"] == "extra_forbidden":
+            lines.append(prefix + (_advice(location, known) if places is None else advice(location, places)))
+        elif item["type"] == "missing":
+            lines.append(f"{prefix}missing, need a value")
+        elif item["type"] == "value_error":
+            lines.append(prefix + item["msg"].removeprefix("Value error, "))
+        elif item["type"].startswith("union_tag"):
+            lines.append(_unknown_variant(item, where=where, key=key))
+        else:
+            lines.append(f"{prefix}got {_short(item['input'])}, {_need(item)}")
+    return list(dict.fromkeys(map(_one_line, lines)))
+
+
+def _advice(location: tuple[int | str, ...], known: set[str] | Mapping[str, set[str]]) -> str:
+    """What to do with an unknown key."""
+    first, last = str(location[0]), str(location[-1])
+    names = known if isinstance(known, set) else known.get(first, set())
+    if last in names:
+        return "unknown key here; " + ("remove it" if isinstance(known, set) else f"it is a key of {first}")
+    close = difflib.get_close_matches(last, sorted(names), n=1)
+    return f"unknown key; did you mean {close[0]}?" if close else "unknown key; remove it"
+
+
+def _unusable_texts(content: Any, where: str) -> Iterator[str]:
+    """A line for every key or text with characters that no name, path or database takes."""
+    pending: list[tuple[str, Any]] = [("", content)]
+    while pending:
+        key, value = pending.pop()
+        if isinstance(value, Mapping):
+            for name, inside in reversed([*value.items()]):
+                if isinstance(name, str) and (problem := unusable_text(name)):
+                    yield f"{where}: {key or 'a key'}: got the key {_short(name)} with {problem}"
+                else:
+                    pending.append((_key_path((key, str(name))) if key else _key_path((str(name),)), inside))
+        elif isinstance(value, list | tuple):
+            pending += [(f"{key}[{number}]", inside) for number, inside in reversed([*enumerate(value)])]
+        elif isinstance(value, str) and (problem := unusable_text(value)):
+            yield f"{where}: {key}: got {_short(value)} with {problem}"
+
+
+def _unknown_variant(item: ErrorDetails, *, where: str, key: str) -> str:
+    """A mapping whose `name`, `layout` or `extractor` selects nothing we have."""
+    context = item["ctx"]
+    discriminator = context["discriminator"].strip("'")
+    prefix = f"{where}: {key}.{discriminator}: " if key else f"{where}: {discriminator}: "
+    if not isinstance(item["input"], Mapping) or "tag" not in context:
+        return f"{prefix}missing, need a value"
+    names = sorted(re.findall(r"'([^']+)'", context["expected_tags"]))
+    got = item["input"].get(discriminator)
+    if not isinstance(got, str):
+        return f"{prefix}got {_short(got)}, need one of {', '.join(names)}"
+    return prefix + unknown_name(got, names, discriminator)
+
+
+def _need(item: ErrorDetails) -> str:
+    context = item.get("ctx", {})
+    for limit, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<")):
+        if limit in context:
+            return f"need a number {sign} {_number(context[limit])}"
+    if item["type"] == "string_pattern_mismatch":
+        return f"need a text that matches {context['pattern']}"
+    if item["type"] in ("too_short", "too_long"):
+        limit = "min_length" if item["type"] == "too_short" else "max_length"
+        return f"need at {'least' if limit == 'min_length' else 'most'} {context[limit]}"
+    if item["type"] == "string_too_long":
+        return f"need at most {context['max_length']} characters"
+    if item["type"] in ("model_type", "model_attributes_type"):
+        return f"need a mapping of keys to values{_example(context.get('class_name', ''))}"
+    need = item["msg"].replace("Input should be", "need")
+    return need[0].lower() + need[1:]
+
+
+def _number(limit: float) -> str:
+    return str(limit) if isinstance(limit, int) else f"{limit:g}"
+
+
+def _example(spec: str) -> str:
+    """Of a spec, by the name of its class: `, such as {model: ...}`."""
+    pending: list[type[Spec]] = [Spec]
+    while pending:
+        current = pending.pop()
+        pending += current.__subclasses__()
+        if current.__name__ == spec and current.model_fields:
+            return f", such as {{{next(iter(current.model_fields))}: ...}}"
+    return ""
+
+
+def _is_branch(before: int | str | None, part: int | str) -> bool:
+    """Whether pydantic names the branch of a union here; a reader of the file never wrote that."""
+    if isinstance(part, int):
+        return False
+    return part in _TAGS or part.startswith(_GENERATED) or (isinstance(before, int) and part in _SCALARS)
+
+
+def _key_path(location: tuple[int | str, ...]) -> str:
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+            continue
+        part = part if len(part) <= _LONGEST else part[: _LONGEST - 3] + "..."
+        path += f".{part}" if path else part
+    return path
+
+
+def _short(value: Any) -> str:
+    """As it would stand in Python, cut short, without the password of a URL."""
+    text = masked(_one_line(repr(value)))
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _reachable(spec: type[Spec]) -> list[type[Spec]]:
+    """A spec and every spec that one of its fields can hold."""
+    found: list[type[Spec]] = []
+    pending = [spec]
+    while pending:
+        current = pending.pop()
+        if current not in found:
+            found.append(current)
+            pending += [part for field in current.model_fields.values() for part in specs_in(field.annotation)]
+    return found
+
+
+def _union_tags(specs: list[type[Spec]]) -> frozenset[tuple[str, str]]:
+    """What pydantic puts into the path of an error inside a union: after the field, the value that chose the branch."""
+    return frozenset(
+        (name, str(branch.model_fields[field.discriminator].default))
+        for spec in specs
+        for name, field in spec.model_fields.items() if isinstance(field.discriminator, str)
+        for branch in specs_in(field.annotation)
+    )

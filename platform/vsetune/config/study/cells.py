@@ -1,0 +1,279 @@
+"""A study resolved into its cells (data set x network x loss) and a cell into trials."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from vsetune.config.sources.data_set import DataSpec
+from vsetune.config.spec.base import Domain, Spec
+from vsetune.config.spec.loading import describe_problems
+from vsetune.config.study.compatibility import PROTOCOL_SETTINGS, protocol_difference
+from vsetune.config.study.domains import Value, clipped, domains_of, entry_domains, loss_domains, values_to_check
+from vsetune.config.study.loss_settings import (
+    as_settings,
+    loss_settings_of,
+    loss_type,
+    setting,
+    with_setting,
+    with_settings,
+)
+from vsetune.config.study.plugin_use import plugins_in
+from vsetune.config.study.study_spec import LossEntry, NetworkEntry, Override, StudySpec
+from vsetune.config.study.training import TrainingSpec, TrialSpec
+from vsetune.errors import ConfigError
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.losses.loss_spec import LossSpec
+from vsetune.losses.weighted_sum.sum_spec import SUM
+from vsetune.networks.network_catalogue import NETWORKS
+
+Configuration = Mapping[str, Value]
+"""Values drawn from a cell's domains by dotted name, such as `loss.margin` or `training.learning_rate`."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network with one loss: what is fixed, and the domain of everything searched.
+
+    network, loss, training: plain data with `name`; what is searched stands there at its default, the paper's, clipped
+    to its range, and a value drawn for a domain replaces it.
+    domains: dotted name to Range or Choices, in a stable order.
+    """
+
+    name: str
+    network_name: str
+    loss_name: str
+    network: Mapping[str, Any]
+    loss: Mapping[str, Any]
+    training: Mapping[str, Any]
+    domains: Mapping[str, Domain]
+
+    def defaults(self) -> dict[str, Value]:
+        """The value of every searched parameter before the search: the paper's, clipped to its range."""
+        return {name: clipped(value, self.domains[name]) for name, value in _searched_values(self).items()}
+
+
+def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
+    """Every cell of a study, networks outermost. ConfigError lists all problems, each once.
+
+    Every cell is checked at its defaults, at both ends of each range and at every pair of those, so that a space whose
+    settings contradict each other is told here; a draw inside that no spec accepts is a matter of `refusal`. Losses
+    whose curves would not compare with those of the baseline are refused too.
+    """
+    cells: list[Cell] = []
+    problems: list[str] = []
+    for n, network in enumerate(study.networks):
+        for m, loss in enumerate(study.losses):
+            try:
+                cell = _resolve(study, network, loss, keys=(f"networks[{n}]", f"losses[{m}]"), where=where)
+                _check(study, cell, where=where)
+            except ConfigError as error:
+                problems += error.problems
+            else:
+                cells.append(cell)
+    problems += _incomparable(study, cells, where)
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    return cells
+
+
+def build_trial(study: StudySpec, cell: Cell, configuration: Configuration, *, trial: str, seed: int) -> TrialSpec:
+    """The trial that runs one configuration of a cell with one seed."""
+    parts = _parts(cell, configuration)
+    data = {key: value for key, value in study.data.to_plain().items() if key in DataSpec.model_fields}
+    return TrialSpec.model_validate(
+        {
+            "study": study.study, "trial": trial, "cell": cell.name, "data": data, "seed": seed,
+            "evaluation": study.evaluation.to_plain(), **parts, "plugins": plugins_in(parts["network"], parts["loss"]),
+        }
+    )
+
+
+def refusal(study: StudySpec, cell: Cell, configuration: Configuration) -> str | None:
+    """Why no trial can be made of this configuration of a cell, in one line; None if one can."""
+    try:
+        build_trial(study, cell, configuration, trial="check", seed=study.seeds[0])
+    except ValidationError as error:
+        return "; ".join(_described(error, cell, where=f"cell {cell.name}"))
+    return None
+
+
+def candidates(cell: Cell) -> list[Configuration]:
+    """The defaults of a cell and both ends of each range, one at a time: what fits them all fits the whole search."""
+    return [{}, *({name: value} for name, domain in cell.domains.items() for value in values_to_check(domain))]
+
+
+def _resolve(
+    study: StudySpec, network: NetworkEntry, loss: LossEntry, *, keys: tuple[str, str], where: str
+) -> Cell:
+    network_name, loss_name = network.cell_name, loss.cell_name
+    fixed_network = network.fixed | loss.network
+    plain_loss, training = _plain_loss(loss), study.training.to_plain() | network.training | loss.training
+    held = set(network.training) | set(loss.training)
+    for override in study.overrides:
+        if (override.network, override.loss) == (network_name, loss_name):
+            plain_loss = _overridden(plain_loss, override, where)
+            training |= override.training
+            held |= set(override.training)
+    domains = entry_domains("network", NETWORKS[network.name], network, fixed_network, f"{where}: {keys[0]}")
+    domains |= loss_domains(loss, plain_loss, training, f"{where}: {keys[1]}")
+    wanted = {name: domain for name, domain in study.search.training.items() if name not in held}
+    domains |= domains_of("training", TrainingSpec, wanted, f"{where}: search.training")
+    cell = Cell(
+        name=f"{network_name}.{loss_name}", network_name=network_name, loss_name=loss_name,
+        network={"name": network.name} | fixed_network, loss=plain_loss, training=training, domains=domains,
+    )
+    parts = _parts(cell, cell.defaults())
+    return replace(cell, network=parts["network"], loss=parts["loss"], training=parts["training"])
+
+
+def _parts(cell: Cell, configuration: Configuration) -> dict[str, dict[str, Any]]:
+    """network, loss and training of a cell as plain data, with the values of a configuration."""
+    parts = {"network": dict(cell.network), "loss": dict(cell.loss), "training": dict(cell.training)}
+    for name, value in configuration.items():
+        part, field = name.split(".", 1)
+        parts[part] = with_setting(parts[part], field, value) if part == "loss" else parts[part] | {field: value}
+    return parts
+
+
+def _searched_values(cell: Cell) -> dict[str, Any]:
+    """What every searched setting is before the search, by the file and the defaults of the specs."""
+    parts = _parts(cell, {})
+    specs = {
+        "network": _validated(NETWORKS[cell.network["name"]], parts["network"]),
+        "loss": _validated(loss_type(cell.loss), parts["loss"]),
+        "training": _validated(TrainingSpec, parts["training"]),
+    }
+    values = {}
+    for name in cell.domains:
+        part, field = name.split(".", 1)
+        spec = specs[part]
+        if isinstance(spec, LossSpec):
+            values[name] = setting(spec, field)
+        else:
+            values[name] = getattr(spec, field) if spec is not None else _written(parts[part], field)
+    return values
+
+
+def _validated(spec: type[Spec], plain: Mapping[str, Any]) -> Spec | None:
+    """None where its unsearched values contradict each other; `_check` looks at those that the search gives it."""
+    try:
+        return spec.model_validate(plain)
+    except ValidationError:
+        return None
+
+
+def _written(plain: Mapping[str, Any], field: str) -> Any:
+    """A setting of a part that is not valid as it stands: what the file says, else its own default."""
+    label, _, name = field.rpartition(".")
+    if label:
+        term = plain["parts"][label]
+        return term["weight"] if name == "weight" else _written(term["loss"], name)
+    kinds: Mapping[str, type[Spec]] = {**NETWORKS, **LOSSES}
+    spec = kinds.get(plain.get("name", ""), TrainingSpec)
+    return plain.get(field, spec.model_fields[field].default)
+
+
+def _plain_loss(entry: LossEntry) -> dict[str, Any]:
+    if entry.name is not None:
+        return {"name": entry.name} | entry.fixed
+    parts = {
+        part.part_name: {"weight": part.weight, "loss": {"name": part.name} | part.fixed} for part in entry.loss
+    }
+    return {"name": SUM, "parts": parts}
+
+
+def _overridden(plain_loss: dict[str, Any], override: Override, where: str) -> dict[str, Any]:
+    try:
+        return with_settings(plain_loss, override.fixed)
+    except ValueError as error:
+        raise ConfigError(f"{where}: overrides {override.network}.{override.loss}.fixed: {error}") from error
+
+
+def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
+    """Refuses a cell that is invalid at its defaults, at an end of a range, or where two settings contradict."""
+    for candidate in candidates(cell):
+        try:
+            build_trial(study, cell, candidate, trial="check", seed=study.seeds[0])
+        except ValidationError as error:
+            suffix = "; this is an end of its search range" if candidate else ""
+            lines = _described(error, cell, where=f"{where}: cell {cell.name}")
+            raise ConfigError([line + suffix for line in lines]) from error
+    problems: dict[frozenset[str], str] = {}
+    for combination in itertools.islice(_combinations(cell), _MOST_COMBINATIONS):
+        if any(known <= combination.keys() for known in problems):
+            continue  # these settings are told already
+        reason = refusal(study, cell, combination)
+        if reason is not None:
+            values = " and ".join(f"{name} {_shown(value)}" for name, value in combination.items())
+            problems[frozenset(combination)] = (
+                f"{where}: cell {cell.name}: {values} contradict each other, and the search may draw them "
+                f"together ({reason.removeprefix(f'cell {cell.name}: ')}); narrow the range of one"
+            )
+    if problems:
+        raise ConfigError(list(problems.values()))
+
+
+_FEW, _MOST_COMBINATIONS = 128, 20_000
+
+
+def _combinations(cell: Cell) -> Iterator[Configuration]:
+    """Every pair of ends or choices of two settings, the others at their defaults; all combinations where few."""
+    values = {name: values_to_check(domain) for name, domain in cell.domains.items()}
+    for first, second in itertools.combinations(values, 2):
+        yield from ({first: one, second: two} for one, two in itertools.product(values[first], values[second]))
+    if len(values) > 2 and math.prod(map(len, values.values())) <= _FEW:
+        yield from (dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values()))
+
+
+def _described(error: ValidationError, cell: Cell, *, where: str) -> list[str]:
+    known = {
+        "training": {*TrainingSpec.model_fields}, "network": {*NETWORKS[cell.network["name"]].model_fields},
+        "loss": loss_settings_of(cell.loss),
+    }
+    return [as_settings(line) for line in describe_problems(error, where=where, known=known)]
+
+
+def _incomparable(study: StudySpec, cells: Sequence[Cell], where: str) -> list[str]:
+    """Losses whose curves would not compare with the baseline's on the same network, before anything is run."""
+    problems = []
+    baselines = {cell.network_name: cell for cell in cells if cell.loss_name == study.baseline}
+    for cell in cells:
+        baseline = baselines.get(cell.network_name, cell)
+        plain, other = (TrainingSpec.model_validate(each.training).to_plain() for each in (cell, baseline))
+        key = protocol_difference(plain, other)
+        if key is not None:
+            problems.append(
+                f"{where}: {_origin(study, cell, key)}: loss {cell.loss_name} has {_shown(plain[key])}, the baseline "
+                f"{baseline.loss_name} has {_shown(other[key])} ({_origin(study, baseline, key)}), so their curves "
+                "would not compare; give both the same"
+            )
+    if len(study.losses) > 1:
+        problems += [
+            f"{where}: search.training.{name}: losses with different {name} do not compare; hold it at one value"
+            for name in PROTOCOL_SETTINGS if name in study.search.training
+        ]
+    return problems
+
+
+def _origin(study: StudySpec, cell: Cell, key: str) -> str:
+    """Where in the study file a setting of a cell's training stands, the strongest place first."""
+    for number, override in enumerate(study.overrides):
+        if (override.network, override.loss) == (cell.network_name, cell.loss_name) and key in override.training:
+            return f"overrides[{number}].training.{key}"
+    for number, loss in enumerate(study.losses):
+        if loss.cell_name == cell.loss_name and key in loss.training:
+            return f"losses[{number}].training.{key}"
+    for number, network in enumerate(study.networks):
+        if network.cell_name == cell.network_name and key in network.training:
+            return f"networks[{number}].training.{key}"
+    return f"training.{key}"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else "null" if value is None else str(value)

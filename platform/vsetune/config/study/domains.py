@@ -1,0 +1,132 @@
+"""What a study searches of a cell: the domain of every searched setting, by dotted name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vsetune.config.spec.base import Choices, Domain, Range, Spec, conditions, known_name, tunables
+from vsetune.config.study.study_spec import LossEntry, Settings
+from vsetune.errors import ConfigError
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.losses.weighted_sum.sum_spec import WeightedLoss
+
+Value = bool | int | float | str
+
+
+def loss_domains(
+    entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], where: str
+) -> dict[str, Domain]:
+    """Domains of a loss, or of every part of a sum. A setting that phases change counts at all its values."""
+    listed = training.get("phases")  # what is no list or mapping here is refused with its key later on
+    phases = [
+        changes for phase in (listed if isinstance(listed, list) else []) if isinstance(phase, Mapping)
+        and isinstance(changes := phase.get("loss", {}), Mapping)
+    ]
+    if entry.name is not None:
+        return entry_domains("loss", LOSSES[entry.name], entry, _without_name(plain_loss), where, phases)
+    domains: dict[str, Domain] = {}
+    for number, part in enumerate(entry.loss):
+        plain, label = plain_loss["parts"][part.part_name], part.part_name
+        changes = [found for phase in phases if isinstance(found := phase.get(label, {}), Mapping)]
+        at = f"{where}.loss[{number}]"
+        search = part.search
+        if isinstance(search, dict) and "weight" in search:
+            domains |= domains_of(f"loss.{label}", WeightedLoss, {"weight": search["weight"]}, f"{at}.search")
+            part = part.model_copy(update={"search": {name: search[name] for name in search if name != "weight"}})
+        domains |= entry_domains(
+            f"loss.{label}", LOSSES[part.name], part, _without_name(plain["loss"]), at, changes
+        )
+    return domains
+
+
+def _without_name(plain: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in plain.items() if name != "name"}
+
+
+def entry_domains(
+    part: str, spec: type[Spec], entry: Settings, fixed: Mapping[str, Any], where: str,
+    phases: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Domain]:
+    if entry.search == "none":
+        return {}
+    if entry.search == "default":
+        return {
+            f"{part}.{name}": domain for name, domain in tunables(spec)
+            if name not in fixed and _has_effect(spec, name, fixed, phases)
+            and not _always_overridden(spec, name, fixed, phases)
+        }
+    for name in entry.search:
+        if name in fixed:
+            raise ConfigError(f"{where}.search.{name}: is also in `fixed`; keep one of them")
+        if name in spec.model_fields and _always_overridden(spec, name, fixed, phases):
+            raise ConfigError(f"{where}.search.{name}: every phase of the training sets it; leave it out here or there")
+    return domains_of(part, spec, entry.search, f"{where}.search")
+
+
+def _has_effect(
+    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
+) -> bool:
+    """A setting declared with `when` matters if any phase of the training has those values."""
+    return bool(_phases_with_effect(spec, name, fixed, phases or [{}]))
+
+
+def _always_overridden(
+    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Whether every phase in which the setting matters has a value of its own for it."""
+    effective = _phases_with_effect(spec, name, fixed, phases)
+    return bool(effective) and all(name in phase for phase in effective)
+
+
+def _phases_with_effect(
+    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    needed = conditions(spec).get(name, {})
+    return [
+        phase for phase in phases
+        if all({**fixed, **phase}.get(key, spec.model_fields[key].default) == value for key, value in needed.items())
+    ]
+
+
+def domains_of(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: str) -> dict[str, Domain]:
+    declared = dict(tunables(spec))
+    domains: dict[str, Domain] = {}
+    for name, domain in wanted.items():
+        try:
+            known_name(name, spec.model_fields.keys() - {"name"}, "hyperparameter")
+        except ValueError as error:
+            raise ConfigError(f"{where}: {error}") from error
+        if domain == "default":
+            if name not in declared:
+                raise ConfigError(f"{where}.{name}: has no default range; give low and high, or choices")
+            domain = declared[name]
+        elif isinstance(domain, Range) and _is_integer(spec, name):
+            if not (domain.low.is_integer() and domain.high.is_integer()):
+                got = f"{domain.low:g} to {domain.high:g}"
+                raise ConfigError(f"{where}.{name}: got {got}, need whole numbers; {name} counts something")
+            domain = domain.model_copy(update={"integer": True})
+        domains[f"{part}.{name}"] = domain
+    return domains
+
+
+def _is_integer(spec: type[Spec], name: str) -> bool:
+    annotation = spec.model_fields[name].annotation
+    return annotation is int or int in getattr(annotation, "__args__", ())
+
+
+def values_to_check(domain: Domain) -> Sequence[Value]:
+    """The choices, or both ends of a range."""
+    if isinstance(domain, Choices):
+        return domain.choices
+    return [int(domain.low), int(domain.high)] if domain.integer else [domain.low, domain.high]
+
+
+def clipped(value: Any, domain: Domain) -> Value:
+    """The value if the domain has it, else the nearest that it has (of choices the first)."""
+    if isinstance(domain, Choices):
+        return value if value in domain.choices else domain.choices[0]
+    if value is None:
+        value = domain.low
+    clipped = min(max(value, domain.low), domain.high)
+    return int(clipped) if domain.integer else float(clipped)

@@ -1,0 +1,66 @@
+"""Settings of a loss as plain data: reading and writing one of them by its dotted name.
+
+A single loss is `{name: lmh, margin: 0.2}` and its settings are called `margin`. A sum is
+`{name: sum, parts: {lmh: {weight: 1, loss: {...}}}}`; settings of a part are called `lmh.margin`, `lmh.weight`.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.losses.loss_spec import LossSpec
+from vsetune.losses.weighted_sum.sum_spec import SUM, SumSpec
+
+
+def loss_type(plain: Mapping[str, Any]) -> type[LossSpec]:
+    """The spec class of a loss in plain data."""
+    return SumSpec if plain["name"] == SUM else LOSSES[plain["name"]]
+
+
+def with_setting(plain: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """A copy in which the setting called `name` has this value."""
+    part, _, field = name.rpartition(".")
+    return with_settings(plain, {part: {field: value}} if part else {name: value})
+
+
+def with_settings(plain: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy with these settings; of a sum they are grouped by part: `{lmh: {margin: 0.1, weight: 2}}`.
+
+    ValueError when a sum has no such part.
+    """
+    changed = copy.deepcopy(dict(plain))
+    if changed["name"] != SUM:
+        return changed | dict(changes)
+    for part, settings in changes.items():
+        if part not in changed["parts"] or not isinstance(settings, Mapping):
+            raise ValueError(
+                f"got {part}, need settings grouped by the parts of the sum: {', '.join(changed['parts'])}"
+            )
+        term = changed["parts"][part]
+        for field, value in settings.items():
+            (term if field == "weight" else term["loss"])[field] = value
+    return changed
+
+
+def setting(spec: LossSpec, name: str) -> Any:
+    """The value of the setting called `name`."""
+    part, _, field = name.rpartition(".")
+    if not isinstance(spec, SumSpec):
+        return getattr(spec, name)
+    term = spec.parts[part]
+    return term.weight if field == "weight" else getattr(term.loss, field)
+
+
+def loss_settings_of(plain: Mapping[str, Any]) -> set[str]:
+    """Names of all settings of a loss, or of the parts of a sum."""
+    losses = [part["loss"] for part in plain["parts"].values()] if plain["name"] == SUM else [plain]
+    return {name for loss in losses for name in LOSSES[loss["name"]].model_fields}
+
+
+def as_settings(text: str) -> str:
+    """Error text with settings of a sum's parts under the names that study files use: `loss.lmh.margin`."""
+    return re.sub(r"\bloss\.parts\.([\w-]+)\.(?:loss\.)?", r"loss.\1.", text)

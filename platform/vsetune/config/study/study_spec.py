@@ -1,0 +1,262 @@
+"""A study: which cells are compared, what is searched, at what budget. One YAML file, one StudySpec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
+
+from vsetune.config.sources.data_set import DataSpec
+from vsetune.config.spec.base import Name, SearchDomain, Seed, Spec, known_name
+from vsetune.config.spec.paths import LocalPathText, PathText, UriText
+from vsetune.config.study.evaluation_settings import EvaluationSpec
+from vsetune.config.study.training import TrainingSpec
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.networks.network_catalogue import NETWORKS
+
+_LONGEST_CELL = 100
+
+SearchOf = Annotated[
+    Annotated[Literal["default", "none"], Tag("Word")] | Annotated[dict[str, SearchDomain], Tag("Mapping")],
+    Discriminator(lambda value: "Mapping" if isinstance(value, dict) else "Word"),
+]
+
+
+def _keys_of(specs: Mapping[str, type[Spec]]) -> list[str]:
+    return sorted({key for spec in specs.values() for key in spec.model_fields} - {"name"})
+
+
+def _without_name(settings: dict[str, Any]) -> dict[str, Any]:
+    if "name" in settings:
+        raise ValueError("name: must not stand here, it would make another component of this one; remove it")
+    return settings
+
+
+FreeSettings = Annotated[dict[str, Any], AfterValidator(_without_name)]
+"""Settings that the spec of the named component checks when cells are resolved."""
+
+
+class ScenesSpec(Spec):
+    """Sizes of the embedded data set, made on first use when a study names it."""
+
+    train: int = Field(2000, ge=1, le=10_000_000, description="images; five captions each")
+    validation: int = Field(400, ge=1, le=10_000_000)
+    test: int = Field(400, ge=1, le=10_000_000)
+    seed: Seed = 0
+
+
+class StudyDataSpec(DataSpec):
+    """The data set of a study. Relative paths are under VSETUNE_HOME (default ~/vsetune)."""
+
+    scenes: ScenesSpec | None = Field(None, description="make the embedded data set at `path` when it is missing")
+
+
+class Settings(Spec):
+    """Settings of a network or a loss in a study file: held at a value, or searched."""
+
+    label: Name | None = Field(None, description="name in cells; default: name")
+    fixed: FreeSettings = Field(default_factory=dict, description="hyperparameters held at a value")
+    search: SearchOf = Field("none", description="`default`: every tunable at its declared range; `none`; or a mapping")
+
+
+class NetworkEntry(Settings):
+    """A network of the comparison."""
+
+    name: str
+    training: dict[str, Any] = Field(default_factory=dict, description="changes to `training` for this entry")
+
+    @classmethod
+    def keys_within(cls) -> Mapping[str, Iterable[str]]:
+        return {"fixed": _keys_of(NETWORKS), "training": TrainingSpec.model_fields}
+
+    @property
+    def cell_name(self) -> str:
+        return self.label or self.name
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return known_name(name, NETWORKS, "network")
+
+
+class LossPart(Settings):
+    """One term of a weighted sum of losses; it is logged under its label."""
+
+    name: str
+    weight: float = Field(1.0, gt=0, description="factor in the sum; `search: {weight: default}` searches it")
+    search: SearchOf = Field("default", description="`default`: every tunable but the weight; `none`; or a mapping")
+
+    @classmethod
+    def keys_within(cls) -> Mapping[str, Iterable[str]]:
+        return {"fixed": _keys_of(LOSSES)}
+
+    @property
+    def part_name(self) -> str:
+        return self.label or self.name
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return known_name(name, LOSSES, "loss")
+
+
+class LossEntry(Settings):
+    """A loss of the comparison, or a weighted sum of losses (`loss: [...]`)."""
+
+    name: str | None = Field(None, description="a loss; or leave it out and list several under `loss`")
+    loss: list[LossPart] = Field(default_factory=list, max_length=50, description="parts of a weighted sum")
+    search: SearchOf = Field("default", description=Settings.model_fields["search"].description)
+    training: dict[str, Any] = Field(default_factory=dict, description="changes to `training` for this entry")
+    network: FreeSettings = Field(
+        default_factory=dict, description="changes to the networks for this loss, e.g. similarity: order",
+    )
+
+    @property
+    def cell_name(self) -> str:
+        return self.label or self.name or "_".join(part.part_name for part in self.loss)
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str | None) -> str | None:
+        return None if name is None else known_name(name, LOSSES, "loss")
+
+    @model_validator(mode="after")
+    def _one_loss_or_a_sum(self) -> LossEntry:
+        if (self.name is None) == (not self.loss):
+            got = "both `name` and `loss`" if self.loss else "neither `name` nor losses under `loss`"
+            raise ValueError(f"got {got}, need either `name` of one loss, or `loss` with a list of losses to add")
+        if self.loss and (self.fixed or self.search != "default"):
+            raise ValueError("`fixed` and `search` of a sum belong to its parts under `loss`")
+        names = [part.part_name for part in self.loss]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"{', '.join(repeated)} is listed twice under `loss`; give one of them a `label`")
+        if len(self.cell_name) > _LONGEST_CELL:
+            raise ValueError(f"a name of {len(self.cell_name)} characters from its parts, need a shorter `label`")
+        return self
+
+    @classmethod
+    def keys_within(cls) -> Mapping[str, Iterable[str]]:
+        return {"fixed": _keys_of(LOSSES), "training": TrainingSpec.model_fields, "network": _keys_of(NETWORKS)}
+
+
+class Override(Spec):
+    """Settings for one network x loss pair; wins over the entries of either."""
+
+    network: str = Field(max_length=100, description="cell name of a network entry")
+    loss: str = Field(max_length=100, description="cell name of a loss entry")
+    fixed: FreeSettings = Field(default_factory=dict, description="hyperparameters of the loss; of a sum: by part")
+    training: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def keys_within(cls) -> Mapping[str, Iterable[str]]:
+        return {"fixed": _keys_of(LOSSES), "training": TrainingSpec.model_fields}
+
+
+class SearchSpec(Spec):
+    """How configurations are chosen, the same for every cell."""
+
+    configurations: int = Field(
+        8, ge=1, le=1_000_000, description="configurations tried per cell (1 if nothing is searched)",
+    )
+    sampler: Literal["tpe", "random"] = "tpe"
+    seed: Seed = 0
+    include_defaults: bool = Field(True, description="the first configuration of a cell is the papers' defaults")
+    training: dict[str, SearchDomain] = Field(
+        default_factory=dict, description="training hyperparameters to search, e.g. learning_rate: default",
+    )
+    storage: UriText | None = Field(
+        None, description="Optuna storage URL, ${NAME} from the environment; default: SQLite in the study's folder",
+    )
+
+
+class SchedulerSpec(Spec):
+    """Early stopping by asynchronous successive halving, separately in every cell, in epochs."""
+
+    kind: Literal["asha", "none"] = "asha"
+    grace_epochs: float = Field(1.0, gt=0, description="no trial stops before this")
+    reduction_factor: float = Field(3.0, gt=1, description="one in this many goes on at each rung")
+
+
+class BudgetSpec(Spec):
+    """Limits per cell; a cell that reaches one starts no further configuration. Failed and pruned attempts count."""
+
+    epochs_per_cell: float | None = Field(None, gt=0)
+    device_seconds_per_cell: float | None = Field(None, gt=0)
+
+
+class ResourceSpec(Spec):
+    """What one trial occupies."""
+
+    cpus: int = Field(1, ge=1, le=4096, description="cores, and threads of the trial")
+    gpus: float = Field(0.0, ge=0, le=1024, description="GPUs or a fraction of one")
+    concurrent_trials: int | None = Field(None, ge=1, le=1_000_000, description="null: as many as fit")
+    retries: int = Field(
+        6, ge=0, le=1000, description="new attempts of a trial that was interrupted (process died, storage, network, "
+        "device or memory) without a new validation in between; they start after 2, 4, 8, ... s, at most 60 s",
+    )
+    silence_timeout_s: float = Field(
+        900.0, gt=0, le=1e6,
+        description="seconds without a sign of life after which a trial's worker is ended and tried again",
+    )
+
+
+class TrackingSpec(Spec):
+    """Where results go. Relative paths are under VSETUNE_HOME (default ~/vsetune)."""
+
+    uri: UriText | None = Field(
+        None,
+        description="MLflow tracking URI, ${NAME} from the environment; default: $MLFLOW_TRACKING_URI, else mlflow.db "
+        "under VSETUNE_HOME",
+    )
+    folder: LocalPathText = Field("runs", description="checkpoints, search state and logs of studies")
+
+
+class StudySpec(Spec):
+    """A comparison of networks x losses on one data set under equal budgets."""
+
+    study: Name = Field(description="unique name")
+    description: str = Field("", max_length=4000)
+    plugins: list[PathText] = Field(
+        default_factory=list, max_length=100,
+        description="other people's losses and networks: folders, relative to this file's, or modules by dotted name",
+    )
+    data: StudyDataSpec
+    networks: list[NetworkEntry] = Field(min_length=1, max_length=100)
+    losses: list[LossEntry] = Field(min_length=1, max_length=100)
+    overrides: list[Override] = Field(default_factory=list, max_length=1000)
+    baseline: str = Field("lmh", max_length=100, description="cell name of the loss that the others are compared with")
+    training: TrainingSpec = TrainingSpec()
+    evaluation: EvaluationSpec = EvaluationSpec()
+    search: SearchSpec = SearchSpec()
+    scheduler: SchedulerSpec = SchedulerSpec()
+    budget: BudgetSpec = BudgetSpec()
+    seeds: list[Seed] = Field(
+        [0], min_length=1, max_length=1000, description="the first searches; the others confirm each cell's winner",
+    )
+    resources: ResourceSpec = ResourceSpec()
+    tracking: TrackingSpec = TrackingSpec()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> StudySpec:
+        networks = [entry.cell_name for entry in self.networks]
+        losses = [entry.cell_name for entry in self.losses]
+        for kind, names in (("networks", networks), ("losses", losses)):
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            if repeated:
+                raise ValueError(f"{kind}: {', '.join(repeated)} is listed twice; give one of them a `label`")
+        if self.baseline not in losses:
+            raise ValueError(f"baseline: {self.baseline} is not among the losses {', '.join(losses)}")
+        for override in self.overrides:
+            if override.network not in networks or override.loss not in losses:
+                raise ValueError(f"overrides: no cell {override.network}.{override.loss} in this study")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds: got {self.seeds}, need different numbers")
+        if self.scheduler.kind == "asha" and self.scheduler.grace_epochs > self.training.epochs:
+            raise ValueError(
+                f"scheduler.grace_epochs: got {self.scheduler.grace_epochs:g}, need at most training.epochs "
+                f"({self.training.epochs:g})"
+            )
+        return self
+

@@ -1,0 +1,165 @@
+"""How one trial trains: optimizer, schedule, batches, validation cadence; and the trial itself."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from vsetune.config.sources.data_set import DataSpec
+from vsetune.config.sources.semantic_vectors import SemanticSource
+from vsetune.config.spec.base import Count, Range, Seed, Spec, tunable
+from vsetune.config.spec.loading import describe_problems
+from vsetune.config.study.compatibility import mismatch
+from vsetune.config.study.evaluation_settings import EvaluationSpec
+from vsetune.config.study.loss_settings import as_settings, loss_settings_of, with_settings
+from vsetune.config.study.phases import PhaseSpec, phase_starts
+from vsetune.config.study.plugin_use import plugins_of
+from vsetune.losses.loss_spec import LossSpec
+from vsetune.losses.semantic_center.spec import SemanticCenterSpec
+from vsetune.losses.weighted_sum.sum_spec import AnyLoss
+from vsetune.networks.network_catalogue import AnyNetwork
+
+
+class LossRamp(Spec):
+    """Epochs in which the loss is multiplied by a factor that grows linearly from 0 to 1 (VSE-infinity, grid mode)."""
+
+    start_epoch: float = Field(1.0, ge=0, le=1e6, description="where it begins; counted from the start of the training")
+    epochs: float = Field(1.0, gt=0, le=1e6, description="its length")
+
+
+class TrainingSpec(Spec):
+    """One training recipe. An epoch is one pass over all image-caption pairs of the train split."""
+
+    epochs: float = Field(30.0, gt=0, le=1e6, description="length of a full attempt, in epochs; fractions count")
+    batch_size: Count = Field(128, ge=2, description="pairs per batch (images per batch with batch_unit images)")
+    batch_unit: Literal["pairs", "images"] = Field(
+        "pairs", description="`pairs`: one caption per row; `images`: each image with all its captions (MSE**)",
+    )
+    optimizer: Literal["adam", "adamw"] = "adam"
+    learning_rate: float = tunable(
+        2e-4, Range(low=1e-4, high=3e-3, log=True), gt=0,
+        description="start of the learning rate", paper="VSE++: 2e-4",
+    )
+    learning_rate_step: float | None = Field(15.0, gt=0, description="epochs until the rate drops; null: never")
+    learning_rate_drop: float = Field(0.1, gt=0, le=1, description="factor of one drop")
+    learning_rate_mode: Literal["repeat", "once"] = Field(
+        "repeat", description="drop every learning_rate_step epochs (VSE++) or once (VSE-infinity)",
+    )
+    weight_decay: float = Field(0.0, ge=0)
+    gradient_clip: float | None = Field(2.0, gt=0, description="largest global gradient norm; null: no clip")
+    validate_every_steps: Count | None = Field(
+        None, ge=1, description="v, mini-batches between validations; null: at the end of epochs only",
+    )
+    shuffle_pairs: Count = Field(10_000, ge=1, description="pairs held in the shuffle buffer")
+    drop_last: bool = Field(
+        False, description="leave out the last batch of an epoch if it is short (VSE-infinity, region mode); an epoch "
+        "is then the pairs of the full batches",
+    )
+    loader_workers: int = Field(
+        0, ge=0, le=256,
+        description="processes that read shards, and threads that decode photographs; 0: one thread for both",
+    )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="bfloat16 autocasts the towers on a GPU; losses and ranks stay float32",
+    )
+    loss_ramp: LossRamp | None = Field(
+        None, description="the loss grows from 0 during these epochs; null: never. The logged loss is the whole one",
+    )
+    phases: list[PhaseSpec] = Field(
+        default_factory=list, max_length=100,
+        description="parts of the training with other settings, in order; none: one phase",
+    )
+
+    @model_validator(mode="after")
+    def _dropped_batches_are_of_pairs(self) -> TrainingSpec:
+        if self.drop_last and self.batch_unit == "images":
+            raise ValueError(
+                "drop_last: true needs batch_unit pairs (with images, epochs would differ in pairs); set it to false"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _phases_fill_the_budget(self) -> TrainingSpec:
+        phase_starts(self.phases, self.epochs)
+        return self
+
+
+class TrialSpec(Spec):
+    """Everything one trial needs: plain data that travels to a worker."""
+
+    study: str
+    trial: str = Field(description="unique in the study, e.g. vsepp.lmh-c03-s1")
+    cell: str = Field(description="network.loss, e.g. vsepp.lmh")
+    data: DataSpec
+    network: AnyNetwork
+    loss: AnyLoss
+    training: TrainingSpec
+    evaluation: EvaluationSpec = EvaluationSpec()
+    seed: Seed
+    plugins: dict[str, str] = Field(
+        default_factory=dict, description="sha256 of other people's code in it, by kind and name: loss.my_loss",
+    )
+
+    def to_plain(self) -> dict[str, Any]:
+        """Without `plugins` where there are none: the fingerprints of such trials are as old as the first of them."""
+        plain = super().to_plain()
+        return plain if self.plugins else {key: value for key, value in plain.items() if key != "plugins"}
+
+    @model_validator(mode="after")
+    def _is_made_of_its_plugins(self) -> TrialSpec:
+        loaded = plugins_of(self.network, self.loss)
+        for key in sorted({*loaded, *self.plugins}):
+            if loaded.get(key) != self.plugins.get(key):
+                has, needs = (str(each.get(key, "none"))[:12] for each in (loaded, self.plugins))
+                raise ValueError(f"plugins.{key}: code {has} is loaded, the trial is of {needs}; load its own code")
+        return self
+
+    @model_validator(mode="after")
+    def _loss_fits_in_every_phase(self) -> TrialSpec:
+        for phase in range(max(1, len(self.training.phases))):
+            reason = mismatch(self.network, self.loss_in(phase), batch_unit=self.training.batch_unit)
+            if reason is not None:
+                raise ValueError(reason)
+        return self
+
+    @model_validator(mode="after")
+    def _centres_stay_as_many(self) -> TrialSpec:
+        losses = [self.loss_in(phase) for phase in range(len(self.training.phases))]
+        counts = [
+            loss.quantised_centers
+            for loss in losses if isinstance(loss, SemanticCenterSpec) and loss.centers == "quantised"
+        ]
+        if len(set(counts)) > 1:
+            found = ", ".join(map(str, counts))
+            raise ValueError(f"training.phases: quantised_centers changes between phases ({found}); keep one number")
+        return self
+
+    @model_validator(mode="after")
+    def _one_source_of_semantics(self) -> TrialSpec:
+        sources = {self.loss_in(phase).semantic_source for phase in range(max(1, len(self.training.phases)))} - {None}
+        if len(sources) > 1:
+            found = ", ".join(sorted(map(str, sources)))
+            raise ValueError(f"phases read different semantic vectors ({found}); use one")
+        return self
+
+    @property
+    def semantic_source(self) -> SemanticSource | None:
+        """The semantic vectors that the loss reads in any phase; None: none."""
+        sources = (self.loss_in(phase).semantic_source for phase in range(max(1, len(self.training.phases))))
+        return next((source for source in sources if source), None)
+
+    def loss_in(self, phase: int) -> LossSpec:
+        """The loss of a phase (0-based): `loss` with the phase's changes. ValueError if they misfit."""
+        if not self.training.phases:
+            return self.loss
+        changes = self.training.phases[phase].loss
+        try:
+            return _ONE_LOSS.validate_python(with_settings(self.loss.to_plain(), changes)) if changes else self.loss
+        except ValidationError as error:
+            known = loss_settings_of(self.loss.to_plain())
+            problem, *_ = describe_problems(error, where="loss", known=known)
+            raise ValueError(f"training.phases[{phase}].{as_settings(problem.replace(': ', '.', 1))}") from error
+
+
+_ONE_LOSS: TypeAdapter[AnyLoss] = TypeAdapter(AnyLoss)

@@ -1,0 +1,1 @@
+"""Batches of a split, for training and for evaluation."""

@@ -1,0 +1,150 @@
+"""Batches put together from their rows: padding, what stands outside the shards, photographs decoded."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.caption_tables import CaptionTables
+from vsetune.data.captions.parses import joined_words
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.shards import ImageSample
+from vsetune.data.stored.vocabulary import PAD
+
+
+@dataclass(frozen=True)
+class Item:
+    """One row of a batch: an image and those of its captions that come with it (shared, not copied)."""
+
+    image: ImageSample
+    captions: range
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """pixels: (crops, 3, S, S) uint8. swaps_sides: the captions are those of the mirrored image."""
+
+    pixels: np.ndarray
+    swaps_sides: bool
+
+
+Decode = Callable[[Item], Decoded]
+
+
+class Map(Protocol):
+    """The built-in `map`, or the one of a pool of threads: results in the order of the items."""
+
+    def __call__(self, function: Decode, items: Iterable[Item], /) -> Iterable[Decoded]: ...
+
+
+@contextmanager
+def decoders(threads: int) -> Iterator[Map]:
+    """Threads that decode photographs side by side (Pillow works outside the interpreter's lock); 0: the caller's."""
+    if threads == 0:
+        yield map
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="vsetune-decoder") as pool:
+        yield pool.map
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What batches are made of besides their rows; None where it is not asked for.
+
+    tables, semantics: of all captions of the split, row = caption id. decode: photographs.
+    """
+
+    dataset: Dataset
+    tables: CaptionTables
+    semantics: np.ndarray | None = None
+    decode: Decode | None = None
+
+    def batch(self, items: list[Item], mapped: Map) -> Batch:
+        """The rows as one batch; their photographs are decoded through `mapped`."""
+        decoded = None if self.decode is None else list(mapped(self.decode, items))
+        swapped = [False] * len(items) if decoded is None else [each.swaps_sides for each in decoded]
+        captions = [
+            self._caption(item, number, is_swapped)
+            for item, is_swapped in zip(items, swapped, strict=True) for number in item.captions
+        ]
+        ids = np.array([item.image.first_caption + number for item in items for number in item.captions], np.int64)
+        tokens, lengths = _padded(captions)
+        semantics, heads = self.semantics, self.tables.heads
+        return Batch(
+            image_features=torch.from_numpy(self._features(items)),
+            region_counts=torch.tensor([len(item.image.features) for item in items]),
+            image_ids=torch.tensor([item.image.index for item in items]),
+            captions=torch.from_numpy(tokens),
+            caption_lengths=torch.from_numpy(lengths),
+            caption_rows=torch.from_numpy(np.repeat(np.arange(len(items)), [len(item.captions) for item in items])),
+            caption_ids=torch.from_numpy(ids),
+            semantic_vectors=None if semantics is None else torch.from_numpy(semantics[ids].astype(np.float32)),
+            boxes=self._boxes(items),
+            dependencies=None if heads is None else torch.from_numpy(joined_words(heads[ids], lengths)),
+            pixels=None if decoded is None else _stacked(decoded),
+        )
+
+    def _caption(self, item: Item, number: int, is_swapped: bool) -> np.ndarray:
+        """The ids of one caption; `is_swapped`: with left and right exchanged."""
+        pieces = self.tables.mirrored_pieces if is_swapped else self.tables.pieces
+        if pieces is not None:
+            row: np.ndarray = pieces[item.image.first_caption + number]
+            return row[: np.count_nonzero(row)]
+        tokens = item.image.mirrored_tokens if is_swapped else item.image.tokens
+        assert tokens is not None
+        return tokens[number]
+
+    def _features(self, items: list[Item]) -> np.ndarray:
+        """(images, regions, width) float16, or (images, 1, 0) of rows with photographs.
+
+        numpy, not torch: torch would start a second team of CPU threads here.
+        """
+        if self.decode is not None:
+            return np.empty((len(items), 1, 0), np.float16)
+        features = _zeros((len(items), self.dataset.regions, self.dataset.width), np.float16)
+        for row, item in enumerate(items):
+            features[row, : len(item.image.features)] = item.image.features
+        return features
+
+    def _boxes(self, items: list[Item]) -> torch.Tensor | None:
+        """(images, regions, 4) float32, zero rows where an image has fewer regions; None where no boxes were read."""
+        read = [item.image.boxes for item in items]
+        padded = np.zeros((len(items), self.dataset.regions, 4), np.float32)
+        for row, boxes in enumerate(read):
+            if boxes is None:
+                return None
+            padded[row, : len(boxes)] = boxes
+        return torch.from_numpy(padded)
+
+
+def _padded(captions: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """((captions, words) int64, (captions,) int64 lengths)."""
+    lengths = np.array([len(caption) for caption in captions], np.int64)
+    padded = np.full((len(captions), lengths.max()), PAD, np.int64)
+    for row, caption in enumerate(captions):
+        padded[row, : len(caption)] = caption
+    return padded, lengths
+
+
+def _stacked(decoded: list[Decoded]) -> torch.Tensor:
+    """(images, crops, 3, S, S) uint8."""
+    pixels = _zeros((len(decoded), *decoded[0].pixels.shape), np.uint8)
+    for row, each in enumerate(decoded):
+        pixels[row] = each.pixels
+    return torch.from_numpy(pixels)
+
+
+def _zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
+    """A mapping of its own, given back when the batch is dropped: from the heap, arrays this large leave holes that
+    made a trial of 1,200 steps grow to 4 GB."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    return np.frombuffer(mmap.mmap(-1, size), dtype).reshape(shape)

@@ -1,0 +1,176 @@
+"""Batches of a split: shuffled for training, in order for evaluation.
+
+A pipeline of iterators: shards -> images (`sample_stream`) -> items (a pair, or an image with all its captions) ->
+shuffle buffer -> batches (`assembly`), made ahead in a background thread.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Generator, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from vsetune.config.sources.network_reads import FEATURES_AND_WORDS, NetworkReads
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.data.batches.assembly import Assembly, Decode, Decoded, Item, decoders
+from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.caption_tables import CaptionTables, caption_tables
+from vsetune.data.batches.pixels import evaluation_pixels, require_photographs, training_pixels
+from vsetune.data.batches.prefetch import Prefetched
+from vsetune.data.batches.sample_stream import shuffled_images
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.manifest import SplitInfo
+from vsetune.data.stored.shards import ImageSample, Photograph, read_shard
+from vsetune.errors import DataError
+
+T = TypeVar("T")
+BatchUnit = Literal["pairs", "images"]
+
+_BATCHES_AHEAD = 3
+
+
+def training_batches(
+    dataset: Dataset,
+    split: str,
+    *,
+    batch_size: int,
+    batch_unit: BatchUnit,
+    seed: int,
+    epoch: int,
+    shuffle_pairs: int,
+    skip_batches: int = 0,
+    workers: int = 0,
+    drop_last: bool = False,
+    semantics: np.ndarray | None = None,
+    reads: NetworkReads = FEATURES_AND_WORDS,
+    tables: CaptionTables | None = None,
+) -> Prefetched[Batch]:
+    """Exactly one epoch: every pair once, the last short batch kept, in an order set by (seed, epoch) alone.
+
+    batch_size counts pairs or images as batch_unit says. shuffle_pairs: pairs held in the shuffle buffer.
+    skip_batches: leave out that many at the start, to resume; what follows equals the uninterrupted epoch.
+    workers: processes that read shards, and threads that decode photographs; with 0 the background thread does both;
+    the batches are the same. drop_last: leave out a last batch that is short.
+    semantics: (captions of the split, k), row = caption id. reads: what else stands in a `Batch`; crops and flips of
+    photographs depend on (seed, epoch, image, first caption of the row) alone. tables: what `caption_tables` gave for
+    it, so that an epoch does not open them again; None: opened here.
+    DataError for a missing split, dependencies of a data set without parses or pixels of one without photographs,
+    ConfigError for a text model that is not there; shards that are gone or damaged are told by next(). Close the
+    iterator (or drop it) to stop early.
+    """
+    info = dataset.split(split)
+    if semantics is not None and len(semantics) != info.captions:
+        raise DataError(
+            f"{dataset.path}: semantic vectors have {len(semantics)} rows, split {split!r} has {info.captions} "
+            "captions; fit them on this split."
+        )
+    decode = None if reads.pixels is None else _training_decoder(dataset, reads.pixels, seed=seed, epoch=epoch)
+    if tables is None:
+        tables = caption_tables(dataset, split, reads, mirrored=reads.swaps_sides)
+    assembly = Assembly(dataset, tables, semantics, decode)
+    read = partial(read_shard, dataset, reads=reads, mirrored=reads.swaps_sides)
+    images = shuffled_images(read, info.shards, seed=seed, epoch=epoch, workers=workers)
+    buffer_size = _buffer_size(info, batch_unit, shuffle_pairs)
+    items = _shuffled(_items(images, batch_unit), buffer_size, random.Random(f"items/{seed}/{epoch}"))
+    batches = _batches(assembly, items, batch_size, skip=skip_batches, drop_last=drop_last, threads=workers)
+    return Prefetched(batches, depth=_BATCHES_AHEAD)
+
+
+def evaluation_batches(
+    dataset: Dataset, split: str, *, batch_size: int, reads: NetworkReads = FEATURES_AND_WORDS, threads: int = 0,
+) -> Prefetched[Batch]:
+    """Every image of the split once with all its captions, in split order; batch_size counts images.
+
+    reads: as for `training_batches`; the crops of an image are the same every time. threads: that decode photographs;
+    0: the background thread.
+    """
+    decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
+    assembly = Assembly(dataset, caption_tables(dataset, split, reads), decode=decode)
+    read = partial(read_shard, dataset, reads=reads)
+    images = (image for shard in dataset.split(split).shards for image in read(shard))
+    batches = _batches(assembly, _items(images, "images"), batch_size, threads=threads)
+    return Prefetched(batches, depth=_BATCHES_AHEAD)
+
+
+def steps_per_epoch(
+    dataset: Dataset, split: str, *, batch_size: int, batch_unit: BatchUnit, drop_last: bool = False
+) -> int:
+    """Batches that `training_batches` gives per epoch."""
+    info = dataset.split(split)
+    batches = (info.captions if batch_unit == "pairs" else info.images) / batch_size
+    return math.floor(batches) if drop_last else math.ceil(batches)
+
+
+def _training_decoder(dataset: Dataset, pixels: PixelInput, *, seed: int, epoch: int) -> Decode:
+    require_photographs(dataset)
+
+    def decode(item: Item) -> Decoded:
+        draw = random.Random(f"pixels/{seed}/{epoch}/{item.image.index}/{item.captions.start}")
+        made, is_mirrored = training_pixels(_photograph(item), pixels, draw)
+        return Decoded(made, is_mirrored and pixels.swaps_sides)
+
+    return decode
+
+
+def _evaluation_decoder(dataset: Dataset, pixels: PixelInput) -> Decode:
+    require_photographs(dataset)
+
+    def decode(item: Item) -> Decoded:
+        draw = random.Random(f"evaluation pixels/{item.image.index}")
+        return Decoded(evaluation_pixels(_photograph(item), pixels, draw), swaps_sides=False)
+
+    return decode
+
+
+def _photograph(item: Item) -> Photograph:
+    assert item.image.photograph is not None
+    return item.image.photograph
+
+
+def _items(images: Iterable[ImageSample], batch_unit: BatchUnit) -> Iterator[Item]:
+    for image in images:
+        count = len(image.tokens)
+        if batch_unit == "images":
+            yield Item(image, range(count))
+            continue
+        for caption in range(count):
+            yield Item(image, range(caption, caption + 1))
+
+
+def _buffer_size(info: SplitInfo, batch_unit: BatchUnit, shuffle_pairs: int) -> int:
+    """Items that hold about `shuffle_pairs` pairs."""
+    if batch_unit == "pairs":
+        return shuffle_pairs
+    return max(1, shuffle_pairs * info.images // info.captions)
+
+
+def _shuffled(items: Iterable[T], size: int, rng: random.Random) -> Iterator[T]:
+    """Every item once: a full buffer gives a random one of its items for each that arrives."""
+    buffer: list[T] = []
+    for item in items:
+        if len(buffer) < size:
+            buffer.append(item)
+            continue
+        drawn = rng.randrange(size)
+        yield buffer[drawn]
+        buffer[drawn] = item
+    rng.shuffle(buffer)
+    while buffer:
+        yield buffer.pop()
+
+
+def _batches(
+    assembly: Assembly, items: Iterator[Item], size: int, *, threads: int, skip: int = 0, drop_last: bool = False
+) -> Generator[Batch, None, None]:
+    for _ in islice(items, skip * size):  # skipped items are read, but never put together
+        pass
+    with decoders(threads if assembly.decode is not None else 0) as mapped:
+        while rows := list(islice(items, size)):
+            if drop_last and len(rows) < size:
+                return
+            yield assembly.batch(rows, mapped)

@@ -1,0 +1,132 @@
+"""The images of a split in the shuffled order of one epoch, read here or by worker processes.
+
+The order depends on seed and epoch alone, never on the number of workers: shards are shuffled, dealt out to LANES,
+and the lanes are read side by side, a chunk of images from each in turn. A worker process reads whole lanes, and the
+reader takes chunks from the workers in the order in which it would have read them itself. webdataset's own shuffling
+of shards is not used: it repeats one order every epoch, and its split over workers changes the order.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from vsetune.data.stored.foreign_text import one_line
+from vsetune.data.stored.manifest import ShardInfo
+from vsetune.data.stored.shards import ImageSample
+from vsetune.errors import StorageError, VsetuneError
+
+T = TypeVar("T")
+Chunk = list[ImageSample]
+Lane = list[ShardInfo]
+Read = Callable[[ShardInfo], Iterator[ImageSample]]
+"""Gives the images of a shard in order; travels to worker processes."""
+
+LANES = 4
+"""Shards read side by side. Part of the order: another number gives another (equally good) shuffling."""
+_CHUNK = 16
+_CHUNKS_AHEAD = 2
+
+
+def shuffled_images(
+    read: Read, shards: Iterable[ShardInfo], *, seed: int, epoch: int, workers: int
+) -> Generator[ImageSample, None, None]:
+    """Every image of the shards once. The order is a function of (seed, epoch); the same for any number of workers."""
+    lanes = _lanes(list(shards), random.Random(f"shards/{seed}/{epoch}"))
+    chunks = _chunks_by_workers(read, lanes, workers) if workers else _chunks_of(read, lanes)
+    for chunk in chunks:
+        yield from chunk
+
+
+def _lanes(shards: Lane, rng: random.Random) -> list[Lane]:
+    rng.shuffle(shards)
+    return [shards[lane::LANES] for lane in range(min(LANES, len(shards)))]
+
+
+def _chunks_of(read: Read, lanes: list[Lane]) -> Iterator[Chunk]:
+    return _in_turn([_lane_chunks(read, lane) for lane in lanes])
+
+
+def _lane_chunks(read: Read, lane: Lane) -> Iterator[Chunk]:
+    for shard in lane:
+        images = read(shard)
+        while chunk := list(islice(images, _CHUNK)):
+            yield chunk
+
+
+def _in_turn(sources: Iterable[Iterator[T]]) -> Iterator[T]:
+    """One item of each source in turn until all are empty."""
+    waiting = deque(sources)
+    while waiting:
+        source = waiting.popleft()
+        for item in islice(source, 1):
+            yield item
+            waiting.append(source)
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """An error on its way out of a worker process; DataLoader itself would bury it under the worker's traceback."""
+
+    error: VsetuneError
+
+
+class _WorkerLanes(IterableDataset[Any]):
+    """What one worker process reads."""
+
+    def __init__(self, read: Read, lanes: list[Lane]) -> None:
+        self._read = read
+        self._lanes = lanes
+
+    def __iter__(self) -> Iterator[Chunk | _Failure]:
+        try:
+            yield from _chunks_of(self._read, self._lanes)
+        except VsetuneError as error:
+            yield _Failure(type(error)(str(error)))
+
+
+def _chunks_by_workers(read: Read, lanes: list[Lane], workers: int) -> Iterator[Chunk]:
+    """The chunks of `_chunks_of`, in its order, read by one process per group of lanes."""
+    groups = min(workers, len(lanes))
+    loaders = [iter(_worker(read, lanes[group::groups])) for group in range(groups)]
+    chunk_counts = (sum(math.ceil(shard.images / _CHUNK) for shard in lane) for lane in lanes)
+    lane_sources = [islice(loaders[number % groups], count) for number, count in enumerate(chunk_counts)]
+    try:
+        # A damaged shard may hold more chunks than counted: workers are read to their end, so that no error is lost.
+        for item in chain(_in_turn(lane_sources), *loaders):
+            if isinstance(item, _Failure):
+                raise item.error
+            yield item
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise StorageError(  # killed, whatever for: an interruption, nothing that the data did
+            f"a process that reads shards ended early ({one_line(error)}); start again, with fewer workers or more "
+            "memory (shared memory too) when it happens again."
+        ) from error
+    finally:
+        # An error keeps this frame, and with it the workers, until somebody drops the traceback; by then they no
+        # longer hear that they should end, and are waited for.
+        loaders.clear()
+        lane_sources.clear()
+
+
+def _worker(read: Read, lanes: list[Lane]) -> DataLoader[Any]:
+    return DataLoader(
+        _WorkerLanes(read, lanes), batch_size=None, num_workers=1, prefetch_factor=_CHUNKS_AHEAD,
+        collate_fn=_as_is,
+        # without a generator of its own, DataLoader draws from the global one, that dropout uses
+        generator=torch.Generator(),
+    )
+
+
+def _as_is(item: T) -> T:
+    return item

@@ -1,0 +1,71 @@
+"""External lists of captions that also fit an image (extended ground truths), read from a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vsetune.data.stored import storage
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.foreign_text import one_line
+from vsetune.data.stored.shards import split_records
+from vsetune.errors import DataError
+
+_COLUMNS = ("image", "caption_image", "caption")
+_LIST_BYTES = 1 << 30
+_DIGITS = 9
+
+
+def relevant_pairs(dataset: Dataset, split: str, path: Path) -> Tensor:
+    """(P, 2) int64, (image, caption) indices of the split: every image with its own captions and with those listed.
+
+    path: a CSV file with the columns image, caption_image (ids as ingested) and caption (place in the list of
+    caption_image, from 0). Raises DataError, naming the line, for a file that does not fit the split.
+    """
+    places: dict[str, tuple[int, int, int]] = {}  # image id -> index, first caption, captions
+    captions = 0
+    for where, record in split_records(dataset, split):
+        name, count = record.image_id, len(record.captions)
+        if name in places:
+            raise DataError(
+                f"{where}: a second image is called {one_line(name)!r}, so a list cannot name it; ingest the data set "
+                "again with one id per image."
+            )
+        places[name] = (len(places), captions, count)
+        captions += count
+    pairs = {(index, first + n) for index, first, count in places.values() for n in range(count)}
+    pairs |= set(_listed(path, split, places))
+    return torch.tensor(sorted(pairs), dtype=torch.int64)
+
+
+def _listed(path: Path, split: str, places: dict[str, tuple[int, int, int]]) -> list[tuple[int, int]]:
+    content = storage.read_bytes(str(path), most=_LIST_BYTES)
+    try:
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+        if reader.fieldnames is None or not set(_COLUMNS) <= set(reader.fieldnames):
+            found = one_line(", ".join(reader.fieldnames or []) or "nothing")
+            raise DataError(f"{path}: line 1: got columns {found}, need {', '.join(_COLUMNS)}")
+        return [_pair(row, f"{path}: line {reader.line_num}", split, places) for row in reader]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path}: cannot be read ({one_line(error)}); need a CSV file with {', '.join(_COLUMNS)}"
+        ) from error
+
+
+def _pair(
+    row: dict[str, str], where: str, split: str, places: dict[str, tuple[int, int, int]]
+) -> tuple[int, int]:
+    for column in ("image", "caption_image"):
+        if row[column] not in places:
+            raise DataError(f"{where}: no image {one_line(repr(row[column]))} in split {split}; need an id as ingested")
+    _, first, count = places[row["caption_image"]]
+    text = (row["caption"] or "").strip()
+    if not text.isdecimal() or len(text) > _DIGITS or int(text) >= count:
+        raise DataError(
+            f"{where}: caption is {one_line(repr(text))}, image {row['caption_image']} has captions 0 to {count - 1}"
+        )
+    return places[row["image"]][0], first + int(text)

@@ -1,0 +1,91 @@
+"""Semantic vectors of captions: TF-IDF and truncated SVD (Gong and Cosma 2022, Eq. 5), as their code builds them.
+
+Fitted on one split alone (the train split) and kept as a file, because every trial of a study needs the same ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from functools import cache
+
+import numpy as np
+from nltk.stem.porter import PorterStemmer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.utils.extmath import randomized_svd
+
+from vsetune.config.sources.semantic_vectors import SemanticSpec
+from vsetune.data.captions.stop_words import ENGLISH_STOP_WORDS
+from vsetune.data.stored.array_cache import cached_array
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.manifest import SplitInfo
+from vsetune.data.stored.shards import iter_captions
+from vsetune.errors import DataError
+from vsetune.files.hashes import sha256_hex
+
+_log = logging.getLogger(__name__)
+
+_METHOD = "tfidf-svd-1"
+"""Part of the file name: raise the number when the vectors of an equal recipe change."""
+
+
+def semantic_vectors(dataset: Dataset, spec: SemanticSpec, *, split: str) -> np.ndarray:
+    """(captions, k) float32, row = caption id; k is spec.size, or less on small data. Read-only.
+
+    A caption without any known word is a zero row; the loss defines its cosine. Computed once and kept beside the
+    shards, or in vsetune's home when the data are remote or read-only.
+    """
+    captions = dataset.split(split).captions
+    recipe = f"{_METHOD}-k{spec.size}-i{spec.iterations}-r{spec.seed}"
+    name = f"semantics-{split}-{recipe}-{captions_fingerprint(dataset, split)}.npy"
+    return cached_array(
+        dataset.path, name, rows=captions, make=lambda: caption_vectors(map(stems, iter_captions(dataset, split)), spec)
+    )
+
+
+def stems(caption: str) -> str:
+    """Letters only, lower case, without NLTK's stop words, each word Porter-stemmed, joined by spaces."""
+    words = re.sub(r"[^a-zA-Z#]", " ", caption).lower().split()
+    return " ".join(_stem(word) for word in words if word not in ENGLISH_STOP_WORDS)
+
+
+def caption_vectors(stemmed: Iterable[str], spec: SemanticSpec) -> np.ndarray:
+    """(captions, k) float32: the scores A V of the TF-IDF matrix A on its first k right singular vectors V.
+
+    scikit-learn's own stop list works on words that are stemmed already, as in the reference: it drops `two` and
+    `across`, and misses words whose stem differs. Leaving it out would move cosines by up to 0.5.
+    """
+    try:
+        weights = TfidfVectorizer(stop_words="english").fit_transform(stemmed)
+    except ValueError as error:
+        raise DataError(
+            f"semantic vectors: {error}; need captions with words beyond stop words, or a loss without semantics."
+        ) from error
+    size = min(spec.size, *weights.shape)
+    if size < spec.size:
+        _log.info("semantic vectors: k is %d, the data allow no more (%d asked for)", size, spec.size)
+    # What TruncatedSVD calls, without its explained variance, which divides by zero on identical captions.
+    _, _, directions = randomized_svd(
+        weights, n_components=size, n_iter=spec.iterations, random_state=spec.seed, flip_sign=False
+    )
+    return np.asarray(weights @ directions.T, dtype=np.float32)
+
+
+_STEMMER = PorterStemmer()
+
+
+@cache
+def _stem(word: str) -> str:
+    return str(_STEMMER.stem(word))
+
+
+def captions_fingerprint(dataset: Dataset, split: str) -> str:
+    """What the captions of a split are: 12 hex digits from the hashes of the shards they stand in."""
+    return fingerprint_of_shards(dataset.split(split))
+
+
+def fingerprint_of_shards(split: SplitInfo) -> str:
+    """`captions_fingerprint` of a split that is not looked at."""
+    hashes = " ".join(shard.sha256 for shard in split.shards)
+    return sha256_hex(hashes.encode())[:12]

@@ -1,0 +1,23 @@
+"""The device that was asked for by name, or why it cannot be had."""
+
+from __future__ import annotations
+
+import torch
+
+from vsetune.errors import ConfigError
+
+
+def device_named(name: str | torch.device, *, key: str, choices: str = "cpu, cuda or cuda:N") -> torch.device:
+    """ConfigError for a device that is unknown or not here. key: what was set, choices: to what; for the message."""
+    wrong = f"{key}: got {str(name)!r}, need {choices}"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(wrong) from error
+    if device.type not in {"cpu", "cuda"}:
+        raise ConfigError(wrong)
+    found = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= found:
+        here = f"there are {found} GPUs here" if found else "no GPU is visible here"
+        raise ConfigError(f"{key}: got {str(name)!r}, but {here}; use cpu")
+    return device

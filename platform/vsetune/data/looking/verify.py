@@ -1,0 +1,126 @@
+"""Is a data set on disk what its manifest says? Hashes, counts, order, decodable members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from vsetune.data.batches.pixels import decoded
+from vsetune.data.captions.parses import parses_problems
+from vsetune.data.stored import storage
+from vsetune.data.stored.dataset import Dataset, damaged_shard, load_manifest, wrong_size
+from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.manifest import Manifest, ShardInfo
+from vsetune.data.stored.samples import BOXES, FEATURES, PHOTOGRAPHS, boxes_of, features_of, photograph_of
+from vsetune.data.stored.shards import Photograph, checked_records
+from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
+from vsetune.errors import DataError
+from vsetune.files.hashes import HashingReader
+from vsetune.files.whole_files import partials_in
+
+
+@dataclass(frozen=True)
+class SplitSummary:
+    """One line of `summary`: a split with its totals."""
+
+    split: str
+    images: int
+    captions: int
+    captions_min: int
+    captions_mean: float
+    captions_max: int
+    shards: int
+    bytes: int
+
+
+def summary(path: str) -> list[SplitSummary]:
+    """Totals of each split, from the manifest alone. DataError."""
+    return [
+        SplitSummary(
+            name, split.images, split.captions, split.captions_min, split.captions_mean, split.captions_max,
+            len(split.shards), sum(shard.bytes for shard in split.shards),
+        )
+        for name, split in load_manifest(path).splits.items()
+    ]
+
+
+def verify(path: str) -> list[str]:
+    """Read everything once and list what is wrong, one sentence each.
+
+    What training reads is read here through the same functions, so what passes here is read there. DataError when
+    there is no manifest, StorageError when a file cannot be reached.
+    """
+    manifest = load_manifest(path)
+    problems: list[str] = []
+    try:
+        dataset = Dataset.open(path)
+    except DataError as error:
+        problems.append(str(error))
+        dataset = Dataset(path, manifest, Vocabulary(SPECIAL_WORDS))
+    words: dict[str, list[int]] = {}
+    for name, split in manifest.splits.items():
+        problems += dataset.count_problems(name, split)
+        words[name] = []
+        for shard in split.shards:
+            problems += _shard_problems(dataset, shard, words[name])
+    problems += parses_problems(dataset, words)
+    return [*problems, *_unlisted(path, manifest)]
+
+
+def require_unchanged(dataset: Dataset, splits: Iterable[str]) -> None:
+    """DataError for the first shard of these splits that is not, bit for bit, what was ingested. Local data only.
+
+    An S3 prefix would have to be fetched twice for this; there damage is found when the shard is read.
+    """
+    if storage.is_remote(dataset.path):
+        return
+    for shard in (shard for name in splits for shard in dataset.split(name).shards):
+        if storage.sha256_of(dataset.shard_url(shard.file)) != shard.sha256:
+            raise damaged_shard(dataset.path, shard, Flaw("its SHA-256 is not the one of the manifest; changed"))
+
+
+def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Iterator[str]:
+    """words: takes the number of words of each caption."""
+    where = dataset.shard_url(shard.file)
+    try:
+        stream, size = storage.open_inside(dataset.path, shard.file)
+    except DataError as error:
+        yield str(error)
+        return
+    with stream:
+        if size != shard.bytes:
+            yield str(damaged_shard(dataset.path, shard, wrong_size(size, shard)))
+            return
+        hashing = HashingReader(stream)
+        try:
+            _read_all(dataset, cast(BinaryIO, hashing), size, shard, words)
+        except DataError as error:
+            yield str(error)
+        hashing.drain()
+    if hashing.sha256 != shard.sha256:
+        yield f"{where}: its SHA-256 is not the one of the manifest; the file was changed."
+
+
+def _read_all(dataset: Dataset, stream: BinaryIO, size: int, shard: ShardInfo, words: list[int]) -> None:
+    """DataError for the first thing that is wrong with the content of a shard."""
+    manifest = dataset.manifest
+    arrays = (FEATURES, BOXES) if manifest.features.boxes else (FEATURES,)
+    one_of = PHOTOGRAPHS if manifest.images_stored else ()
+    for place, record, members in checked_records(dataset, shard, stream, size, arrays, one_of=one_of):
+        words.extend(map(len, record.tokens))
+        features = features_of(place, members, manifest.features)
+        if manifest.features.boxes:
+            boxes_of(place, members, len(features))
+        if manifest.images_stored:
+            decoded(Photograph(photograph_of(members), place))
+
+
+def _unlisted(path: str, manifest: Manifest) -> list[str]:
+    """Tar files in a local folder that the manifest does not know."""
+    if storage.is_remote(path):
+        return []
+    known = {shard.file for split in manifest.splits.values() for shard in split.shards}
+    found = sorted(file.name for file in [*Path(path).glob("*.tar"), *partials_in(Path(path))])
+    return [f"{storage.join(path, name)}: not in the manifest; remove it." for name in found if name not in known]

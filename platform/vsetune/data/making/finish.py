@@ -1,0 +1,108 @@
+"""The end of an ingest: vocabulary, manifest, upload."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.making.ingest_journal import ShardRecord
+from vsetune.data.making.raw import RawDataset
+from vsetune.data.progress import ProgressSink
+from vsetune.data.stored import storage
+from vsetune.data.stored.manifest import (
+    MANIFEST_FILE,
+    VOCABULARY_FILE,
+    FeatureInfo,
+    Manifest,
+    SplitInfo,
+    VocabularyInfo,
+    write_manifest,
+)
+from vsetune.data.stored.tokens import tokenise
+from vsetune.data.stored.vocabulary import Vocabulary
+from vsetune.errors import DataError
+from vsetune.files.hashes import sha256_hex
+from vsetune.files.whole_files import write_whole
+
+log = logging.getLogger(__name__)
+
+
+def finish(
+    recipe: IngestRecipe, raw: RawDataset, features: FeatureInfo, records: Mapping[str, Sequence[ShardRecord]],
+    *, output: Path,
+) -> Manifest:
+    """Write the vocabulary and, last of all, the manifest. DataError when a split ended up empty."""
+    notes = [*raw.notes, *_skipped_notes(records)]
+    for note in notes:
+        log.warning("%s: %s", recipe.name, note)
+    manifest = Manifest(
+        name=recipe.name,
+        splits={name: _split_info(name, found) for name, found in records.items()},
+        features=features,
+        vocabulary=_write_vocabulary(recipe, raw, records["train"], output=output),
+        images_stored=recipe.store_images,
+        recipe_fingerprint=recipe.content_fingerprint(),
+        source_sha256=raw.digest(),
+        notes=notes,
+    )
+    write_manifest(manifest, output)
+    return manifest
+
+
+def upload_dataset(manifest: Manifest, folder: Path, prefix: str, *, progress: ProgressSink) -> None:
+    """Copy a finished data set to an s3:// prefix, its manifest last; files that stand there already are kept.
+
+    StorageError when the bucket does not take it.
+    """
+    shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
+    progress.stage(f"{manifest.name} upload", len(shards))
+    there = storage.join(prefix, MANIFEST_FILE)
+    if storage.exists(there) and storage.read_bytes(there) == manifest.to_bytes():
+        progress.advance(len(shards))
+        return
+    for file in shards:
+        storage.upload(folder / file, storage.join(prefix, file))
+        progress.advance(1)
+    storage.upload(folder / VOCABULARY_FILE, storage.join(prefix, VOCABULARY_FILE))
+    storage.upload(folder / MANIFEST_FILE, there)
+
+
+def _split_info(name: str, records: Sequence[ShardRecord]) -> SplitInfo:
+    full = [record for record in records if record.shard is not None]
+    shards = [record.shard for record in full if record.shard is not None]
+    if not shards:
+        raise DataError(f"split {name}: every image was skipped as unreadable; check the images of the source.")
+    images, captions = sum(shard.images for shard in shards), sum(shard.captions for shard in shards)
+    return SplitInfo(
+        images=images, captions=captions, captions_mean=captions / images, shards=shards,
+        captions_min=min(record.captions_min for record in full),
+        captions_max=max(record.captions_max for record in full),
+    )
+
+
+def _write_vocabulary(
+    recipe: IngestRecipe, raw: RawDataset, records: Sequence[ShardRecord], *, output: Path
+) -> VocabularyInfo:
+    skipped = {id_ for record in records for id_ in record.skipped}
+    words = (
+        tokenise(caption)
+        for image in raw.splits["train"].images if image.id not in skipped
+        for caption in image.captions
+    )
+    vocabulary = Vocabulary.build(words, min_count=recipe.vocabulary_min_count)
+    content = vocabulary.to_json().encode()
+    write_whole(output / VOCABULARY_FILE, content, durable=True)
+    return VocabularyInfo(
+        sha256=sha256_hex(content), words=len(vocabulary), min_count=recipe.vocabulary_min_count
+    )
+
+
+def _skipped_notes(records: Mapping[str, Sequence[ShardRecord]]) -> list[str]:
+    notes = []
+    for split, found in records.items():
+        ids = [id_ for record in found for id_ in record.skipped]
+        if ids:
+            notes.append(f"split {split}: skipped {len(ids)} unreadable images: {', '.join(ids[:20])}")
+    return notes

@@ -1,0 +1,218 @@
+"""A data set before ingest: images with their captions, by split, wherever the bytes stand."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from PIL import Image
+
+from vsetune.config.sources.recipe import expand_path
+from vsetune.data.stored import storage
+from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.foreign_text import one_line
+from vsetune.data.stored.photographs import rgb_image
+from vsetune.data.stored.plain_json import is_text
+from vsetune.data.stored.samples import MOST_CHARACTERS
+from vsetune.data.stored.tar_members import file_places
+from vsetune.errors import DataError
+from vsetune.files.hashes import sha256_of_pieces
+
+_PICTURE_BYTES = 256 << 20
+_TEXT_BYTES = 1 << 30
+
+
+class ImageBytes(Protocol):
+    """Where the encoded bytes of one image come from."""
+
+    @property
+    def place(self) -> str:
+        """What to name in a message: a path, or a tar file and its member."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the encoded image, or an upper bound of it."""
+
+    def read(self) -> bytes:
+        """The encoded image."""
+
+
+@dataclass(frozen=True)
+class FileImage:
+    """An image file on disk."""
+
+    path: Path
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    @cached_property
+    def size(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except OSError as error:
+            raise storage.read_failure(self.place, error) from error
+
+    def read(self) -> bytes:
+        return storage.read_bytes(self.place, most=_PICTURE_BYTES)
+
+
+@dataclass(frozen=True)
+class TarImage:
+    """An image inside a plain (uncompressed) tar file, read by its offset."""
+
+    archive: Path
+    member: str
+    offset: int
+    size: int
+
+    @property
+    def place(self) -> str:
+        return f"{self.archive}:{self.member}"
+
+    def read(self) -> bytes:
+        if self.size > _PICTURE_BYTES:
+            raise DataError(f"{self.place}: {self.size:,} bytes, need at most {_PICTURE_BYTES:,} for a picture.")
+        with storage.open_stream(str(self.archive)) as stream:
+            stream.seek(self.offset)
+            return stream.read(self.size)
+
+
+@dataclass(frozen=True)
+class RawImage:
+    """One image. source is None where only features exist; feature_row is its row in the split's arrays."""
+
+    id: str
+    captions: tuple[str, ...]
+    source: ImageBytes | None = None
+    feature_row: int | None = None
+
+
+@dataclass(frozen=True)
+class FeatureArrays:
+    """Ready features of one split, memory-mapped. features: (rows, regions, width); boxes: (rows, regions, 4)."""
+
+    features: np.ndarray
+    boxes: np.ndarray | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class RawSplit:
+    """The images of one split, in the order they are numbered."""
+
+    images: list[RawImage]
+    arrays: FeatureArrays | None = None
+
+
+@dataclass(frozen=True)
+class RawDataset:
+    """Splits by name, and what the reader counted and left out, one sentence each."""
+
+    splits: dict[str, RawSplit]
+    notes: list[str] = field(default_factory=list)
+
+    def digest(self) -> str:
+        """SHA-256 of every id and caption in order: tells whether the source is still the same."""
+        return sha256_of_pieces(self._pieces())
+
+    def _pieces(self) -> Iterator[bytes]:
+        for name, split in self.splits.items():
+            yield f"{name}\n".encode()
+            for image in split.images:
+                yield json.dumps([image.id, image.captions]).encode()
+
+
+def decode_image(content: bytes, *, place: str) -> Image.Image:
+    """The image as RGB. DataError naming the place when it cannot be decoded."""
+    try:
+        return rgb_image(content)
+    except Flaw as error:
+        raise DataError(
+            f"{place}: not a readable image ({error}); replace it, or set on_unreadable: skip in the recipe."
+        ) from error
+
+
+def image_suffix(content: bytes) -> str | None:
+    """`jpg` or `png` when the bytes are such a file, otherwise None."""
+    if content.startswith(b"\xff\xd8\xff"):
+        return "jpg"
+    return "png" if content.startswith(b"\x89PNG\r\n\x1a\n") else None
+
+
+def png_bytes(image: Image.Image) -> bytes:
+    """The image as a PNG file."""
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", compress_level=1)
+    return buffer.getvalue()
+
+
+def captioned_images(
+    names: Iterable[str], captions: Mapping[str, list[str]], *, split: str, notes: list[str]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The (name, captions) pairs of a split list; images without a caption are left out and counted in notes."""
+    bare: list[str] = []
+    for name in names:
+        texts = tuple(text for text in captions.get(name, ()) if text.strip())
+        if texts:
+            yield name, texts
+        else:
+            bare.append(name)
+    if bare:
+        notes.append(f"split {split}: left out {len(bare)} images without a caption, the first is {bare[0]}")
+
+
+def require_text(path: Path, *, key: str, encoding: str = "utf-8") -> str:
+    """The text of a file. DataError naming the recipe key when it is missing or not in that encoding."""
+    try:
+        content = storage.read_bytes(str(path), most=_TEXT_BYTES)
+    except DataError as error:
+        raise DataError(f"{key}: {error}") from error
+    try:
+        return content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{key}: {path}: not {encoding} text at byte {error.start}; convert the file.") from error
+
+
+def require_folder(text: str, *, key: str) -> Path:
+    """The folder a recipe names. DataError naming the recipe key when there is none."""
+    path = Path(expand_path(text, key=key))
+    if not path.is_dir():
+        found = "a file" if path.exists() else "nothing"
+        raise DataError(f"{key}: {path}: found {found} there, need a folder; check the path in the recipe.")
+    return path
+
+
+def require_captions(captions: Iterable[str], *, place: str) -> None:
+    """DataError for a caption that readers of shards refuse: too long, or with half of a surrogate pair in it."""
+    for caption in captions:
+        if len(caption) > MOST_CHARACTERS:
+            raise DataError(
+                f"{place}: a caption of {len(caption):,} characters, need at most {MOST_CHARACTERS:,}; shorten it."
+            )
+        if not is_text(caption):
+            raise DataError(f"{place}: a caption holds half of a surrogate pair ({one_line(repr(caption))}); mend it.")
+
+
+def tar_images(archive: Path) -> dict[str, TarImage]:
+    """Base name of every file in a plain tar: where its bytes stand. DataError for a damaged or compressed tar."""
+    found: dict[str, TarImage] = {}
+    stream, size = storage.open_sized(str(archive))
+    try:
+        with stream:
+            for file in file_places(stream):
+                found[Path(file.name).name] = TarImage(archive, file.name, file.offset, file.size)
+    except Flaw as error:
+        raise DataError(
+            f"{archive}: not a readable plain tar file ({one_line(error)}); unpack or fetch it again."
+        ) from error
+    if any(image.offset + image.size > size for image in found.values()):
+        raise DataError(f"{archive}: the file ends before its last image does; fetch it again.")
+    return found

@@ -1,0 +1,56 @@
+"""Readers of raw layouts. Each gives a RawDataset; `read_raw` picks the reader a recipe asks for."""
+
+from __future__ import annotations
+
+from vsetune.config.components.catalogue import guarded, import_sibling
+from vsetune.config.sources.recipe import (
+    AnySource,
+    CaptionTableSource,
+    FeatureFolderSource,
+    IaprSource,
+    KarpathySource,
+    ScenesSource,
+    SourceSpec,
+)
+from vsetune.data.making.raw import RawDataset, RawSplit
+from vsetune.data.making.readers.caption_table import read_caption_table
+from vsetune.data.making.readers.feature_folder import read_feature_folder
+from vsetune.data.making.readers.iapr import read_iapr
+from vsetune.data.making.readers.karpathy import read_karpathy
+from vsetune.data.making.scenes import read_scenes
+from vsetune.errors import ConfigError
+
+__all__ = ["READER_FILE", "read_raw"]
+
+READER_FILE = "reader"
+
+
+def read_raw(source: AnySource) -> RawDataset:
+    """Read captions, split lists and the places of images; no image is opened. DataError, ConfigError."""
+    match source:
+        case ScenesSource():
+            return read_scenes(source)
+        case KarpathySource():
+            return read_karpathy(source)
+        case CaptionTableSource():
+            return read_caption_table(source)
+        case FeatureFolderSource():
+            return read_feature_folder(source)
+        case IaprSource():
+            return read_iapr(source)
+        case _:
+            return _read_by_plugin(source)
+
+
+def _read_by_plugin(source: SourceSpec) -> RawDataset:
+    """By the function `read` of the `reader.py` beside the source's spec. ConfigError, one line, for what it raises."""
+    module = import_sibling(type(source), READER_FILE)
+    read = getattr(module, "read", None)
+    place = f"layout {source.layout}: {getattr(module, '__file__', READER_FILE + '.py')}"
+    if not callable(read):
+        raise ConfigError(f"{place}: no function `read(source)` in it; it must give a RawDataset")
+    with guarded(type(source)):
+        raw = read(source)
+    if not isinstance(raw, RawDataset) or not all(isinstance(each, RawSplit) for each in raw.splits.values()):
+        raise ConfigError(f"{place}: read gave a {type(raw).__name__}, need a RawDataset of splits")
+    return raw

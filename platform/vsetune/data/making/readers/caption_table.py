@@ -1,0 +1,128 @@
+"""Captions in one table, one list of image names per split, images in folders or tar files (Flickr8k)."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+from vsetune.config.sources.recipe import CaptionTableSource, expand_path
+from vsetune.data.making.raw import (
+    FileImage,
+    ImageBytes,
+    RawDataset,
+    RawImage,
+    RawSplit,
+    captioned_images,
+    require_text,
+    tar_images,
+)
+from vsetune.data.stored.foreign_text import one_line
+from vsetune.data.stored.plain_arrays import is_regular
+from vsetune.errors import DataError
+
+
+def read_caption_table(source: CaptionTableSource) -> RawDataset:
+    """Read a caption table. DataError for a listed image without a file, or a table that is neither CSV nor token."""
+    table = Path(expand_path(source.captions, key="source.captions"))
+    captions = parse_captions(require_text(table, key="source.captions"), place=str(table))
+    places = find_images(source.images)
+    notes: list[str] = []
+    splits: dict[str, RawSplit] = {}
+    listed: set[str] = set()
+    for split, list_path in source.lists.items():
+        key = f"source.lists.{split}"
+        names = read_names(Path(expand_path(list_path, key=key)), key=key)
+        listed.update(names)
+        _refuse_missing(names, places, key=key)
+        pairs = captioned_images(names, captions, split=split, notes=notes)
+        splits[split] = RawSplit([RawImage(name, texts, places[name]) for name, texts in pairs])
+    outside = [name for name in captions if name not in listed]
+    if outside:
+        notes.append(f"{table.name}: {len(outside)} images with captions are in no split list, e.g. {outside[0]}")
+    return RawDataset(splits, notes)
+
+
+def parse_captions(text: str, *, place: str) -> dict[str, list[str]]:
+    """Captions by image name, in order of the table. Reads `image,caption` CSV and `name#0<tab>caption` lines."""
+    first = text.split("\n", 1)[0].strip().lower().replace(" ", "")
+    if first in {"image,caption", "image_name,caption", "filename,caption"}:
+        return _parse_csv(text, place=place)
+    if "\t" in text.split("\n", 1)[0]:
+        return _parse_tokens(text, place=place)
+    raise DataError(
+        f"{place}: the first line is {first[:60]!r}, need the header image,caption or lines name#0<tab>caption."
+    )
+
+
+def _parse_csv(text: str, *, place: str) -> dict[str, list[str]]:
+    captions: dict[str, list[str]] = {}
+    rows = csv.reader(io.StringIO(text))
+    try:
+        next(rows)
+        for row in rows:
+            if not row:
+                continue
+            if len(row) != 2:
+                raise DataError(
+                    f"{place}: line {rows.line_num} has {len(row)} fields, need 2 (image,caption); quote the caption."
+                )
+            captions.setdefault(row[0].strip(), []).append(row[1].strip())
+    except csv.Error as error:
+        raise DataError(f"{place}: line {rows.line_num}: no CSV ({one_line(error)}); fetch it again.") from error
+    return captions
+
+
+def _parse_tokens(text: str, *, place: str) -> dict[str, list[str]]:
+    captions: dict[str, list[str]] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        name, tab, caption = line.partition("\t")
+        if not tab:
+            raise DataError(f"{place}: line {number} has no tab, need name#0<tab>caption.")
+        captions.setdefault(name.rpartition("#")[0] or name, []).append(caption.strip())
+    return captions
+
+
+def read_names(path: Path, *, key: str) -> list[str]:
+    """The image names of one split list, in its order. DataError when a name stands there twice or none does."""
+    names = [line.strip() for line in require_text(path, key=key).splitlines() if line.strip()]
+    if not names:
+        raise DataError(f"{key}: {path}: the list is empty, need one image name per line.")
+    if len(set(names)) < len(names):
+        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        raise DataError(f"{key}: {path}: {twice} stands there more than once; remove the repetition.")
+    return names
+
+
+def find_images(places: list[str]) -> dict[str, ImageBytes]:
+    """Base name of every image in the folders and tar files named by the recipe. DataError when one is missing."""
+    found: dict[str, ImageBytes] = {}
+    for index, place in enumerate(places):
+        key = f"source.images.{index}"
+        pattern = expand_path(place, key=key)
+        paths = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+        existing = [Path(path) for path in paths if Path(path).exists()]
+        if not existing:
+            raise DataError(f"{key}: {pattern}: nothing there, need a folder or tar files; check the path.")
+        for path in existing:
+            found.update(_images_of(path))
+    return found
+
+
+def _images_of(path: Path) -> Mapping[str, ImageBytes]:
+    if path.is_dir():
+        return {file.name: FileImage(file) for file in sorted(path.rglob("*")) if is_regular(file)}
+    return tar_images(path)
+
+
+def _refuse_missing(names: list[str], places: Mapping[str, ImageBytes], *, key: str) -> None:
+    missing = [name for name in names if name not in places]
+    if missing:
+        raise DataError(
+            f"{key}: {len(missing)} of {len(names)} listed images have no file, the first is {missing[0]}; "
+            "complete source.images or shorten the list."
+        )

@@ -1,0 +1,129 @@
+"""Ready features as VSE++, SCAN, VSRN and SGRAF read them: SPLIT_ims.npy and SPLIT_caps.txt in one folder.
+
+An array has one row per image or one row per caption (the same row five times); which of both is found from the row
+counts and from the rows themselves. Arrays are (rows, width) or (rows, regions, width) and stay on disk.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from vsetune.config.sources.recipe import FeatureFolderSource
+from vsetune.data.making.raw import FeatureArrays, RawDataset, RawImage, RawSplit, require_folder, require_text
+from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.plain_arrays import mapped_array
+from vsetune.errors import DataError
+
+_CAPTIONS_PER_IMAGE = 5
+
+
+def read_feature_folder(source: FeatureFolderSource) -> RawDataset:
+    """Read every SPLIT_ims.npy with its captions, optional SPLIT_boxes.npy and SPLIT_ids.txt. DataError."""
+    folder = require_folder(source.folder, key="source.folder")
+    names = sorted(path.name.removesuffix("_ims.npy") for path in folder.glob("*_ims.npy"))
+    if not names:
+        raise DataError(f"source.folder: {folder}: no *_ims.npy in it, need train_ims.npy and train_caps.txt.")
+    notes: list[str] = []
+    return RawDataset({name: _read_split(folder, name, source, notes) for name in names}, notes)
+
+
+def _read_split(folder: Path, name: str, source: FeatureFolderSource, notes: list[str]) -> RawSplit:
+    features = _load(folder / f"{name}_ims.npy")
+    captions = _captions(folder / f"{name}_caps.txt")
+    per_image, stride = _layout(features, captions, folder / f"{name}_ims.npy", source.captions_per_image)
+    images = len(captions) // per_image
+    ids = _ids(folder, name, images=images, stride=stride)
+    boxes = _boxes(folder / f"{name}_boxes.npy", features)
+    if features.ndim == 2:
+        features = features[:, None, :]
+    raw = [
+        RawImage(ids[i], tuple(captions[i * per_image : (i + 1) * per_image]), None, i * stride) for i in range(images)
+    ]
+    if not all(captions):
+        raise DataError(f"{folder / f'{name}_caps.txt'}: an empty line among the captions; every line is one caption.")
+    if stride > 1:
+        notes.append(f"split {name}: features stood once per caption; kept every {stride}th row")
+    return RawSplit(raw, FeatureArrays(features, boxes, str(folder / f"{name}_ims.npy")))
+
+
+def _load(path: Path) -> np.ndarray:
+    array = _mapped(path)
+    if array.ndim not in {2, 3} or array.dtype.kind != "f" or array.size == 0:
+        raise DataError(
+            f"{path}: found {array.dtype} {array.shape}, need floats (rows, width) or (rows, regions, width)."
+        )
+    return array
+
+
+def _mapped(path: Path) -> np.ndarray:
+    try:
+        return mapped_array(path)
+    except (Flaw, FileNotFoundError) as error:
+        reason = error if isinstance(error, Flaw) else "no such file"
+        raise DataError(f"{path}: cannot read as a plain .npy array ({reason}); fetch it again.") from error
+
+
+def _captions(path: Path) -> list[str]:
+    text = require_text(path, key="source.folder")
+    return [line.strip() for line in text.removesuffix("\n").split("\n")]
+
+
+def _layout(features: np.ndarray, captions: list[str], path: Path, wanted: int | None) -> tuple[int, int]:
+    """(captions per image, rows per image). DataError when the counts do not fit."""
+    rows, lines = len(features), len(captions)
+    if lines == rows:
+        per_image = wanted or (_CAPTIONS_PER_IMAGE if _is_repeated(features, _CAPTIONS_PER_IMAGE) else 1)
+        if lines % per_image == 0 and (per_image == 1 or _is_repeated(features, per_image)):
+            return per_image, per_image
+    elif lines % rows == 0 and wanted in {None, lines // rows}:
+        return lines // rows, 1
+    expected = f"captions_per_image {wanted}" if wanted else "a whole number of captions per row"
+    raise DataError(
+        f"{path}: {rows} rows of features and {lines} captions do not fit {expected}; "
+        "need one row per image, or each row repeated for every caption of its image."
+    )
+
+
+def _is_repeated(features: np.ndarray, times: int) -> bool:
+    """True when every row stands so many times in a row; looks at up to 20 images spread over the array."""
+    if len(features) % times:
+        return False
+    images = len(features) // times
+    for image in np.unique(np.linspace(0, images - 1, 20).astype(int)):
+        rows = np.asarray(features[image * times : (image + 1) * times])
+        if not (rows == rows[:1]).all():
+            return False
+    return True
+
+
+def _boxes(path: Path, features: np.ndarray) -> np.ndarray | None:
+    if not path.exists():
+        return None
+    boxes = _mapped(path)
+    expected = (*features.shape[:2], 4)
+    if boxes.shape != expected or boxes.dtype.kind != "f":
+        raise DataError(
+            f"{path}: {boxes.dtype} {boxes.shape}, need floats {expected} to fit the features; fetch both again."
+        )
+    low, high = float(boxes.min()), float(boxes.max())
+    if not (low >= 0 and high <= 1):
+        raise DataError(
+            f"{path}: boxes from {low:g} to {high:g}, need shares of the image from 0 to 1; divide x by its width and "
+            "y by its height."
+        )
+    return boxes
+
+
+def _ids(folder: Path, name: str, *, images: int, stride: int) -> list[str]:
+    """Ids from SPLIT_ids.txt, one line per image or per row; row numbers when there is none."""
+    path = folder / f"{name}_ids.txt"
+    if not path.is_file():
+        return [f"{name}-{index}" for index in range(images)]
+    ids = require_text(path, key="source.folder").split()
+    if len(ids) == images * stride:
+        ids = ids[::stride]
+    if len(ids) != images:
+        raise DataError(f"{path}: {len(ids)} ids for {images} images; need one line per image.")
+    return ids

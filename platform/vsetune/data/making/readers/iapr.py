@@ -1,0 +1,107 @@
+"""IAPR TC-12 as distributed: one tagged .eng file per image, latin-1; its description is one caption."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from vsetune.config.sources.recipe import IaprSource, SplitShares, expand_path
+from vsetune.data.making.raw import (
+    FileImage,
+    RawDataset,
+    RawImage,
+    RawSplit,
+    captioned_images,
+    require_folder,
+    require_text,
+)
+from vsetune.data.making.readers.caption_table import read_names
+from vsetune.data.stored import storage
+from vsetune.data.stored.foreign_text import one_line
+from vsetune.errors import DataError
+
+_TAG = r"<{0}>(.*?)</{0}>"
+
+
+def read_iapr(source: IaprSource) -> RawDataset:
+    """Read annotation files. An id is the image's path without `images/` and suffix, such as 00/25.
+
+    DataError for an annotation without IMAGE, an image without a file, or a listed id without annotation.
+    """
+    annotations = require_folder(source.annotations, key="source.annotations")
+    images = require_folder(source.images, key="source.images")
+    captions: dict[str, list[str]] = {}
+    files: dict[str, Path] = {}
+    for path in sorted(annotations.rglob("*.eng")):
+        place, description = parse_annotation(path)
+        if not storage.is_inside(place):
+            raise DataError(f"{path}: IMAGE {one_line(place)} leads out of the folder of images; mend the file.")
+        id_ = place.removeprefix("images/").rpartition(".")[0]
+        captions[id_] = [description]
+        files[id_] = images / place if (images / place).is_file() else images / place.removeprefix("images/")
+    if not captions:
+        raise DataError(f"source.annotations: {annotations}: no .eng files in it; check the path in the recipe.")
+    notes: list[str] = []
+    splits: dict[str, RawSplit] = {}
+    for split, ids in _split_ids(source, captions, notes).items():
+        _refuse_missing(ids, files, split=split)
+        pairs = captioned_images(ids, captions, split=split, notes=notes)
+        splits[split] = RawSplit([RawImage(id_, texts, FileImage(files[id_])) for id_, texts in pairs])
+    return RawDataset(splits, notes)
+
+
+def parse_annotation(path: Path) -> tuple[str, str]:
+    """(image path, description) of one .eng file; sentences of a description are joined by spaces."""
+    text = require_text(path, key="source.annotations", encoding="latin-1")
+    image = _tag(text, "IMAGE")
+    if not image:
+        raise DataError(f"{path}: no IMAGE tag, need <IMAGE>images/00/25.jpg</IMAGE>; fetch the file again.")
+    return image, _tag(text, "DESCRIPTION")
+
+
+def _tag(text: str, name: str) -> str:
+    found = re.search(_TAG.format(name), text, re.DOTALL | re.IGNORECASE)
+    return " ".join(found[1].split()) if found else ""
+
+
+def _split_ids(source: IaprSource, captions: Mapping[str, list[str]], notes: list[str]) -> dict[str, list[str]]:
+    if source.shares is not None:
+        return draw_splits([id_ for id_, texts in captions.items() if texts[0]], source.shares)
+    assert source.lists is not None
+    splits = {}
+    for split, list_path in source.lists.items():
+        key = f"source.lists.{split}"
+        names = read_names(Path(expand_path(list_path, key=key)), key=key)
+        splits[split] = [name.removeprefix("images/").removesuffix(".jpg") for name in names]
+    listed = {id_ for ids in splits.values() for id_ in ids}
+    outside = [id_ for id_ in captions if id_ not in listed]
+    if outside:
+        notes.append(f"{len(outside)} annotated images are in no split list, e.g. {outside[0]}")
+    return splits
+
+
+def draw_splits(ids: list[str], shares: SplitShares) -> dict[str, list[str]]:
+    """Cut a seeded shuffle of the ids into splits; a share that is asked for has at least one image."""
+    mixed = sorted(ids)
+    random.Random(f"splits/{shares.seed}").shuffle(mixed)
+    validation = max(1, round(len(mixed) * shares.validation))
+    test = max(1, round(len(mixed) * shares.test)) if shares.test else 0
+    splits = {"train": mixed[validation + test :], "validation": mixed[:validation]}
+    return {**splits, "test": mixed[validation : validation + test]} if test else splits
+
+
+def _refuse_missing(ids: list[str], files: Mapping[str, Path], *, split: str) -> None:
+    unknown = [id_ for id_ in ids if id_ not in files]
+    if unknown:
+        raise DataError(
+            f"split {split}: {len(unknown)} of {len(ids)} listed images have no annotation, the first is "
+            f"{unknown[0]}; ids are like 00/25."
+        )
+    missing = [files[id_] for id_ in ids if not files[id_].is_file()]
+    if missing:
+        raise DataError(
+            f"split {split}: {len(missing)} of {len(ids)} images have no file, the first is {missing[0]}; "
+            "complete source.images."
+        )

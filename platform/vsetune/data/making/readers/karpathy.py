@@ -1,0 +1,90 @@
+"""Karpathy's layout: one JSON file with splits, file names and sentences (Flickr8k, Flickr30k, MS-COCO)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vsetune.config.sources.recipe import KarpathySource, expand_path
+from vsetune.data.making.raw import (
+    FileImage,
+    RawDataset,
+    RawImage,
+    RawSplit,
+    captioned_images,
+    require_folder,
+    require_text,
+)
+from vsetune.data.stored import storage
+from vsetune.data.stored.foreign_text import one_line
+from vsetune.data.stored.plain_json import is_text, parse_json
+from vsetune.errors import DataError
+
+
+def read_karpathy(source: KarpathySource) -> RawDataset:
+    """Read dataset_*.json. DataError for an entry without file name, split or sentences, or without its image."""
+    path = Path(expand_path(source.captions, key="source.captions"))
+    folder = require_folder(source.images, key="source.images")
+    entries = _entries(path)
+    names: dict[str, list[str]] = {}
+    captions: dict[str, list[str]] = {}
+    files: dict[str, Path] = {}
+    left_out = 0
+    for number, entry in enumerate(entries):
+        split, name, texts = _fields(entry, where=f"{path}: images.{number}")
+        if split == "restval":
+            if source.restval == "leave_out":
+                left_out += 1
+                continue
+            split = "train"
+        if name in captions:
+            raise DataError(f"{path}: images.{number}: {name} stands there a second time; remove one.")
+        names.setdefault(split, []).append(name)
+        captions[name] = texts
+        files[name] = _file(folder, entry, name, where=f"{path}: images.{number}")
+    notes = [f"{path.name}: left out {left_out} images of the split restval"] if left_out else []
+    _refuse_missing(files, path)
+    splits = {}
+    for split, listed in names.items():
+        pairs = captioned_images(listed, captions, split=split, notes=notes)
+        splits[split] = RawSplit([RawImage(name, texts, FileImage(files[name])) for name, texts in pairs])
+    return RawDataset(splits, notes)
+
+
+def _entries(path: Path) -> list[Any]:
+    text = require_text(path, key="source.captions")
+    plain = parse_json(text, where=f"source.captions: {path}", fix="fetch the file again.")
+    entries = plain.get("images") if isinstance(plain, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise DataError(f"source.captions: {path}: no list `images` in it, need Karpathy's dataset_*.json.")
+    return entries
+
+
+def _fields(entry: Any, *, where: str) -> tuple[str, str, list[str]]:
+    """(split, file name, captions). A missing `sentences` list is an image without captions."""
+    try:
+        split, name = entry["split"], entry["filename"]
+        raw = [sentence["raw"] for sentence in entry.get("sentences", [])]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{where}: no {one_line(error)} there, need split, filename and sentences with raw.") from error
+    for what, text in (("split", split), ("filename", name), *(("raw", text) for text in raw)):
+        if not is_text(text):
+            raise DataError(f"{where}: {what} is {one_line(repr(text))}, need text; mend the file.")
+    return split, name, [" ".join(text.split()) for text in raw]
+
+
+def _file(folder: Path, entry: Any, name: str, *, where: str) -> Path:
+    below = str(entry.get("filepath", ""))
+    if not storage.is_inside(name) or not storage.is_inside(f"{below or '.'}/{name}"):
+        raise DataError(f"{where}: {one_line(f'{below}/{name}')} leads out of the folder of images; mend the file.")
+    inside = folder / below / name
+    return inside if inside.is_file() else folder / name
+
+
+def _refuse_missing(files: dict[str, Path], table: Path) -> None:
+    missing = [path for path in files.values() if not path.is_file()]
+    if missing:
+        raise DataError(
+            f"source.images: {len(missing)} of {len(files)} images of {table.name} have no file, the first is "
+            f"{missing[0]}; complete the folder."
+        )

@@ -1,0 +1,104 @@
+"""Arrays computed from a data set, kept as .npy files beside it.
+
+Several trials may ask at once: one computes, the others wait for it. A file appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from vsetune.config.spec.paths import home
+from vsetune.data.stored import storage
+from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.plain_arrays import mapped_array
+from vsetune.errors import DataError, StorageError
+from vsetune.files.locks import take_lock
+from vsetune.files.whole_files import whole_file
+
+_ROWS_AT_ONCE = 4096
+
+_log = logging.getLogger(__name__)
+
+
+def cached_array(
+    data_path: str, name: str, *, rows: int, make: Callable[[], np.ndarray], dtype: str = "float32"
+) -> np.ndarray:
+    """The array kept under this name, memory-mapped read-only; made and kept first when there is none.
+
+    Kept in the data folder; when that is remote or cannot be written, in the `cache` folder of vsetune's home; when
+    neither can be, the array is only returned. name must say everything the content depends on. rows, dtype: of a
+    sound array, which has two axes.
+    """
+    folders = [_cache_folder()] if storage.is_remote(data_path) else [Path(data_path), _cache_folder()]
+    kept = _first_sound(folders, name, rows, dtype)
+    if kept is not None:
+        return kept
+    with _one_at_a_time(name):
+        kept = _first_sound(folders, name, rows, dtype)
+        if kept is not None:
+            return kept
+        made = make()
+        made.setflags(write=False)
+        for folder in folders:
+            if _keep(folder / name, made):
+                kept = _first_sound([folder], name, rows, dtype)  # mapped, so that trials on a node share its memory
+                return made if kept is None else kept
+        _log.warning("%s is computed again by every trial, cannot write to: %s", name, ", ".join(map(str, folders)))
+        return made
+
+
+def _cache_folder() -> Path:
+    """Where files go that can be made again and have no place beside their data."""
+    return home() / "cache"
+
+
+def _first_sound(folders: list[Path], name: str, rows: int, dtype: str) -> np.ndarray | None:
+    for folder in folders:
+        try:
+            array = mapped_array(folder / name)
+        except FileNotFoundError:
+            continue
+        except (Flaw, DataError, StorageError, OSError) as error:
+            _log.warning("%s cannot be used (%s); computing it again", folder / name, error)
+            continue
+        if array.ndim == 2 and len(array) == rows and array.dtype == np.dtype(dtype) and _are_finite(array):
+            return array
+        found = f"{array.shape} {array.dtype}"  # or holds numbers that are not finite
+        _log.warning("%s is %s, need %d rows of finite %s; computing it again", folder / name, found, rows, dtype)
+    return None
+
+
+def _are_finite(array: np.ndarray) -> bool:
+    return array.dtype.kind != "f" or all(
+        np.isfinite(array[start : start + _ROWS_AT_ONCE]).all() for start in range(0, len(array), _ROWS_AT_ONCE)
+    )
+
+
+def _keep(path: Path, array: np.ndarray) -> bool:
+    """Write the file in one step; False when the folder cannot take it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path, durable=False, by_many=True) as stream:
+            np.save(stream, array, allow_pickle=False)
+    except OSError as error:
+        _log.info("%s cannot be written (%s)", path, error.strerror)
+        return False
+    return True
+
+
+@contextmanager
+def _one_at_a_time(name: str) -> Iterator[None]:
+    """Hold the lock of this name; where locks do not work, everybody computes."""
+    with ExitStack() as stack:
+        try:
+            folder = _cache_folder() / "locks"
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(take_lock(folder / f"{name}.lock", wait_s=None))
+        except OSError as error:
+            _log.info("no lock for %s (%s)", name, error)
+        yield

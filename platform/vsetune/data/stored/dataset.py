@@ -1,0 +1,161 @@
+"""An ingested data set, opened for reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from vsetune.data.stored import storage
+from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.foreign_text import one_line
+from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo
+from vsetune.data.stored.vocabulary import Vocabulary
+from vsetune.errors import DataError
+from vsetune.files.hashes import sha256_hex
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A folder or s3:// prefix written by `vsetune data ingest`; plain data, so it travels to worker processes.
+
+    `open`, `check_files` and `open_shard` look at the storage; what else it tells it knows from the manifest.
+    """
+
+    path: str
+    manifest: Manifest
+    vocabulary: Vocabulary
+
+    @classmethod
+    def open(cls, path: str) -> Dataset:
+        """Read manifest and vocabulary. DataError when missing, of another format, or not what was written."""
+        manifest = load_manifest(path)
+        words_at = storage.join(path, manifest.vocabulary.file)
+        content = storage.read_inside(path, manifest.vocabulary.file)
+        if sha256_hex(content) != manifest.vocabulary.sha256:
+            raise DataError(
+                f"{words_at}: its SHA-256 is not the one of the manifest, so it is not the file that was ingested; "
+                "ingest the data set again."
+            )
+        vocabulary = Vocabulary.from_json(content, where=words_at)
+        if len(vocabulary) != manifest.vocabulary.words:
+            raise DataError(
+                f"{words_at}: {len(vocabulary)} words, the manifest says {manifest.vocabulary.words}; ingest the data "
+                "set again."
+            )
+        return cls(path, manifest, vocabulary)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the manifest, hence of every shard; equal data sets give equal fingerprints."""
+        return self.manifest.fingerprint()
+
+    @property
+    def regions(self) -> int:
+        """Regions of an image; the most of any image when they differ."""
+        return self.manifest.features.regions
+
+    @property
+    def width(self) -> int:
+        """Size of one region's feature vector."""
+        return self.manifest.features.width
+
+    def split(self, name: str) -> SplitInfo:
+        """One split. DataError when it is absent or empty, or its numbers contradict."""
+        split = self.manifest.splits.get(name)
+        if split is None:
+            there = ", ".join(sorted(self.manifest.splits)) or "none"
+            raise DataError(f"{self.path}: no split {name!r}, it has: {there}; name one of them in the study file.")
+        for problem in self.count_problems(name, split):
+            raise DataError(problem)
+        return split
+
+    def check_files(self, splits: Iterable[str]) -> None:
+        """Look once at every shard of these splits, before hours of work: DataError for the first that is gone or cut.
+
+        Also for a split that `split` refuses. Of an s3:// prefix that takes a request a shard: there it is found when
+        the shard is read.
+        """
+        for shard in [shard for name in splits for shard in self.split(name).shards]:
+            if not storage.is_remote(self.path):
+                self._check_file(shard)
+
+    def count_problems(self, name: str, split: SplitInfo) -> Iterator[str]:
+        """What the manifest alone tells against a split; one sentence each."""
+        if not split.images or not split.captions:
+            yield (
+                f"{self.path}: split {name!r} is empty, need at least one image with a caption; ingest the data with "
+                "images in it, or name another split."
+            )
+        images = captions = 0
+        for shard in split.shards:
+            if (shard.first_image, shard.first_caption) != (images, captions):
+                yield (
+                    f"{self.path}: shard {shard.file} starts at image {shard.first_image}, caption "
+                    f"{shard.first_caption}; need image {images}, caption {captions}; ingest the data set again."
+                )
+                return
+            images, captions = images + shard.images, captions + shard.captions
+        if (images, captions) != (split.images, split.captions):
+            yield (
+                f"{self.path}: shards of split {name!r} hold {images} images and {captions} captions, the manifest "
+                f"says {split.images} and {split.captions}; ingest the data set again."
+            )
+
+    def shard_url(self, file: str) -> str:
+        """Where a shard of the manifest stands."""
+        return storage.join(self.path, file)
+
+    def open_shard(self, shard: ShardInfo) -> tuple[BinaryIO, int]:
+        """(stream, bytes that it has). DataError when it is gone or no file of this data set."""
+        try:
+            return storage.open_inside(self.path, shard.file)
+        except storage.NothingThere as error:
+            raise self._missing(shard) from error
+
+    def _check_file(self, shard: ShardInfo) -> None:
+        try:
+            found = storage.size_inside(self.path, shard.file)
+        except DataError as error:
+            raise DataError(f"{error} The whole data set is checked by `vsetune data verify {self.path}`.") from error
+        if found is None:
+            raise self._missing(shard)
+        if found != shard.bytes:
+            raise damaged_shard(self.path, shard, wrong_size(found, shard))
+
+    def _missing(self, shard: ShardInfo) -> DataError:
+        return DataError(
+            f"{self.shard_url(shard.file)}: shard file missing; check with `vsetune data verify {self.path}`, then "
+            "copy it back or ingest the data set again."
+        )
+
+
+def load_manifest(path: str) -> Manifest:
+    """The manifest of a folder or s3:// prefix. DataError when there is none or it is of another format."""
+    where = storage.join(path, MANIFEST_FILE)
+    if not storage.is_remote(path) and not Path(path).is_dir():
+        raise DataError(
+            f"{one_line(path)}: no such data folder; make one with `vsetune data ingest`, or a small one with "
+            "`vsetune data make-scenes`."
+        )
+    content = storage.find_inside(path, MANIFEST_FILE)
+    if content is None:
+        raise DataError(
+            f"{path}: no {MANIFEST_FILE} in it, so no finished data set; make one with `vsetune data ingest` or "
+            "`vsetune data make-scenes`."
+        )
+    return Manifest.from_bytes(content, where=where)
+
+
+def wrong_size(found: int, shard: ShardInfo) -> Flaw:
+    """The flaw of a shard of another size than it had."""
+    return Flaw(f"{found:,} bytes, the manifest says {shard.bytes:,}; cut short or changed")
+
+
+def damaged_shard(folder: str, shard: ShardInfo, reason: Flaw) -> DataError:
+    """The flaw of a shard of this data folder, as one line."""
+    return DataError(
+        f"{storage.join(folder, shard.file)}: damaged shard ({reason}); check with `vsetune data verify {folder}`, "
+        "then copy it back or ingest the data set again."
+    )

@@ -1,0 +1,176 @@
+"""The manifest of an ingested data set: what stands in the folder, how it was made, and every hash.
+
+`manifest.json` is written last, so a folder with a manifest is complete.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from vsetune.config.spec.base import Spec
+from vsetune.data.stored.foreign_text import one_line
+from vsetune.data.stored.plain_json import parse_shallow_json
+from vsetune.data.stored.storage import is_inside
+from vsetune.errors import DataError
+from vsetune.files.whole_files import readable_json, write_whole
+
+FORMAT_NAME = "vsetune-data"
+FORMAT_VERSION = 1
+MANIFEST_FILE = "manifest.json"
+VOCABULARY_FILE = "vocabulary.json"
+
+_MOST = 1 << 40
+"""Bytes of a shard, and images or captions of anything."""
+_MOST_VALUES = 1 << 24
+"""Regions x width of one image."""
+_HEADERS = 1024
+"""Bytes of a shard that an image takes at least, beside its features: a block of text and a header."""
+_LONGEST_NAME = 200
+
+
+class ShardInfo(Spec):
+    """One tar archive; `file` is relative to the manifest."""
+
+    file: str = Field(max_length=_LONGEST_NAME)
+    sha256: str
+    bytes: int = Field(ge=0, le=_MOST)
+    images: int = Field(ge=1, le=_MOST)
+    captions: int = Field(ge=1, le=_MOST)
+    first_image: int = Field(ge=0, le=_MOST, description="index in the split of the first image in this shard")
+    first_caption: int = Field(ge=0, le=_MOST, description="index in the split of the first caption in this shard")
+
+    @field_validator("file")
+    @classmethod
+    def _inside(cls, name: str) -> str:
+        return _file_name(name)
+
+
+class SplitInfo(Spec):
+    """One split; its images and captions are numbered from 0 in the order of the shards."""
+
+    images: int = Field(ge=0, le=_MOST)
+    captions: int = Field(ge=0, le=_MOST)
+    captions_min: int = Field(ge=0, le=_MOST, description="fewest captions of one image")
+    captions_max: int = Field(ge=0, le=_MOST, description="most captions of one image")
+    captions_mean: float = Field(ge=0)
+    shards: list[ShardInfo]
+
+
+class FeatureInfo(Spec):
+    """The image features in the shards: (regions, width) per image, and the recipe that made them."""
+
+    extractor: str
+    regions: int = Field(ge=1, description="regions of an image; the most of any image when they differ")
+    regions_min: int = Field(ge=1, description="fewest regions of one image")
+    width: int = Field(ge=1)
+    dtype: str = Field("float16", pattern="^float(16|32)$")
+    boxes: bool = Field(False, description="KEY.boxes.npy stands beside the features")
+    recipe: dict[str, Any] = Field(default_factory=dict, description="extractor, grid, model, ... as resolved")
+
+    @model_validator(mode="after")
+    def _fits_in_memory(self) -> FeatureInfo:
+        if self.regions_min > self.regions:
+            raise ValueError(f"regions_min {self.regions_min} is above regions {self.regions}")
+        if self.regions * self.width > _MOST_VALUES:
+            raise ValueError(f"{self.regions} x {self.width} values an image, need at most {_MOST_VALUES}")
+        return self
+
+    def bytes_at_least(self, images: int) -> int:
+        """What so many images take in a shard, captions left out of account."""
+        return images * (_HEADERS + self.regions_min * self.width * np.dtype(self.dtype).itemsize)
+
+
+class VocabularyInfo(Spec):
+    """The vocabulary file, built from the train split only."""
+
+    file: str = Field(VOCABULARY_FILE, max_length=_LONGEST_NAME)
+    sha256: str
+    words: int = Field(ge=1, description="size, special tokens included")
+    min_count: int = Field(ge=1)
+
+    @field_validator("file")
+    @classmethod
+    def _inside(cls, name: str) -> str:
+        return _file_name(name)
+
+
+class Manifest(Spec):
+    """Everything a reader must know before it opens a shard."""
+
+    format: str = FORMAT_NAME
+    version: int = FORMAT_VERSION
+    name: str
+    splits: dict[str, SplitInfo]
+    features: FeatureInfo
+    vocabulary: VocabularyInfo
+    images_stored: bool = Field(False, description="KEY.jpg or KEY.png stands beside the features")
+    recipe_fingerprint: str = Field(description="fingerprint of the ingest recipe")
+    source_sha256: str = Field("", description="of every id and caption in order, before ingest")
+    notes: list[str] = Field(default_factory=list, description="what ingest counted and left out")
+
+    @model_validator(mode="after")
+    def _describes_files(self) -> Manifest:
+        """What a reader would take memory for has to stand in the files: a count that lies is found by their sizes."""
+        files: set[str] = set()
+        for split, info in self.splits.items():
+            if not split.isprintable() or not 0 < len(split) <= _LONGEST_NAME:
+                raise ValueError(f"split {one_line(split)}: need a printable name")
+            for shard in info.shards:
+                if shard.file in files:
+                    raise ValueError(f"shard {shard.file} stands there twice")
+                files.add(shard.file)
+                if shard.bytes < max(self.features.bytes_at_least(shard.images), shard.captions):
+                    raise ValueError(
+                        f"shard {shard.file}: {shard.bytes} bytes cannot hold {shard.images} images with "
+                        f"{shard.captions} captions"
+                    )
+        return self
+
+    def to_bytes(self) -> bytes:
+        """The bytes of `manifest.json`; equal manifests give equal bytes."""
+        return readable_json(self.to_plain())
+
+    @classmethod
+    def from_bytes(cls, content: bytes, *, where: str) -> Manifest:
+        """Read `manifest.json`. where: its path or address, for the message of a DataError."""
+        plain = parse_shallow_json(content, where=where, fix="ingest the data set again.")
+        _check_format(plain, where=where)
+        try:
+            return cls.model_validate(plain)
+        except ValidationError as error:
+            raise DataError(f"{where}: {first_problem(error)}; ingest the data set again.") from error
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing pydantic found, with its key, in one line."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    key = one_line(".".join(str(part) for part in first["loc"]) or "at the top")
+    return f"key {key}: {one_line(first['msg'])}"
+
+
+def _file_name(name: str) -> str:
+    if not is_inside(name):
+        raise ValueError(f"{one_line(name)!r} leads out of the data folder, need the name of a file in it")
+    return name
+
+
+def _check_format(plain: Any, *, where: str) -> None:
+    if not isinstance(plain, dict) or plain.get("format") != FORMAT_NAME:
+        found = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
+        raise DataError(
+            f"{where}: format is {one_line(repr(found))}, need {FORMAT_NAME!r}; is this a folder made by ingest?"
+        )
+    if plain.get("version") != FORMAT_VERSION:
+        raise DataError(
+            f"{where}: format version {one_line(repr(plain.get('version')))}, this vsetune reads {FORMAT_VERSION}; "
+            "ingest the data set again, or use the vsetune that wrote it."
+        )
+
+
+def write_manifest(manifest: Manifest, folder: Path) -> None:
+    """Write `manifest.json` in one step: it is either whole or absent."""
+    write_whole(folder / MANIFEST_FILE, manifest.to_bytes(), durable=True)

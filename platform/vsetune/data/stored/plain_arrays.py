@@ -1,0 +1,96 @@
+"""Plain `.npy` arrays that other people wrote, read without trusting what they declare.
+
+numpy's own reader takes the memory that a header asks for before it looks at the data, evaluates the header as Python
+and falls back to other formats. Here the header is matched as text, and its shape must account for every byte.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from vsetune.data.stored import storage
+from vsetune.data.stored.flaws import Flaw
+
+HEADER_BYTES = 16 << 10
+"""More than any header takes."""
+_MAGIC = b"\x93NUMPY"
+_HEADER = re.compile(r"\{((?:'(?:descr|fortran_order|shape)':(?:'[^']*'|True|False|\([0-9L,]*\)),?){3})\}")
+_ENTRY = re.compile(r"'(descr|fortran_order|shape)':('[^']*'|True|False|\([0-9L,]*\))")
+_PLAIN = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248])")
+_MOST_AXES = 8
+_MOST_ENTRIES = 1 << 48
+"""Also of a shape that holds nothing: numpy multiplies the other sides."""
+
+
+def array_from_bytes(content: bytes) -> np.ndarray:
+    """The array in these bytes, read-only, not copied. Flaw when they hold none."""
+    dtype, shape, is_fortran, offset = _header(content[:HEADER_BYTES])
+    _require_size(dtype, shape, len(content) - offset)
+    flat: np.ndarray = np.frombuffer(content, dtype, count=math.prod(shape), offset=offset)
+    return flat.reshape(shape, order="F" if is_fortran else "C")
+
+
+def mapped_array(path: Path) -> np.ndarray:
+    """The array of a regular local file, mapped read-only; one without entries is not mapped.
+
+    Flaw when it holds none; FileNotFoundError, DataError and StorageError when it cannot be opened.
+    """
+    if not storage.exists(str(path)):
+        raise FileNotFoundError(path)
+    stream, size = storage.open_sized(str(path))
+    with stream:
+        dtype, shape, is_fortran, offset = _header(stream.read(HEADER_BYTES))
+        _require_size(dtype, shape, size - offset)
+        if not math.prod(shape):
+            return np.empty(shape, dtype)
+        return np.memmap(path, dtype, "r", offset, shape, "F" if is_fortran else "C")
+
+
+def is_regular(path: Path) -> bool:
+    """A regular file stands there, perhaps behind links."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _header(start: bytes) -> tuple[np.dtype, tuple[int, ...], bool, int]:
+    """(dtype, shape, Fortran order, where the data begin)."""
+    version = tuple(start[6:8])
+    if start[:6] != _MAGIC or version not in {(1, 0), (2, 0)}:
+        raise Flaw("no .npy array of format 1 or 2")
+    size_of_length = 2 if version == (1, 0) else 4
+    begin = 8 + size_of_length
+    if len(start) < begin:
+        raise Flaw("cut short in the header")
+    end = begin + struct.unpack("<H" if size_of_length == 2 else "<I", start[8:begin])[0]
+    if end > len(start):
+        raise Flaw("cut short in the header, or a header that is too long")
+    found = _HEADER.fullmatch("".join(start[begin:end].decode("latin-1").split()))
+    entries = dict(_ENTRY.findall(found[1])) if found else {}
+    if len(entries) != 3 or not entries["shape"].startswith("(") or entries["fortran_order"] not in {"True", "False"}:
+        raise Flaw("a header that numpy does not write, or of objects; pickles are refused")
+    kind = entries["descr"].strip("'")
+    if not _PLAIN.fullmatch(kind):
+        raise Flaw(f"entries of type {kind[:20]!r}, need plain numbers; pickles are refused")
+    return np.dtype(kind), _shape(entries["shape"]), entries["fortran_order"] == "True", end
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    sides = [side.removesuffix("L") for side in text.strip("()").split(",") if side]
+    if len(sides) > _MOST_AXES or not all(side.isdecimal() and len(side) < 16 for side in sides):
+        raise Flaw(f"an impossible shape {text[:40]}")
+    return tuple(map(int, sides))
+
+
+def _require_size(dtype: np.dtype, shape: tuple[int, ...], found: int) -> None:
+    need = math.prod(shape) * dtype.itemsize
+    if need != found or math.prod(max(1, side) for side in shape) > _MOST_ENTRIES:
+        raise Flaw(f"its header says {str(shape)[:80]} {dtype}, {need:,} bytes, there are {found:,}")

@@ -1,0 +1,68 @@
+"""Words and their ids. Fitted on the captions of the train split alone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from vsetune.data.stored.foreign_text import one_line
+from vsetune.data.stored.plain_json import is_text, parse_shallow_json
+from vsetune.errors import DataError
+
+PAD, START, END, UNKNOWN, MASK = range(5)
+SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unknown>", "<mask>")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """words[i] is the word with id i; the first five are SPECIAL_WORDS. len() is the number of ids."""
+
+    words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.words[: len(SPECIAL_WORDS)] != SPECIAL_WORDS:
+            found = one_line(self.words[:5])
+            raise DataError(f"vocabulary: starts with {found}, need {SPECIAL_WORDS}; ingest the data again")
+        if len(set(self.words)) != len(self.words):
+            raise DataError("vocabulary: a word stands twice, need one id per word; ingest the data again")
+
+    @classmethod
+    def build(cls, captions: Iterable[Sequence[str]], *, min_count: int) -> Vocabulary:
+        """Words seen at least min_count times; most frequent first, equal counts in alphabetical order."""
+        counts = Counter(word for caption in captions for word in caption)
+        for word in SPECIAL_WORDS:
+            counts.pop(word, None)
+        kept = sorted((word for word, count in counts.items() if count >= min_count), key=lambda w: (-counts[w], w))
+        return cls(SPECIAL_WORDS + tuple(kept))
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        # A caption that literally contains "<pad>" must not produce the padding id.
+        return {word: number for number, word in enumerate(self.words) if number >= len(SPECIAL_WORDS)}
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """Ids with START in front and END behind; a word never kept becomes UNKNOWN."""
+        ids = self._ids
+        return [START, *(ids.get(word, UNKNOWN) for word in words), END]
+
+    def to_json(self) -> str:
+        """One JSON object; `from_json` reads it back equal."""
+        return json.dumps({"words": list(self.words)}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, where: str = "vocabulary") -> Vocabulary:
+        """DataError, which begins with `where`, if the text is not what `to_json` writes."""
+        plain = parse_shallow_json(text, where=where, fix="ingest the data again")
+        words = plain.get("words") if isinstance(plain, dict) else None
+        if not isinstance(words, list) or not all(map(is_text, words)):
+            raise DataError(f"{where}: not a vocabulary file (`words` is no list of strings); ingest the data again")
+        try:
+            return cls(tuple(words))
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error

@@ -1,0 +1,18 @@
+"""What a trained network retrieves, which wrong items it ranks too high, and where in an image it looks."""
+
+from vsetune.explanations.gallery import Gallery, make_gallery
+from vsetune.explanations.gallery_page import About, to_html
+from vsetune.explanations.heat_maps import HeatMap, heat_maps
+from vsetune.explanations.rankings import (
+    Candidate,
+    HardestNegative,
+    Ranking,
+    caption_rankings,
+    hardest_negatives,
+    image_rankings,
+)
+
+__all__ = [
+    "About", "Candidate", "Gallery", "HardestNegative", "HeatMap", "Ranking", "caption_rankings", "hardest_negatives",
+    "heat_maps", "image_rankings", "make_gallery", "to_html",
+]

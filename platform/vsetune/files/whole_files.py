@@ -1,0 +1,183 @@
+"""Files that are either whole or absent, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Any, cast
+
+from vsetune.errors import DataError, StorageError
+
+_PARTIAL = ".partial"
+_JSON_BYTES = 1 << 20
+
+
+def make_folder(folder: Path) -> None:
+    """Create the folder and its parents. StorageError when it cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"{folder}: cannot make this folder ({error.strerror}); choose another place or mend its rights."
+        ) from error
+
+
+@contextmanager
+def whole_file(path: Path, *, durable: bool, by_many: bool = False) -> Iterator[IO[bytes]]:
+    """A stream beside `path` that is moved into place when the block ends, and is gone when the block raises.
+
+    durable: also survive a power cut (fsync of the file and of its folder).
+    by_many: several processes may be making it at once. Each then writes under a name of its own, and the file is one
+    that everybody may read. OSError, when it cannot be written; the old file stays.
+    """
+    partial: Path | None = None
+    try:
+        with _partial_of(path, by_many) as stream:
+            partial = Path(stream.name)
+            yield stream
+            stream.flush()
+            if durable:
+                os.fsync(stream.fileno())
+        if by_many:
+            partial.chmod(0o644)  # a temporary file is private to its owner
+        os.replace(partial, path)
+    except BaseException:
+        if partial is not None:
+            with suppress(OSError):  # what matters is why it could not be written
+                partial.unlink(missing_ok=True)
+        raise
+    if durable:
+        _sync_folder(path.parent)
+
+
+def write_whole(path: Path, content: bytes | memoryview, *, durable: bool) -> None:
+    """The content as a `whole_file`: a crash leaves the old file or the new one.
+
+    StorageError in one line when there is no space or no permission; the old file stays.
+    """
+    try:
+        with whole_file(path, durable=durable) as stream:
+            stream.write(content)
+    except OSError as error:
+        raise _cannot_write(path, len(content), error) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text for people, with the folders it stands in. StorageError in one line."""
+    content = text.encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(path, len(content), error) from error
+    write_whole(path, content, durable=False)
+
+
+def move_in_place(made: Path, path: Path, *, durable: bool) -> None:
+    """Give a finished file its place in one step, whatever stood there. durable: its content is on the disk before.
+
+    OSError when it cannot be moved.
+    """
+    if durable:
+        with open(made, "rb") as stream:
+            os.fsync(stream.fileno())
+    os.replace(made, path)
+
+
+def move_if_absent(made: Path, path: Path) -> None:
+    """`move_in_place`, unless another process was there first: then that file stays, and `made` where it is."""
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without hard links
+        os.replace(made, path)
+
+
+def free_name(path: Path, what: str) -> Path:
+    """The first `NAME.what-1`, `NAME.what-2`, ... that is not taken, where a file is kept for people to look at."""
+    number = 1
+    while os.path.lexists(free := path.with_name(f"{path.name}.{what}-{number}")):
+        number += 1
+    return free
+
+
+def remove_partials(folder: Path) -> None:
+    """Remove what a killed process left half written; the space may be missed. Nobody else may be writing there."""
+    for partial in partials_in(folder):
+        with suppress(OSError):
+            partial.unlink()
+
+
+def partials_in(folder: Path) -> list[Path]:
+    """What a killed process left half written."""
+    return list(folder.glob("*" + _PARTIAL))
+
+
+def unreadable(path: Path, error: OSError) -> StorageError:
+    """The file may be sound, but storage does not give it."""
+    return StorageError(f"{path}: cannot be read ({error.strerror}); check the disk and its rights, then resume.")
+
+
+def write_json(path: Path, plain: Any, *, durable: bool) -> None:
+    """`write_whole` of one JSON value."""
+    write_whole(path, json.dumps(plain).encode(), durable=durable)
+
+
+def read_json(path: Path) -> Any | None:
+    """The value in a small file of ours, or None when there is no such file.
+
+    DataError, without advice, when it is no regular file, too large or not JSON; StorageError when it cannot be read.
+    """
+    try:
+        about = os.stat(path)
+        if not stat.S_ISREG(about.st_mode):
+            raise DataError(f"{path}: cannot read (no regular file)")
+        if about.st_size > _JSON_BYTES:
+            raise DataError(f"{path}: cannot read ({about.st_size:,} bytes, need at most {_JSON_BYTES:,})")
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: cannot read ({' '.join(str(error).split())})") from error
+
+
+def readable_json(plain: Any) -> bytes:
+    """JSON for files that people read too; equal data give equal bytes."""
+    return (json.dumps(plain, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _partial_of(path: Path, by_many: bool) -> IO[bytes]:
+    if by_many:
+        # removed by `whole_file`, not when it is closed
+        return cast(IO[bytes], NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False))
+    return open(path.with_name(path.name + _PARTIAL), "wb")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _cannot_write(path: Path, size: int, error: OSError) -> StorageError:
+    return StorageError(
+        f"{path}: cannot write {size:,} bytes ({error.strerror or error}; {_free_bytes(path)}); "
+        "free space or choose another folder, then repeat."
+    )
+
+
+def _free_bytes(path: Path) -> str:
+    try:
+        return f"{shutil.disk_usage(path.parent).free:,} free"
+    except OSError:
+        return "free space unknown"

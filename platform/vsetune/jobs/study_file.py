@@ -1,0 +1,118 @@
+"""A study file with the components that it names: first these are loaded, then the file can be read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vsetune.config.components.catalogue import import_sibling
+from vsetune.config.spec.loading import parse_spec, read_yaml
+from vsetune.config.spec.paths import under_home
+from vsetune.config.study.study_spec import StudySpec, TrackingSpec
+from vsetune.errors import ConfigError, MissingPlugin
+from vsetune.jobs.kept_plugins import load_kept_by_name
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.plugins.plugin_loading import (
+    Plugin,
+    load_installed,
+    load_plugins,
+    plugin_of,
+    require_different_names,
+    resolved_reference,
+)
+
+_log = logging.getLogger(__name__)
+
+
+def load_study(path: Path) -> StudySpec:
+    """A study from its file, once the plugins it names and those of installed packages are known.
+
+    Folders under `plugins` come back absolute. Where a component is gone and the study has begun, the copy that the
+    study keeps is used. ConfigError lists every problem with its key; every line opens with the path.
+    """
+    content = read_yaml(path)
+    try:
+        _load_plugins(content, path.absolute().parent)
+        study = parse_spec(content, StudySpec, where=str(path))
+        _require_code(study)
+    except ConfigError as error:
+        lines = [line if line.startswith(str(path)) else f"{path}: {line}" for line in error.problems]
+        raise ConfigError(lines) from error
+    return study.model_copy(
+        update={"plugins": [resolved_reference(each, base=path.absolute().parent) for each in study.plugins]}
+    )
+
+
+def used_specs(study: StudySpec) -> list[tuple[str, type[Any]]]:
+    """(file beside the spec, spec) of every network and loss of a study, each once."""
+    networks = {entry.name for entry in study.networks}
+    losses = {name for entry in study.losses for name in (entry.name, *(part.name for part in entry.loss)) if name}
+    return [("network", NETWORKS[name]) for name in sorted(networks)] + [
+        ("loss", LOSSES[name]) for name in sorted(losses)
+    ]
+
+
+def used_plugins(study: StudySpec) -> list[Plugin]:
+    """The plugins among the networks and losses of a study."""
+    found = (plugin_of(spec) for _, spec in used_specs(study))
+    return [plugin for plugin in found if plugin is not None]
+
+
+def _load_plugins(content: Mapping[str, Any], base: Path) -> None:
+    installed, broken = load_installed()
+    for name, problem in broken.items():
+        if name in set(_names_in(content)):
+            raise ConfigError(problem)
+        _log.warning("%s; the package is left out", problem)
+    references = content.get("plugins")
+    if not isinstance(references, list) or not all(isinstance(each, str) for each in references):
+        return  # whatever it is, reading the file tells
+    missing: MissingPlugin | None = None
+    try:
+        require_different_names([*installed, *load_plugins(references, base=base)])
+    except MissingPlugin as error:
+        missing = error
+    folder, unknown = _study_folder(content), _unknown_names(content)
+    kept = load_kept_by_name(unknown, folder) if unknown and folder is not None else []
+    if kept:
+        told = ", ".join(sorted(plugin.key for plugin in kept))
+        _log.warning("plugins: %s is gone from where the study names it; going on with the copy in %s", told, folder)
+    if missing is not None and (not kept or _unknown_names(content)):
+        raise missing
+
+
+def _unknown_names(content: Mapping[str, Any]) -> set[str]:
+    return set(_names_in(content)) - {*LOSSES, *NETWORKS}
+
+
+def _names_in(content: Any) -> Iterator[str]:
+    """What a file calls its networks and losses, as far as it has them."""
+    for key in ("networks", "losses"):
+        entries = content.get(key)
+        for entry in entries if isinstance(entries, list) else []:
+            parts = entry.get("loss") if isinstance(entry, Mapping) else None
+            for each in (entry, *(parts if isinstance(parts, list) else [])):
+                if isinstance(each, Mapping) and isinstance(each.get("name"), str):
+                    yield each["name"]
+
+
+def _study_folder(content: Mapping[str, Any]) -> Path | None:
+    """As `preparation.study_folder` has it, from a file that is not checked yet."""
+    tracking, name = content.get("tracking"), content.get("study")
+    folder = tracking.get("folder") if isinstance(tracking, Mapping) else None
+    if not isinstance(name, str) or not name:
+        return None
+    try:
+        return Path(under_home(folder if isinstance(folder, str) else TrackingSpec().folder)) / name
+    except ConfigError:
+        return None
+
+
+def _require_code(study: StudySpec) -> None:
+    """ConfigError when the code beside the spec of a plugin cannot be imported."""
+    for file, spec in used_specs(study):
+        if plugin_of(spec) is not None:
+            import_sibling(spec, file)

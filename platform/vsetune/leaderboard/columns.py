@@ -1,0 +1,267 @@
+"""Every column of the leaderboard, declared once: terminal, page, CSV and LaTeX show what stands here.
+
+A new column is one more entry of COLUMNS, at the place where it should stand; no view names a column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from vsetune.leaderboard import wording
+from vsetune.leaderboard.rows import Row
+from vsetune.tracking.records import AttemptStatus
+
+Value = str | int | float | None
+View = Literal["terminal", "page", "configurations", "csv", "latex"]
+"""`page` is the first table of the page, `configurations` its second one."""
+
+EVERYWHERE: frozenset[View] = frozenset({"terminal", "page", "csv", "latex"})
+_CSV: frozenset[View] = frozenset({"csv"})
+_SCREEN: frozenset[View] = frozenset({"terminal", "page", "csv"})
+_CONFIGURATIONS: frozenset[View] = frozenset({"configurations"})
+_STATUSES: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed", "killed", "running")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One word or number of every row.
+
+    key: its name in CSV. meaning: what it says, without a full stop. value: from a row in full precision, None where
+    there is none; the page sorts by it. heading: for people, the key if empty; broken over lines where a table may
+    break it. shown: the words for people; without it the value, rounded to `digits` where they are given.
+    kind: text stands left, numbers right. unit: of the value. better: where there is a better. part: narrow terminals
+    show results and costs in two tables, the `name` of the row and the marks of its flags in both, and what is equal
+    in a `comparison` in the title. width: on the page, never broken (`brief`) or given room (`wide`).
+    """
+
+    key: str
+    meaning: str
+    value: Callable[[Row], Value]
+    heading: str = ""
+    shown: Callable[[Row], str] | None = None
+    digits: int | None = None
+    kind: Literal["text", "number"] = "number"
+    unit: str = ""
+    better: Literal["higher", "lower"] | None = None
+    part: Literal["comparison", "name", "result", "cost"] = "result"
+    width: Literal["", "brief", "wide"] = ""
+    views: frozenset[View] = EVERYWHERE
+
+    @property
+    def broken_heading(self) -> str:
+        """The heading, over several lines where it says so."""
+        return self.heading or self.key.replace("_", " ")
+
+    @property
+    def title(self) -> str:
+        """The heading in one line."""
+        return self.broken_heading.replace("-\n", "-").replace("\n", " ")
+
+    @property
+    def explanation(self) -> str:
+        """The meaning as sentences, with the unit where it does not name it, and the better direction."""
+        unit = f", in {self.unit}" if self.unit and self.unit not in self.meaning.lower() else ""
+        direction = f" {self.better.capitalize()} is better." if self.better else ""
+        return f"{self.meaning}{unit}.{direction}"
+
+    def words(self, row: Row) -> str:
+        """What people read in the row."""
+        if self.shown is not None:
+            return self.shown(row)
+        value = self.value(row)
+        if value is None:
+            return wording.NOTHING
+        return str(value) if self.digits is None or isinstance(value, str) else wording.fixed(value, self.digits)
+
+    def sort_key(self, row: Row) -> str:
+        """The value as text in full precision; empty where there is none."""
+        value = self.value(row)
+        if value is None:
+            return ""
+        return value if isinstance(value, str) else repr(value)
+
+
+def columns_of(view: View, columns: Sequence[Column]) -> list[Column]:
+    """Those that the view shows, in order."""
+    return [column for column in columns if view in column.views]
+
+
+def _attempts_that(status: AttemptStatus) -> Column:
+    return Column(
+        key=f"attempts_{status}", meaning=f"Attempts with the status {status}", part="cost", views=_CSV,
+        value=lambda row: row.counts.get(status, 0),
+    )
+
+
+def _configuration(row: Row) -> str:
+    return wording.configuration(row.configuration) if row.seeds else wording.NOTHING
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column(
+        key="dataset", heading="data", meaning="The data set", kind="text", part="comparison",
+        value=lambda row: row.dataset,
+    ),
+    Column(
+        key="network", meaning="The network", kind="text", part="comparison",
+        value=lambda row: row.network,
+    ),
+    Column(
+        key="loss", meaning="The loss, with the marks of the notes that concern it", kind="text", part="name",
+        value=lambda row: row.loss,
+    ),
+    Column(
+        key="cell", meaning="Network and loss, as the study calls them", kind="text", views=_CONFIGURATIONS,
+        value=lambda row: row.cell,
+    ),
+    Column(
+        key="is_baseline", meaning="Whether the others are compared with it", kind="text", views=_CSV,
+        value=lambda row: row.is_baseline,
+    ),
+    Column(
+        key="best_m_recall", heading="best\nM-Recall", unit="per cent", better="higher",
+        meaning="Highest M-Recall on the validation split, mean over the seeds that count",
+        value=lambda row: row.best_m_recall, shown=wording.recall,
+    ),
+    Column(
+        key="best_m_recall_std", unit="per cent", views=_CSV,
+        meaning="Sample standard deviation of best_m_recall over seeds; empty for one seed",
+        value=lambda row: row.best_m_recall_std,
+    ),
+    Column(
+        key="configuration_in_words", heading="configuration", kind="text", width="wide", views=_CONFIGURATIONS,
+        meaning="Hyperparameters that the search chose", value=_configuration,
+    ),
+    Column(
+        key="seeds_in_words", heading="seeds", kind="text", width="brief", views=_CONFIGURATIONS,
+        meaning="All seeds of the configuration; one that searched with its M-Recall, which is in no mean",
+        value=wording.seeds,
+    ),
+    Column(
+        key="test_m_recall", heading="test M-Recall", unit="per cent", better="higher", digits=1, width="brief",
+        meaning="M-Recall of the best checkpoint on the test split, mean over the seeds that count",
+        value=lambda row: row.test_m_recall, views=_CSV | _CONFIGURATIONS,
+    ),
+    Column(
+        key="epochs_to_best", heading="epochs\nto best", unit="epochs", better="lower", digits=2,
+        meaning="Epochs to the validation with the highest M-Recall, median over seeds",
+        value=lambda row: row.epochs_to_best,
+    ),
+    Column(
+        key="epochs_to_target", heading="epochs to\nbaseline's\nbest", unit="epochs", better="lower",
+        meaning="Epochs to the best M-Recall of the baseline's same seed, median over seeds; > where some did not",
+        value=lambda row: row.epochs_to_target.value if row.epochs_to_target else None,
+        shown=lambda row: wording.epochs(row.epochs_to_target),
+    ),
+    Column(
+        key="epochs_to_target_is_censored", kind="text", views=_CSV,
+        meaning="Whether epochs_to_target is a lower bound, because seeds never reached the target",
+        value=lambda row: row.epochs_to_target.censored if row.epochs_to_target else None,
+    ),
+    Column(
+        key="difference_percent", heading="Difference", unit="per cent", better="lower",
+        meaning="Epochs to the baseline's best beyond its own, in per cent of its own, median over pairs of seeds",
+        value=lambda row: row.difference.percent if row.difference else None,
+        shown=lambda row: wording.difference(row.difference),
+    ),
+    Column(
+        key="difference_is_lower_bound", kind="text", views=_CSV,
+        meaning="Whether difference_percent is only bounded from below",
+        value=lambda row: row.difference.is_lower_bound if row.difference else None,
+    ),
+    Column(
+        key="difference_low", unit="per cent", views=_CSV,
+        meaning="Lower end of the 95 % bootstrap interval of Difference; empty for one pair of seeds",
+        value=lambda row: row.difference.low if row.difference and row.difference.pairs > 1 else None,
+    ),
+    Column(
+        key="difference_high", unit="per cent", views=_CSV,
+        meaning="Upper end of that interval; inf where seeds that never reached the target leave it open",
+        value=lambda row: row.difference.high if row.difference and row.difference.pairs > 1 else None,
+    ),
+    Column(
+        key="censored_share", views=_CSV, better="lower",
+        meaning="Share of the pairs of seeds, 0 to 1, in which the loss never reached the target",
+        value=lambda row: row.difference.censored_share if row.difference else None,
+    ),
+    Column(
+        key="seed_pairs", meaning="Seeds that ran with both the loss and the baseline, and count", views=_CSV,
+        value=lambda row: row.difference.pairs if row.difference else 0,
+    ),
+    Column(
+        key="resolution_epochs", unit="epochs", views=_CSV,
+        meaning="Largest gap between two validations: smaller differences of epochs mean nothing",
+        value=lambda row: row.resolution_epochs,
+    ),
+    Column(
+        key="seconds_per_epoch", heading="s/epoch", unit="seconds", better="lower", digits=1, part="cost",
+        meaning="Training time of one epoch, without validations, median over seeds",
+        value=lambda row: row.seconds_per_epoch,
+    ),
+    Column(
+        key="device_seconds", heading="device-\nseconds", unit="seconds", better="lower", digits=0, part="cost",
+        meaning="How long everything that ran held its device, pruned and failed trials included",
+        value=lambda row: row.cost.device_seconds, views=_SCREEN,
+    ),
+    Column(
+        key="attempts_in_words", heading="attempts", kind="text", part="cost", views=_CONFIGURATIONS,
+        meaning="Executions of all trials, by status", value=wording.attempts,
+    ),
+    Column(
+        key="epochs_charged", heading="epochs charged", unit="epochs", better="lower", digits=1, part="cost",
+        meaning="Epochs that everything trained, pruned and failed trials included",
+        value=lambda row: row.cost.epochs, views=_CSV | _CONFIGURATIONS,
+    ),
+    Column(
+        key="wasted_epochs", heading="of them lost", unit="epochs", better="lower", digits=1, part="cost",
+        meaning="Epochs that a crash lost, so that they were trained again",
+        value=lambda row: row.cost.wasted_epochs, views=_CSV | _CONFIGURATIONS,
+    ),
+    Column(
+        key="trials", part="cost", views=frozenset({"page", "csv"}),
+        meaning="Configurations and seeds tried, pruned and failed ones included", value=lambda row: row.trials,
+    ),
+    Column(
+        key="trials_in_words", heading="trials", part="cost", views=frozenset({"terminal"}),
+        meaning="Configurations and seeds tried, and the attempts that did not run to their end",
+        value=wording.trials,
+    ),
+    Column(
+        key="attempts", part="cost", views=_CSV,
+        meaning="Executions of all trials; a retry is a new one", value=lambda row: row.attempts,
+    ),
+    *map(_attempts_that, _STATUSES),
+    Column(
+        key="configurations", part="cost", views=_CSV,
+        meaning="Configurations that the search tried", value=lambda row: row.configurations,
+    ),
+    Column(
+        key="searching_seed", views=_CSV,
+        meaning="The seed whose curve chose the configuration; empty where nothing was searched",
+        value=lambda row: row.searching_seed.seed if row.searching_seed else None,
+    ),
+    Column(
+        key="searching_seed_m_recall", unit="per cent", views=_CSV,
+        meaning="Best M-Recall of that seed: a maximum over configurations, and optimistic",
+        value=lambda row: row.searching_seed.best_m_recall if row.searching_seed else None,
+    ),
+    Column(
+        key="seeds", meaning="How many seeds the numbers come from: those that did not choose the configuration",
+        value=lambda row: len(row.headline),
+    ),
+    Column(
+        key="configuration", meaning="Hyperparameters that the search chose, as JSON", kind="text", views=_CSV,
+        value=lambda row: json.dumps(row.configuration, sort_keys=True, default=str),
+    ),
+    Column(
+        key="flags", meaning="What to know before quoting the row, see FLAGS in rows.py", kind="text", views=_CSV,
+        value=lambda row: " ".join(row.flags),
+    ),
+    Column(
+        key="not_comparable", meaning="Why the row is not compared; empty if it is", kind="text", views=_CSV,
+        value=lambda row: row.not_comparable,
+    ),
+)

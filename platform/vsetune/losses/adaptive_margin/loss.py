@@ -1,0 +1,213 @@
+"""Triplet hinge on distances with two margins that grow with success (Malali and Keller, Eq. 10-13).
+
+    L = sum_n [D(x_n, y_n) - D(x_n, y-)  + m_x]+ + sum_n [D(y_n, x_n) - D(y_n, x-) + m_y]+
+
+D is the Euclidean distance of unit vectors, sqrt(2 - 2 S), so `similarity` must be a cosine. m_x and m_y are not
+trained: every q steps each of them is multiplied by c if enough triplets of its direction respect it.
+The paper's text and its Eq. 11-12 contradict each other on which triplets are counted. Default is the text (share that
+respects the margin, stable); `as_printed` counts the violations.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
+from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32, require_pairs
+from vsetune.losses.loss_building import register
+from vsetune.losses.parts.hinges import QueryTerms
+from vsetune.losses.parts.pairing import Candidates, candidates, pair_negatives
+from vsetune.losses.parts.spec_fields import TripletMarginFields
+
+_SMALLEST_SQUARE = 1e-12  # keeps the gradient of the root finite at distance 0
+
+
+def distances(similarity: Tensor, *, squared: bool) -> Tensor:
+    """Euclidean distances of unit vectors with these cosines; same shape."""
+    squares = 2 - 2 * similarity
+    return squares if squared else squares.clamp(min=_SMALLEST_SQUARE).sqrt()
+
+
+def random_derangement(size: int) -> Tensor:
+    """(size,) int64: for each place another place, every one equally likely; drawn from torch's global CPU generator.
+
+    A random cycle through all places. Size 1 has no derangement and returns place 0 itself.
+    """
+    cycle = torch.randperm(size)
+    successor = torch.empty_like(cycle)
+    successor[cycle] = cycle.roll(-1)
+    return successor
+
+
+def sampled_gaps(
+    similarity: Tensor, negatives: Tensor, *, image_negatives: Tensor, caption_negatives: Tensor, squared: bool
+) -> QueryTerms:
+    """D+ - D- of one triplet per query; minus infinity where the drawn negative is not one (same image).
+
+    image_negatives: (B,) column taken by each image; caption_negatives: (B,) row taken by each caption.
+    """
+    places = torch.arange(similarity.shape[0], device=similarity.device)
+    matched = distances(similarity.diagonal(), squared=squared)
+    image_gaps = matched - distances(similarity[places, image_negatives], squared=squared)
+    caption_gaps = matched - distances(similarity[caption_negatives, places], squared=squared)
+    return QueryTerms(
+        image_gaps.masked_fill(~negatives[places, image_negatives], float("-inf")),
+        caption_gaps.masked_fill(~negatives[caption_negatives, places], float("-inf")),
+    )
+
+
+def hardest_gaps(among: Candidates, matched: Tensor, *, squared: bool) -> QueryTerms:
+    """D+ - D- with the nearest negative of each query; minus infinity where there is none. See `all_gaps`."""
+    own = distances(matched, squared=squared)
+    by_image, by_caption = _distances_of_each(among, squared=squared)
+    return QueryTerms(own - by_image.min(dim=1).values, own - by_caption.min(dim=0).values)
+
+
+def all_gaps(among: Candidates, matched: Tensor, *, squared: bool) -> QueryTerms:
+    """D+ - D- of every triplet, of a batch of pairs: (B, B + P) of image queries, (B + P, B) of caption queries.
+
+    Minus infinity where there is no negative. matched: (B,) similarity of the pairs.
+    """
+    own = distances(matched, squared=squared)
+    by_image, by_caption = _distances_of_each(among, squared=squared)
+    return QueryTerms(own[:, None] - by_image, own[None, :] - by_caption)
+
+
+def _distances_of_each(among: Candidates, *, squared: bool) -> tuple[Tensor, Tensor]:
+    """Distances of the candidates of both directions, infinite where an item is no negative."""
+    by_image = distances(among.images, squared=squared)
+    return by_image, by_image if among.captions is among.images else distances(among.captions, squared=squared)
+
+
+def hinge_gaps(gaps: QueryTerms, *, margins: Tensor) -> QueryTerms:
+    """[D+ - D- + m]+ per triplet, unreduced. margins: (2,), of image queries and of caption queries."""
+    return QueryTerms((gaps.images + margins[0]).relu(), (gaps.captions + margins[1]).relu())
+
+
+def triplet_gaps(
+    inputs: LossInputs, similarity: Tensor, negatives: Tensor, spec: TripletMarginFields
+) -> QueryTerms:
+    """D+ - D- of one triplet per query, with the negatives the spec asks for.
+
+    Random ones are derangements drawn from torch's global generator, of the images' captions first.
+    """
+    if spec.negatives == "hardest":
+        among = candidates(inputs, similarity, negatives, inputs.memory, "decided")
+        return hardest_gaps(among, similarity.diagonal(), squared=spec.squared)
+    size, device = similarity.shape[0], similarity.device
+    return sampled_gaps(
+        similarity, negatives, image_negatives=random_derangement(size).to(device),
+        caption_negatives=random_derangement(size).to(device), squared=spec.squared,
+    )
+
+
+def mean_over_triplets(hinges: QueryTerms, gaps: QueryTerms) -> Tensor:
+    """Per direction the mean hinge over its triplets, 0 without any; both added. Scalar."""
+    means = [
+        terms.sum() / (gap != float("-inf")).sum().clamp(min=1) for terms, gap in zip(hinges, gaps, strict=True)
+    ]
+    return means[0] + means[1]
+
+
+def mined_selection(inputs: LossInputs, similarity: Tensor, negatives: Tensor, hinges: QueryTerms) -> Selection:
+    """What the hardest negatives were mined from; with a memory, where they may stand instead, a proxy."""
+    active_images, active_captions = hinges.images.detach() > 0, hinges.captions.detach() > 0
+    is_proxy = inputs.memory is not None
+    return Selection(similarity.detach(), negatives, active_images, active_captions, is_proxy=is_proxy)
+
+
+class MarginWindow(NamedTuple):
+    """Buffers of a loss with growing margins; both directions are held as pairs (image queries, caption queries).
+
+    margins: (2,) float64. counted, triplets: (2,) int64, of the current window. step: training steps in the window.
+    """
+
+    margins: Tensor
+    counted: Tensor
+    triplets: Tensor
+    step: Tensor
+
+
+def new_window(spec: TripletMarginFields) -> MarginWindow:
+    """Margins at their start, nothing counted yet."""
+    margins = torch.full((2,), spec.margin, dtype=torch.float64)
+    nothing = torch.zeros(2, dtype=torch.int64)
+    return MarginWindow(margins, counted=nothing, triplets=nothing.clone(), step=torch.zeros((), dtype=torch.int64))
+
+
+@torch.no_grad()
+def count_triplets(window: MarginWindow, gaps: QueryTerms, spec: TripletMarginFields) -> None:
+    """Add the triplets of a batch to the window, and those of them that the variant counts. In place."""
+    stacked = torch.stack(list(gaps))
+    are_triplets = stacked != float("-inf")
+    violations = stacked + window.margins[:, None]
+    counts = violations > 0 if spec.variant == "as_printed" else violations <= 0
+    window.counted.add_((counts & are_triplets).sum(dim=1))
+    window.triplets.add_(are_triplets.sum(dim=1))
+
+
+@torch.no_grad()
+def close_window(window: MarginWindow, spec: TripletMarginFields) -> None:
+    """After every `interval` steps: grow the margins that earned it, start counting anew. In place.
+
+    Written without reading a value back, so a GPU is never waited for.
+    """
+    window.step.add_(1)
+    is_due = window.step >= spec.interval
+    earned = window.counted.double() / window.triplets.double() > spec.ratio  # 0 / 0 is not above the ratio
+    grown = (window.margins * spec.growth).clamp(max=spec.cap)
+    window.margins.copy_(torch.where(is_due & earned, grown, window.margins))
+    for counter in (window.counted, window.triplets, window.step):
+        counter.masked_fill_(is_due, 0)
+
+
+@register(AdaptiveMarginSpec)
+class AdaptiveMargin(Loss):
+    """Adaptive-margin triplet loss, a sum over the queries of both directions. Its buffers are a `MarginWindow`.
+
+    A training forward counts its triplets; the decision falls in `after_step`. Warm-up epochs use the sum of
+    distance hinges over all negatives with the start margins, count nothing and do not move the window.
+    """
+
+    margins: Tensor
+    counted: Tensor
+    triplets: Tensor
+    step: Tensor
+
+    def __init__(self, spec: AdaptiveMarginSpec) -> None:
+        super().__init__(warmup_epochs=spec.warmup_epochs)
+        self.spec = spec
+        for name, value in new_window(spec)._asdict().items():
+            self.register_buffer(name, value)
+
+    def forward(self, inputs: LossInputs) -> LossOutput:
+        """Raises ConfigError unless the batch consists of pairs."""
+        spec = self.spec
+        require_pairs(inputs, spec.name)
+        similarity = at_least_float32(inputs.similarity)
+        negatives = pair_negatives(inputs, "decided")
+        if self.is_warming_up:
+            among = candidates(inputs, similarity, negatives, inputs.memory, "decided")
+            gaps = all_gaps(among, similarity.diagonal(), squared=spec.squared)
+            hinges = hinge_gaps(gaps, margins=self.margins)
+            return LossOutput(value=hinges.total(), parts=self._parts())
+        gaps = triplet_gaps(inputs, similarity, negatives, spec)
+        hinges = hinge_gaps(gaps, margins=self.margins)
+        if self.training:
+            count_triplets(self._window(), gaps, spec)
+        selection = mined_selection(inputs, similarity, negatives, hinges) if spec.negatives == "hardest" else None
+        return LossOutput(value=hinges.total(), parts=self._parts(), selection=selection)
+
+    def after_step(self) -> None:
+        if not self.is_warming_up:
+            close_window(self._window(), self.spec)
+
+    def _window(self) -> MarginWindow:
+        return MarginWindow(self.margins, self.counted, self.triplets, self.step)
+
+    def _parts(self) -> dict[str, Tensor]:
+        margins = self.margins.clone()
+        return {"margin_images": margins[0], "margin_captions": margins[1]}

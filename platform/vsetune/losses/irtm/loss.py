@@ -1,0 +1,68 @@
+"""Mean hinge over the h hardest negatives of each query (image-retrieval-text matching of TAGS-DC, Eq. 4-5).
+
+    1/B sum_i mean_{h hardest j} [m + S_ij - S_ii]+  +  1/B sum_j mean_{h hardest i} [m + S_ij - S_jj]+
+
+Eq. 5 has one negative per query, the released code the mean over the 31 hardest, once per direction. Eq. 5 is written
+for one pair; over a batch it is averaged.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from vsetune.losses.irtm.spec import IrtmSpec
+from vsetune.losses.lmh.loss import active_queries, mined_output
+from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, at_least_float32, require_pairs
+from vsetune.losses.loss_building import register
+from vsetune.losses.lsh.loss import sum_of_hinges_output
+from vsetune.losses.parts.hinges import QueryTerms
+from vsetune.losses.parts.largest_entries import floors_of_largest
+from vsetune.losses.parts.pairing import Candidates, batch_negatives, candidates, pair_similarity
+
+
+def mean_hardest_hinges(among: Candidates, matched: Tensor, *, margin: float, hardest: int) -> QueryTerms:
+    """Per query the mean of [margin + score - positive]+ over its `hardest` highest scores; over all if it has fewer.
+
+    A query without negatives gives 0. Ignored items never enter a divisor. matched: (B,) similarity of the pairs.
+    """
+    return QueryTerms(
+        _row_means(among.images, matched, margin=margin, hardest=hardest),
+        _row_means(among.captions.T, matched, margin=margin, hardest=hardest),
+    )
+
+
+def _row_means(scores: Tensor, matched: Tensor, *, margin: float, hardest: int) -> Tensor:
+    used = (scores != float("-inf")).sum(dim=1).clamp(max=hardest)
+    floors = floors_of_largest(scores, used)
+    if floors is None:
+        scores = scores.topk(min(hardest, scores.shape[1]), dim=1, sorted=False).values  # takes NaN for the highest
+        hinges = (margin + scores - matched[:, None]).relu()
+    else:
+        hinges = (margin + scores - matched[:, None]).relu() * (scores > floors[:, None])  # NaN x 0 stays NaN
+    return hinges.sum(dim=1) / used.clamp(min=1)
+
+
+@register(IrtmSpec)
+class MeanOfHardest(Loss):
+    """Mean over the h hardest, optionally after epochs of LSH with the same margin (a sum: B to B^2 times as large)."""
+
+    def __init__(self, spec: IrtmSpec) -> None:
+        super().__init__(warmup_epochs=spec.warmup_epochs)
+        self.spec = spec
+
+    def forward(self, inputs: LossInputs) -> LossOutput:
+        """Raises ConfigError unless the batch consists of pairs."""
+        spec = self.spec
+        require_pairs(inputs, spec.name)
+        if self.is_warming_up:
+            return sum_of_hinges_output(inputs, margin=spec.margin, same_image_rule=spec.variant)
+        similarity = at_least_float32(inputs.similarity)
+        negatives = batch_negatives(inputs, spec.variant)
+        among = candidates(inputs, similarity, negatives, inputs.memory, spec.variant)
+        terms = mean_hardest_hinges(
+            among, pair_similarity(inputs, similarity), margin=spec.margin, hardest=spec.hardest
+        )
+        return mined_output(
+            inputs, terms.total() / len(negatives), active_queries(terms), scores=similarity, negatives=negatives,
+            is_proxy=spec.hardest > 1,
+        )

@@ -1,0 +1,223 @@
+"""What goes into a loss, what comes out, and the class all losses derive from.
+
+Rows of a similarity matrix are images (N), columns are captions (M). With `batch_unit: pairs` N = M and pair i stands
+on the diagonal; with `batch_unit: images` each image meets all its captions and N <= M.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from vsetune.errors import ConfigError
+from vsetune.losses.loss_catalogue import LOSSES
+
+
+@dataclass(frozen=True)
+class Items:
+    """The images or the captions of a batch in the joint space, float32 or wider, with gradient.
+
+    vectors: (n, D), unit length where the network's similarity is a cosine; (n, K, D) of a network with K embeddings
+    per item; the mean of a probabilistic network. log_scales: (n, D), logs of the standard deviations of a
+    probabilistic network. residuals: (n, K, D), what PVSE's attention adds, before normalisation.
+    """
+
+    vectors: Tensor
+    log_scales: Tensor | None = None
+    residuals: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Pairs of earlier batches as further negatives; gradients reach the items of this batch only.
+
+    caption_similarity: (N, P), this batch's images against P remembered captions. image_similarity: (P, M), P
+    remembered images against this batch's captions. image_ids: (P,), of both. semantic_vectors: (P, k) or None.
+    """
+
+    caption_similarity: Tensor
+    image_similarity: Tensor
+    image_ids: Tensor
+    semantic_vectors: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class LossInputs:
+    """One batch as a loss sees it.
+
+    similarity: (N, M), larger is closer, with gradient. image_ids: (N,) image of each row, 0 to images of the train
+    split - 1. caption_image_ids: (M,) image each caption belongs to. caption_rows: (M,) row of that image in
+    `similarity`. semantic_vectors: (M, k), row j belongs to caption j; None where the loss reads none. images and
+    captions: the embeddings; None of networks that only score pairs. memory: set by `CrossBatchMemory` alone.
+    """
+
+    similarity: Tensor
+    image_ids: Tensor
+    caption_image_ids: Tensor
+    caption_rows: Tensor
+    semantic_vectors: Tensor | None = None
+    images: Items | None = None
+    captions: Items | None = None
+    memory: Memory | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a loss mined its hardest negatives from, without gradient, for the count of unique hard negatives.
+
+    scores: (N, M) the loss's own score (similarity plus semantic term). negatives: (N, M) bool. active_images: (N,)
+    bool, image queries with a positive hinge; active_captions: (M,) likewise; None where the loss has no hinge.
+    is_proxy: the loss itself does not pick one hardest negative per query (softmax, top-f above f = 0).
+    """
+
+    scores: Tensor
+    negatives: Tensor
+    active_images: Tensor | None
+    active_captions: Tensor | None
+    is_proxy: bool
+
+
+@dataclass(frozen=True)
+class LossOutput:
+    """value: scalar with gradient, float32 or wider. parts: detached scalars to log. selection: see `Selection`."""
+
+    value: Tensor
+    parts: dict[str, Tensor] = field(default_factory=dict)
+    selection: Selection | None = None
+
+
+@dataclass(frozen=True)
+class LossContext:
+    """What a loss must know of its surroundings to make its parameters. embedding_size: D of the network. concepts:
+    images of the train split, the range of `image_ids`."""
+
+    embedding_size: int
+    concepts: int
+
+
+@dataclass(frozen=True)
+class ParameterGroup:
+    """Parameters a loss learns. sgd_rate: None trains them with the network's optimizer at its rate; a number trains
+    them by plain SGD at this rate, which falls by the same factors as the network's."""
+
+    parameters: list[nn.Parameter]
+    sgd_rate: float | None
+
+
+class Loss(nn.Module, ABC):
+    """A loss with its schedule. Every mutable number is a buffer or a parameter, so `state_dict()` is the whole state.
+
+    The train loop calls `start_epoch` with the 0-based epoch before its first batch, `before_step` between the
+    backward pass and the optimizer, and `after_step` after every optimizer step.
+    """
+
+    epoch: Tensor
+    needs_context: ClassVar[bool] = False
+
+    def __init__(self, *, warmup_epochs: int) -> None:
+        super().__init__()
+        self.warmup_epochs = warmup_epochs
+        self.register_buffer("epoch", torch.zeros((), dtype=torch.int64))
+        self._is_checked = False
+        self._known: dict[str, int] = {}  # counters as Python numbers: reading a buffer would wait for a GPU
+        self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
+            lambda loss, _: loss._known.clear()
+        )
+
+    def __call__(self, inputs: LossInputs) -> LossOutput:
+        """`forward`, and a NaN or an infinity anywhere in the similarity makes the value NaN.
+
+        Also where the loss never looks: a diverged network must not go on with a finite loss. The shapes of the first
+        output are checked.
+        """
+        output: LossOutput = super().__call__(inputs)
+        if not self._is_checked:
+            from vsetune.losses.sound_output import require_sound  # it reads the classes above
+
+            require_sound(output, inputs, name=self._name, forward=type(self).forward)
+            self._is_checked = True
+        return replace(output, value=output.value + 0 * inputs.similarity.detach().float().sum())
+
+    @property
+    def _name(self) -> str:
+        """As study files call it, for messages."""
+        spec = getattr(self, "spec", None)
+        return str(getattr(spec, "name", type(self).__name__))
+
+    def counter(self, name: str) -> int:
+        """The value of an int64 buffer, read from the device only once after it was loaded."""
+        if name not in self._known:
+            self._known[name] = int(getattr(self, name))
+        return self._known[name]
+
+    def set_counter(self, name: str, value: int) -> None:
+        """Change an int64 buffer."""
+        getattr(self, name).fill_(value)
+        self._known[name] = value
+
+    def start_epoch(self, epoch: int) -> None:
+        """Tell the loss which epoch begins (0-based)."""
+        self.set_counter("epoch", epoch)
+
+    def before_step(self) -> None:
+        """Change the gradients of the loss's own parameters before the optimizer sees them. Most losses do nothing."""
+
+    def after_step(self) -> None:
+        """Move schedules one training step on. Losses without a schedule do nothing."""
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        """What the loss learns, and how. By default all its parameters with the network's optimizer."""
+        learned = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        return [ParameterGroup(learned, None)] if learned else []
+
+    def shared_parameters(self) -> dict[str, Tensor]:
+        """What a network may compute its similarities with of what this loss has learned, by name; mostly nothing."""
+        return {}
+
+    def continue_from(self, previous: Loss) -> None:
+        """Take over what the loss of the phase before has learned: here everything of equal name and shape."""
+        mine, theirs = self.state_dict(), previous.state_dict()
+        self.load_state_dict(
+            {name: theirs[name] if name in theirs and theirs[name].shape == mine[name].shape else mine[name]
+             for name in mine}
+        )
+
+    @property
+    def is_warming_up(self) -> bool:
+        """True in the first `warmup_epochs` epochs."""
+        return self.warmup_epochs > 0 and self.counter("epoch") < self.warmup_epochs
+
+    @abstractmethod
+    def forward(self, inputs: LossInputs) -> LossOutput:
+        """The loss of one batch. ConfigError for a batch of a shape that the loss does not define."""
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Half precision becomes float32; float32 and float64 stay as they are."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def require_pairs(inputs: LossInputs, loss: str) -> None:
+    """Refuse a batch in which images have several captions. Raises ConfigError."""
+    images, captions = inputs.similarity.shape
+    if images != captions:
+        fitting = sorted(name for name, spec in LOSSES.items() if spec.several_positives)
+        raise ConfigError(
+            f"loss {loss}: got {images} images x {captions} captions, need one caption per row; "
+            f"set training.batch_unit to pairs, or use {', '.join(fitting)}"
+        )
+
+
+def require_semantics(inputs: LossInputs, loss: str, dtype: torch.dtype) -> Tensor:
+    """(M, k) semantic vectors, at least as wide as `dtype`. Raises ConfigError if the batch has none."""
+    vectors = inputs.semantic_vectors
+    if vectors is None:
+        raise ConfigError(
+            f"loss {loss}: got a batch without semantic vectors, need one per caption; read the training split with "
+            "data.semantics or data.encoder"
+        )
+    return vectors.to(torch.promote_types(dtype, vectors.dtype))

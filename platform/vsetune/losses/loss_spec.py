@@ -1,0 +1,86 @@
+"""What every loss spec declares beside its hyperparameters: formula, source, and which networks it fits.
+
+`vsetune losses list/show`, the search space and the check of network x loss pairs all read these declarations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from vsetune.config.sources.semantic_vectors import SemanticSource
+from vsetune.config.spec.base import Spec
+from vsetune.config.spec.kinds import ALL_KINDS, ALL_SCORES, Kind, Score
+
+EMBEDDINGS: frozenset[Kind] = frozenset({"embedding", "several_embeddings"})
+COSINES: frozenset[Score] = frozenset({"cosine"})
+
+
+class LossSpec(Spec):
+    """What all losses share. `name` selects the loss.
+
+    equation: the formula in plain text, S = similarity of images (rows) and captions (columns). source: paper and
+    equation numbers. kinds, scores: what the network must give. several_positives: also takes batch_unit images.
+    """
+
+    if TYPE_CHECKING:
+        name: str = ""
+
+    equation: ClassVar[str]
+    source: ClassVar[str]
+    kinds: ClassVar[frozenset[Kind]] = ALL_KINDS
+    scores: ClassVar[frozenset[Score]] = ALL_SCORES
+    several_positives: ClassVar[bool] = False
+
+    @property
+    def semantic_source(self) -> SemanticSource | None:
+        """Which semantic vectors of the captions the loss reads; None: none."""
+        return None
+
+    @property
+    def needed_kinds(self) -> frozenset[Kind]:
+        """Kinds of networks this loss fits with these settings."""
+        return self.kinds
+
+    @property
+    def needed_scores(self) -> frozenset[Score]:
+        """Kinds of similarities this loss fits with these settings."""
+        return self.scores
+
+
+class MemorySpec(LossSpec):
+    """Losses of hinges that can take further negatives from earlier batches."""
+
+    memory_size: int = Field(
+        0, ge=0, le=10_000_000,
+        description="pairs of earlier batches kept as further negatives (cross-batch memory, Wang et al. 2020); "
+        "0: none",
+    )
+    memory_start_epoch: int = Field(
+        1, ge=0, le=1_000_000,
+        description="first epoch (0-based) that uses the memory; before, embeddings move too fast",
+    )
+
+    @property
+    def needed_kinds(self) -> frozenset[Kind]:
+        return self.kinds & {"embedding"} if self.memory_size else self.kinds
+
+    @property
+    def needed_scores(self) -> frozenset[Score]:
+        return self.scores & {"cosine"} if self.memory_size else self.scores
+
+
+def warmup_epochs() -> int:
+    """The field of losses that may start with the sum of hinges."""
+    return Field(0, ge=0, le=1_000_000, description="first epochs that use the sum of hinges instead")
+
+
+def semantics_field(default: SemanticSource) -> SemanticSource:
+    """The field of losses that read semantic vectors; searchable on request."""
+    return Field(
+        default, description="vectors of the captions: `svd` (data.semantics) or `encoder` (data.encoder)",
+    )
+
+
+

@@ -1,0 +1,96 @@
+"""Fields and bases that specs of several losses share."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from vsetune.config.spec.base import Range, tunable
+from vsetune.config.spec.kinds import Kind, Score
+from vsetune.losses.loss_spec import COSINES, EMBEDDINGS, LossSpec, MemorySpec
+
+SameImage = Literal["decided", "diagonal"]
+
+
+class HingeSpec(MemorySpec):
+    """Hinge losses with one margin."""
+
+    several_positives: ClassVar[bool] = True
+
+    margin: float = tunable(
+        0.2, Range(low=0.05, high=0.4), ge=0,
+        description="alpha, in units of similarity", paper="VSE++: 0.2",
+    )
+    variant: SameImage = Field(
+        "decided",
+        description="`decided` ignores other captions of the same image; `diagonal` (VSE++, VSRN, SCAN, ... as "
+        "released) counts them as negatives; no effect with batch_unit images, where they are positives",
+    )
+
+
+class DistanceSpec(LossSpec):
+    """Losses on the Euclidean distance of unit vectors, D = sqrt(2 - 2 S)."""
+
+    kinds: ClassVar[frozenset[Kind]] = EMBEDDINGS
+    scores: ClassVar[frozenset[Score]] = COSINES
+
+
+class TripletMarginFields(DistanceSpec):
+    """The triplet term of Malali and Keller, shared by the adaptive-margin and the semantic centre loss."""
+
+    margin: float = tunable(
+        0.2, Range(low=0.05, high=0.3), gt=0,
+        description="start of both margins, in units of distance", paper="Malali and Keller: 0.2",
+    )
+    growth: float = tunable(
+        1.03, Range(low=1.01, high=1.1), ge=1,
+        description="c, factor of one update; 1 is the plain triplet loss (Eq. 3)", paper="Malali and Keller: 1.03",
+    )
+    ratio: float = tunable(
+        0.8, Range(low=0.6, high=0.95), ge=0, le=1,
+        description="r, share of triplets above which a margin grows", paper="Malali and Keller: 0.8",
+    )
+    interval: int = tunable(
+        500, Range(low=50, high=1000, log=True, integer=True), ge=1, le=10**9,
+        description="q, training steps between updates", paper="Malali and Keller: 500",
+    )
+    cap: float = tunable(
+        0.5, Range(low=0.3, high=1.0), gt=0, description="margins never exceed this", paper="our addition",
+    )
+    variant: Literal["decided", "as_printed"] = Field(
+        "decided",
+        description="`decided`: grows when the share that respects the margin exceeds r; `as_printed`: when the "
+        "share that violates it does (Eq. 11-13 to the letter)",
+    )
+    negatives: Literal["random", "hardest"] = Field("random", description="negative of each anchor in the batch")
+    squared: bool = Field(False, description="squared instead of plain Euclidean distance")
+
+    @property
+    def margins_grow(self) -> bool:
+        """Whether any margin can become larger than it starts."""
+        return self.growth > 1
+
+    @model_validator(mode="after")
+    def _start_below_cap(self) -> TripletMarginFields:
+        if self.margins_grow and self.margin > self.cap:
+            raise ValueError(f"margin {self.margin:g} is above cap {self.cap:g}; raise cap or lower margin")
+        return self
+
+
+def refuse_random_with_memory(negatives: str, memory_size: int, others: str) -> None:
+    if negatives == "random" and memory_size:
+        raise ValueError(
+            f"memory_size {memory_size}: negatives random draws from the batch alone and would never see the memory; "
+            f"use negatives {others}, or memory_size 0"
+        )
+
+
+class SoftmaxSpec(LossSpec):
+    """Softmax losses with one temperature."""
+
+    softmax_temperature: float = tunable(
+        0.07, Range(low=0.01, high=0.3, log=True), gt=0,
+        description="t, divides similarities; the start value if learned", paper="CLIP: 0.07",
+    )
+    learned: bool = Field(False, description="train the temperature, capped so that 1/t <= 100")

@@ -1,0 +1,230 @@
+"""The centres of the semantic centre loss: a table, how it starts, what pulls at it, how it moves.
+
+How centres move is a rule of its own (`table_gradient`), the same for every reduction and weight of the loss. The
+forward pass of a training step works the movement out, and `set_gradient` hands it to the table's own SGD in place of
+what the backward pass may have left.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from sklearn.cluster import KMeans
+from torch import Tensor, nn
+
+from vsetune.errors import ConfigError
+from vsetune.losses.loss_base import LossContext
+from vsetune.losses.semantic_center.center_terms import (
+    Movement,
+    concept_hinges,
+    concept_movement,
+    mean_assignment_entropy,
+    repulsion,
+    repulsion_movement,
+    soft_hinges,
+    soft_movement,
+    table_gradient,
+)
+from vsetune.losses.semantic_center.spec import SemanticCenterSpec
+
+
+class CenterTerm(NamedTuple):
+    """value: L_C with its mean over the pairs, gradient to the embeddings and the assignment. parts: to log."""
+
+    value: Tensor
+    parts: dict[str, Tensor]
+
+
+class Centers(nn.Module, ABC):
+    """table: (centres, D), the only parameter that plain SGD trains. Training forward, `set_gradient`, optimizer,
+    `after_step` follow one another; what the forward leaves for the other two is no state beyond the step."""
+
+    table: nn.Parameter
+
+    def __init__(self, spec: SemanticCenterSpec, table: Tensor) -> None:
+        super().__init__()
+        self.spec = spec
+        self.table = nn.Parameter(nn.functional.normalize(table) if spec.on_sphere else table)
+        self._gradient: Tensor | None = None
+
+    @abstractmethod
+    def forward(self, images: Tensor, captions: Tensor, ids: Tensor) -> CenterTerm:
+        """L_C of B pairs. images, captions: (B, D). ids: (B,) concept of each pair.
+
+        The value always has a gradient, even if the embeddings of a frozen network have none.
+        """
+
+    @abstractmethod
+    def continue_from(self, previous: Centers) -> None:
+        """Start where the centres of the phase before stand. Raises ConfigError if that is impossible."""
+
+    def set_gradient(self) -> None:
+        """Give the table the gradient of the last training forward."""
+        if self._gradient is not None:
+            self.table.grad, self._gradient = self._gradient, None
+
+    def after_step(self) -> None:
+        """Move schedules on, and centres back to the sphere if they shall lie there."""
+
+    @property
+    def _is_learning(self) -> bool:
+        return self.training and torch.is_grad_enabled()
+
+
+class ConceptCenters(Centers):
+    """One centre per training image (Eq. 6). seen: (N,) bool, concepts met in training.
+
+    The gradient is sparse: 29,000 centres are neither read nor written for the 128 of a batch.
+    """
+
+    seen: Tensor
+
+    def __init__(self, spec: SemanticCenterSpec, context: LossContext) -> None:
+        shape = (context.concepts, context.embedding_size)
+        super().__init__(spec, torch.zeros(shape) if spec.center_start == "first_seen" else _normal(*shape))
+        self.register_buffer("seen", torch.zeros(context.concepts, dtype=torch.bool))
+        self._rows: Tensor | None = None
+
+    def forward(self, images: Tensor, captions: Tensor, ids: Tensor) -> CenterTerm:
+        spec = self.spec
+        if self._is_learning:
+            self._meet(images, captions, ids)
+        own = nn.functional.embedding(ids, self.table, sparse=True)
+        image_hinges = concept_hinges(images, own, delta=spec.delta)
+        caption_hinges = concept_hinges(captions, own, delta=spec.delta)
+        if self._is_learning:
+            movement = concept_movement(images, captions, own, ids, delta=spec.delta)
+            rows = table_gradient(movement, spec.center_update)
+            self._gradient = torch.sparse_coo_tensor(ids[None, :], rows, self.table.shape, check_invariants=False)
+            self._rows = ids
+        outside = (torch.cat([image_hinges, caption_hinges]).detach() > 0).to(images.dtype).mean()
+        value = image_hinges.mean() + caption_hinges.mean()
+        return CenterTerm(value, {"center": value.detach(), "outside_share": outside})
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        if self.spec.on_sphere and self._rows is not None:
+            self.table[self._rows] = nn.functional.normalize(self.table[self._rows])
+
+    def continue_from(self, previous: Centers) -> None:
+        """Concepts keep their centres; after quantised centres they start anew."""
+        if isinstance(previous, ConceptCenters):
+            self.load_state_dict(previous.state_dict())
+
+    @torch.no_grad()
+    def _meet(self, images: Tensor, captions: Tensor, ids: Tensor) -> None:
+        """Put the centres of concepts never met before on the mean of their embeddings in this batch."""
+        if self.spec.center_start == "first_seen":
+            same = ids[:, None] == ids[None, :]
+            first = same.int().argmax(dim=1)
+            sums = torch.zeros_like(images).index_add_(0, first, images + captions)
+            means = (sums / (2 * same.sum(dim=1, keepdim=True)))[first]
+            means = nn.functional.normalize(means) if self.spec.on_sphere else means
+            self.table[ids] = torch.where(self.seen[ids][:, None], self.table[ids], means)
+        self.seen[ids] = True
+
+
+class QuantisedCenters(Centers):
+    """Few centres with soft assignments of one layer that both branches share (Eq. 7).
+
+    steps: training steps done. repelled: (), push: (N_q, D), push_weight: (N_q, 1), repulsion of the centres and how it
+    moves them, repeated in every training step until they are worked out again. The network gets no gradient from it.
+    """
+
+    steps: Tensor
+    repelled: Tensor
+    push: Tensor
+    push_weight: Tensor
+
+    def __init__(self, spec: SemanticCenterSpec, context: LossContext) -> None:
+        if spec.quantised_centers > context.concepts:
+            raise ConfigError(
+                f"loss.quantised_centers: got {spec.quantised_centers} centres for {context.concepts} training images, "
+                f"need at most one per image; set it to {context.concepts} or less"
+            )
+        super().__init__(spec, _normal(spec.quantised_centers, context.embedding_size))
+        self.assignment = nn.Linear(context.embedding_size, spec.quantised_centers)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("repelled", torch.zeros(()))
+        self.register_buffer("push", torch.zeros_like(self.table))
+        self.register_buffer("push_weight", torch.zeros(len(self.table), 1))
+
+    def forward(self, images: Tensor, captions: Tensor, ids: Tensor) -> CenterTerm:
+        spec = self.spec
+        items = torch.cat([images, captions])
+        centers = self.table.detach()
+        weights = self.assignment(items).softmax(dim=1)
+        hinges = soft_hinges(items, centers, weights, delta=spec.delta)
+        attraction = hinges.values.sum() / images.shape[0]
+        if self._is_learning:
+            self._repel(centers)
+            self._gradient = table_gradient(self._movement(items, centers, hinges.pulling), spec.center_update)
+        repelled = self.repelled.clone() if self._is_learning else repulsion(centers, delta=spec.delta)
+        parts = {
+            "center": attraction.detach(), "repulsion": repelled,
+            "outside_share": hinges.pulling.sum() / items.shape[0],
+            "assignment_entropy": mean_assignment_entropy(weights.detach()),
+        }
+        return CenterTerm(attraction + spec.repulsion * repelled, parts)
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        self.steps += 1
+        if self.spec.on_sphere:
+            self.table.copy_(nn.functional.normalize(self.table))
+
+    def continue_from(self, previous: Centers) -> None:
+        """Quantised centres and their assignment carry on; after concepts, the centres are their k-means."""
+        if isinstance(previous, ConceptCenters):
+            self._quantise(previous)
+        elif previous.table.shape != self.table.shape:
+            raise ConfigError(
+                f"loss.quantised_centers: got {self.table.shape[0]} after a phase with {previous.table.shape[0]}, "
+                "need the same number in every quantised phase"
+            )
+        else:
+            self.load_state_dict(previous.state_dict())
+
+    @torch.no_grad()
+    def _quantise(self, previous: ConceptCenters) -> None:
+        if self.spec.quantised_start == "random":
+            return
+        seen = previous.table[previous.seen]
+        if len(seen) < len(self.table):
+            raise ConfigError(
+                f"loss.quantised_centers: got {len(self.table)} centres, but the phase before met only {len(seen)} "
+                "training images; train it for a whole epoch, or set quantised_start to random"
+            )
+        found = cluster_centers(seen, len(self.table), seed=self.spec.seed)
+        self.table.copy_(nn.functional.normalize(found) if self.spec.on_sphere else found)
+
+    def _repel(self, centers: Tensor) -> None:
+        """Work the repulsion out in every `repulsion_every`-th training step."""
+        every = self.spec.repulsion_every
+        if every == 1 or int(self.steps) % every == 0:
+            repelled, movement = repulsion_movement(centers, delta=self.spec.delta)
+            self.repelled.copy_(repelled)
+            self.push.copy_(movement.half_gradient)
+            self.push_weight.copy_(movement.weight)
+
+    def _movement(self, items: Tensor, centers: Tensor, pulling: Tensor) -> Movement:
+        """Of the whole of Eq. 7."""
+        pull = soft_movement(items, centers, pulling)
+        factor = self.spec.repulsion
+        return Movement(pull.half_gradient + factor * self.push, pull.weight + factor * self.push_weight)
+
+
+def cluster_centers(points: Tensor, count: int, *, seed: int) -> Tensor:
+    """(count, D) k-means of points (n, D), n >= count, on the CPU; a cluster that runs empty is seeded anew.
+
+    The same points, seed and number of threads give the same centres. Returned on the device of the points.
+    """
+    found = KMeans(n_clusters=count, n_init=1, random_state=seed).fit(points.detach().cpu().numpy())
+    return torch.tensor(found.cluster_centers_, dtype=points.dtype, device=points.device)
+
+
+def _normal(count: int, size: int) -> Tensor:
+    return torch.randn(count, size) / math.sqrt(size)

@@ -1,0 +1,181 @@
+"""GSMN (Liu et al. 2020), dense and sparse: matches of words and regions that travel along two graphs to one score.
+
+Letters of shapes: N images, M captions, R regions, L words, D dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from vsetune.errors import DataError
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.gsmn.block_matching import KEPT_PER_SIMILARITY, Side, matches, prepared
+from vsetune.networks.gsmn.match_graphs import BoxKernels, NodeScores, RegionPropagation, WordPropagation, word_links
+from vsetune.networks.gsmn.spec import GsmnSpec
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network, at_least_float32, unit_length
+from vsetune.networks.network_building import register
+from vsetune.networks.parts.cross_attention import Attention, word_attention
+from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.words import embed_words, word_embedding, word_states
+
+_NUMBERS_PER_STEP = 2**21
+"""Block similarities of a step: 8 MiB in float32. Smaller steps spend their time on calls, larger ones leave the
+processor's cache."""
+
+_NUMBERS_KEPT = 2**29
+"""Numbers that all steps together may keep for backward, 2 GiB in float32; beyond it all is computed twice."""
+
+_MOST_IMAGES, _MOST_CAPTIONS = 64, 128
+"""Of a tile of pairs, whose matches are held at once: 24 MiB in float32 at 36 regions and 16 blocks."""
+
+
+@register(GsmnSpec)
+class Gsmn(Network):
+    """Score = mean over regions of a small network on their nodes, plus the same over words with other weights."""
+
+    def __init__(self, spec: GsmnSpec, *, width: int, vocabulary_size: int) -> None:
+        super().__init__(spec)
+        self._spec = spec
+        self.region_map = xavier_linear(width, spec.embedding_size)
+        self.words = word_embedding(vocabulary_size, spec.word_size)
+        self.gru = nn.GRU(spec.word_size, spec.embedding_size, batch_first=True, bidirectional=True)
+        self.kernels = BoxKernels(spec.kernels, normalized_over=spec.kernel_normalization)
+        self.region_graph = RegionPropagation(
+            blocks=spec.blocks, kernels=spec.kernels, hidden_size=spec.hidden_size, variant=spec.propagation
+        )
+        self.region_scores = NodeScores(spec.hidden_size)
+        self.word_graph = WordPropagation(blocks=spec.blocks, hidden_size=spec.hidden_size)
+        self.word_scores = NodeScores(spec.hidden_size)
+
+    def encode_images(self, images: ImageInputs) -> Encoded:
+        """Regions with the centres of their boxes. DataError without boxes, unless the regions are a square grid."""
+        regions = unit_length(self.region_map(images.features))
+        boxes = images.boxes
+        if boxes is None:
+            centres = grid_centres(images.features.shape[1]).to(regions).expand(len(regions), -1, -1)
+        else:
+            centres = ((boxes[..., :2] + boxes[..., 2:]) / 2).to(regions)
+        return Encoded(regions, lengths=images.counts.clamp_min(1), centres=centres)
+
+    def encode_captions(self, captions: CaptionInputs) -> Encoded:
+        """Words, with the links between them in `paper` mode. DataError when `sparse` finds no parses."""
+        dependencies = captions.dependencies
+        if self._spec.text_graph == "sparse" and dependencies is None:
+            raise DataError(
+                "network.text_graph: sparse needs the dependency parse of every caption, the data set has none; "
+                "ingest it with parses, or use dense."
+            )
+        states = word_states(self.gru, embed_words(self.words, captions.tokens, captions.lengths))
+        words = unit_length(states)
+        if self._spec.propagation == "released":
+            return Encoded(words, lengths=captions.lengths)
+        joined = None
+        if self._spec.text_graph == "sparse" and dependencies is not None:
+            joined = dependencies[:, : words.shape[1], : words.shape[1]]
+        with torch.autocast(words.device.type, enabled=False):
+            links = word_links(words, captions.lengths, joined, self._spec.attention_scale)
+        return Encoded(words, lengths=captions.lengths, links=links)
+
+    def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
+        """(N, M) scores, in tiles of some images and some captions of similar length: memory has a bound."""
+        assert captions.lengths is not None
+        by_length = captions.lengths.argsort(descending=True, stable=True)
+        with torch.autocast(images.vectors.device.type, enabled=False):
+            rows = [self._prepared_images(some) for some in _split(images, _sizes(len(images), _MOST_IMAGES))]
+            pairs = images.vectors.shape[1] * len(images) * int(captions.lengths.sum())  # of words and regions
+            is_kept = KEPT_PER_SIMILARITY * pairs * self._spec.blocks <= _NUMBERS_KEPT
+            columns = []
+            for some in _split(_in_order(captions, by_length), _sizes(len(captions), _MOST_CAPTIONS)):
+                columns.append(torch.cat([self._tile(row, some, is_kept=is_kept) for row in rows]))
+            return torch.cat(columns, dim=1)[:, by_length.argsort()]
+
+    def attention(self, images: Encoded, captions: Encoded) -> Tensor:
+        """Where words attend."""
+        return word_attention(Attention(self._spec.attention_scale), images, captions)
+
+    def _prepared_images(self, images: Encoded) -> tuple[Side, Tensor]:
+        """Regions, and the edges between them."""
+        assert images.lengths is not None
+        assert images.centres is not None
+        side = prepared(at_least_float32(images.vectors), images.lengths, self._spec.blocks)
+        return side, self.kernels(at_least_float32(images.centres), side.mask.T)
+
+    def _tile(self, images: tuple[Side, Tensor], captions: Encoded, *, is_kept: bool) -> Tensor:
+        """(some images, some captions), captions longest first."""
+        assert captions.lengths is not None
+        regions, edges = images
+        sizes = _step_sizes(captions.lengths.tolist(), regions.mask.numel() * self._spec.blocks)
+        groups = [self._prepared_captions(some) for some in _split(captions, sizes)]
+        found = matches(regions, [words for words, _ in groups], self._spec.attention_scale, is_kept=is_kept)
+        of_regions = torch.cat([of_regions.permute(3, 0, 2, 1) for of_regions, _ in found], dim=3)
+        word_scores = [
+            self._word_scores(of_words, *group) for (_, of_words), group in zip(found, groups, strict=True)
+        ]
+        return self._region_scores(of_regions, regions, edges) + torch.cat(word_scores).T
+
+    def _prepared_captions(self, captions: Encoded) -> tuple[Side, Tensor | None]:
+        """Words, and the links between them; padding behind the first caption, the longest, is cut off."""
+        assert captions.lengths is not None
+        longest, links = int(captions.lengths[0]), captions.links
+        side = prepared(at_least_float32(captions.vectors[:, :longest]), captions.lengths, self._spec.blocks)
+        return side, None if links is None else at_least_float32(links[:, :longest, :longest])
+
+    def _word_scores(self, found: Tensor, words: Side, links: Tensor | None) -> Tensor:
+        """(C, N). found: (B, L, C, N)."""
+        nodes: Tensor = self.word_graph(found.permute(2, 1, 0, 3).contiguous(), links)  # (C, L, H, N)
+        scores: Tensor = self.word_scores(nodes.flatten(0, 1)).reshape(*nodes.shape[:2], -1)
+        mask = words.mask.T.to(scores)
+        return (scores * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+    def _region_scores(self, found: Tensor, regions: Side, edges: Tensor) -> Tensor:
+        """(N, C). found: (N, B, R, C)."""
+        nodes: Tensor = self.region_graph(found, edges)  # (N, H, R, C)
+        scores: Tensor = self.region_scores(nodes.flatten(2)).reshape(len(nodes), *nodes.shape[2:])
+        mask = regions.mask.T.to(scores)
+        return (scores * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+def grid_centres(regions: int) -> Tensor:
+    """(R, 2) float64 x, y of the cells of a square grid, row by row. DataError when R is no square."""
+    side = math.isqrt(regions)
+    if side**2 != regions:
+        raise DataError(
+            f"network gsmn: {regions} regions without boxes are no square grid; ingest features with boxes, or a grid "
+            "such as 6 x 6."
+        )
+    steps = (torch.arange(side, dtype=torch.float64) + 0.5) / side
+    return torch.stack((steps.repeat(side), steps.repeat_interleave(side)), dim=1)
+
+
+def _in_order(items: Encoded, order: Tensor) -> Encoded:
+    """The items in another order; its backward pass adds rows, that of indexing adds numbers one by one."""
+    return Encoded(**{name: value.index_select(0, order) for name, value in _tensors(items).items()})
+
+
+def _split(items: Encoded, sizes: list[int]) -> list[Encoded]:
+    """The items in groups; the backward pass of a split is one concatenation, that of slices a sum over full copies."""
+    parts = {name: torch.split(value, sizes) for name, value in _tensors(items).items()}
+    return [Encoded(**{name: groups[place] for name, groups in parts.items()}) for place in range(len(sizes))]
+
+
+def _tensors(items: Encoded) -> dict[str, Tensor]:
+    named = {name: getattr(items, name) for name in ("vectors", "lengths", "links", "centres")}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _sizes(number: int, most: int) -> list[int]:
+    return [min(most, number - start) for start in range(0, number, most)]
+
+
+def _step_sizes(lengths: list[int], numbers_per_word: int) -> list[int]:
+    """Captions of each step, longest first, that keep it within its numbers."""
+    sizes, start = [], 0
+    while start < len(lengths):
+        fitting = max(1, _NUMBERS_PER_STEP // (numbers_per_word * lengths[start]))
+        sizes.append(min(fitting, len(lengths) - start))
+        start += sizes[-1]
+    return sizes

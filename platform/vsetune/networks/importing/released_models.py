@@ -1,0 +1,87 @@
+"""Weights of released implementations, under our names: each network's `released.py` has its table of names."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from vsetune import networks
+from vsetune.config.spec.loading import parse_spec
+from vsetune.errors import ConfigError, DataError
+from vsetune.networks.importing.imported import Imported
+from vsetune.networks.importing.mapping import Recognised, mapped_weights
+from vsetune.networks.importing.released_file import Released, read_released
+from vsetune.networks.importing.released_words import read_words
+from vsetune.networks.network_building import build_network
+from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.networks.network_spec import NetworkSpec
+
+
+@dataclass(frozen=True)
+class Source:
+    """recognised: reads the network off a file. parts, renamed: see `read_released`."""
+
+    recognised: Callable[[Released], Recognised]
+    parts: tuple[str, ...]
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+
+def _sources() -> dict[str, Source]:
+    """Of the folders of networks that have a `released.py`."""
+    found = {}
+    for folder in pkgutil.iter_modules(networks.__path__, f"{networks.__name__}."):
+        module = f"{folder.name}.released"
+        if folder.ispkg and importlib.util.find_spec(module) is not None:
+            released = importlib.import_module(module)
+            renamed = getattr(released, "RENAMED", {})
+            found[folder.name.rpartition(".")[2]] = Source(released.recognised, released.PARTS, renamed)
+    return found
+
+
+SOURCES: Mapping[str, Source] = _sources()
+"""Released implementations whose weights can be imported, by the folder of their network."""
+
+
+def import_released(path: Path, source: str, *, words: Path | None = None) -> Imported:
+    """What a weights file of the implementation `source` (a key of SOURCES) holds, as one of our networks.
+
+    words: the vocabulary it was trained with, as released; without it the weights can be looked at, but neither scored
+    nor trained further, unless they read word pieces. DataError when it is no such file: damaged, with code, of
+    another network, or partial; the names are listed. The same when words and weights differ in number.
+    """
+    chosen = SOURCES[source]
+    released = read_released(path, parts=chosen.parts, renamed=chosen.renamed)
+    recognised = chosen.recognised(released)
+    try:
+        spec = parse_spec(dict(recognised.spec), NETWORKS[recognised.spec["name"]], where=source)
+        with torch.device("meta"):  # names and shapes only
+            network = build_network(
+                spec, regions=recognised.regions, width=recognised.width, vocabulary_size=recognised.vocabulary_size
+            )
+    except ConfigError as error:
+        raise DataError(f"{path}: not the weights of {source} ({error.problems[0]}); check --from.") from error
+    weights, unused = mapped_weights(network, recognised, released, source=source)
+    return Imported(
+        source=source, spec=spec, told=recognised.spec, regions=recognised.regions, width=recognised.width,
+        vocabulary_size=recognised.vocabulary_size, weights=weights, unused=unused, assumed=recognised.assumed,
+        words=None if words is None else _checked_words(words, spec, recognised.vocabulary_size),
+    )
+
+
+def _checked_words(path: Path, spec: NetworkSpec, rows: int) -> tuple[str, ...]:
+    if spec.reads.word_pieces is not None:
+        raise DataError(
+            f"{path}: got a vocabulary, but these weights read word pieces of {spec.reads.word_pieces}; leave it out."
+        )
+    words = read_words(path)
+    if len(words) != rows:
+        raise DataError(
+            f"{path}: {len(words)} words, the weights have vectors of {rows}; need the vocabulary of their training."
+        )
+    return words

@@ -1,0 +1,71 @@
+"""What the best weights of a trial say of themselves: in the metadata of `best.safetensors`, beside its tensors.
+
+Everything a network needs to be built again that is neither in its spec nor in a tensor. Files of earlier versions
+have no notes and stay valid: what is missing is asked for where it was read first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import nn
+
+from vsetune.files.hashes import sha256_hex
+from vsetune.networks.parts.pretrained import Architecture, architecture_of
+
+_KEY = "vsetune_trial"
+
+
+@dataclass(frozen=True)
+class WeightNotes:
+    """network: its name. words: fingerprint of the words whose vectors it has; None where it reads word pieces.
+
+    architecture: of the pre-trained models inside, for `build_network`.
+    """
+
+    network: str
+    words: str | None
+    architecture: Architecture
+
+    @classmethod
+    def of(cls, network: nn.Module, name: str, words: Sequence[str] | None) -> WeightNotes:
+        """Notes for the weights of a network. name: as study files have it."""
+        return cls(name, None if words is None else fingerprint_of_words(words), architecture_of(network))
+
+    def to_metadata(self, *, step: int) -> dict[str, str]:
+        """For the header of a safetensors file. step: of the training, for people."""
+        return {_KEY: json.dumps({"step": step, **vars(self)})}
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str] | None) -> WeightNotes | None:
+        """None where the file has none. ValueError when they are damaged."""
+        text = (metadata or {}).get(_KEY)
+        if text is None:
+            return None
+        plain = json.loads(text)
+        if not isinstance(plain, dict) or not plain.keys() >= {"network", "words", "architecture"}:
+            raise ValueError("notes of another form")
+        words, architecture = plain["words"], plain["architecture"]
+        if not isinstance(plain["network"], str) or not isinstance(words, str | None) or not _is_plain(architecture):
+            raise ValueError("notes of another form")
+        return cls(plain["network"], words, architecture)
+
+
+def read_notes(path: Path) -> WeightNotes | None:
+    """The notes in a file of weights; only its header is read. Raises what DAMAGED lists where there is none."""
+    with safe_open(path, framework="pt") as stream:
+        return WeightNotes.from_metadata(stream.metadata())
+
+
+def fingerprint_of_words(words: Sequence[str]) -> str:
+    """SHA-256 (first 16 hex digits) of words in their order."""
+    return sha256_hex(json.dumps(list(words)).encode())[:16]
+
+
+def _is_plain(architecture: Any) -> bool:
+    return isinstance(architecture, dict) and all(isinstance(config, dict) for config in architecture.values())

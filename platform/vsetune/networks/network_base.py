@@ -1,0 +1,150 @@
+"""What every network is: images and captions, encoded apart, and a score of every image with every caption."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from vsetune.config.spec.kinds import Kind
+from vsetune.errors import ConfigError
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_spec import NetworkSpec
+
+_SHORTEST = 1e-8
+
+
+@dataclass(frozen=True)
+class TrainingItems:
+    """A batch that the network has encoded in training mode, for the losses it brings itself.
+
+    words: what the captions were encoded from. caption_rows: (m,) row of each caption's image. negatives: (n, m) bool,
+    False for a caption of the same image.
+    """
+
+    images: Encoded
+    captions: Encoded
+    words: CaptionInputs
+    caption_rows: Tensor
+    negatives: Tensor
+
+
+@dataclass(frozen=True)
+class NetworkGroup:
+    """Parameters that train alike. factor: times the learning rate of the training. start_epoch: frozen before it."""
+
+    parameters: list[nn.Parameter]
+    factor: float = 1.0
+    start_epoch: float = 0.0
+
+
+class Network(nn.Module, ABC):
+    """Encodes images and captions apart, then compares every image with every caption.
+
+    kind: what `Encoded.vectors` holds, see `vsetune.config.spec.kinds`. Encoded items and scores are float32 or wider,
+    also under autocast. In evaluation mode an encoded item depends on its own image or caption alone, and a score on
+    its own pair, never on the batch nor on padding. Whatever an encoder leaves beyond the lengths of its items is made
+    zero when it returns (`Encoded.without_padding`), for every subclass.
+    """
+
+    kind: Kind
+    embedding_size: int
+    needs_regions: ClassVar[bool] = False
+    """Whether it is built for a number of regions."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ("encode_images", "encode_captions"):
+            if name in vars(cls):
+                setattr(cls, name, _padded_by_zeros(vars(cls)[name]))
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.kind = spec.kind
+        self.embedding_size = spec.embedding_size
+
+    @abstractmethod
+    def encode_images(self, images: ImageInputs) -> Encoded:
+        """Every image."""
+
+    @abstractmethod
+    def encode_captions(self, captions: CaptionInputs) -> Encoded:
+        """Every caption."""
+
+    def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
+        """(n, m) scores, larger is closer, with gradient; here dot products: cosines of vectors of unit length."""
+        with torch.autocast(images.device.type, enabled=False):
+            return at_least_float32(images.vectors) @ at_least_float32(captions.vectors).T
+
+    def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
+        """(n, m, L, R) weights with which words attend to regions in `similarity`; None where words do not attend.
+
+        They sum to 1 over the real regions and are 0 elsewhere; rows of padded words mean nothing.
+        """
+        return None
+
+    def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
+        """Scalars to add to the retrieval loss, each with its weight, by the name they are logged under."""
+        return {}
+
+    def parameter_groups(self) -> list[NetworkGroup]:
+        """Every parameter in one group; here all train alike from the start."""
+        return [NetworkGroup(list(self.parameters()))]
+
+    def set_epoch(self, epoch: float) -> None:
+        """The next step starts at this epoch (fractions count): freeze what does not train yet, see NetworkGroup."""
+        for group in self.parameter_groups():
+            for parameter in group.parameters:
+                parameter.requires_grad_(epoch >= group.start_epoch)
+
+    def take_loss_parameters(self, learned: Mapping[str, Tensor]) -> None:
+        """Use what a loss has learned where similarities are computed with it; most networks use nothing."""
+
+
+def _padded_by_zeros(encode: Callable[..., Encoded]) -> Callable[..., Encoded]:
+    """The encoder, with nothing beyond the lengths of its items."""
+
+    @wraps(encode)
+    def encoded(network: Network, inputs: Any) -> Encoded:
+        items = encode(network, inputs)
+        if not isinstance(items, Encoded):
+            code = encode.__code__
+            raise ConfigError(
+                f"{code.co_filename}:{code.co_firstlineno}: {encode.__name__} gave a {type(items).__name__}, need "
+                "`Encoded(vectors)`"
+            )
+        return items.without_padding()
+
+    return encoded
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """The values in float32; float64 stays."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def unit_length(vectors: Tensor) -> Tensor:
+    """Vectors along the last axis divided by their L2 norm; a zero vector stays zero and gets no gradient.
+
+    The references either divide by zero here or add an epsilon, through which a zero vector receives a gradient of
+    1/epsilon, and with clipping that one vector becomes the whole step.
+    """
+    vectors = at_least_float32(vectors)
+    norms = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    return torch.where(norms > _SHORTEST, vectors / norms.clamp_min(_SHORTEST), vectors.new_zeros(()))
+
+
+def region_mask(region_counts: Tensor, regions: int) -> Tensor:
+    """(images, regions) bool, True for real regions. A count below 1 is read as 1: one region, all zero."""
+    return word_mask(region_counts.clamp_min(1), regions)
+
+
+def word_mask(lengths: Tensor, words: int) -> Tensor:
+    """(captions, words) bool, True for real words. lengths: (captions,)."""
+    return torch.arange(words, device=lengths.device) < lengths[:, None]

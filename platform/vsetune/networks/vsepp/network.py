@@ -1,0 +1,84 @@
+"""VSE++ (Faghri et al. 2018): a linear map of the image features, the last state of a GRU over the words."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from vsetune.errors import ConfigError, DataError
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network, NetworkGroup, at_least_float32, region_mask, unit_length
+from vsetune.networks.network_building import register
+from vsetune.networks.parts.backbone import Backbone
+from vsetune.networks.parts.image_vectors import pixels_of
+from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.parameter_groups import backbone_groups, groups_beside
+from vsetune.networks.parts.polysemous import mean_of_items
+from vsetune.networks.parts.words import embed_words, last_state, word_embedding
+from vsetune.networks.vsepp.order_similarity import order_similarity
+from vsetune.networks.vsepp.spec import VseppSpec
+
+
+@register(VseppSpec)
+class Vsepp(Network):
+    """v = n(W x + b), t = n(last GRU state); x is the only vector, the mean of the regions, or all of them in a row.
+
+    From photographs x is the unit-length vector of a CNN.
+    """
+
+    needs_regions = True
+
+    def __init__(self, spec: VseppSpec, *, regions: int, width: int, vocabulary_size: int) -> None:
+        super().__init__(spec)
+        if spec.image_input == "global" and regions > 1:
+            raise ConfigError(
+                f"network.image_input: global needs one vector per image, the data have {regions} regions; use mean "
+                "or flatten, or ingest global features."
+            )
+        self._spec = spec
+        self._regions = regions
+        self.backbone = Backbone(spec.backbone, gives="vector") if spec.image_input == "pixels" else None
+        if self.backbone is not None:
+            width = self.backbone.width
+        self.image_map = xavier_linear(width * regions if spec.image_input == "flatten" else width, spec.embedding_size)
+        self.words = word_embedding(vocabulary_size, spec.word_size)
+        self.gru = nn.GRU(spec.word_size, spec.embedding_size, batch_first=True)
+
+    def encode_images(self, images: ImageInputs) -> Encoded:
+        """(n, D). DataError for `flatten` when an image has fewer regions than the others."""
+        if self.backbone is not None:
+            vectors = unit_length(self.backbone.vectors(pixels_of(images)[:, 0]))
+        else:
+            vectors = self._image_vectors(images.features, images.counts)
+        embedded = at_least_float32(self.image_map(vectors))
+        if self._spec.normalize_images:
+            embedded = unit_length(embedded)
+        return Encoded(embedded.abs() if self._spec.absolute else embedded)
+
+    def encode_captions(self, captions: CaptionInputs) -> Encoded:
+        """(m, D)."""
+        words = embed_words(self.words, captions.tokens, captions.lengths)
+        embedded = unit_length(last_state(self.gru, words))
+        return Encoded(embedded.abs() if self._spec.absolute else embedded)
+
+    def parameter_groups(self) -> list[NetworkGroup]:
+        """The CNN frozen at first; its linear map trains from the start."""
+        return groups_beside(self, backbone_groups(self.backbone, self._spec.backbone))
+
+    def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
+        """(images, captions), float32 or wider: dot products, or minus the order violations."""
+        if self._spec.similarity == "cosine":
+            return super().similarity(images, captions)
+        return order_similarity(at_least_float32(images.vectors), at_least_float32(captions.vectors))
+
+    def _image_vectors(self, features: Tensor, region_counts: Tensor) -> Tensor:
+        if self._spec.image_input == "global":
+            return features[:, 0]
+        if self._spec.image_input == "mean":
+            return mean_of_items(features, region_mask(region_counts, features.shape[1]))
+        if features.shape[1] != self._regions or int(region_counts.min()) != self._regions:
+            raise DataError(
+                f"network.image_input: flatten needs {self._regions} regions in every image, got one with "
+                f"{int(region_counts.min())}; use mean, or ingest features with a fixed number of regions."
+            )
+        return features.flatten(start_dim=1)

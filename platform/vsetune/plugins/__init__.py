@@ -1,0 +1,1 @@
+"""Other people's components: found, imported, checked and hashed. They are then known like ours."""

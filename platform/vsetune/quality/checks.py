@@ -1,0 +1,103 @@
+"""A check: a name, what it means, and a function that says whether it holds of a component."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from vsetune.errors import VsetuneError
+
+S = TypeVar("S")
+
+_LONGEST_NOTE = 300
+
+
+class Result(StrEnum):
+    """What a check found. NOT_APPLICABLE: the component declares that it does not do what the check is about."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    NOT_APPLICABLE = "not applicable"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """note: one line. Of what fails: what was expected, what was found, and where to look."""
+
+    result: Result
+    note: str = ""
+
+
+def holds(note: str = "") -> Verdict:
+    return Verdict(Result.HOLDS, note)
+
+
+def fails(note: str) -> Verdict:
+    return Verdict(Result.FAILS, note)
+
+
+def not_applicable(note: str) -> Verdict:
+    return Verdict(Result.NOT_APPLICABLE, note)
+
+
+def first_problem(problems: Iterable[str | None], note: str = "") -> Verdict:
+    """Fails with the first problem there is; holds if all are None. Problems are looked for one at a time."""
+    found = next((problem for problem in problems if problem is not None), None)
+    return holds(note) if found is None else fails(found)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check says of one component."""
+
+    check: str
+    meaning: str
+    result: Result
+    note: str
+
+
+@dataclass(frozen=True)
+class Check(Generic[S]):
+    """meaning: what holds of a component that passes, in one line. judge: may raise, which is a failure."""
+
+    name: str
+    meaning: str
+    judge: Callable[[S], Verdict]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def finding(self, subject: S) -> Finding:
+        """Run the check. Whatever the component raises is told in one line, with the place in its files."""
+        try:
+            verdict = self.judge(subject)
+        except Exception as error:  # the component is foreign code, which may raise anything
+            verdict = fails(_raised(error))
+        return Finding(self.name, self.meaning, verdict.result, verdict.note)
+
+    def require(self, subject: S) -> None:
+        """For tests: AssertionError with the note if the check fails."""
+        found = self.finding(subject)
+        if found.result is Result.FAILS:
+            raise AssertionError(f"{found.check}: {found.note}")
+
+
+def _raised(error: Exception) -> str:
+    """`raises ValueError at loss.py:31: ...`, the innermost place outside of installed libraries and of these checks.
+
+    Our own errors say where and what to do themselves.
+    """
+    if isinstance(error, VsetuneError):
+        return " ".join(str(error).split())
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__)
+        if "site-packages" not in frame.filename and Path(frame.filename).parent != Path(__file__).parent
+    ]
+    at = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    text = " ".join(str(error).split())
+    text = text if len(text) <= _LONGEST_NOTE else text[:_LONGEST_NOTE] + "..."
+    return f"raises {type(error).__name__}{at}: {text or 'no further words'}"

@@ -1,0 +1,235 @@
+"""The quality list of losses. Each check has its meaning beside it, in LOSS_CHECKS at the end."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError, gradcheck
+
+from vsetune.errors import ConfigError
+from vsetune.losses.loss_base import LossInputs
+from vsetune.quality.checks import Check, Verdict, fails, first_problem, not_applicable
+from vsetune.quality.loss_batches import (
+    Surroundings,
+    compared_again,
+    extreme_batches,
+    images_with_captions,
+    leaves_of,
+    pairs,
+    permuted,
+)
+from vsetune.quality.loss_ranges import has_sound_ranges, takes_every_choice
+from vsetune.quality.loss_runs import (
+    LossSubject,
+    equal_states,
+    in_one_line,
+    infinite,
+    output_of,
+    run_steps,
+    saved_and_loaded,
+    value_of,
+)
+
+_RESUMED_AT, _STEPS = 5, 11
+_SIZE, _ORDER = 6, (3, 0, 5, 1, 4, 2)
+_TOLERANCE, _HALF_TOLERANCE = 1e-9, 1e-6
+
+
+def is_described(loss: LossSubject) -> Verdict:
+    spec = loss.spec
+    return first_problem(_undescribed(spec), f"{spec.source}")
+
+
+def gives_a_value(loss: LossSubject) -> Verdict:
+    return first_problem(_flaw_of_output(loss, pairs(each)) for each in loss.surroundings())
+
+
+def accepts_what_it_declares(loss: LossSubject) -> Verdict:
+    tried = loss.surroundings()
+    if not tried:
+        return fails("fits no network: needed_kinds or needed_scores is empty with the default settings")
+    return first_problem(
+        (infinite(loss.build(), pairs(each, seed=seed), f"{each}") for each in tried for seed in range(3)),
+        f"{len(tried)} of 16 combinations",
+    )
+
+
+def has_exact_gradients(loss: LossSubject) -> Verdict:
+    return first_problem(_wrong_gradient(loss, each) for each in loss.kinds(torch.float64))
+
+
+def ignores_the_order_of_pairs(loss: LossSubject) -> Verdict:
+    exact = [each for each in loss.kinds(torch.float64) if not _draws(loss, each)]
+    if not exact:
+        return not_applicable("draws at random: which numbers a pair gets depends on its place")
+    return first_problem(_moved_by_order(loss, each) for each in exact)
+
+
+def never_hides_a_nan(loss: LossSubject) -> Verdict:
+    return first_problem(_hidden(loss, each, value) for each in loss.kinds() for value in (math.nan, math.inf))
+
+
+def takes_small_batches(loss: LossSubject) -> Verdict:
+    return first_problem(
+        infinite(loss.build(), pairs(each, ids=ids), f"{len(ids)} pairs of images {ids}, {each}")
+        for each in loss.surroundings() for ids in ((0,), (0, 1), (0, 0), (2, 2, 2))
+    )
+
+
+def survives_extremes(loss: LossSubject) -> Verdict:
+    return first_problem(
+        infinite(loss.build(), inputs, f"{what}, {each}")
+        for each in loss.surroundings() for what, inputs in extreme_batches(each, _SIZE)
+    )
+
+
+def rewards_close_pairs(loss: LossSubject) -> Verdict:
+    return first_problem(_reversed(loss, each) for each in loss.surroundings())
+
+
+def resumes_exactly(loss: LossSubject) -> Verdict:
+    return first_problem(_changed_by_resume(loss, each) for each in loss.kinds())
+
+
+def takes_several_or_says_no(loss: LossSubject) -> Verdict:
+    tried = loss.surroundings()
+    if loss.spec.several_positives:
+        return first_problem(
+            infinite(loss.build(), images_with_captions(each), f"3 images with 5 captions, {each}") for each in tried
+        )
+    try:
+        output_of(loss.build(), images_with_captions(tried[0]))
+    except ConfigError:
+        return not_applicable("refuses batch_unit images, as several_positives = False declares")
+    return fails(
+        "several_positives is False, but 3 images with 5 captions are not refused; call require_pairs(inputs, name) "
+        "first in forward, or declare several_positives = True"
+    )
+
+
+def _undescribed(spec: type[Any]) -> Iterator[str | None]:
+    for name, meaning in (("equation", "the formula in plain text"), ("source", "the paper and its equation")):
+        yield None if getattr(spec, name, "") else f"spec.py: {name} is missing, need {meaning}"
+    yield None if inspect.getdoc(spec) else "spec.py: the class has no docstring, need one line that says what it is"
+    for name, field in spec.model_fields.items():
+        is_described = name == "name" or field.description
+        yield None if is_described else f"spec.py: {name} has no description, need its meaning and unit"
+
+
+def _flaw_of_output(loss: LossSubject, inputs: LossInputs) -> str | None:
+    """What is wrong with the output of this batch, beside what the loss itself refuses (`require_sound`)."""
+    before = inputs.similarity.detach().clone()
+    chosen = output_of(loss.build(), inputs).selection
+    if not torch.equal(before, inputs.similarity.detach()):
+        return "inputs.similarity was changed in place; work on a copy"
+    if chosen is not None and (chosen.scores.requires_grad or chosen.negatives.dtype != torch.bool):
+        return "selection: scores must have no gradient, and negatives must be bool"
+    for half in (torch.float16, torch.bfloat16):
+        rounded = before.to(half)
+        both = (replace(inputs, similarity=each) for each in (rounded, rounded.float()))
+        found, wanted = (value_of(loss.build(), each) for each in both)
+        if not math.isclose(found, wanted, rel_tol=_HALF_TOLERANCE, abs_tol=_HALF_TOLERANCE):
+            return f"{half}: got {found:.7g} instead of {wanted:.7g}; begin with at_least_float32(inputs.similarity)"
+    return None
+
+
+def _wrong_gradient(loss: LossSubject, surroundings: Surroundings) -> str | None:
+    """Where autograd and finite differences part. Tables that move by a rule of their own (sgd_rate) are left out."""
+    built, inputs = loss.build(dtype=torch.float64), pairs(surroundings)
+    value_of(built, inputs)  # what is set at the first batch
+    own = [each for group in built.parameter_groups() if group.sgd_rate is None for each in group.parameters]
+
+    def value(*_: Tensor) -> Tensor:  # gradcheck moves the leaves and the parameters themselves
+        return output_of(built, compared_again(inputs, surroundings)).value
+
+    try:
+        gradcheck(value, (*leaves_of(inputs), *own), check_undefined_grad=False, fast_mode=True)
+    except GradcheckError as error:
+        return (
+            f"{surroundings}: autograd and finite differences differ ({in_one_line(error)}); look for detach(), "
+            ".item(), float() or rounding inside the formula"
+        )
+    return None
+
+
+def _draws(loss: LossSubject, surroundings: Surroundings) -> bool:
+    """Whether the value depends on the seed of the random numbers."""
+    built, inputs = loss.build(dtype=torch.float64), pairs(surroundings)
+    return len({value_of(built, inputs, seed=seed) for seed in range(5)}) > 1
+
+
+def _moved_by_order(loss: LossSubject, surroundings: Surroundings) -> str | None:
+    inputs = pairs(surroundings)
+    first = value_of(loss.build(dtype=torch.float64), inputs)
+    second = value_of(loss.build(dtype=torch.float64), permuted(inputs, torch.tensor(_ORDER)))
+    if math.isclose(first, second, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+        return None
+    return f"{surroundings}: {first:.6g} becomes {second:.6g} when the same pairs come in another order"
+
+
+def _hidden(loss: LossSubject, surroundings: Surroundings, value: float) -> str | None:
+    built, inputs = loss.build(), pairs(surroundings)
+    for place in range(inputs.similarity.numel()):
+        broken = inputs.similarity.detach().clone()
+        broken.view(-1)[place] = value
+        if math.isfinite(value_of(built, replace(inputs, similarity=broken))):
+            row, column = divmod(place, len(broken))
+            return (
+                f"{surroundings}: a similarity of {value:g} at row {row}, column {column} gives a finite loss; do not "
+                "override __call__, and keep what you mask out of the value only"
+            )
+    return None
+
+
+def _reversed(loss: LossSubject, surroundings: Surroundings) -> str | None:
+    batches = dict(extreme_batches(surroundings, _SIZE))
+    near = value_of(loss.build(), batches["every caption equal to its image"])
+    far = value_of(loss.build(), batches["every caption equal to the next image"])
+    if near < far:
+        return None
+    return (
+        f"{surroundings}: {near:.4g} where every caption equals its image, {far:.4g} where it equals another; need "
+        "less for the first, since a larger similarity is closer"
+    )
+
+
+def _changed_by_resume(loss: LossSubject, surroundings: Surroundings) -> str | None:
+    whole = loss.build()
+    before = run_steps(whole, surroundings, range(_RESUMED_AT))
+    state = saved_and_loaded(whole)
+    resumed = loss.build(seed=1)
+    resumed.load_state_dict(state)
+    first = run_steps(whole, surroundings, range(_RESUMED_AT, _STEPS))
+    second = run_steps(resumed, surroundings, range(_RESUMED_AT, _STEPS))
+    for step, (one, other) in enumerate(zip(first, second, strict=True), start=len(before)):
+        if one != other:
+            return (
+                f"{surroundings}: saved at step {_RESUMED_AT}, step {step} gives {other:.9g} instead of {one:.9g}; "
+                "keep every number that changes in a buffer or a parameter"
+            )
+    if not equal_states(whole.state_dict(), resumed.state_dict()):
+        return f"{surroundings}: saved at step {_RESUMED_AT}, the state at step {_STEPS} is another than undisturbed"
+    return None
+
+
+LOSS_CHECKS: tuple[Check[LossSubject], ...] = (
+    Check("described", "equation, source, and every field say what they are", is_described),
+    Check("value", "a scalar with gradient, in float32 also of half precision; inputs unchanged", gives_a_value),
+    Check("kinds", "finite with every kind of network and of similarity that is declared", accepts_what_it_declares),
+    Check("gradcheck", "autograd equals finite differences in float64", has_exact_gradients),
+    Check("direction", "close pairs cost less than far ones: larger is closer", rewards_close_pairs),
+    Check("permutation", "the order of the pairs in a batch changes nothing", ignores_the_order_of_pairs),
+    Check("nan", "one NaN or infinity anywhere in the similarity never gives a finite loss", never_hides_a_nan),
+    Check("small batches", "one pair, two, and pairs of one image alone give finite values", takes_small_batches),
+    Check("extremes", "equal, opposite and zero items, similarities of 10,000: finite in float32", survives_extremes),
+    Check("several captions", "images with all their captions, if declared; else refused", takes_several_or_says_no),
+    Check("ranges", "both ends of every searched range are valid, and change the loss", has_sound_ranges),
+    Check("choices", "every value of fields with few values works, or is refused with a reason", takes_every_choice),
+    Check("resume", "saved in the middle of an epoch and loaded, it goes on bit for bit", resumes_exactly),
+)

@@ -1,0 +1,75 @@
+"""Checks of whether a network trains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from vsetune.quality.checks import Verdict, fails, holds
+from vsetune.quality.drawn_batches import VOCABULARY, WORDS, NetworkSubject, in_float32, loss_of, scores
+
+_PAIRS, _STEPS, _SUMMED_STEPS, _DROP_AT, _RATE, _CLIP = 32, 200, 60, 150, 5e-3, 2.0
+_SMALL_STEP = 1e-6
+_TRAINED_EPOCH = 1e6
+
+LEARNT_WITH = {"embedding_size": 32, "word_size": 16, "similarity_size": 16, "augment": False, "dropout": 0.0}
+"""Settings, where a network has them, for learning by heart: room enough, and nothing that disturbs."""
+
+
+def reaches_every_parameter(network: NetworkSubject) -> Verdict:
+    built = network.trained().train()
+    built.set_epoch(_TRAINED_EPOCH)  # after whatever is frozen at first
+    torch.autograd.backward(loss_of(built, network.draw(6), hardest=False))
+    missed = [
+        name for name, value in built.named_parameters() if value.requires_grad and value.grad is None
+    ]
+    if not missed:
+        return holds(f"{sum(1 for _ in built.parameters())} tensors")
+    return fails(f"no gradient reaches {', '.join(missed)}; use them in encode_images, encode_captions or similarity")
+
+
+def lowers_its_loss(network: NetworkSubject) -> Verdict:
+    built, drawn, losses = network.fresh().train(), network.draw(5), []
+    for _ in range(2):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # the same words dropped, the same samples
+            losses.append(loss_of(built, drawn))
+        built.zero_grad()
+        torch.autograd.backward(losses[-1])
+        with torch.no_grad():
+            for value in built.parameters():
+                if value.grad is not None:
+                    value.sub_(value.grad, alpha=_SMALL_STEP)
+    before, after = (float(loss.detach()) for loss in losses)
+    if after < before:
+        return holds()
+    return fails(f"the loss goes from {before:.9g} to {after:.9g}; a gradient is wrong or missing")
+
+
+def learns_pairs_by_heart(network: NetworkSubject) -> Verdict:
+    known = network.spec.model_fields
+    settings = {key: value for key, value in LEARNT_WITH.items() if key in known}
+    easy = NetworkSubject(network.spec, settings | dict(network.settings))
+    built = easy.fresh().float().train()
+    images, captions = in_float32(easy.draw(_PAIRS))
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(5, VOCABULARY, (_PAIRS, WORDS), generator=generator)
+    drawn = images, replace(captions, tokens=tokens, lengths=torch.full((_PAIRS,), WORDS))
+    optimizer = torch.optim.Adam(built.parameters(), lr=_RATE)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [_DROP_AT])  # running statistics settle
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for step in range(_STEPS):
+            loss = loss_of(built, drawn, hardest=step > _SUMMED_STEPS)
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            torch.nn.utils.clip_grad_norm_(built.parameters(), _CLIP)
+            optimizer.step()
+            schedule.step()
+    with torch.no_grad():
+        found = scores(built.eval(), drawn)
+    right = sum(int((found.argmax(dim=axis) == torch.arange(_PAIRS)).sum()) for axis in (0, 1))
+    if right == 2 * _PAIRS:
+        return holds(f"{_STEPS} steps")
+    return fails(f"after {_STEPS} steps of Adam {right} of {2 * _PAIRS} queries find their pair, need all")

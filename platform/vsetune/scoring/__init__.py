@@ -1,0 +1,1 @@
+"""A network scored: validation, pair scores, the numbers of the best checkpoint."""

@@ -1,0 +1,16 @@
+"""From a batch of the data to what networks read."""
+
+from __future__ import annotations
+
+from vsetune.data.batches.batch import Batch
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+
+
+def image_inputs(batch: Batch) -> ImageInputs:
+    """The images of a batch, with boxes where it has them."""
+    return ImageInputs(batch.image_features, batch.region_counts, batch.boxes, batch.pixels)
+
+
+def caption_inputs(batch: Batch) -> CaptionInputs:
+    """The captions of a batch, with parses where it has them."""
+    return CaptionInputs(batch.captions, batch.caption_lengths, batch.dependencies)

@@ -1,0 +1,81 @@
+"""Scores of a network that has no embeddings: every image with every caption, each pair once, in bounded blocks."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.network_base import Network
+from vsetune.networks.network_spec import PairCost
+
+_log = logging.getLogger(__name__)
+
+SCORING_BYTES = 2**30
+"""What a block of pairs may take besides the encoded items and the scores, which stay whole (sums: decision 0023).
+A block has at least one pair."""
+
+_LOG_EVERY_S = 30.0
+
+Report = Callable[[int, int], None]
+"""Pairs scored so far, pairs in all."""
+
+
+class CostOfPair(Protocol):
+    """`NetworkSpec.pair_cost`."""
+
+    def __call__(self, *, regions: int, words: int) -> PairCost:
+        """Cost of an image of so many regions with a caption of so many words."""
+
+
+def pair_scores(
+    network: Network, images: Encoded, captions: Sequence[Encoded], places: Tensor, *, cost: CostOfPair,
+    budget_bytes: int = SCORING_BYTES, report: Report | None = None,
+) -> Tensor:
+    """(N, M) scores, float32 or wider as the items are. places: (M,) column of each caption, group after group.
+
+    Captions of a group should have similar lengths: all take the time of its longest. report: called after each block.
+    """
+    total = sum(map(len, captions))
+    scores = images.vectors.new_empty(len(images), total)
+    first = done = 0
+    for group in captions:
+        numbers = cost(regions=images.vectors.shape[1], words=group.vectors.shape[1]).numbers
+        rows, columns = block_shape(len(images), len(group), pairs=int(budget_bytes / (4 * numbers)))
+        for start in range(0, len(group), columns):
+            part = group[start : start + columns]
+            place = places[first + start : first + start + len(part)]
+            for row in range(0, len(images), rows):
+                some = images[row : row + rows]
+                scores[row : row + rows].index_copy_(1, place, network.similarity(some, part))
+                done += len(some) * len(part)
+                if report is not None:
+                    report(done, len(images) * total)
+        first += len(group)
+    return scores
+
+
+def block_shape(images: int, captions: int, *, pairs: int) -> tuple[int, int]:
+    """Images and captions of a block of at most so many pairs (one at least), about as many of each."""
+    columns = min(captions, max(1, math.isqrt(pairs)))
+    rows = min(images, max(1, pairs // columns))
+    return rows, min(captions, max(1, pairs // rows))
+
+
+class LoggedProgress:
+    """A `Report` that logs how far scoring has come, now and then; quick scoring logs nothing."""
+
+    def __init__(self, where: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._where, self._clock = where, clock
+        self._last = clock()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = self._clock()
+        if now - self._last >= _LOG_EVERY_S:
+            self._last = now
+            _log.info("%s: scored %.0f %% of %d pairs", self._where, 100 * done / total, total)

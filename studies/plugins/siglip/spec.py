@@ -1,0 +1,39 @@
+"""What can be set of SigLIP's loss."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from vsetune.config.spec.base import Range, tunable
+from vsetune.config.spec.kinds import Score
+from vsetune.losses.loss_spec import COSINES, LossSpec
+from vsetune.losses.parts.spec_fields import SameImage
+
+
+class SiglipSpec(LossSpec):
+    """Every image with every caption is a question of its own: a pair or not (SigLIP)."""
+
+    equation: ClassVar[str] = (
+        "1/B sum_ij softplus(-z_ij (e^u S_ij + b)),  z_ij = 1 for a pair and -1 otherwise;  u and b learned"
+    )
+    source: ClassVar[str] = "Zhai et al. 2023 (Sigmoid Loss for Language Image Pre-Training, SigLIP), Algorithm 1"
+    scores: ClassVar[frozenset[Score]] = COSINES
+    several_positives: ClassVar[bool] = True
+
+    name: Literal["siglip"] = "siglip"
+    scale: float = tunable(
+        10.0, Range(low=2, high=50, log=True), gt=0, le=1e4,
+        description="start of e^u, multiplies similarities", paper="SigLIP: 10",
+    )
+    bias: float = tunable(
+        -10.0, Range(low=-20, high=0), ge=-1e4, le=1e4,
+        description="start of b; negative, since most combinations are no pairs", paper="SigLIP: -10",
+    )
+    learned: bool = Field(True, description="train scale and bias with the network; false keeps them where they start")
+    variant: SameImage = Field(
+        "decided",
+        description="`decided` ignores other captions of the same image in a batch of pairs; `diagonal` counts them as "
+        "no pairs, as the paper does",
+    )

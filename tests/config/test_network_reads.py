@@ -1,0 +1,58 @@
+"""What each network says it reads, in one value that the reader of batches takes as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vsetune.config.sources.network_reads import FEATURES_AND_WORDS, NetworkReads
+from vsetune.config.sources.text_model import TextModel
+from vsetune.errors import ConfigError
+from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.networks.network_spec import NetworkSpec
+
+OTHERWISE: dict[str, NetworkReads] = {
+    "cgmn": NetworkReads(dependencies=True),
+    "gsmn": NetworkReads(boxes=True),
+}
+"""Networks that at their defaults read more than features and words."""
+
+
+class PluginSpec(NetworkSpec):
+    """A network of somebody else that says nothing."""
+
+
+def test_a_network_that_says_nothing_reads_features_and_words() -> None:
+    assert PluginSpec().reads == FEATURES_AND_WORDS == NetworkReads(False, False, None, None)
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_at_its_defaults_a_network_reads(name: str) -> None:
+    assert NETWORKS[name]().reads == OTHERWISE.get(name, FEATURES_AND_WORDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "reads"),
+    [
+        ("cgmn", {"spatial_graph": True}, NetworkReads(boxes=True, dependencies=True)),
+        ("cgmn", {"caption_graph": "dense"}, FEATURES_AND_WORDS),
+        ("gsmn", {"text_graph": "sparse"}, NetworkReads(boxes=True, dependencies=True)),
+        ("vse_infinity", {"text_tower": "bert"}, NetworkReads(word_pieces=TextModel("bert-base-uncased"))),
+    ],
+)
+def test_a_setting_changes_what_is_read(name: str, chosen: dict[str, Any], reads: NetworkReads) -> None:
+    assert NETWORKS[name].model_validate({"name": name, **chosen}).reads == reads
+
+
+@pytest.mark.parametrize("name", ["malali_keller", "mse", "vse_infinity", "vsepp"])
+def test_photographs_are_read_where_a_network_is_told_to(name: str) -> None:
+    grid = {"image_mlp": False} if name == "vse_infinity" else {}
+    spec = NETWORKS[name].model_validate({"name": name, "image_input": "pixels", "image_size": 96, **grid})
+    assert spec.reads.pixels is not None
+    assert spec.reads.pixels.size == 96
+
+
+def test_parses_of_word_pieces_are_refused() -> None:
+    with pytest.raises(ConfigError, match="reads dependency parses and word pieces, need one of them: parses join"):
+        NetworkReads(dependencies=True, word_pieces=TextModel("bert"))

@@ -1,0 +1,295 @@
+"""A study with somebody else's loss and network: checked, hashed, kept, and always run from the same code."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from plugin_folders import LOSS, NEGATIVES, SPEC, write_files, write_loss, write_network
+
+from vsetune.config.study.cells import build_trial, resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.config.study.training import TrialSpec
+from vsetune.errors import ConfigError, StorageError, StudyConflict
+from vsetune.jobs.kept_plugins import changed_since, keep_plugins, load_kept
+from vsetune.jobs.preparation import PreparedStudy
+from vsetune.jobs.study_file import load_study, used_plugins
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.plugins.plugin_loading import forget_plugins, known_plugins
+from vsetune.tracking.encoding import attempt_tags
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import AttemptStart
+
+ENTRY = {"name": "half_hinge"}
+
+
+@pytest.fixture(autouse=True)
+def _own_components_only() -> Iterator[None]:
+    yield
+    forget_plugins()
+
+
+def write_study(folder: Path, **changed: Any) -> Path:
+    plain = {
+        "study": "mine", "data": {"path": "data/scenes"}, "plugins": ["half_hinge/"], "networks": [{"name": "vsepp"}],
+        "losses": [ENTRY, {"name": "lmh"}], "training": {"epochs": 4},
+    }
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump(plain | changed), encoding="utf-8")
+    return path
+
+
+def trials_of(study: StudySpec) -> dict[str, TrialSpec]:
+    return {
+        cell.loss_name: build_trial(study, cell, cell.defaults(), trial="t", seed=0)
+        for cell in resolve_cells(study, where="study")
+    }
+
+
+def prepared(path: Path) -> PreparedStudy:
+    study = load_study(path)
+    return PreparedStudy(study, resolve_cells(study, where="study"), "data", used_plugins(study))
+
+
+def problems(path: Path) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        resolve_cells(load_study(path), where=str(path))
+    return refused.value.problems
+
+
+def test_a_plugin_is_searched_checked_and_hashed_like_ours(tmp_path: Path) -> None:
+    write_loss(tmp_path / "half_hinge")
+    study = load_study(write_study(tmp_path))
+    cells = {cell.loss_name: cell for cell in resolve_cells(study, where="study")}
+    assert list(cells["half_hinge"].domains) == ["loss.margin"]
+    trials = trials_of(study)
+    (plugin,) = known_plugins()
+    assert trials["half_hinge"].plugins == {"loss.half_hinge": plugin.sha256}
+    assert trials["lmh"].plugins == {}
+    assert TrialSpec.model_validate(trials["half_hinge"].to_plain()) == trials["half_hinge"]
+
+
+def test_a_trial_of_our_own_components_has_the_fingerprint_it_always_had(tmp_path: Path) -> None:
+    trial = trials_of(load_study(write_study(tmp_path, plugins=[], losses=[{"name": "lmh"}])))["lmh"]
+    assert "plugins" not in trial.to_plain()
+    assert trial.fingerprint() == "45a34012630c770a"
+
+
+def test_a_study_of_our_own_components_has_the_fingerprint_it_always_had(tmp_path: Path) -> None:
+    without = prepared(write_study(tmp_path, plugins=[], losses=[{"name": "lmh"}])).record()
+    write_loss(tmp_path / "half_hinge")
+    named = prepared(write_study(tmp_path, losses=[{"name": "lmh"}])).record()
+    assert without.fingerprint == named.fingerprint == "0b4069f8214fef9f"
+
+
+def test_mistakes_read_as_those_with_our_own(tmp_path: Path) -> None:
+    write_loss(tmp_path / "half_hinge")
+    path = write_study(tmp_path, losses=[{"name": "half_hing"}, {"name": "lmh"}])
+    assert "no loss is called half_hing; did you mean half_hinge?" in problems(path)[0]
+    path = write_study(tmp_path, losses=[{"name": "half_hinge", "fixed": {"margn": 1}}, {"name": "lmh"}])
+    assert problems(path) == [f"{path}: cell vsepp.half_hinge: loss.margn: unknown key; did you mean margin?"]
+    path = write_study(tmp_path, losses=[{"name": "half_hinge", "fixed": {"margin": -1}}, {"name": "lmh"}])
+    assert problems(path) == [f"{path}: cell vsepp.half_hinge: loss.margin: got -1, need a number >= 0"]
+    path = write_study(tmp_path, plugins=["nowhere/"])
+    assert problems(path) == [
+        f"{path}: plugins: {tmp_path}/nowhere: no such folder; relative folders start at the study file's"
+    ]
+    path = write_study(tmp_path, plugins="half_hinge")
+    assert f"{path}: plugins: got 'half_hinge', need a valid list" in problems(path)
+
+
+def test_code_that_cannot_be_imported_is_told_before_anything_runs(tmp_path: Path) -> None:
+    write_loss(tmp_path / "half_hinge", loss=LOSS + "\nhardest(None)\n")
+    path = write_study(tmp_path)
+    (line,) = problems(path)
+    assert line.startswith(f"{path}: plugins: {tmp_path}/half_hinge/negatives.py:8: TypeError: ")
+
+
+def test_a_loss_that_does_not_fit_is_refused_by_its_own_declarations(tmp_path: Path) -> None:
+    kinds = 'source: ClassVar[str] = "made for a test"\n    kinds = frozenset({"several_embeddings"})'
+    write_loss(tmp_path / "half_hinge", spec=SPEC.replace('source: ClassVar[str] = "made for a test"', kinds))
+    assert "loss half_hinge needs several embeddings per item" in problems(write_study(tmp_path))[0]
+
+
+def test_sums_and_phases_take_plugins(tmp_path: Path) -> None:
+    write_loss(tmp_path / "half_hinge")
+    write_network(tmp_path / "bag")
+    phases = [{"epochs": 1}, {"loss": {"half_hinge": {"margin": 0.3}}}]
+    path = write_study(
+        tmp_path, plugins=["half_hinge", "bag"], networks=[{"name": "bag"}],
+        losses=[{"name": "lmh"}, {"loss": [ENTRY, {"name": "lmh"}], "training": {"phases": phases}}],
+    )
+    trials = trials_of(load_study(path))
+    assert set(trials["half_hinge_lmh"].plugins) == {"network.bag", "loss.half_hinge"}
+    assert set(trials["lmh"].plugins) == {"network.bag"}
+    assert trials["half_hinge_lmh"].loss_in(1).to_plain()["parts"]["half_hinge"]["loss"]["margin"] == 0.3
+
+
+def test_changed_code_is_another_trial_and_another_study(tmp_path: Path) -> None:
+    folder, path = write_loss(tmp_path / "half_hinge"), write_study(tmp_path)
+    first, trial = prepared(path), trials_of(load_study(path))["half_hinge"]
+    write_loss(folder, negatives=NEGATIVES.replace("-1.0", "-2.0"))
+    second = prepared(path)
+    assert trials_of(second.spec)["half_hinge"].fingerprint() != trial.fingerprint()
+    assert second.record().fingerprint != first.record().fingerprint
+    store = MemoryStore()
+    store.open_study(first.record(), resume=False)
+    with pytest.raises(StudyConflict, match=r"the code of loss.half_hinge: \w{12} -> \w{12}"):
+        store.open_study(second.record(), resume=True)
+    with pytest.raises(ValueError, match="the trial is of .*; load its own code"):
+        TrialSpec.model_validate(trial.to_plain())
+
+
+def test_what_changed_is_told_by_file(tmp_path: Path) -> None:
+    folder, path = write_loss(tmp_path / "half_hinge"), write_study(tmp_path)
+    study = prepared(path)
+    (copy,) = keep_plugins(study.plugins, study.folder)
+    assert changed_since(study.folder, study.plugins) is None
+    write_loss(folder, negatives=NEGATIVES.replace("-1.0", "-2.0"))
+    (folder / "extra.py").touch()
+    told = changed_since(study.folder, prepared(path).plugins)
+    assert told == (
+        f"loss half_hinge: {folder}: extra.py is new, negatives.py changed since the study began; put the old code "
+        f"back (it is in {copy}/half_hinge), or give the study another name"
+    )
+
+
+def test_a_worker_runs_the_copy_whatever_became_of_the_folder(tmp_path: Path) -> None:
+    folder, path = write_loss(tmp_path / "half_hinge"), write_study(tmp_path)
+    study = prepared(path)
+    trial = trials_of(study.spec)["half_hinge"]
+    (copy,) = keep_plugins(study.plugins, study.folder)
+    assert sorted(each.name for each in (copy / "half_hinge").iterdir()) == ["loss.py", "negatives.py", "spec.py"]
+    assert keep_plugins(study.plugins, study.folder) == [copy]
+    shutil.rmtree(folder)
+    forget_plugins()
+    for _ in range(2):  # a worker process runs one trial after another
+        load_kept(trial.to_plain()["plugins"], study.folder, where="trial t")
+        again = TrialSpec.model_validate(trial.to_plain())
+        assert again.to_plain() == trial.to_plain()
+        assert again.fingerprint() == trial.fingerprint()
+
+
+def test_copies_that_ray_brought_are_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_loss(tmp_path / "half_hinge")
+    study = prepared(write_study(tmp_path))
+    (copy,) = keep_plugins(study.plugins, study.folder)
+    shutil.copytree(copy, tmp_path / "brought" / copy.name)
+    shutil.rmtree(study.folder)
+    forget_plugins()
+    wanted = {plugin.key: plugin.sha256 for plugin in study.plugins}
+    with pytest.raises(StorageError, match="trial t: loss half_hinge is a plugin, and no copy of its code"):
+        load_kept(wanted, study.folder, where="trial t")
+    monkeypatch.syspath_prepend(str(tmp_path / "brought"))
+    load_kept(wanted, study.folder, where="trial t")
+    assert "half_hinge" in LOSSES
+
+
+def test_a_copy_that_somebody_edited_is_refused(tmp_path: Path) -> None:
+    write_loss(tmp_path / "half_hinge")
+    study = prepared(write_study(tmp_path))
+    (copy,) = keep_plugins(study.plugins, study.folder)
+    (copy / "half_hinge" / "negatives.py").write_text("hardest = None", encoding="utf-8")
+    forget_plugins()
+    with pytest.raises(ConfigError, match="is not what was copied there; bring the files back"):
+        load_kept({plugin.key: plugin.sha256 for plugin in study.plugins}, study.folder, where="trial t")
+
+
+def test_a_package_that_can_be_imported_travels_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site" / "their_losses"
+    write_files(package, {"__init__": "", "negatives": NEGATIVES})
+    write_loss(package / "half", loss=LOSS.replace("from .negatives", "from their_losses.negatives"))
+    with monkeypatch.context() as only_here:
+        only_here.syspath_prepend(str(tmp_path / "site"))
+        study = prepared(write_study(tmp_path, plugins=["their_losses.half"]))
+        (copy,) = keep_plugins(study.plugins, study.folder)
+    assert (copy / "their_losses" / "half" / "loss.py").is_file()
+    shutil.rmtree(tmp_path / "site")
+    forget_plugins()
+    wanted = {plugin.key: plugin.sha256 for plugin in study.plugins}
+    load_kept(wanted, study.folder, where="trial t")
+    assert {plugin.key: plugin.sha256 for plugin in known_plugins()} == wanted
+    assert known_plugins()[0].source.is_relative_to(copy)
+
+
+def test_a_study_goes_on_when_the_folder_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder, path = write_loss(tmp_path / "half_hinge"), write_study(tmp_path)
+    study = prepared(path)
+    keep_plugins(study.plugins, study.folder)
+    shutil.rmtree(folder)
+    forget_plugins()
+    again = prepared(path)
+    assert again.record().fingerprint == study.record().fingerprint
+    assert f"loss.half_hinge is gone from where the study names it; going on with the copy in {study.folder}" in (
+        caplog.text
+    )
+
+
+def test_a_component_that_is_gone_does_not_bring_back_old_code_of_another(tmp_path: Path) -> None:
+    loss, network = write_loss(tmp_path / "mine" / "half_hinge"), write_network(tmp_path / "mine" / "bag")
+    path = write_study(tmp_path, plugins=["mine"], networks=[{"name": "bag"}])
+    study = prepared(path)
+    keep_plugins(study.plugins, study.folder)
+    shutil.rmtree(network)
+    write_loss(loss, negatives=NEGATIVES.replace("-1.0", "-2.0"))
+    forget_plugins()
+    again = prepared(path)
+    before, after = ({plugin.key: plugin.sha256 for plugin in each.plugins} for each in (study, again))
+    assert after["network.bag"] == before["network.bag"]
+    assert after["loss.half_hinge"] != before["loss.half_hinge"]
+
+
+def test_the_resolved_study_is_found_from_everywhere(tmp_path: Path) -> None:
+    write_loss(tmp_path / "half_hinge")
+    assert load_study(write_study(tmp_path)).plugins == [str(tmp_path / "half_hinge")]
+
+
+def test_an_attempt_is_tagged_with_the_hash(tmp_path: Path) -> None:
+    write_loss(tmp_path / "half_hinge")
+    study = prepared(write_study(tmp_path))
+    trial = trials_of(study.spec)["half_hinge"]
+    start = AttemptStart(
+        study="mine", trial="t", cell=trial.cell, network="vsepp", loss="half_hinge", number=1, seed=0, phase="search",
+        configuration={}, resolved=trial.to_plain(),
+    )
+    sha256 = study.plugins[0].sha256
+    assert attempt_tags(start)["vsetune.plugin.loss.half_hinge"] == sha256
+    assert study.record().tags["vsetune.plugin.loss.half_hinge"] == sha256
+
+
+def install(site: Path, monkeypatch: pytest.MonkeyPatch, package: str, *, module: str) -> None:
+    """A package beside its entry point, as a package manager leaves them."""
+    write_files(site / package, {"__init__": ""})
+    write_loss(site / package / "half")
+    information = site / f"{package}-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(f"[vsetune.losses]\nhalf_hinge = {module}\n")
+    monkeypatch.syspath_prepend(str(site))
+
+
+def test_what_an_installed_package_offers_needs_no_line_in_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", monkeypatch, "sound_package", module="sound_package.half")
+    trial = trials_of(load_study(write_study(tmp_path, plugins=[])))["half_hinge"]
+    assert set(trial.plugins) == {"loss.half_hinge"}
+    named = load_study(write_study(tmp_path, plugins=["sound_package"]))
+    assert trials_of(named)["half_hinge"] == trial
+    write_loss(tmp_path / "half_hinge")
+    assert "loss half_hinge is also in" in problems(write_study(tmp_path))[0]
+
+
+def test_a_broken_installed_package_stops_only_studies_that_name_its_component(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(tmp_path / "site", monkeypatch, "broken_package", module="broken_package.whole")
+    told = "(entry point half_hinge of vsetune.losses, package broken_package)"
+    (line,) = problems(write_study(tmp_path, plugins=[]))
+    assert line.endswith(told)
+    load_study(write_study(tmp_path, plugins=[], losses=[{"name": "lmh"}]))
+    assert told in caplog.text

@@ -1,0 +1,118 @@
+"""A column is declared once: what one declaration changes, and what all of them keep to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from markupsafe import escape
+from rich.console import Console
+
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.columns import COLUMNS, Column
+from vsetune.leaderboard.export import to_csv, to_latex
+from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.terminal import render_table
+from vsetune.tracking import ValidationPoint, encoding
+
+NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
+VIEWS_OF_MLFLOW = Path(__file__).parents[2] / "dashboards" / "mlflow_views.json"
+
+FIRST = Column(
+    key="first_m_recall", heading="first\nM-Recall", meaning="M-Recall of the first validation", unit="per cent",
+    better="higher", digits=1, value=lambda row: row.seeds[0].curve[0][1] + 0.04 if row.seeds else None,
+)
+
+
+@pytest.fixture
+def board(attempt):
+    return build([attempt("lmh"), attempt("lseh", NEW), attempt("lsh", [], status="failed")], baseline="lmh")
+
+
+def printed(board, columns, width):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(render_table(board, columns))
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def more():
+    return (*COLUMNS, FIRST)
+
+
+@pytest.mark.parametrize("width", [200, 72])
+def test_a_declared_column_stands_in_the_terminal(board, more, width):
+    text = printed(board, more, width)
+    assert [line.split()[-1] for line in text.splitlines() if "first" in line] == ["first"]
+    row = next(line for line in text.splitlines() if "lseh" in line)
+    assert row.split()[-1] == "38.0"
+    assert "first" not in printed(board, COLUMNS, width)
+
+
+def test_a_declared_column_stands_on_the_page_and_is_sorted_by_its_number(board, more):
+    page = to_html(board, more)
+    assert ">first\nM-Recall</button>" in page
+    assert '<td class="number" data-sort="30.04">30.0</td>\n      </tr>' in page
+    assert '<td class="number" data-sort="38.04">38.0</td>\n      </tr>' in page
+    assert '<td class="number" data-sort="">–</td>\n      </tr>' in page, "the failed loss has no value"
+
+
+def test_a_declared_column_stands_in_csv_in_full_precision(board, more):
+    lines = list(csv.DictReader(io.StringIO(to_csv(board, more))))
+    assert [line["first_m_recall"] for line in lines] == ["30.04", "38.04", ""]
+
+
+def test_a_declared_column_stands_in_latex_right_as_numbers_do(board, more):
+    table = to_latex(board, more)
+    assert r"\begin{tabular}{lllrrrrrrr}" in table
+    assert r"& Seeds & First M-Recall \\" in table
+    assert r"& 1 & 38.0 \\" in table
+    assert r"& 0 & -- \\" in table
+
+
+def test_a_column_of_text_stands_left_and_is_escaped(board):
+    hostile = Column(key="word", meaning="A word", kind="text", value=lambda row: "<b>")
+    assert r"\begin{tabular}{l}" in to_latex(board, (hostile,))
+    assert r"$<$b$>$ \\" in to_latex(board, (hostile,))
+    assert '<td class="text" data-sort="&lt;b&gt;">&lt;b&gt;</td>' in to_html(board, (hostile,))
+
+
+def test_keys_are_unique_and_every_column_says_what_it_means():
+    keys = ["study", *(column.key for column in COLUMNS)]
+    assert len(keys) == len(set(keys)), "of two columns with one key CSV would keep one"
+    for column in COLUMNS:
+        assert column.meaning, column.key
+        assert not column.meaning.endswith("."), column.key
+        assert column.views, column.key
+
+
+def test_headings_in_one_line_keep_their_hyphens():
+    titles = {column.key: column.title for column in COLUMNS}
+    assert titles["device_seconds"] == "device-seconds"
+    assert titles["epochs_to_target"] == "epochs to baseline's best"
+
+
+def test_the_page_explains_a_column_with_unit_and_direction(board, more):
+    page = to_html(board, more)
+    assert 'title="M-Recall of the first validation, in per cent. Higher is better.">first\nM-Recall</button>' in page
+    for column in COLUMNS:
+        if column.views & {"page", "configurations"}:
+            assert f'title="{escape(column.explanation)}"' in page
+
+
+def test_the_columns_proposed_for_mlflow_are_recorded_and_called_as_on_the_leaderboard(attempt):
+    """MLflow shows an attempt a line, the leaderboard a cell: the same numbers before and after the mean over seeds."""
+    views, start = json.loads(VIEWS_OF_MLFLOW.read_text()), attempt().start
+    named = [tuple(name.split(".")) for name in views["runs_table_columns"]]
+    named += [tuple(chart["group_by"].split(".")) for chart in views["charts"]]
+    named += [("metrics", chart["metric"]) for chart in views["charts"] if "metric" in chart]
+    numbers = {name for kind, name in named if kind == "metrics"}
+    assert numbers
+    assert numbers <= {column.key for column in COLUMNS}
+    assert {name for kind, name in named if kind == "params"} <= encoding.attempt_params(start).keys()
+    assert {name for kind, name in named if kind == "tags"} <= encoding.attempt_tags(start).keys()
+    axes = {chart[axis] for chart in views["charts"] for axis in ("x", "y") if axis in chart}
+    assert axes <= encoding.point_metrics(ValidationPoint(1, 0.5, 10, 1.0, 30.0, {})).keys()

@@ -1,0 +1,75 @@
+"""Every view of three boards, byte for byte as recorded in `recorded_views/`.
+
+Renew with: VSETUNE_RENEW_GOLDEN=1 python -m pytest tests/leaderboard/test_recorded_views.py
+The change that renews them says in CHANGELOG.md what readers of a board see differently.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.export import to_csv, to_latex
+from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.rows import Leaderboard
+from vsetune.leaderboard.terminal import render_table
+
+RECORDED = Path(__file__).with_name("recorded_views")
+BOARDS = ("searched", "several", "hostile")
+NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
+
+
+def terminal(width: int) -> Callable[[Leaderboard], str]:
+    def render(board: Leaderboard) -> str:
+        console = Console(width=width, file=io.StringIO(), force_terminal=True, color_system="standard", _environ={})
+        console.print(render_table(board))
+        return console.file.getvalue()
+
+    return render
+
+
+def page_body(board: Leaderboard) -> str:
+    """The page without its style sheet and script, which no column touches."""
+    page = to_html(board)
+    return page[page.index("<main>") : page.index("</main>")]
+
+
+VIEWS = {
+    "wide.txt": terminal(160), "narrow.txt": terminal(72), "html": page_body, "csv": to_csv, "tex": to_latex,
+}
+
+
+@pytest.fixture
+def boards(attempt) -> dict[str, Leaderboard]:
+    searched = [
+        attempt("lmh", [1, 2]), attempt("lmh", [70, 71], configuration=1),
+        attempt("lmh", [60, 62], configuration=1, seed=1, phase="confirm"),
+        attempt("lseh", [1, 2]), attempt("lseh", [50, 51], configuration=1),
+        attempt("top_f", [99, 99], batch_unit="images"),
+    ]
+    several = [
+        attempt("lmh"), attempt("lmh", [20, 40, 39], seed=1, phase="confirm"),
+        attempt("lseh", NEW, summary={"train_seconds": 12345.67, "device_seconds": 98765.4, "test_m_recall": 61.25}),
+        attempt("lseh", [45, 50, 48], seed=1, phase="confirm", summary={}), attempt("lsh", NEW[:3]),
+        attempt("lseh", [5], configuration=1, status="pruned"), attempt("lseh", [], configuration=2, status="failed"),
+        attempt("top_f", [], status="failed"), attempt("lmh", network="vse_infinity", status="killed", recalls=[9, 8]),
+        attempt("lmh", network="vse_infinity", number=2, recalls=[9, 8, 70], summary={"wasted_epochs": 0.25}),
+        attempt("lseh", NEW, dataset="flickr", data_fingerprint="f"),
+    ]
+    losses = {"searched": searched, "several": several, "hostile": [attempt("lmh"), attempt('<b>&\'"_%$[bold]', NEW)]}
+    return {name: build(attempts, baseline="lmh") for name, attempts in losses.items()}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_view_is_as_recorded(name, view, boards):
+    text, file = VIEWS[view](boards[name]), RECORDED / f"{name}.{view}"
+    if os.environ.get("VSETUNE_RENEW_GOLDEN"):
+        file.write_bytes(text.encode())
+    assert text.encode() == file.read_bytes()

@@ -1,0 +1,69 @@
+"""A CPU and a GPU train by the same formulas."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+import torch
+
+import vsetune
+from vsetune.losses.parts import largest_entries
+from vsetune.losses.parts.largest_entries import floors_of_largest, sorted_rows
+from vsetune.losses.semantic_center import center_terms
+from vsetune.losses.semantic_center.center_terms import repulsion_movement
+
+PACKAGE = Path(vsetune.__file__).parent
+DECLARED = {"losses/parts/loss_devices.py", "networks/parts/network_devices.py"}
+ASKS = {"is_cuda", "is_cpu", "is_mps", "is_xpu", "get_device", "cuda"}
+
+
+def questions(code: str) -> list[int]:
+    """Lines that ask for a device's kind. `torch.autocast(x.device.type, ...)` does not: it must be told one."""
+    tree = ast.parse(code)
+    told = {
+        id(call.args[0]) for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "torch.autocast" and call.args
+    }
+    return [
+        node.lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute) and id(node) not in told
+        and (node.attr in ASKS or (node.attr == "type" and ast.unparse(node.value).endswith("device")))
+    ]
+
+
+def test_losses_and_networks_ask_for_the_device_in_one_place_each() -> None:
+    found = {
+        str(file.relative_to(PACKAGE)) for room in ("losses", "networks") for file in (PACKAGE / room).rglob("*.py")
+        if questions(file.read_text())
+    }
+    assert found == DECLARED
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("x.is_cuda", [1]), ("if x.device.type == 'cpu': pass", [1]), ("device.type", [1]), ("torch.cuda.sync()", [1]),
+        ("with torch.autocast(x.device.type, enabled=False): pass", []), ("x.dtype; spec.type", []),
+    ],
+)
+def test_questions_are_found(code: str, lines: list[int]) -> None:
+    assert questions(code) == lines
+
+
+def test_both_ways_to_sort_rows_give_the_same_floors(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.randn(6, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    values[0, 3], values[1, 4] = torch.nan, -torch.inf
+    counts = torch.tensor([2, 0, 9, 4, 1, 3])
+    here = sorted_rows(values), floors_of_largest(values, counts)
+    monkeypatch.setattr(largest_entries, "is_on_cpu", lambda tensor: False)
+    there = sorted_rows(values), floors_of_largest(values, counts)
+    torch.testing.assert_close(there, here, rtol=0, atol=0, equal_nan=True)
+
+
+def test_both_ways_to_push_centres_apart_move_them_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    centers = torch.randn(12, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    here = repulsion_movement(centers, delta=0.4)
+    assert 0 < int((here[1].weight > 0).sum()) < 12
+    monkeypatch.setattr(center_terms, "is_on_cpu", lambda tensor: False)
+    torch.testing.assert_close(repulsion_movement(centers, delta=0.4), here, rtol=1e-12, atol=1e-14)

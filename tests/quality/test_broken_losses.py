@@ -1,0 +1,115 @@
+"""Every check of losses finds what it is there for: the loss that `losses new` writes, broken in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vsetune.quality.checks import Result
+from vsetune.quality.loss_checks import LOSS_CHECKS
+from vsetune.quality.loss_runs import LossSubject
+from vsetune.quality.quality_subjects import loss_at
+
+CHECKS = {check.name: check for check in LOSS_CHECKS}
+SIMILARITY = "similarity = at_least_float32(inputs.similarity)"
+RETURN = "return terms.sum() / (sharpness * negatives.sum().clamp(min=1))"
+COUNTED = "        self.calls = getattr(self, 'calls', 0) + 1\n        value = value * self.calls\n"
+OUTPUT = "        violating ="
+FORWARD = "        return self.forward(inputs)"
+DIFFERENCE = "sharpness * (similarity - matched[:, None])"
+UNUSED = '    unused: float = tunable(1.0, Range(low=0, high=2), ge=0, description="x")\n'
+CHOICE = '    how: Literal["mean", "worst"] = Field("mean", description="x")\n'
+LATER = "    # Which networks it fits."
+Changes = dict[str, list[tuple[str, str]]]
+
+
+def loss(*changes: tuple[str, str]) -> Changes:
+    return {"loss.py": list(changes)}
+
+
+def spec(*changes: tuple[str, str]) -> Changes:
+    return {"spec.py": list(changes)}
+
+
+BROKEN: dict[str, tuple[str, Changes, str]] = {
+    "a value computed in half precision": (
+        "value", loss((SIMILARITY, "similarity = inputs.similarity")), "at_least_float32",
+    ),
+    "a value per pair": ("value", loss((RETURN, "return terms.sum(dim=1)")), "need one number"),
+    "a part with gradient": ("value", loss(('_share": share', '_share": value')), "carries a gradient"),
+    "a batch changed in place": (
+        "value", loss((SIMILARITY, SIMILARITY + "\n        similarity.data.add_(1.0)")), "changed in place",
+    ),
+    "embeddings that are not always there": (
+        "kinds", loss((SIMILARITY, SIMILARITY + " + inputs.images.vectors.sum()")), "raises AttributeError at loss.py",
+    ),
+    "a constant that is none": (
+        "gradcheck", loss(("(similarity - matched[None, :])", "(similarity - matched.detach()[None, :])")),
+        "finite differences",
+    ),
+    "a sign": ("direction", loss((SIMILARITY, "similarity = -at_least_float32(inputs.similarity)")), "larger"),
+    "weights by place": (
+        "permutation",
+        loss(("return terms.sum()", "return (terms * terms.new_ones(len(terms)).cumsum(0)).sum()")),
+        "in another order",
+    ),
+    "a NaN that is masked out": (
+        "nan",
+        loss(
+            ("    def forward(", f"    def __call__(self, inputs):\n{FORWARD}\n\n    def forward("),
+            (SIMILARITY, "similarity = inputs.similarity.nan_to_num()"),
+        ),
+        "gives a finite loss",
+    ),
+    "a division by the number of negatives": (
+        "small batches", loss((".sum().clamp(min=1))\n\n", ".sum())\n\n")), "the loss is nan",
+    ),
+    "an exponential": (
+        "extremes",
+        loss((f"softplus({DIFFERENCE})", f"({DIFFERENCE}).exp().log1p()")), "finite",
+    ),
+    "a root at zero": (
+        "extremes", loss((RETURN, "return (1 - matched).clamp(min=0).sqrt().sum() + terms.mean()")), "gradient",
+    ),
+    "several captions that are not refused": (
+        "several captions",
+        loss(
+            ("        require_pairs(inputs, self.spec.name)", "        #"),
+            (SIMILARITY, SIMILARITY + "[:, :len(inputs.similarity)]"),
+            ('negatives = pair_negatives(inputs, "decided")', "negatives = similarity.detach() < 9"),
+        ),
+        "are not refused",
+    ),
+    "a range without effect": ("ranges", spec((LATER, UNUSED + LATER)), "unused: 0.0 and 2.0 give the same"),
+    "a range beyond the limits": (
+        "ranges", spec(("high=50", "high=5000")), "sharpness: its own range holds 5000",
+    ),
+    "a choice that does not work": (
+        "choices",
+        spec((LATER, CHOICE + LATER), ("from vsetune.config", "from pydantic import Field\nfrom vsetune.config"))
+        | loss((OUTPUT, '        value = value if self.spec.how == "mean" else value / 0\n' + OUTPUT)),
+        "how: worst",
+    ),
+    "a number outside of the state": ("resume", loss((OUTPUT, COUNTED + OUTPUT)), "in a buffer or a parameter"),
+}
+
+
+@pytest.mark.parametrize("flaw", BROKEN)
+def test_the_check_finds(flaw: str, draft: Any) -> None:
+    name, changes, words = BROKEN[flaw]
+    found = CHECKS[name].finding(LossSubject(loss_at(draft("loss", changes))))
+    assert found.result is Result.FAILS, found
+    assert words in found.note
+    assert "\n" not in found.note
+
+
+def test_every_check_has_a_loss_that_fails_it() -> None:
+    assert {name for name, *_ in BROKEN.values()} == set(CHECKS) - {"described"}  # which is refused when it is loaded
+
+
+def test_a_loss_that_draws_at_random_need_not_ignore_the_order(draft: Any) -> None:
+    changes = {"loss.py": [(SIMILARITY, SIMILARITY + "\n        similarity = similarity + torch.rand_like(similarity)"),
+                           ("from torch import Tensor", "import torch\nfrom torch import Tensor")]}
+    found = CHECKS["permutation"].finding(LossSubject(loss_at(draft("loss", changes))))
+    assert found.result is Result.NOT_APPLICABLE

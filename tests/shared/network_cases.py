@@ -1,0 +1,41 @@
+"""Every network at its defaults and with the settings beside them that tests go through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.quality.drawn_batches import NetworkSubject
+
+TINY_CNN = {"model": "random", "depths": (1,), "widths": (4,)}
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "vsepp": [
+        {"image_input": "flatten"}, {"image_input": "global"}, {"normalize_images": False},
+        {"absolute": True, "similarity": "order"}, {"image_input": "pixels", "backbone": TINY_CNN},
+    ],
+    "vsrn": [{"mode": "coco"}, {"mode": "coco", "region_normalization": "feature", "graph": "paper"}],
+    "vse_infinity": [
+        {"mlp_statistics": "padded"}, {"image_mlp": False},
+        {"image_mlp": False, "image_input": "pixels", "backbone": TINY_CNN},
+    ],
+    "scan": [{"direction": "image_to_text", "pooling": "mean"}],
+    "sgraf_saf": [{"gate_statistics": "pooled"}],
+    "gsmn": [{"text_graph": "sparse"}, {"propagation": "released"}],
+    "pvse": [{"embeddings": 1}],
+    "pcme": [{"similarity": "match_probability"}],
+    "cgmn": [
+        {"spatial_graph": True},
+        {
+            "spatial_graph": True, "region_normalization": "feature", "edge_weights": "cosine",
+            "caption_graph": "dense", "caption_statistics": "padded",
+        },
+    ],
+    "mse": [{"image_input": "pixels", "backbone": TINY_CNN}],
+    "malali_keller": [{"image_input": "pixels", "backbone": TINY_CNN}],
+}
+
+CASES: dict[str, NetworkSubject] = {
+    " ".join([name, *(f"{key}={value}" for key, value in settings.items() if key != "backbone")]):
+        NetworkSubject(NETWORKS[name], settings)
+    for name in NETWORKS for settings in ({}, *VARIANTS.get(name, []))
+}

@@ -1,0 +1,106 @@
+"""Checks YAML as it stands on a page: whole study files, parts of one, parts of a recipe, single settings.
+
+A block with the key `study` is a study file. Any other is a part: of a study file if all its keys are keys of one, of a
+recipe if they are keys of that; it is checked in place of these keys of EXAMPLE_STUDY or EXAMPLE_RECIPE. For a loss of
+the reader, which a page calls my_loss, one of ours stands in: what plugins may be is tested in `test_plugins.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.config.spec.base import Spec
+from vsetune.config.spec.loading import parse_spec, read_yaml
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import ConfigError
+
+EXAMPLE_STUDY = {
+    "study": "example", "data": {"path": "data/example"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
+}
+EXAMPLE_RECIPE = {
+    "name": "example", "output": "data/example", "source": {"layout": "scenes"}, "features": {"extractor": "pixels"},
+}
+STANDS_IN = "lsh"
+_SETTING = re.compile(r"(?:[a-z_]+\.)*([a-z_]+): (.+)", re.DOTALL)
+_ALTERNATIVE = re.compile(r"^# ([a-z_]+: .*)$", re.MULTILINE)
+
+
+def trouble_of_block(text: str, folder: Path) -> str | None:
+    """What is wrong with a block of YAML, read as a file would be; None where nothing is. folder: for that file.
+
+    A comment that is a whole top-level setting, `# data: {...}`, is checked in the place of the one it would replace.
+    """
+    try:
+        content = _read(text, folder)
+        _check(content)
+        for found in _ALTERNATIVE.finditer(text):
+            _check(content | _read(found[1], folder))
+    except ConfigError as error:
+        return "; ".join(error.problems)
+    return None
+
+
+def _read(text: str, folder: Path) -> dict[str, Any]:
+    file = folder / "written.yaml"
+    file.write_text(text, encoding="utf-8")
+    return read_yaml(file)
+
+
+def _check(content: dict[str, Any]) -> None:
+    """ConfigError with every problem."""
+    if set(content) <= set(StudySpec.model_fields):
+        whole = content if "study" in content else EXAMPLE_STUDY | content
+        if whole.pop("plugins", None):
+            whole["losses"] = [
+                loss | {"name": STANDS_IN} if loss["name"] == "my_loss" else loss for loss in whole["losses"]
+            ]
+        resolve_cells(parse_spec(whole, StudySpec, where="study file"), where="study file")
+    elif set(content) <= set(IngestRecipe.model_fields):
+        parse_spec(EXAMPLE_RECIPE | content, IngestRecipe, where="recipe")
+    else:
+        raise ConfigError(f"{', '.join(content)}: keys of no study file and of no recipe; say how they are checked")
+
+
+def is_setting(text: str) -> bool:
+    """Whether code in a sentence is a setting: `image_input: pixels`, `data.semantics.iterations: 100`."""
+    return _SETTING.fullmatch(text) is not None
+
+
+def trouble_of_setting(text: str) -> str | None:
+    """A setting must be a field of some spec that takes the value; None where it is."""
+    found = _SETTING.fullmatch(text)
+    assert found is not None
+    name, value = found[1], yaml.safe_load(found[2])
+    fields = list(_fields(name))
+    if not fields:
+        return f"{name}: no spec has this field"
+    if not any(_takes(field, value) for field in fields):
+        return f"{text}: no spec with the field {name} takes this value"
+    return None
+
+
+def _takes(field: TypeAdapter[Any], value: Any) -> bool:
+    try:
+        field.validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _fields(name: str) -> Iterator[TypeAdapter[Any]]:
+    """This field of every spec there is; study files and recipes bring all of them in."""
+    pending = [Spec]
+    while pending:
+        spec = pending.pop()
+        pending += spec.__subclasses__()
+        if name in spec.model_fields:
+            field = spec.model_fields[name]
+            yield TypeAdapter(Annotated[field.annotation, field])

@@ -1,0 +1,169 @@
+"""How often the files of a data set are looked at: each shard once when it is opened for training, then once a reading.
+
+Counted are the calls that ask a file system about a path; on a shared one of a cluster each is a request.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.captions.parses import parse_dataset
+from vsetune.data.progress import SilentProgress
+from vsetune.data.stored.dataset import Dataset
+from vsetune.errors import DataError
+from vsetune.networks.gsmn.spec import GsmnSpec
+from vsetune.training.attempt import Attempt
+from vsetune.training.batches import TrainingBatches
+
+CPU = torch.device("cpu")
+TRAIN = {f"train-{number:06d}.tar": 1 for number in range(3)}
+VALIDATION = {f"validation-{number:06d}.tar": 1 for number in range(2)}
+TEST = {f"test-{number:06d}.tar": 1 for number in range(2)}
+
+
+class Looks:
+    """Calls on files in a folder, by name, since the last `taken`. opened: of them, those that opened the file."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        self._opened: Counter[str] = Counter()
+        self._all: Counter[str] = Counter()
+
+    def watched(self, call: Callable[..., Any], *, opens: bool) -> Callable[..., Any]:
+        def counted(path: Any, *given: Any, **named: Any) -> Any:
+            if isinstance(path, str | Path) and Path(path).parent == self._folder:
+                self._all[Path(path).name] += 1
+                self._opened[Path(path).name] += opens
+            return call(path, *given, **named)
+
+        return counted
+
+    def taken(self) -> tuple[int, dict[str, int]]:
+        """(calls of any kind, {file: times it was opened})."""
+        found = self._all.total(), {name: times for name, times in self._opened.items() if times}
+        self._all.clear()
+        self._opened.clear()
+        return found
+
+
+@pytest.fixture
+def looks(data_path: str, monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return watch(data_path, monkeypatch)
+
+
+def watch(folder: str, monkeypatch: pytest.MonkeyPatch) -> Looks:
+    looks = Looks(folder)
+    for owner, name in ((os, "stat"), (os, "lstat"), (os, "readlink"), (os, "open"), (builtins, "open")):
+        monkeypatch.setattr(owner, name, looks.watched(getattr(owner, name), opens=name == "open"))
+    return looks
+
+
+def epoch(batches: TrainingBatches, number: int) -> None:
+    for step in range(batches.steps_per_epoch):
+        batches.take(number * batches.steps_per_epoch + step)
+
+
+def test_an_opened_data_set_answers_without_looking(data_path: str, looks: Looks) -> None:
+    dataset = Dataset.open(data_path)
+    looks.taken()
+    _ = dataset.split("train"), dataset.fingerprint, dataset.regions, dataset.width, dataset.shard_url("a.tar")
+    assert looks.taken() == (0, {})
+
+
+def test_an_epoch_opens_each_shard_once(make_trial: Any, data_path: str, looks: Looks) -> None:
+    dataset = Dataset.open(data_path)
+    looks.taken()
+    batches = TrainingBatches(make_trial(), dataset, CPU)
+    assert looks.taken() == (0, {})
+    for number in range(2):
+        epoch(batches, number)
+        calls, opened = looks.taken()
+        assert opened == TRAIN
+        assert calls == 2 * len(TRAIN)  # that none is a link out of the folder, and the opening itself
+    batches.close()
+
+
+def test_parses_are_opened_once_for_all_epochs(
+    make_trial: Any, data_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = parsed_trial(make_trial(), data_path, tmp_path, monkeypatch)
+    looks = watch(trial.data.path, monkeypatch)
+    batches = TrainingBatches(trial, Dataset.open(trial.data.path), CPU)
+    looks.taken()
+    epoch(batches, 0)
+    opened = looks.taken()[1]
+    assert opened.pop("parses.json") == 1
+    assert {name.partition("-")[0] for name in opened} == {"train", "parses"}
+    epoch(batches, 1)
+    assert looks.taken()[1] == TRAIN
+    batches.close()
+
+
+def test_an_attempt_checks_each_shard_once_and_a_validation_opens_its_own(
+    make_trial: Any, tmp_path: Path, looks: Looks
+) -> None:
+    attempt = Attempt(make_trial(epochs=2), tmp_path / "attempt", device="cpu", threads=None)
+    assert looks.taken()[1] == {"manifest.json": 1, "vocabulary.json": 1, **TRAIN, **VALIDATION, **TEST}
+    attempt.protocol()
+    assert looks.taken() == (0, {})
+    attempt.advance()
+    assert looks.taken()[1] == TRAIN | VALIDATION
+    attempt.close()
+
+
+def test_a_shard_that_goes_while_a_trial_trains_is_told_with_the_way_out(
+    make_trial: Any, data_path: str, tmp_path: Path
+) -> None:
+    path = copied(data_path, tmp_path)
+    batches = TrainingBatches(make_trial(data={"path": str(path)}), Dataset.open(str(path)), CPU)
+    (path / "train-000001.tar").unlink()
+    with pytest.raises(DataError) as raised:
+        epoch(batches, 0)
+    assert str(raised.value) == (
+        f"{path}/train-000001.tar: shard file missing; check with `vsetune data verify {path}`, then copy it back or "
+        "ingest the data set again."
+    )
+
+
+def test_an_attempt_tells_at_once_of_a_test_shard_that_is_gone(
+    make_trial: Any, data_path: str, tmp_path: Path
+) -> None:
+    path = copied(data_path, tmp_path)
+    (path / "test-000001.tar").unlink()
+    with pytest.raises(DataError, match=r"test-000001\.tar: shard file missing; check with `vsetune data verify "):
+        Attempt(make_trial(data={"path": str(path)}), tmp_path / "attempt", device="cpu", threads=None)
+
+
+def copied(data_path: str, into: Path) -> Path:
+    folder = into / "data"
+    folder.mkdir()
+    for file in Path(data_path).iterdir():
+        if file.suffix in {".tar", ".json"}:
+            (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+def parsed_trial(trial: TrialSpec, data_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialSpec:
+    """Of sparse GSMN; every word depends on the one before it."""
+
+    class Chain:
+        version = "1"
+
+        def heads(self, captions: Any) -> Any:
+            return (np.arange(-1, len(words) - 1, dtype=np.int16) for words in captions)
+
+    monkeypatch.setattr("vsetune.data.captions.parses.load_parser", lambda pipeline: Chain())
+    path = str(copied(data_path, tmp_path))
+    parse_dataset(path, "chain", progress=SilentProgress())
+    data = trial.data.model_copy(update={"path": path})
+    return trial.model_copy(update={"data": data, "network": GsmnSpec(text_graph="sparse")})

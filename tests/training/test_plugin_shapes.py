@@ -1,0 +1,91 @@
+"""A plugin trains like a component of ours; one that gives a wrong shape is refused at the first step, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from plugin_folders import LOSS, NETWORK, write_loss, write_network
+
+from vsetune.config.study.training import TrialSpec
+from vsetune.errors import ConfigError
+from vsetune.plugins.plugin_loading import forget_plugins, load_plugin
+from vsetune.training.attempt import Attempt
+from vsetune.training.failures import failure_of
+
+ENCODED = "Encoded(unit_length(self.words(captions.tokens)))"
+
+
+@pytest.fixture(autouse=True)
+def _own_components_only() -> Iterator[None]:
+    yield
+    forget_plugins()
+
+
+@pytest.fixture
+def train(tmp_path: Path, make_trial: Callable[..., TrialSpec]) -> Callable[..., Attempt]:
+    """Trains the plugins, `loss` and `network` being the text of their modules, up to the first validation."""
+
+    def run(loss: str = LOSS, network: str = NETWORK) -> Attempt:
+        plugins = load_plugin(str(write_loss(tmp_path / "half_hinge", loss=loss)), base=tmp_path)
+        plugins += load_plugin(str(write_network(tmp_path / "bag", network=network)), base=tmp_path)
+        trial = make_trial().to_plain() | {
+            "loss": {"name": "half_hinge"}, "network": {"name": "bag", "embedding_size": 8},
+            "plugins": {plugin.key: plugin.sha256 for plugin in plugins},
+        }
+        attempt = Attempt(TrialSpec.model_validate(trial), tmp_path / "trial", device="cpu", threads=1)
+        attempt.advance()
+        return attempt
+
+    return run
+
+
+def test_plugins_train_and_go_on_from_their_checkpoint(train: Callable[..., Attempt]) -> None:
+    first = train()
+    assert "active" in " ".join(first.history[0].metrics)
+    again = train()
+    assert again.inherited == 1
+    assert again.is_finished
+
+
+@pytest.mark.parametrize(("old", "new", "told"), [
+    ("hinges.mean()", "hinges", r"half_hinge/loss.py:16: loss half_hinge: value has shape \(8,\), need one number"),
+    ("return LossOutput(value=hinges.mean(), parts", "return dict(value=hinges.mean(), parts",
+     "half_hinge/loss.py:16: loss half_hinge: forward returned a dict, need `LossOutput"),
+])
+def test_a_loss_of_a_wrong_shape(train: Callable[..., Attempt], old: str, new: str, told: str) -> None:
+    assert old in LOSS
+    with pytest.raises(ConfigError, match=told):
+        train(loss=LOSS.replace(old, new))
+
+
+SIMILARITY = "    def similarity(self, images, captions):\n        return "
+
+
+@pytest.mark.parametrize(("old", "new", "told"), [
+    (ENCODED, "unit_length(self.words(captions.tokens))", "bag/network.py:23: encode_captions gave a Tensor, need"),
+    (ENCODED, "Encoded(self.words(captions.tokens)[:1])", r"encode_captions gave vectors of shape \(1, 8\) for 8 capt"),
+    (ENCODED, "Encoded(self.words(captions.tokens)[:, None])",
+     r"network.py:23: network bag: encode_captions gave vectors of shape \(8, 1, 8\); kind embedding needs \(n, D\)"),
+    ("    def encode_images", f"{SIMILARITY}images.vectors.sum(1)\n\n    def encode_images",
+     r"bag/network.py:20: network bag: similarity has shape \(8,\), need \(8, 8\): a row per image"),
+    ("    def encode_images", f"{SIMILARITY}(images.vectors @ captions.vectors.T).detach()\n\n    def encode_images",
+     "network bag: similarity has no gradient"),
+    ("    def encode_images", f"{SIMILARITY}(images.vectors @ captions.vectors.T).half()\n\n    def encode_images",
+     "network bag: similarity is of torch.float16, need float32"),
+    ("super().__init__(spec)", "super().__init__()", "bag/network.py:16: TypeError: .*; mend this line"),
+])
+def test_a_network_of_a_wrong_shape(train: Callable[..., Attempt], old: str, new: str, told: str) -> None:
+    assert old in NETWORK
+    with pytest.raises(ConfigError, match=told):
+        train(network=NETWORK.replace(old, new))
+
+
+def test_an_exception_in_a_step_names_the_line_of_the_plugin(train: Callable[..., Attempt]) -> None:
+    with pytest.raises(ZeroDivisionError) as raised:
+        train(loss=LOSS.replace("similarity = inputs.similarity", "similarity = inputs.similarity * (1 / 0)"))
+    failure = failure_of(raised.value)
+    assert (failure.kind, failure.is_final) == ("bug", True)
+    assert failure.text.startswith("bug: ZeroDivisionError: division by zero (in a plugin, /")
+    assert failure.text.endswith("half_hinge/loss.py:17)")
