@@ -41,6 +41,9 @@ class OpenedBackend:
     def __init__(self, url: str, *, engine_kwargs: dict[str, Any]) -> None:
         self.url, self.options = url, engine_kwargs
 
+    def remove_session(self) -> None:
+        """There is none."""
+
 
 @pytest.mark.parametrize(("driver", "query", "options"), [
     ("postgresql+psycopg2", "", {"connect_timeout": 3}), ("postgresql+psycopg", "", {"connect_timeout": 3}),
@@ -87,6 +90,17 @@ def test_an_error_is_one_line_of_at_most_300_characters() -> None:
     assert failed(RuntimeError("a\n  b" + "y" * 400)) == f"{shown} (a b{'y' * 297}); wait"
     assert failed(RuntimeError("y" * 300)) == f"{shown} ({'y' * 300}); wait"
     assert failed(RuntimeError()) == f"{shown} (RuntimeError); wait"
+
+
+@pytest.mark.parametrize(("said", "shown"), [
+    ("password s3cret of me is wrong", "password *** of me is wrong"), ("s3cret" + "y" * 400, "***" + "y" * 297),
+])
+def test_a_password_that_a_server_repeats_is_hidden(said: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optuna.storages, "RDBStorage", OpenedBackend)
+    guarded = SearchStorage("postgresql+psycopg2://me:s3cret@host/db", studies=[]).guarded("{} cannot be read", "wait")
+    with pytest.raises(StorageError) as told, guarded:
+        raise RuntimeError(said)
+    assert str(told.value) == f"search.storage: postgresql+psycopg2://me:***@host/db cannot be read ({shown}); wait"
 
 
 def test_the_cause_of_an_error_is_what_the_database_said() -> None:
