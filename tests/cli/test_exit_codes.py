@@ -42,20 +42,23 @@ def test_whatever_a_command_raises_is_one_line(
     assert "hunter2" not in line
 
 
-def test_ctrl_c_while_the_commands_are_imported_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["{}", "exec({!r})"])  # what is inside exec counts as unhandled, caught or not
+def test_ctrl_c_while_the_commands_are_imported_is_one_line(place: str, tmp_path: Path) -> None:
+    strike = place.format("os.kill(os.getpid(), signal.SIGINT); [0 for _ in range(9)]")
     script = (
         "import os, signal, sys\n"
         "class Interrupt:\n"
         "    def find_spec(self, name, *_):\n"
         "        if name == 'pydantic':\n"
-        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        f"            {strike}\n"
         "sys.meta_path.insert(0, Interrupt())\n"
         "from vsetune.cli.entry import run\n"
         "run()\n"
     )
+    (tmp_path / "interrupted_start.py").write_text(script, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", script, "losses", "list"], capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "PYTHONPATH": PACKAGES},
+        [sys.executable, "-m", "interrupted_start", "losses", "list"], capture_output=True, text=True, timeout=120,
+        check=False, cwd=tmp_path, env={**os.environ, "PYTHONPATH": PACKAGES},
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import sys
+from typing import NoReturn
 
 from vsetune.jobs.stopping import forget_interruptions, interrupt
 
@@ -22,7 +25,22 @@ def run() -> None:
         main.run()
     except KeyboardInterrupt:  # before the commands are there to catch it, or after they are done
         sys.stderr.write("interrupted\n")
-        sys.exit(130)
+        _leave(130)
+    except SystemExit as ending:
+        if ending.code == 130:
+            _leave(130)
+        raise
+
+
+def _leave(code: int) -> NoReturn:
+    """sys.exit, in all but one: an interrupt inside `exec`, as in the making of a dataclass, counts as unhandled.
+
+    Python would then, its work done, end itself by SIGINT instead of with the exit code.
+    """
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
