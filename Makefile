@@ -31,7 +31,7 @@ benchmark: $(VENV)/.dev  ## every paired benchmark; each prints a ratio
 chaos: $(VENV)/.chaos  ## 60 kills and outages over short sweeps, held against the undisturbed ones; about 25 minutes
 	PYTHONPATH=benchmarks $(BIN)/python -m chaos.run
 
-mutation: $(VENV)/.mutation  ## 60 small changes each to metrics, losses, ledger and search: do the tests notice? about 15 minutes
+mutation: $(VENV)/.dev  ## 60 small changes each to metrics, losses, ledger and search: do the tests notice? about 15 minutes
 	PYTHONPATH=benchmarks $(BIN)/python -m mutation.run
 
 lint: $(VENV)/.dev  ## only ruff and mypy
@@ -49,13 +49,9 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cnn,transformers,encoder,parses,jobs,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cnn,transformers,encoder,parses,jobs,dev,mutation]'
 	@touch $@
 
 $(VENV)/.chaos: $(VENV)/.run
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[chaos]'
-	@touch $@
-
-$(VENV)/.mutation: $(VENV)/.dev
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutation]'
 	@touch $@

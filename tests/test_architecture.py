@@ -24,6 +24,7 @@ LOSS_SPECS = (
 )
 NETWORK_SPECS = (
     "networks.*.spec", "networks.network_spec", "networks.network_catalogue", "networks.parts.backbone_spec",
+    "networks.parts.network_fields",
 )
 COMPONENT_SPECS = {"errors", "config.spec", "config.components", "config.sources"}
 ROWS: list[tuple[tuple[str, ...], set[str]]] = [

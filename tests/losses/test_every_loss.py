@@ -19,7 +19,7 @@ from vsetune.quality.loss_timing import step_times
 
 DRAW_AT_RANDOM = {"adaptive_margin", "contrastive", "margin_based", "semantic_center"}
 TAKE_SECONDS = {"adaptive_margin", "semantic_center", "top_f"}
-"""Losses with settings that act only after hundreds of steps; their ranges are tested with the slow ones."""
+"""Losses with settings that act only after hundreds of steps; the check of their ranges is slow."""
 SUM = SumSpec.model_validate({"parts": {part: {"loss": {"name": part}} for part in ("lmh", "info_nce")}})
 
 
@@ -27,11 +27,14 @@ def subject(name: str) -> LossSubject:
     return LossSubject(LOSSES[name], {"quantised_centers": 2} if name == "semantic_center" else {})
 
 
-@pytest.mark.parametrize("check", LOSS_CHECKS, ids=str)
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(("name", "check"), [
+    pytest.param(
+        name, check, id=f"{name}-{check}",
+        marks=[pytest.mark.slow] if check.name == "ranges" and name in TAKE_SECONDS else [],
+    )
+    for name in LOSSES for check in LOSS_CHECKS
+])
 def test_the_quality_list(name: str, check: Check[LossSubject]) -> None:
-    if check.name == "ranges" and name in TAKE_SECONDS:
-        pytest.skip("see the slow test of the ranges")
     found = check.finding(subject(name))
     assert found.result is not Result.FAILS, found.note
     if found.result is Result.NOT_APPLICABLE:
@@ -39,13 +42,6 @@ def test_the_quality_list(name: str, check: Check[LossSubject]) -> None:
             "permutation": name in DRAW_AT_RANDOM, "several captions": not LOSSES[name].several_positives,
         }
         assert is_declared.get(check.name), found.note
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(TAKE_SECONDS))
-def test_ranges_that_act_late_are_sound(name: str) -> None:
-    (check,) = [check for check in LOSS_CHECKS if check.name == "ranges"]
-    check.require(subject(name))
 
 
 def test_one_nan_anywhere_in_the_similarity_never_gives_a_finite_sum_of_losses() -> None:

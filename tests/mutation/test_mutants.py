@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mutmut", reason="needs pip install 'vsetune[mutation]'")
-
 from mutation.areas import AREAS, nearest_first
 from mutation.judged import Judgement, read_judged
 from mutation.mutants import Mutant, deal

@@ -74,7 +74,7 @@ class TinyCnn(Network):
 @pytest.fixture
 def make(make_trial: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """make(start_epoch, crops, **training): trials of the tiny CNN."""
-    monkeypatch.setitem(registry._NETWORKS, TinyCnnSpec, TinyCnn)
+    monkeypatch.setitem(registry._CLASSES._classes, TinyCnnSpec, TinyCnn)
 
     def trial(start_epoch: float = 1.0, crops: int = 0, **changes: Any) -> TrialSpec:
         made: TrialSpec = make_trial(**changes)

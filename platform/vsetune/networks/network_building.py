@@ -4,34 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TypeVar
 
-from vsetune.config.components.catalogue import guarded, import_sibling
+from vsetune.config.components.catalogue import guarded
+from vsetune.config.components.register import Register
 from vsetune.errors import ConfigError
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.pretrained import Architecture, weights_follow
 
-N = TypeVar("N", bound=Network)
+_CLASSES: Register[Network] = Register("network", file="network")
 
-NETWORK_FILE = "network"
-
-_NETWORKS: dict[type[NetworkSpec], type[Network]] = {}
-
-
-def register(spec: type[NetworkSpec]) -> Callable[[type[N]], type[N]]:
-    """Class decorator: this network is built from that spec and the sizes of the data.
-
-    Raises ValueError if the spec already has a network.
-    """
-
-    def add(network: type[N]) -> type[N]:
-        if spec in _NETWORKS:
-            raise ValueError(f"{spec.__name__} is already registered")
-        _NETWORKS[spec] = network
-        return network
-
-    return add
+register = _CLASSES.add
+"""Class decorator: this network is built from that spec and the sizes of the data."""
 
 
 def build_network(
@@ -47,22 +31,10 @@ def build_network(
     for name, size in (("regions", regions), ("width", width), ("vocabulary_size", vocabulary_size)):
         if size < 1:
             raise ConfigError(f"network: {name} of the data is {size}, need at least 1; check the data set.")
-    network = _class_of(type(spec))
+    network = _CLASSES.class_of(type(spec))
     build: Callable[..., Network] = network
     sizes = {"width": width, "vocabulary_size": vocabulary_size}
     if network.needs_regions:
         sizes["regions"] = regions
     with nullcontext() if pretrained else weights_follow(architecture), guarded(type(spec)):
         return build(spec, **sizes)
-
-
-def _class_of(spec: type[NetworkSpec]) -> type[Network]:
-    """Importing the `network.py` beside the spec registers it."""
-    if spec not in _NETWORKS:
-        import_sibling(spec, NETWORK_FILE)
-    if spec not in _NETWORKS:
-        raise ConfigError(
-            f"network: got a {spec.__name__}, which no network is built from; need a class with "
-            f"@register({spec.__name__}) in {NETWORK_FILE}.py beside its spec"
-        )
-    return _NETWORKS[spec]

@@ -9,6 +9,7 @@ from pydantic import Field
 from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.spec.base import Range, tunable
 from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.parts.network_fields import RegionNormalization, region_normalization
 
 
 class CgmnSpec(NetworkSpec):
@@ -50,11 +51,7 @@ class CgmnSpec(NetworkSpec):
     box_overlap: float = Field(
         0.4, gt=0, le=1, description="intersection over union from which two boxes are joined (released: 0.4)",
     )
-    region_normalization: Literal["channel_over_regions", "feature"] = Field(
-        "channel_over_regions",
-        description="`channel_over_regions` gives each channel unit length across the regions, as the released code; "
-        "`feature` gives each region vector unit length",
-    )
+    region_normalization: RegionNormalization = region_normalization()
     edge_weights: Literal["released", "cosine"] = Field(
         "released",
         description="of spatial and caption graphs: x_a x_b / |x_b|^2 (`released`, divides twice by the same norm), or "

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from vsetune.config.spec.base import Range, tunable
 from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.parts.network_fields import RegionNormalization, region_normalization
 
 
 class VsrnSpec(NetworkSpec):
@@ -25,11 +26,7 @@ class VsrnSpec(NetworkSpec):
         description="`coco` normalises regions before the graph too; `flickr30k` has a BatchNorm behind the GRU "
         "instead (LSEH uses it for IAPR TC-12)",
     )
-    region_normalization: Literal["channel_over_regions", "feature"] = Field(
-        "channel_over_regions",
-        description="`channel_over_regions` gives each channel unit length across the regions, as the released code; "
-        "`feature` gives each region vector unit length",
-    )
+    region_normalization: RegionNormalization = region_normalization()
     graph: Literal["released", "paper"] = Field(
         "released",
         description="`released` divides affinities by the number of regions and ends a block with BatchNorm; `paper` "
