@@ -28,7 +28,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from vsetune.data.stored.foreign_text import one_line
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, StorageError
 from vsetune.files.hashes import sha256_hex, sha256_of_file
 from vsetune.files.whole_files import free_name, move_in_place, remove_partials, unreadable, write_whole

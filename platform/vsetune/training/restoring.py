@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsetune.data.stored.foreign_text import one_line
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import VsetuneError
 from vsetune.tracking.records import ValidationPoint
 from vsetune.training.attempt_progress import Progress

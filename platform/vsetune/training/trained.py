@@ -9,9 +9,9 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.foreign_text import one_line
 from vsetune.errors import DamagedCheckpoint, DataError, StaleCheckpoint
 from vsetune.networks.importing.weight_notes import WeightNotes, read_notes
 from vsetune.networks.network_base import Network

@@ -9,9 +9,9 @@ from moto import mock_aws
 
 from vsetune.data.batches.reader import training_batches
 from vsetune.data.captions.parses import read_parses
-from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
+from vsetune.object_storage import s3
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
 
@@ -22,11 +22,11 @@ def bucket(monkeypatch):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with mock_aws():
-        storage._client.cache_clear()
+        s3._client.cache_clear()
         client = boto3.client("s3")
         client.create_bucket(Bucket="data")
         yield client
-    storage._client.cache_clear()
+    s3._client.cache_clear()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -63,7 +63,7 @@ def test_a_file_on_s3_is_asked_for_once(tiny, bucket):
     for path in tiny().folder.iterdir():
         bucket.upload_file(str(path), "data", f"tiny/{path.name}")
     asked = []
-    events = storage._client().meta.events
+    events = s3._client().meta.events
     events.register("before-call.s3", lambda model, params, **_: asked.append((model.name, params["url_path"])))
     dataset = Dataset.open("s3://data/tiny")
     dataset.check_files(["train"])
@@ -76,15 +76,15 @@ def test_a_file_on_s3_is_asked_for_once(tiny, bucket):
 
 
 def _connections(answer):
-    answer.put(storage._client.cache_info().currsize)
+    answer.put(s3._client.cache_info().currsize)
 
 
 def test_a_forked_reader_does_not_share_the_connections_of_its_parent(bucket):
-    storage._client()
+    s3._client()
     context = multiprocessing.get_context("fork")
     answer = context.Queue()
     process = context.Process(target=_connections, args=(answer,))
     process.start()
     assert answer.get(timeout=30) == 0
     process.join(timeout=30)
-    assert storage._client.cache_info().currsize == 1
+    assert s3._client.cache_info().currsize == 1

@@ -18,6 +18,7 @@ from vsetune.data.batches.sample_stream import shuffled_images
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError, StorageError
+from vsetune.object_storage import s3
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
 
@@ -61,10 +62,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broken]:
         "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    storage._client.cache_clear()
+    s3._client.cache_clear()
     yield broken
     broken.close()
-    storage._client.cache_clear()
+    s3._client.cache_clear()
 
 
 def answer(status: str, body: bytes = b"", *, length: int | None = None) -> Callable[[socket.socket, str], None]:

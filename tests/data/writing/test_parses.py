@@ -16,10 +16,10 @@ from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.captions.parses import parse_dataset, read_parses, word_heads
 from vsetune.data.looking.verify import verify
 from vsetune.data.progress import SilentProgress
-from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import ConfigError
+from vsetune.object_storage import s3
 
 Make = Callable[..., IngestRecipe]
 Run = Callable[[IngestRecipe], Manifest]
@@ -57,10 +57,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with mock_aws():
-        storage._client.cache_clear()
+        s3._client.cache_clear()
         boto3.client("s3").create_bucket(Bucket="data")
         yield
-    storage._client.cache_clear()
+    s3._client.cache_clear()
 
 
 def heads(path: str | Path) -> dict[str, np.ndarray]:

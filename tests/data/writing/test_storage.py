@@ -11,6 +11,8 @@ from vsetune.data.making.ingest import ingest
 from vsetune.data.stored import storage
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import DataError, StorageError
+from vsetune.object_storage import s3
+from vsetune.object_storage.addresses import is_remote, join
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +33,10 @@ def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    storage._client.cache_clear()
-    storage._client().create_bucket(Bucket="data")
+    s3._client.cache_clear()
+    s3._client().create_bucket(Bucket="data")
     yield "s3://data/sets/scenes"
-    storage._client.cache_clear()
+    s3._client.cache_clear()
 
 
 class Counting:
@@ -66,9 +68,9 @@ def test_a_finished_upload_is_not_repeated(
 ) -> None:
     recipe = scenes_recipe(upload=f"{bucket}-once")
     run(recipe)
-    head: Any = storage._client().head_object(Bucket="data", Key="sets/scenes-once/train-000000.tar")
+    head: Any = s3._client().head_object(Bucket="data", Key="sets/scenes-once/train-000000.tar")
     run(recipe)
-    again: Any = storage._client().head_object(Bucket="data", Key="sets/scenes-once/train-000000.tar")
+    again: Any = s3._client().head_object(Bucket="data", Key="sets/scenes-once/train-000000.tar")
     assert head["LastModified"] == again["LastModified"]
 
 
@@ -77,7 +79,7 @@ def test_a_damaged_remote_shard_is_found(
 ) -> None:
     run(scenes_recipe(upload=f"{bucket}-damaged"))
     content = (tmp_path / "scenes" / "train-000000.tar").read_bytes()
-    storage._client().put_object(Bucket="data", Key="sets/scenes-damaged/train-000000.tar", Body=content[:4000])
+    s3._client().put_object(Bucket="data", Key="sets/scenes-damaged/train-000000.tar", Body=content[:4000])
     told = "train-000000.tar: damaged shard (4,000 bytes, the manifest says"
     assert any(told in problem for problem in verify(f"{bucket}-damaged"))
 
@@ -99,7 +101,7 @@ def test_a_missing_object_is_one_line(bucket: str) -> None:
 def test_an_upload_to_a_missing_bucket_is_one_line(bucket: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(StorageError, match=r"s3://nowhere/file: cannot upload file") as raised:
-        storage.upload(tmp_path / "file", "s3://nowhere/file")
+        s3.upload(tmp_path / "file", "s3://nowhere/file")
     assert "\n" not in str(raised.value)
 
 
@@ -117,9 +119,9 @@ def test_an_incomplete_address_is_refused(url: str) -> None:
 
 def test_local_paths_are_joined_opened_and_found(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"content")
-    where = storage.join(str(tmp_path), "a")
+    where = join(str(tmp_path), "a")
     assert storage.exists(where)
     assert not storage.exists(str(tmp_path))
-    assert not storage.is_remote(where)
+    assert not is_remote(where)
     assert storage.read_bytes(where) == b"content"
-    assert storage.join("s3://b/p/", "a") == "s3://b/p/a"
+    assert join("s3://b/p/", "a") == "s3://b/p/a"

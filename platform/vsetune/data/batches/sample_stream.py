@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from vsetune.data.stored.foreign_text import one_line
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored.manifest import ShardInfo
 from vsetune.data.stored.shards import ImageSample
 from vsetune.errors import StorageError, VsetuneError

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from vsetune.config.spec.base import Spec
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.captions.spacy_parser import load_parser
 from vsetune.data.captions.svd_semantics import captions_fingerprint, fingerprint_of_shards
 from vsetune.data.progress import ProgressSink
@@ -23,7 +24,6 @@ from vsetune.data.stored import storage
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.flaws import Flaw
-from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.manifest import first_problem
 from vsetune.data.stored.plain_arrays import HEADER_BYTES, array_from_bytes
 from vsetune.data.stored.plain_json import parse_shallow_json
@@ -32,6 +32,8 @@ from vsetune.data.stored.shards import iter_words
 from vsetune.errors import DataError, StorageError, StudyConflict
 from vsetune.files.hashes import sha256_hex
 from vsetune.files.whole_files import readable_json, write_whole
+from vsetune.object_storage import s3
+from vsetune.object_storage.addresses import is_remote, join
 
 PARSES_FILE = "parses.json"
 _FORMAT = "vsetune-parses-1"
@@ -66,7 +68,7 @@ class Parses(Spec):
 
 def read_parses(path: str) -> Parses | None:
     """The parses of a data folder or s3:// prefix; None where there are none. DataError for a damaged parses.json."""
-    where = storage.join(path, PARSES_FILE)
+    where = join(path, PARSES_FILE)
     content = storage.find_inside(path, PARSES_FILE)
     if content is None:
         return None
@@ -96,7 +98,7 @@ def parse_dataset(path: str, pipeline: str, *, progress: ProgressSink) -> Parses
             return found
         raise StudyConflict(
             f"{path}: has parses by {found.pipeline} already, networks trained on both do not compare; delete "
-            f"{storage.join(path, PARSES_FILE)} to replace them by {pipeline}."
+            f"{join(path, PARSES_FILE)} to replace them by {pipeline}."
         )
     arrays = {split: _parsed(dataset, split, pipeline, progress) for split in dataset.manifest.splits}
     parses = Parses(
@@ -112,7 +114,7 @@ def copy_parses(folder: Path, prefix: str) -> None:
     parses = read_parses(str(folder))
     if parses is None:
         return
-    there = storage.join(prefix, PARSES_FILE)
+    there = join(prefix, PARSES_FILE)
     if storage.exists(there) and storage.read_bytes(there) == readable_json(parses.to_plain()):
         return
     _store(parses, {split: folder / info.file for split, info in parses.splits.items()}, prefix)
@@ -160,7 +162,7 @@ def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Ite
     words: how many each caption has, by split; of a damaged split those that could be read.
     """
     path, known = dataset.path, dataset.manifest.splits
-    where = storage.join(path, PARSES_FILE)
+    where = join(path, PARSES_FILE)
     try:
         parses = read_parses(path)
     except DataError as error:
@@ -182,7 +184,7 @@ def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Ite
             yield str(error)
             continue
         if len(words[split]) == len(heads) and not _are_of(heads, np.asarray(words[split])):
-            yield f"{storage.join(path, info.file)}: a head stands beyond the words of its caption; {_again(path)}"
+            yield f"{join(path, info.file)}: a head stands beyond the words of its caption; {_again(path)}"
 
 
 def _are_of(heads: np.ndarray, words: np.ndarray) -> bool:
@@ -242,12 +244,12 @@ def _described(dataset: Dataset, split: str, array: np.ndarray) -> SplitParses:
 
 def _store(parses: Parses, files: dict[str, Path], path: str) -> None:
     """Arrays first, then the list of them. Those of a local data set stand there, unless the cache already had them."""
-    if storage.is_remote(path):
+    if is_remote(path):
         for split, file in files.items():
-            storage.upload(file, storage.join(path, parses.splits[split].file))
+            s3.upload(file, join(path, parses.splits[split].file))
         with tempfile.TemporaryDirectory() as folder:
             write_whole(Path(folder) / PARSES_FILE, readable_json(parses.to_plain()), durable=True)
-            storage.upload(Path(folder) / PARSES_FILE, storage.join(path, PARSES_FILE))
+            s3.upload(Path(folder) / PARSES_FILE, join(path, PARSES_FILE))
         return
     for file in files.values():
         if file.parent != Path(path):
@@ -257,7 +259,7 @@ def _store(parses: Parses, files: dict[str, Path], path: str) -> None:
 
 def _fetched(info: SplitParses, path: str) -> np.ndarray:
     """The array, compared with its hash and counts. DataError when it is missing or another."""
-    where = storage.join(path, info.file)
+    where = join(path, info.file)
     content = storage.read_inside(path, info.file, most=HEADER_BYTES + 2 * info.captions * MOST_CHARACTERS)
     if sha256_hex(content) != info.sha256:
         raise DataError(

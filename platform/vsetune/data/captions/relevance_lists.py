@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.shards import split_records
 from vsetune.errors import DataError
 

@@ -9,11 +9,9 @@ import logging
 import re
 from collections.abc import Iterable
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-from nltk.stem.porter import PorterStemmer
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.utils.extmath import randomized_svd
 
 from vsetune.config.sources.semantic_vectors import SemanticSpec
 from vsetune.data.captions.stop_words import ENGLISH_STOP_WORDS
@@ -23,6 +21,9 @@ from vsetune.data.stored.manifest import SplitInfo
 from vsetune.data.stored.shards import iter_captions
 from vsetune.errors import DataError
 from vsetune.files.hashes import sha256_hex
+
+if TYPE_CHECKING:
+    from nltk.stem.porter import PorterStemmer
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +57,9 @@ def caption_vectors(stemmed: Iterable[str], spec: SemanticSpec) -> np.ndarray:
     scikit-learn's own stop list works on words that are stemmed already, as in the reference: it drops `two` and
     `across`, and misses words whose stem differs. Leaving it out would move cosines by up to 0.5.
     """
+    from sklearn.feature_extraction.text import TfidfVectorizer  # a second, and most trials find these vectors made
+    from sklearn.utils.extmath import randomized_svd
+
     try:
         weights = TfidfVectorizer(stop_words="english").fit_transform(stemmed)
     except ValueError as error:
@@ -72,12 +76,16 @@ def caption_vectors(stemmed: Iterable[str], spec: SemanticSpec) -> np.ndarray:
     return np.asarray(weights @ directions.T, dtype=np.float32)
 
 
-_STEMMER = PorterStemmer()
+@cache
+def _stem(word: str) -> str:
+    return str(_stemmer().stem(word))
 
 
 @cache
-def _stem(word: str) -> str:
-    return str(_STEMMER.stem(word))
+def _stemmer() -> PorterStemmer:
+    from nltk.stem.porter import PorterStemmer
+
+    return PorterStemmer()
 
 
 def captions_fingerprint(dataset: Dataset, split: str) -> str:

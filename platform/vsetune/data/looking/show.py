@@ -7,9 +7,9 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.batches.pixels import decoded
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.shards import read_some
 from vsetune.errors import DataError, StorageError
 from vsetune.files.whole_files import whole_file

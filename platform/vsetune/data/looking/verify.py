@@ -19,6 +19,7 @@ from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
 from vsetune.errors import DataError
 from vsetune.files.hashes import HashingReader
 from vsetune.files.whole_files import partials_in
+from vsetune.object_storage.addresses import is_remote, join
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def require_unchanged(dataset: Dataset, splits: Iterable[str]) -> None:
 
     An S3 prefix would have to be fetched twice for this; there damage is found when the shard is read.
     """
-    if storage.is_remote(dataset.path):
+    if is_remote(dataset.path):
         return
     for shard in (shard for name in splits for shard in dataset.split(name).shards):
         if storage.sha256_of(dataset.shard_url(shard.file)) != shard.sha256:
@@ -119,8 +120,8 @@ def _read_all(dataset: Dataset, stream: BinaryIO, size: int, shard: ShardInfo, w
 
 def _unlisted(path: str, manifest: Manifest) -> list[str]:
     """Tar files in a local folder that the manifest does not know."""
-    if storage.is_remote(path):
+    if is_remote(path):
         return []
     known = {shard.file for split in manifest.splits.values() for shard in split.shards}
     found = sorted(file.name for file in [*Path(path).glob("*.tar"), *partials_in(Path(path))])
-    return [f"{storage.join(path, name)}: not in the manifest; remove it." for name in found if name not in known]
+    return [f"{join(path, name)}: not in the manifest; remove it." for name in found if name not in known]

@@ -25,6 +25,8 @@ from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import DataError
 from vsetune.files.hashes import sha256_hex
 from vsetune.files.whole_files import write_whole
+from vsetune.object_storage import s3
+from vsetune.object_storage.addresses import join
 
 log = logging.getLogger(__name__)
 
@@ -58,15 +60,15 @@ def upload_dataset(manifest: Manifest, folder: Path, prefix: str, *, progress: P
     """
     shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
     progress.stage(f"{manifest.name} upload", len(shards))
-    there = storage.join(prefix, MANIFEST_FILE)
+    there = join(prefix, MANIFEST_FILE)
     if storage.exists(there) and storage.read_bytes(there) == manifest.to_bytes():
         progress.advance(len(shards))
         return
     for file in shards:
-        storage.upload(folder / file, storage.join(prefix, file))
+        s3.upload(folder / file, join(prefix, file))
         progress.advance(1)
-    storage.upload(folder / VOCABULARY_FILE, storage.join(prefix, VOCABULARY_FILE))
-    storage.upload(folder / MANIFEST_FILE, there)
+    s3.upload(folder / VOCABULARY_FILE, join(prefix, VOCABULARY_FILE))
+    s3.upload(folder / MANIFEST_FILE, there)
 
 
 def _split_info(name: str, records: Sequence[ShardRecord]) -> SplitInfo:

@@ -19,6 +19,7 @@ import numpy as np
 from PIL import Image
 
 from vsetune.config.sources.recipe import IngestRecipe, ShardSpec, expand_path
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.spec.paths import under_home
 from vsetune.data.captions.parses import copy_parses, parse_dataset, read_parses
 from vsetune.data.captions.spacy_parser import load_parser
@@ -40,7 +41,6 @@ from vsetune.data.making.shard_writer import TAR_END_BYTES, Sample, sample_bytes
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import load_manifest
-from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.manifest import MANIFEST_FILE, FeatureInfo, Manifest
 from vsetune.errors import DataError, StorageError, StudyConflict
 

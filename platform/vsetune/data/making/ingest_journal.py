@@ -14,8 +14,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from vsetune.config.spec.base import Spec
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored import storage
-from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.manifest import ShardInfo
 from vsetune.data.stored.plain_json import parse_shallow_json
 from vsetune.errors import DataError, StorageError, StudyConflict, UsageError

@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image
 
 from vsetune.config.sources.recipe import expand_path
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored import storage
 from vsetune.data.stored.flaws import Flaw
-from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_json import is_text
 from vsetune.data.stored.samples import MOST_CHARACTERS

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from vsetune.config.spec.paths import home
-from vsetune.data.stored import storage
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.plain_arrays import mapped_array
 from vsetune.errors import DataError, StorageError
 from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import whole_file
+from vsetune.object_storage.addresses import is_remote
 
 _ROWS_AT_ONCE = 4096
 
@@ -34,7 +34,7 @@ def cached_array(
     neither can be, the array is only returned. name must say everything the content depends on. rows, dtype: of a
     sound array, which has two axes.
     """
-    folders = [_cache_folder()] if storage.is_remote(data_path) else [Path(data_path), _cache_folder()]
+    folders = [_cache_folder()] if is_remote(data_path) else [Path(data_path), _cache_folder()]
     kept = _first_sound(folders, name, rows, dtype)
     if kept is not None:
         return kept

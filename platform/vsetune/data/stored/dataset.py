@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored import storage
 from vsetune.data.stored.flaws import Flaw
-from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo
 from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import DataError
 from vsetune.files.hashes import sha256_hex
+from vsetune.object_storage import s3
+from vsetune.object_storage.addresses import is_remote, join
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Dataset:
     def open(cls, path: str) -> Dataset:
         """Read manifest and vocabulary. DataError when missing, of another format, or not what was written."""
         manifest = load_manifest(path)
-        words_at = storage.join(path, manifest.vocabulary.file)
+        words_at = join(path, manifest.vocabulary.file)
         content = storage.read_inside(path, manifest.vocabulary.file)
         if sha256_hex(content) != manifest.vocabulary.sha256:
             raise DataError(
@@ -78,7 +80,7 @@ class Dataset:
         the shard is read.
         """
         for shard in [shard for name in splits for shard in self.split(name).shards]:
-            if not storage.is_remote(self.path):
+            if not is_remote(self.path):
                 self._check_file(shard)
 
     def count_problems(self, name: str, split: SplitInfo) -> Iterator[str]:
@@ -105,13 +107,13 @@ class Dataset:
 
     def shard_url(self, file: str) -> str:
         """Where a shard of the manifest stands."""
-        return storage.join(self.path, file)
+        return join(self.path, file)
 
     def open_shard(self, shard: ShardInfo) -> tuple[BinaryIO, int]:
         """(stream, bytes that it has). DataError when it is gone or no file of this data set."""
         try:
             return storage.open_inside(self.path, shard.file)
-        except storage.NothingThere as error:
+        except s3.NothingThere as error:
             raise self._missing(shard) from error
 
     def _check_file(self, shard: ShardInfo) -> None:
@@ -133,8 +135,8 @@ class Dataset:
 
 def load_manifest(path: str) -> Manifest:
     """The manifest of a folder or s3:// prefix. DataError when there is none or it is of another format."""
-    where = storage.join(path, MANIFEST_FILE)
-    if not storage.is_remote(path) and not Path(path).is_dir():
+    where = join(path, MANIFEST_FILE)
+    if not is_remote(path) and not Path(path).is_dir():
         raise DataError(
             f"{one_line(path)}: no such data folder; make one with `vsetune data ingest`, or a small one with "
             "`vsetune data make-scenes`."
@@ -156,6 +158,6 @@ def wrong_size(found: int, shard: ShardInfo) -> Flaw:
 def damaged_shard(folder: str, shard: ShardInfo, reason: Flaw) -> DataError:
     """The flaw of a shard of this data folder, as one line."""
     return DataError(
-        f"{storage.join(folder, shard.file)}: damaged shard ({reason}); check with `vsetune data verify {folder}`, "
+        f"{join(folder, shard.file)}: damaged shard ({reason}); check with `vsetune data verify {folder}`, "
         "then copy it back or ingest the data set again."
     )

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from vsetune.config.spec.base import Spec
-from vsetune.data.stored.foreign_text import one_line
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored.plain_json import parse_shallow_json
 from vsetune.data.stored.storage import is_inside
 from vsetune.errors import DataError

@@ -8,8 +8,8 @@ import zlib
 
 from PIL import Image, UnidentifiedImageError
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored.flaws import Flaw
-from vsetune.data.stored.foreign_text import one_line
 
 MOST_PIXELS = 89_478_485
 """Of a picture; as RGB that is a quarter of a gigabyte. Pillow warns beyond it, and decodes up to twice as many."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from vsetune.data.stored.foreign_text import one_line
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import DataError
 
 DEEPEST = 32

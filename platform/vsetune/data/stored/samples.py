@@ -9,9 +9,9 @@ from typing import BinaryIO
 import numpy as np
 from webdataset.tariterators import group_by_keys
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored.dataset import wrong_size
 from vsetune.data.stored.flaws import Flaw
-from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.manifest import FeatureInfo, ShardInfo
 from vsetune.data.stored.plain_arrays import HEADER_BYTES, array_from_bytes
 from vsetune.data.stored.plain_json import is_text, parse_json

@@ -1,8 +1,6 @@
-"""Reading bytes from a local path or an `s3://bucket/key` address; uploading finished files.
+"""Reading bytes from a local path or an `s3://bucket/key` address.
 
-S3 goes through boto3 alone. Credentials and endpoint come from boto3's usual sources (AWS_ENDPOINT_URL_S3,
-AWS_ENDPOINT_URL, AWS_PROFILE, ...). No other scheme is opened: shards and configs come from other people, so there is
-no `pipe:`. For the same reason only regular files are opened, and of a data folder only what lies in it.
+Shards and configs come from other people, so only regular files are opened, and of a data folder only what lies in it.
 
 Two kinds of failure are kept apart. StorageError: the place could not be reached or the reading broke off (no answer,
 no rights, a device that fails); the same reading may succeed later. DataError: what stands there is not what it should
@@ -15,25 +13,20 @@ import errno
 import io
 import os
 import stat
-from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
-from vsetune.config.spec.secrets import shown_url
-from vsetune.data.stored.foreign_text import one_line
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import DataError, StorageError, UsageError
 from vsetune.files.hashes import sha256_of_stream
+from vsetune.object_storage import s3
+from vsetune.object_storage.addresses import is_remote, join
+from vsetune.object_storage.s3 import NothingThere
 
-_S3 = "s3://"
 _BUFFER = 1 << 20
 SMALL_FILE_BYTES = 64 << 20
 """Most bytes of a file that is read whole and parsed (a manifest, a vocabulary), unless another bound is given."""
 
-_CONNECT_S, _READ_S, _TRIES = 3, 5, 2
-"""Reading: an endpoint that is dead or says nothing is noticed within about ten seconds."""
-_UPLOAD_READ_S, _UPLOAD_TRIES = 60, 5
-
-_MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
 _OF_THE_PATH = {
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO, errno.ENODEV,
 }
@@ -41,26 +34,6 @@ _KINDS = {
     stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
     stat.S_IFDIR: "a folder",
 }
-
-
-class NothingThere(DataError):
-    """Nothing stands at this address; whoever knows what should tells how to bring it back."""
-
-
-def is_remote(url: str) -> bool:
-    """True for `s3://` addresses. DataError for any other scheme; paths have none."""
-    if url.startswith(_S3):
-        return True
-    if "://" in url or url.startswith("pipe:"):
-        raise DataError(f"{one_line(url)}: unknown kind of address, need a local path or s3://bucket/prefix.")
-    return False
-
-
-def join(url: str, name: str) -> str:
-    """Address of a file inside a folder or prefix."""
-    if is_remote(url):
-        return f"{url.rstrip('/')}/{name}"
-    return str(Path(url) / name)
 
 
 def is_inside(name: str) -> bool:
@@ -81,14 +54,7 @@ def exists(url: str) -> bool:
             if error.errno in _OF_THE_PATH:
                 return False
             raise read_failure(url, error) from error
-    bucket, key = _bucket_and_key(url)
-    try:
-        _client().head_object(Bucket=bucket, Key=key)
-    except Exception as error:  # botocore builds its exception classes at run time
-        if _code_of(error) in _MISSING:
-            return False
-        raise _refused(url, error) from error
-    return True
+    return s3.is_there(url)
 
 
 def open_stream(url: str) -> BinaryIO:
@@ -120,14 +86,7 @@ def open_sized(url: str, *, named: str | None = None) -> tuple[BinaryIO, int]:
     if not is_remote(url):
         descriptor, size = _open_regular(url, named or url)
         return io.BufferedReader(_FileStream(descriptor, named or url), buffer_size=_BUFFER), size
-    bucket, key = _bucket_and_key(url)
-    try:
-        answer = _client().get_object(Bucket=bucket, Key=key)
-    except Exception as error:
-        if _code_of(error) in _MISSING:
-            raise NothingThere(f"{url}: no such object; check bucket and prefix.") from error
-        raise _refused(url, error) from error
-    return io.BufferedReader(_BodyStream(answer["Body"], url), buffer_size=_BUFFER), int(answer["ContentLength"])
+    return s3.open_object(url)
 
 
 def read_bytes(url: str, *, most: int = SMALL_FILE_BYTES) -> bytes:
@@ -169,17 +128,6 @@ def read_failure(place: object, error: OSError) -> UsageError:
         kind = NothingThere if error.errno == errno.ENOENT else DataError
         return kind(f"{place}: cannot open ({reason}); check the path.")
     return StorageError(f"{place}: cannot be read ({reason}); check the disk and its rights, then start again.")
-
-
-def upload(path: Path, url: str) -> None:
-    """Copy a local file to an s3:// address. StorageError when it cannot be stored."""
-    bucket, key = _bucket_and_key(url)
-    try:
-        _client(_UPLOAD_READ_S, _UPLOAD_TRIES).upload_file(str(path), bucket, key)
-    except Exception as error:
-        raise StorageError(
-            f"{url}: cannot upload {path.name} ({one_line(error)}); check bucket, rights and endpoint."
-        ) from error
 
 
 def _resolved_inside(folder: str, name: str) -> str:
@@ -244,70 +192,3 @@ class _FileStream(io.FileIO):
             return super().readall()
         except OSError as error:
             raise read_failure(self._named, error) from error
-
-
-class _BodyStream(io.RawIOBase):
-    """The body of an S3 answer as a raw stream, so that io.BufferedReader gives exact reads."""
-
-    def __init__(self, body: Any, url: str) -> None:
-        self._body = body
-        self._url = url
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            chunk = self._body.read(len(buffer))
-        except Exception as error:
-            raise StorageError(
-                f"{self._url}: connection broke while reading ({one_line(error)}); start again."
-            ) from error
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._body.close()
-        super().close()
-
-
-@cache
-def _client(read_timeout_s: float = _READ_S, tries: int = _TRIES) -> Any:
-    """One boto3 client per process and purpose, made when the first s3:// address is opened."""
-    import boto3
-    from botocore.config import Config
-
-    return boto3.client("s3", config=Config(
-        connect_timeout=_CONNECT_S, read_timeout=read_timeout_s, tcp_keepalive=True,
-        retries={"mode": "standard", "total_max_attempts": tries},
-    ))
-
-
-# A forked reader must not talk through the connections of its parent.
-os.register_at_fork(after_in_child=_client.cache_clear)
-
-
-def _bucket_and_key(url: str) -> tuple[str, str]:
-    if shown_url(url) != url:
-        raise DataError(
-            f"{shown_url(url)}: keys do not belong in the address; need s3://bucket/prefix, and AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY or a profile."
-        )
-    bucket, _, key = url.removeprefix(_S3).partition("/")
-    if not bucket or not key:
-        raise DataError(f"{url}: need s3://bucket/prefix.")
-    return bucket, key
-
-
-def _code_of(error: Exception) -> str:
-    response = cast(dict[str, Any], getattr(error, "response", None) or {})
-    return str(response.get("Error", {}).get("Code", ""))
-
-
-def _refused(url: str, error: Exception) -> UsageError:
-    from botocore.exceptions import ParamValidationError
-
-    if isinstance(error, ParamValidationError):
-        return DataError(f"{one_line(url)}: no possible address ({one_line(error)}); need s3://bucket/prefix.")
-    return StorageError(f"{url}: S3 does not answer ({one_line(error)}); check credentials, rights and endpoint.")

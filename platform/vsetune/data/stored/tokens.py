@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from typing import Protocol
 
-from nltk.tokenize import NLTKWordTokenizer
-
-_TOKENIZER = NLTKWordTokenizer()
 _OTHER_SIDE = {"left": "right", "right": "left"}
 _SIDE = re.compile(r"(?<![\w-])(left|right)(?![\w-])", re.IGNORECASE)
 
@@ -17,12 +16,12 @@ def tokenise(text: str) -> list[str]:
     `word_tokenize` itself would first need downloaded sentence models; captions are single sentences, and a text of
     several keeps the full stops inside it attached to their word ("runs." before the last sentence).
     """
-    return [str(token) for token in _TOKENIZER.tokenize(text.lower())]
+    return [str(token) for token in _tokenizer().tokenize(text.lower())]
 
 
 def with_case(words: list[str], text: str) -> list[str]:
     """The words of `tokenise(text)` as they are written in the text; lower case where the text splits differently."""
-    written = [str(token) for token in _TOKENIZER.tokenize(text)]
+    written = [str(token) for token in _tokenizer().tokenize(text)]
     return written if [word.lower() for word in written] == words else words
 
 
@@ -34,6 +33,18 @@ def mirrored_words(words: list[str]) -> list[str]:
 def mirrored_text(text: str) -> str:
     """The same of a text, written as before (`Left` becomes `Right`); parts of longer words (`left-handed`) stay."""
     return _SIDE.sub(_on_the_other_side, text)
+
+
+class _Tokenizer(Protocol):
+    def tokenize(self, text: str) -> list[str]: ...
+
+
+@cache
+def _tokenizer() -> _Tokenizer:
+    from nltk.tokenize import NLTKWordTokenizer  # all of nltk, half of what a command needs to start
+
+    made: _Tokenizer = NLTKWordTokenizer()
+    return made
 
 
 def _on_the_other_side(found: re.Match[str]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vsetune.config.sources.recipe import CaptionTableSource, expand_path
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.making.raw import (
     FileImage,
     ImageBytes,
@@ -19,7 +20,6 @@ from vsetune.data.making.raw import (
     require_text,
     tar_images,
 )
-from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.plain_arrays import is_regular
 from vsetune.errors import DataError
 

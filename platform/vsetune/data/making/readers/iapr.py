@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vsetune.config.sources.recipe import IaprSource, SplitShares, expand_path
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.making.raw import (
     FileImage,
     RawDataset,
@@ -19,7 +20,6 @@ from vsetune.data.making.raw import (
 )
 from vsetune.data.making.readers.caption_table import read_names
 from vsetune.data.stored import storage
-from vsetune.data.stored.foreign_text import one_line
 from vsetune.errors import DataError
 
 _TAG = r"<{0}>(.*?)</{0}>"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vsetune.config.sources.recipe import KarpathySource, expand_path
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.making.raw import (
     FileImage,
     RawDataset,
@@ -16,7 +17,6 @@ from vsetune.data.making.raw import (
     require_text,
 )
 from vsetune.data.stored import storage
-from vsetune.data.stored.foreign_text import one_line
 from vsetune.data.stored.plain_json import is_text, parse_json
 from vsetune.errors import DataError
 
