@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import ray
 from ray.exceptions import RayError
 
-from vsetune.config.study.study_spec import ResourceSpec
+from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError, UsageError
+from vsetune.jobs.capacity import Capacity, RayCluster
+from vsetune.jobs.node_types import known_node_types, refused
 from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay
 from vsetune.jobs.stopping import StopRequest, sigterm_handler_kept
 
@@ -79,19 +81,20 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
         ) from error
 
 
-def concurrent_trials(resources: ResourceSpec) -> int:
-    """How many trials run at once. ConfigError if not even one fits the cluster now and it cannot grow."""
-    available = ray.cluster_resources()
-    cpus, gpus = available.get("CPU", 0.0), available.get("GPU", 0.0)
-    fits = int(cpus // resources.cpus)
-    if resources.gpus > 0:
-        fits = min(fits, int(gpus / resources.gpus + 1e-9))
-    if fits == 0:
-        raise ConfigError(
-            f"resources: one trial asks for {resources.cpus} CPUs and {resources.gpus:g} GPUs, the cluster has "
-            f"{cpus:g} and {gpus:g}; lower resources.cpus or resources.gpus, or add a node"
-        )
-    return min(fits, resources.concurrent_trials or fits)
+def capacity_of(resources: ResourceSpec, needs: Iterable[Needs]) -> Capacity:
+    """What decides how many trials run at once. needs: of every cell.
+
+    ConfigError if some trial fits no node there is and none that may come.
+    """
+    cluster, types = RayCluster(), known_node_types()
+    nodes = [node for _, node in cluster.nodes()]
+    for each in sorted(set(needs)):
+        reason = refused(each, types, nodes)
+        if reason is not None:
+            raise ConfigError(
+                f"resources: one trial asks for {reason}; lower `resources`, or add a node that has room for it"
+            )
+    return Capacity(cluster, types, limit=resources.concurrent_trials)
 
 
 def _first_line(error: BaseException) -> str:

@@ -56,6 +56,7 @@ class StudyLedger:
         self._ask_not_before = float("-inf")
         self._silent_since: float | None = None
         self._winners: dict[str, Assignment] = {}
+        self._confirmed: set[str] = set()
 
     def recover(self, *, retry_failed: bool = False) -> None:
         """Rebuilds the ledger from the store and the search after an earlier process ended.
@@ -76,29 +77,29 @@ class StudyLedger:
                     self._recover_trial(assignment, by_trial, retry_failed=retry_failed)
 
     def next(self) -> Assignment | Literal["wait", "done"]:
-        """The next trial: interrupted ones first, then the cell with the fewest configurations, then confirmations."""
+        """The next trial: what is nearest to a result comes first.
+
+        Interrupted ones, then confirmations of cells whose search is over, then the cell with the fewest
+        configurations.
+        """
         now = self._clock()
         ready = next((name for name in self._requeued if self.trials[name].not_before <= now), None)
         if ready is not None:
             self._requeued.remove(ready)
             return self.trials[ready].assignment
+        confirmation = self._next_confirmation()
+        if confirmation is not None:
+            return self._add(confirmation)
         cell = self._cell_to_search()
         if cell is not None:
             return self._asked(cell, now)
-        for cell in self.cells.values():
-            for assignment in self._confirm_assignments(cell):
-                if assignment.trial.trial not in self.trials:
-                    return self._add(assignment)
         return "done" if all(trial.is_closed or trial.is_left_open for trial in self.trials.values()) else "wait"
 
     def has_work(self) -> bool:
         """Whether a trial is unfinished or still to be asked for. Asks for nothing."""
         if any(not trial.is_closed for trial in self.trials.values()):
             return True
-        return self._cell_to_search() is not None or any(
-            assignment.trial.trial not in self.trials
-            for cell in self.cells.values() for assignment in self._confirm_assignments(cell)
-        )
+        return self._cell_to_search() is not None or self._next_confirmation() is not None
 
     def promised(self) -> int:
         """How many trials the study comes to if no budget ends a cell early and every cell has a winner."""
@@ -267,6 +268,18 @@ class StudyLedger:
             trial for trial in self.trials.values()
             if trial.assignment.trial.cell == cell.name and phase in (None, trial.assignment.phase)
         ]
+
+    def _next_confirmation(self) -> Assignment | None:
+        """One that has not been handed out. A cell that has none left is not looked at again."""
+        for cell in self.cells.values():
+            if cell.name in self._confirmed:
+                continue
+            for assignment in self._confirm_assignments(cell):
+                if assignment.trial.trial not in self.trials:
+                    return assignment
+            if cell.name in self._winners:
+                self._confirmed.add(cell.name)
+        return None
 
     def _confirm_assignments(self, cell: Cell) -> list[Assignment]:
         """The winner of a cell with every further seed, once its search is over."""

@@ -10,8 +10,9 @@ from typing import Any
 from ray import tune
 from rich.console import Console
 
+from vsetune.config.study.resources import Needs
 from vsetune.jobs.cell_scheduler import CellScheduler
-from vsetune.jobs.cluster import concurrent_trials
+from vsetune.jobs.cluster import capacity_of
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.signs_of_life import SignsOfLife
@@ -26,6 +27,7 @@ from vsetune.jobs.tune_adapter import LedgerSearcher, RecordingCallback, actors_
 _TUNE_SETTINGS = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000000",  # how many wait for a place is decided by `Capacity`
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -35,6 +37,10 @@ _TUNE_SETTINGS = {
 def place_trials(prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest, console: Console) -> None:
     """Runs Tune until the ledger is done or `stop` is requested. Ray is connected, `stop` listens."""
     spec = prepared.spec
+    needs_of = {
+        cell.name: spec.resources.needs_of(cell.network_name, cell.loss_name) for cell in prepared.cells
+    }
+    capacity = capacity_of(spec.resources, needs_of.values())
     lengths = {cell.name: float(cell.training["epochs"]) for cell in prepared.cells}
     scheduler = CellScheduler(spec.scheduler, epochs=lengths)
     scheduler.replay(ledger)
@@ -44,13 +50,14 @@ def place_trials(prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest
     # Tune writes notes of its own about each trial; they are of no use, and must not need the disk of the results.
     with StudyProgress(ledger, console) as progress, tempfile.TemporaryDirectory(prefix="vsetune-tune-") as scratch:
         tuner = tune.Tuner(
-            tune.with_resources(AttemptTrainable, {"cpu": spec.resources.cpus, "gpu": spec.resources.gpus}),
+            tune.with_resources(AttemptTrainable, lambda config: _bundle(needs_of[config["trial"]["cell"]])),
             tune_config=tune.TuneConfig(
                 search_alg=LedgerSearcher(
-                    ledger, lambda assignment: _worker_config(prepared, assignment), stop=stop, on_wait=progress.tick
+                    ledger, lambda assignment: _worker_config(prepared, assignment, needs_of[assignment.trial.cell]),
+                    needs_of=needs_of, capacity=capacity, stop=stop, on_wait=progress.tick,
                 ),
-                scheduler=scheduler, num_samples=-1, max_concurrent_trials=concurrent_trials(spec.resources),
-                reuse_actors=True, trial_name_creator=_trial_name, trial_dirname_creator=_folder_name,
+                scheduler=scheduler, num_samples=-1, reuse_actors=True, trial_name_creator=_trial_name,
+                trial_dirname_creator=_folder_name,
             ),
             run_config=tune.RunConfig(
                 name=spec.study, storage_path=scratch, verbose=0, failure_config=tune.FailureConfig(max_failures=0),
@@ -65,14 +72,21 @@ def place_trials(prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest
         progress.changed()
 
 
-def _worker_config(prepared: PreparedStudy, assignment: Assignment) -> dict[str, Any]:
-    resources = prepared.spec.resources
+def _bundle(needs: Needs) -> tune.PlacementGroupFactory:
+    """The needs of a trial as Ray's resources."""
+    amounts = {"CPU": float(needs.cpus), "GPU": needs.gpus, "memory": needs.memory_gib * 2**30}
+    if needs.accelerator:
+        amounts[f"accelerator_type:{needs.accelerator}"] = 0.001  # any share of what marks the node
+    return tune.PlacementGroupFactory([{name: amount for name, amount in amounts.items() if amount}])
+
+
+def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs) -> dict[str, Any]:
     return {
         "trial": assignment.trial.to_plain(),
         "phase": assignment.phase,
         "folder": str(prepared.trial_folder(assignment.trial.trial)),
-        "device": "cuda" if resources.gpus > 0 else "cpu",
-        "threads": resources.cpus,
+        "device": "cuda" if needs.gpus > 0 else "cpu",
+        "threads": needs.cpus,
     }
 
 

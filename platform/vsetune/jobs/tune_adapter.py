@@ -11,6 +11,8 @@ from ray import cloudpickle, tune
 from ray.exceptions import RayTaskError
 from ray.tune.search import Searcher
 
+from vsetune.config.study.resources import Needs
+from vsetune.jobs.capacity import Capacity
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.signs_of_life import SignsOfLife
 from vsetune.jobs.stopping import StopRequest
@@ -31,28 +33,39 @@ class _StaysHere:
 
 
 class LedgerSearcher(_StaysHere, Searcher):
-    """Hands Tune the trials of a ledger, until the ledger is done or somebody asked to stop."""
+    """Hands Tune the trials of a ledger, until the ledger is done or somebody asked to stop.
+
+    needs_of: what the trials of a cell occupy. Whichever cell is next, a trial is handed out when there is room for the
+    smallest that the study has; Tune keeps one that is larger waiting until nodes are free.
+    """
 
     def __init__(
-        self, ledger: StudyLedger, to_config: Callable[[Assignment], dict[str, Any]], *, stop: StopRequest,
-        on_wait: Listener,
+        self, ledger: StudyLedger, to_config: Callable[[Assignment], dict[str, Any]], *, needs_of: Mapping[str, Needs],
+        capacity: Capacity, stop: StopRequest, on_wait: Listener,
     ) -> None:
         super().__init__()
         self._ledger, self._to_config, self._stop, self._on_wait = ledger, to_config, stop, on_wait
+        self._needs_of, self._capacity = needs_of, capacity
+        self._in_flight: dict[str, Needs] = {}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         if self._stop.is_requested:
             return str(Searcher.FINISHED)
+        if not self._capacity.allows(list(self._in_flight.values()), min(self._needs_of.values())):
+            self._on_wait()
+            return None
         assignment = self._ledger.next()
         if assignment == "done":
             return str(Searcher.FINISHED)
         if assignment == "wait":
             self._on_wait()  # with nothing running Tune asks once a second and shows nothing meanwhile
             return None
+        self._in_flight[trial_id] = self._needs_of[assignment.trial.cell]
         return self._to_config(assignment)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Nothing: the callback hears of it too, and knows the trial."""
+        """Its place is free. What came of it the callback hears too, and it knows the trial."""
+        self._in_flight.pop(trial_id, None)
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the ledger is rebuilt from the tracking store."""

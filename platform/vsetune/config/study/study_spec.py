@@ -11,6 +11,7 @@ from vsetune.config.sources.data_set import DataSpec
 from vsetune.config.spec.base import Name, SearchDomain, Seed, Spec, known_name
 from vsetune.config.spec.paths import LocalPathText, PathText, UriText
 from vsetune.config.study.evaluation_settings import EvaluationSpec
+from vsetune.config.study.resources import ResourceSpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
@@ -186,22 +187,6 @@ class BudgetSpec(Spec):
     device_seconds_per_cell: float | None = Field(None, gt=0)
 
 
-class ResourceSpec(Spec):
-    """What one trial occupies."""
-
-    cpus: int = Field(1, ge=1, le=4096, description="cores, and threads of the trial")
-    gpus: float = Field(0.0, ge=0, le=1024, description="GPUs or a fraction of one")
-    concurrent_trials: int | None = Field(None, ge=1, le=1_000_000, description="null: as many as fit")
-    retries: int = Field(
-        6, ge=0, le=1000, description="new attempts of a trial that was interrupted (process died, storage, network, "
-        "device or memory) without a new validation in between; they start after 2, 4, 8, ... s, at most 60 s",
-    )
-    silence_timeout_s: float = Field(
-        900.0, gt=0, le=1e6,
-        description="seconds without a sign of life after which a trial's worker is ended and tried again",
-    )
-
-
 class TrackingSpec(Spec):
     """Where results go. Relative paths are under VSETUNE_HOME (default ~/vsetune)."""
 
@@ -251,6 +236,11 @@ class StudySpec(Spec):
         for override in self.overrides:
             if override.network not in networks or override.loss not in losses:
                 raise ValueError(f"overrides: no cell {override.network}.{override.loss} in this study")
+        unknown = self.resources.unknown_cells(networks, losses)
+        if unknown:
+            raise ValueError(
+                f"resources.cells: got {', '.join(unknown)}, need a network ({', '.join(networks)}) or network.loss"
+            )
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: got {self.seeds}, need different numbers")
         if self.scheduler.kind == "asha" and self.scheduler.grace_epochs > self.training.epochs:

@@ -1,0 +1,93 @@
+"""What a trial occupies on a cluster. How fast and where a study runs does not change what it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pydantic import Field
+
+from vsetune.config.spec.base import Spec
+
+_MOST_CPUS, _MOST_GPUS, _MOST_GIB = 4096, 1024, 1_000_000
+_ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+
+@dataclass(frozen=True, order=True)
+class Needs:
+    """What one trial asks of its node. memory_gib: 0 is not counted. accelerator: a type as Ray names it, `H100`."""
+
+    cpus: int = 1
+    gpus: float = 0.0
+    memory_gib: float = 0.0
+    accelerator: str = ""
+
+    def __str__(self) -> str:
+        words = [f"{self.cpus} CPUs", f"{self.gpus:g} GPUs"]
+        words += [f"{self.memory_gib:g} GiB memory"] if self.memory_gib else []
+        words += [f"accelerator {self.accelerator}"] if self.accelerator else []
+        return ", ".join(words)
+
+
+class CellResources(Spec):
+    """What trials of one network or cell occupy instead; what is left out stays as `resources` has it."""
+
+    cpus: int | None = Field(None, ge=1, le=_MOST_CPUS, description="cores, and threads of a trial")
+    gpus: float | None = Field(None, ge=0, le=_MOST_GPUS, description="GPUs or a fraction of one")
+    memory_gib: float | None = Field(None, gt=0, le=_MOST_GIB, description="memory of a trial")
+    accelerator: str | None = Field(None, pattern=_ACCELERATOR, max_length=60, description="type of GPU, e.g. H100")
+
+
+class ResourceSpec(Spec):
+    """What one trial occupies."""
+
+    cpus: int = Field(1, ge=1, le=_MOST_CPUS, description="cores, and threads of the trial")
+    gpus: float = Field(0.0, ge=0, le=_MOST_GPUS, description="GPUs or a fraction of one")
+    memory_gib: float | None = Field(
+        None, gt=0, le=_MOST_GIB, description="memory of a trial, counted when trials are placed; null: not counted",
+    )
+    accelerator: str | None = Field(
+        None, pattern=_ACCELERATOR, max_length=60, description="type of GPU as Ray names it, e.g. H100; null: any",
+    )
+    cells: dict[str, CellResources] = Field(
+        default_factory=dict, max_length=10_000,
+        description="other resources for a network (`gsmn`) or one cell (`gsmn.lmh`, which wins over its network)",
+    )
+    concurrent_trials: int | None = Field(
+        None, ge=1, le=1_000_000, description="null: as many as the cluster has room for, while it grows and shrinks",
+    )
+    retries: int = Field(
+        6, ge=0, le=1000, description="new attempts of a trial that was interrupted (process died, storage, network, "
+        "device or memory) without a new validation in between; they start after 2, 4, 8, ... s, at most 60 s",
+    )
+    silence_timeout_s: float = Field(
+        900.0, gt=0, le=1e6,
+        description="seconds without a sign of life after which a trial's worker is ended and tried again",
+    )
+
+    def needs_of(self, network: str, loss: str) -> Needs:
+        """What a trial of this cell occupies. network, loss: as the study calls them."""
+        needs = Needs(self.cpus, self.gpus, self.memory_gib or 0.0, self.accelerator or "")
+        for name in (network, f"{network}.{loss}"):
+            if name in self.cells:
+                said = self.cells[name].to_plain()
+                needs = replace(needs, **{key: value for key, value in said.items() if value is not None})
+        return needs
+
+    def unknown_cells(self, networks: Iterable[str], losses: Iterable[str]) -> list[str]:
+        """Names under `cells` that are neither a network nor a cell of the study."""
+        losses = list(losses)
+        known = {name for network in networks for name in (network, *(f"{network}.{loss}" for loss in losses))}
+        return sorted(set(self.cells) - known)
+
+
+def copies_that_fit(node: Mapping[str, float], needs: Needs) -> int:
+    """How many trials with these needs an empty node has room for. node: amounts by Ray's names (`CPU`, `memory`)."""
+    asked = {
+        "CPU": float(needs.cpus), "GPU": needs.gpus, "memory": needs.memory_gib * 2**30,
+        **({f"accelerator_type:{needs.accelerator}": 0.0} if needs.accelerator else {}),
+    }
+    if needs.accelerator and not node.get(f"accelerator_type:{needs.accelerator}"):
+        return 0
+    return min(math.floor(node.get(name, 0.0) / amount + 1e-9) for name, amount in asked.items() if amount)

@@ -1,0 +1,102 @@
+"""How many trials a cluster has room for, now and when it grows."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import ray
+
+from vsetune.config.study.resources import Needs, copies_that_fit
+from vsetune.jobs.node_types import TYPE_LABEL, NodeType
+
+Node = Mapping[str, float]
+_LOOK_EVERY_S = 1.0
+
+
+class ClusterView(Protocol):
+    """What is asked of a cluster."""
+
+    def nodes(self) -> Sequence[tuple[str, Node]]:
+        """(node type or an empty text, amounts by Ray's names) of every node that takes work."""
+
+
+class RayCluster:
+    """The cluster this process is connected to. A node that is being drained takes no more work."""
+
+    def nodes(self) -> Sequence[tuple[str, Node]]:
+        draining = draining_nodes()
+        return [
+            (node.get("Labels", {}).get(TYPE_LABEL, ""), node["Resources"])
+            for node in ray.nodes() if node["Alive"] and node["NodeID"] not in draining
+        ]
+
+
+def draining_nodes() -> set[str]:
+    """Ids of the nodes that will go: a spot instance was told so, or the autoscaler takes an idle one away."""
+    return set(ray._private.state.state.get_draining_nodes())
+
+
+@dataclass
+class Capacity:
+    """Whether another trial may be handed out. Looks at the cluster once a second.
+
+    Beyond what there is room for, trials are handed out ahead where node types say that the cluster can grow: those
+    that wait for a place are what makes Ray's autoscaler add nodes. At most as many wait as run, and one always may,
+    so that a search decides the rest knowing more.
+
+    types: what the cluster may become; none for one that is as it is. limit: the study's own, None for none.
+    """
+
+    cluster: ClusterView
+    types: Sequence[NodeType] = ()
+    limit: int | None = None
+    clock: Callable[[], float] = time.monotonic
+    _nodes: Sequence[tuple[str, Node]] = field(default=(), init=False)
+    _next_look: float = field(default=float("-inf"), init=False)
+
+    def allows(self, in_flight: Sequence[Needs], another: Needs) -> bool:
+        """Whether one more trial may be handed out. in_flight: the needs of those that were and have not ended."""
+        if self.limit is not None and len(in_flight) >= self.limit:
+            return False
+        nodes = self._look()
+        waiting = unplaced([*in_flight, another], [node for _, node in nodes])
+        if not waiting:
+            return True
+        running = len(in_flight) + 1 - len(waiting)
+        return len(waiting) <= max(1, running) and not unplaced(waiting, self._growth(nodes))
+
+    def room(self, needs: Needs) -> int:
+        """How many trials with these needs the cluster has room for now."""
+        return sum(copies_that_fit(node, needs) for _, node in self._look())
+
+    def _look(self) -> Sequence[tuple[str, Node]]:
+        now = self.clock()
+        if now >= self._next_look:
+            self._nodes, self._next_look = self.cluster.nodes(), now + _LOOK_EVERY_S
+        return self._nodes
+
+    def _growth(self, nodes: Sequence[tuple[str, Node]]) -> list[Node]:
+        """The nodes that could still come. Those whose type is not known count for none."""
+        there = Counter(name for name, _ in nodes)
+        return [kind.resources for kind in self.types for _ in range(max(0, kind.most - there[kind.name]))]
+
+
+def unplaced(trials: Iterable[Needs], nodes: Iterable[Node]) -> list[Needs]:
+    """The trials that find no place on these nodes when the largest are placed first, each where it fits first."""
+    free = [dict(node) for node in nodes]
+    left: list[Needs] = []
+    counts = Counter(trials)
+    for needs in sorted(counts, key=lambda each: (each.gpus, each.cpus, each.memory_gib), reverse=True):
+        count = counts[needs]
+        for node in free:
+            placed = min(count, copies_that_fit(node, needs))
+            if placed:
+                count -= placed
+                for name, amount in (("CPU", needs.cpus), ("GPU", needs.gpus), ("memory", needs.memory_gib * 2**30)):
+                    node[name] = node.get(name, 0.0) - placed * amount
+        left += [needs] * count
+    return left

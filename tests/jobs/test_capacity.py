@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from vsetune.config.study.resources import Needs, ResourceSpec
+from vsetune.jobs.capacity import Capacity, unplaced
+from vsetune.jobs.node_types import NodeType
+
+SMALL, LARGE, GPU = {"CPU": 2.0}, {"CPU": 8.0}, {"CPU": 4.0, "GPU": 1.0, "accelerator_type:H100": 1.0}
+
+
+class Cluster:
+    """Nodes that the test changes, and a clock that moves whenever it is read."""
+
+    def __init__(self, *nodes: tuple[str, Mapping[str, float]]) -> None:
+        self.there: list[tuple[str, Mapping[str, float]]] = list(nodes)
+        self.now = 0.0
+
+    def nodes(self) -> Sequence[tuple[str, Mapping[str, float]]]:
+        return self.there
+
+    def clock(self) -> float:
+        self.now += 10.0
+        return self.now
+
+
+def handed_out(capacity: Capacity, needs: Needs, running: int) -> int:
+    """How many trials are in flight once no more is allowed."""
+    in_flight = [needs] * running
+    while capacity.allows(in_flight, needs):
+        in_flight.append(needs)
+        assert len(in_flight) < 10_000
+    return len(in_flight)
+
+
+def test_a_fixed_cluster_runs_what_fits_on_its_nodes_and_nothing_waits() -> None:
+    cluster = Cluster(("", SMALL), ("", {"CPU": 1.0}), ("", LARGE))
+    capacity = Capacity(cluster, clock=cluster.clock)
+    assert handed_out(capacity, Needs(cpus=1), 0) == 11
+    assert handed_out(capacity, Needs(cpus=2), 0) == 5  # the odd core is of no use
+    assert handed_out(Capacity(cluster, limit=3, clock=cluster.clock), Needs(), 0) == 3
+
+
+def test_fractions_of_a_gpu_add_up_and_an_accelerator_must_be_the_one_asked_for() -> None:
+    cluster = Cluster(("", GPU), ("", {"CPU": 4.0, "GPU": 1.0, "accelerator_type:A100": 1.0}))
+    capacity = Capacity(cluster, clock=cluster.clock)
+    assert handed_out(capacity, Needs(gpus=1 / 3), 0) == 6
+    assert handed_out(capacity, Needs(gpus=0.5, accelerator="H100"), 0) == 2
+    assert handed_out(capacity, Needs(gpus=0.5, accelerator="L4"), 0) == 0
+
+
+def test_concurrency_follows_nodes_that_come_and_go() -> None:
+    cluster = Cluster()
+    capacity = Capacity(cluster, [NodeType("worker", SMALL, 4, None)], clock=cluster.clock)
+    seen = []
+    for nodes in (0, 1, 2, 4, 2, 4):
+        cluster.there = [("worker", SMALL)] * nodes
+        seen.append(handed_out(capacity, Needs(), 0))
+    assert seen == [1, 4, 8, 8, 8, 8]  # at most as many wait as run, and never more than the types can give
+    assert [capacity.room(Needs()), handed_out(capacity, Needs(), 12)] == [8, 12]
+
+
+def test_nobody_waits_for_a_type_of_which_all_nodes_are_there() -> None:
+    cluster = Cluster(("worker", SMALL))
+    capacity = Capacity(cluster, [NodeType("worker", SMALL, 1, None)], clock=cluster.clock)
+    assert handed_out(capacity, Needs(), 0) == 2
+
+
+def test_the_largest_trials_find_their_place_first() -> None:
+    large, small = Needs(cpus=6), Needs(cpus=2)
+    assert unplaced([small, large, small], [LARGE, SMALL]) == []
+    assert unplaced([small, large, large], [LARGE, SMALL]) == [large]
+
+
+def test_a_network_or_a_cell_may_ask_for_more_than_the_others() -> None:
+    resources = ResourceSpec.model_validate({
+        "cpus": 1, "memory_gib": 2,
+        "cells": {"gsmn": {"cpus": 2, "gpus": 0.5}, "gsmn.lseh": {"accelerator": "H100", "gpus": 1}},
+    })
+    assert resources.needs_of("vsepp", "lmh") == Needs(1, 0.0, 2.0)
+    assert resources.needs_of("gsmn", "lmh") == Needs(2, 0.5, 2.0)
+    assert resources.needs_of("gsmn", "lseh") == Needs(2, 1.0, 2.0, "H100")
+    assert resources.unknown_cells(["gsmn"], ["lmh"]) == ["gsmn.lseh"]
