@@ -15,7 +15,8 @@ def attempt() -> Callable[..., AttemptRecord]:
     def make(
         loss: str = "lmh", recalls: Sequence[float] = BASELINE, *, gap: float = 0.5, configuration: int = 0,
         seed: int = 0, number: int = 1, phase: str = "search", status: str = "finished", network: str = "vsepp",
-        dataset: str = "scenes", summary: dict[str, float] | None = None, **protocol: object,
+        dataset: str = "scenes", summary: dict[str, float] | None = None,
+        usd_per_hour: float | None = None, **protocol: object,
     ) -> AttemptRecord:
         curve = tuple((gap * (index + 1), float(recall)) for index, recall in enumerate(recalls))
         epochs = curve[-1][0] if curve else 0.0
@@ -23,7 +24,8 @@ def attempt() -> Callable[..., AttemptRecord]:
             study="demo", trial=f"{dataset}.{network}.{loss}-c{configuration}-s{seed}", cell=f"{network}.{loss}",
             network=network, loss=loss, number=number, seed=seed, phase=phase,
             configuration={"loss.margin": 0.1 + 0.1 * configuration},
-            resolved={"data": {"path": f"data/{dataset}"}}, environment={},
+            resolved={"data": {"path": f"data/{dataset}"}},
+            environment={} if usd_per_hour is None else {"usd_per_hour": str(usd_per_hour)},
             protocol={"images": 400, "validate_every_steps": 50, **protocol},
         )
         numbers = {"train_seconds": 20 * epochs, "device_seconds": 30 * epochs} if summary is None else summary

@@ -2,6 +2,8 @@ import pytest
 
 from vsetune.errors import UsageError
 from vsetune.leaderboard.building import build, median_epochs
+from vsetune.leaderboard.export import to_csv
+from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.selection import cost_of, trials_of, winner_of
 from vsetune.metrics.efficiency import Epochs
 
@@ -129,6 +131,24 @@ def test_an_attempt_that_began_anew_is_charged_in_full(attempt):
     again = attempt(recalls=[11, 21, 31], number=2, summary={"device_seconds": 45.0})
     cost = row_of(build([first, again], baseline="lmh"), "lmh").cost
     assert (cost.epochs, cost.device_seconds, cost.wasted_epochs) == (2.5, 75.0, 1.0)
+
+
+def test_money_is_the_time_of_each_attempt_at_the_price_of_its_node(attempt):
+    first = attempt(recalls=[10, 20], status="killed", summary={"device_seconds": 1800.0}, usd_per_hour=4)
+    again = attempt(recalls=[10, 20, 30], number=2, summary={"device_seconds": 5400.0}, usd_per_hour=2)
+    assert cost_of(trials_of([first, again])).usd == pytest.approx(0.5 * 4 + 1.0 * 2)
+    never_started = attempt(configuration=1, recalls=[], status="failed", summary={})
+    assert cost_of(trials_of([first, again, never_started])).usd == pytest.approx(4.0)
+    unpriced = attempt(configuration=2, summary={"device_seconds": 1.0})
+    assert cost_of(trials_of([first, again, unpriced])).usd is None
+
+
+def test_people_see_money_where_some_is_known(attempt):
+    free = build([attempt("lmh")], baseline="lmh")
+    paid = build([attempt("lmh", usd_per_hour=3600)], baseline="lmh")
+    assert "US$" not in to_html(free)
+    assert "US$" in to_html(paid)
+    assert "usd" in to_csv(free).splitlines()[0].split(",")
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ class Column:
     kind: text stands left, numbers right. unit: of the value. better: where there is a better. part: narrow terminals
     show results and costs in two tables, the `name` of the row and the marks of its flags in both, and what is equal
     in a `comparison` in the title. width: on the page, never broken (`brief`) or given room (`wide`).
+    only_if_known: people see the column where some row has a value.
     """
 
     key: str
@@ -49,6 +50,7 @@ class Column:
     part: Literal["comparison", "name", "result", "cost"] = "result"
     width: Literal["", "brief", "wide"] = ""
     views: frozenset[View] = EVERYWHERE
+    only_if_known: bool = False
 
     @property
     def broken_heading(self) -> str:
@@ -84,9 +86,13 @@ class Column:
         return value if isinstance(value, str) else repr(value)
 
 
-def columns_of(view: View, columns: Sequence[Column]) -> list[Column]:
-    """Those that the view shows, in order."""
-    return [column for column in columns if view in column.views]
+def columns_of(view: View, columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
+    """Those that the view shows of these rows, in order. CSV has always the same."""
+    return [
+        column for column in columns
+        if view in column.views
+        and (view == "csv" or not column.only_if_known or any(column.value(row) is not None for row in rows))
+    ]
 
 
 def _attempts_that(status: AttemptStatus) -> Column:
@@ -205,6 +211,11 @@ COLUMNS: tuple[Column, ...] = (
         key="device_seconds", heading="device-\nseconds", unit="seconds", better="lower", digits=0, part="cost",
         meaning="How long everything that ran held its device, pruned and failed trials included",
         value=lambda row: row.cost.device_seconds, views=_SCREEN,
+    ),
+    Column(
+        key="usd", heading="US$", unit="dollars", better="lower", digits=2, part="cost", only_if_known=True,
+        meaning="What the nodes cost for the time in device-seconds, by the price in their labels",
+        value=lambda row: row.cost.usd, views=_SCREEN,
     ),
     Column(
         key="attempts_in_words", heading="attempts", kind="text", part="cost", views=_CONFIGURATIONS,

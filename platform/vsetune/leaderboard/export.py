@@ -23,7 +23,7 @@ _LATEX = {
 
 def to_csv(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> str:
     """One line per cell, the study first. Empty fields for what does not exist; seconds and per cent, not rounded."""
-    shown = columns_of("csv", columns)
+    shown = columns_of("csv", columns, leaderboard.rows)
     return _csv([
         {"study": leaderboard.study, **{column.key: column.value(row) for column in shown}} for row in leaderboard.rows
     ])
@@ -52,7 +52,7 @@ def to_json(leaderboard: Leaderboard) -> str:
 
 def to_latex(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> str:
     """A `table` for the booktabs package, rounded as on the screen, the notes below it."""
-    shown = columns_of("latex", columns)
+    shown = columns_of("latex", columns, leaderboard.rows)
     sides = "".join("l" if column.kind == "text" else "r" for column in shown)
     lines = [
         r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering",

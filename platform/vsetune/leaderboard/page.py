@@ -34,8 +34,8 @@ def to_html(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> st
         for _, _, rows in leaderboard.groups() for row in rows
     ]
     return environment.get_template("page.html.j2").render(
-        leaderboard=leaderboard, columns=columns_of("page", columns),
-        configuration_columns=columns_of("configurations", columns), lines=lines,
+        leaderboard=leaderboard, columns=columns_of("page", columns, leaderboard.rows),
+        configuration_columns=columns_of("configurations", columns, leaderboard.rows), lines=lines,
         headline=wording.headline(leaderboard), protocol=wording.protocol_line(leaderboard),
         notes=wording.notes(leaderboard), panels=charts.panels(leaderboard), chart=charts,
         legend=[(loss, index % charts.PALETTE, index >= charts.PALETTE) for loss, index in colours.items()],

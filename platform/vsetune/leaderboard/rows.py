@@ -50,12 +50,14 @@ class SeedResult:
 class Cost:
     """What a cell used: all its attempts, failed, killed and pruned ones included.
 
-    wasted_epochs: those of `epochs` that a crash lost, so that they were trained again.
+    wasted_epochs: those of `epochs` that a crash lost, so that they were trained again. usd: dollars for the devices;
+    None where some of the nodes had no price.
     """
 
     epochs: float
     device_seconds: float
     wasted_epochs: float
+    usd: float | None = None
 
     @property
     def budget_epochs(self) -> float:

@@ -39,11 +39,12 @@ def cost_of(trials: Sequence[Trial]) -> Cost:
         epochs=sum(cost.epochs for cost in costs),
         device_seconds=sum(cost.device_seconds for cost in costs),
         wasted_epochs=sum(cost.wasted_epochs for cost in costs),
+        usd=_sum_of_known([cost.usd for cost in costs if cost.device_seconds]),
     )
 
 
 def _cost(trial: Trial) -> Cost:
-    """Epochs and device-seconds of one trial.
+    """Epochs, device-seconds and dollars of one trial, each attempt at the price of its own node.
 
     The epochs of the latest attempt live on; what else was trained is wasted. An attempt that continued from a
     checkpoint repeats the earlier curve, and its seconds include the earlier ones: both are charged once. Wasted is
@@ -52,16 +53,30 @@ def _cost(trial: Trial) -> Cost:
     """
     alive = seconds = wasted = told = 0.0
     before: AttemptRecord | None = None
+    money: list[float | None] = []
     for attempt in trial:
         inherited = _inherited_epochs(before, attempt) if before else 0.0
         inherited_seconds = _device_seconds(before) if before and inherited else 0.0
-        seconds += max(0.0, _device_seconds(attempt) - inherited_seconds)
+        held = max(0.0, _device_seconds(attempt) - inherited_seconds)
+        seconds += held
+        money += [_usd(attempt, held)] if held else []
         if before is not None and not _last_epoch(attempt):
             continue  # it has shown nothing yet: the earlier one still stands
         said = attempt.summary.get("wasted_epochs", told)
         wasted += max(alive - inherited, said - told, 0.0)
         alive, told, before = _last_epoch(attempt), said, attempt
-    return Cost(alive + wasted, seconds, wasted)
+    return Cost(alive + wasted, seconds, wasted, _sum_of_known(money))
+
+
+def _usd(attempt: AttemptRecord, seconds: float) -> float | None:
+    price = attempt.start.environment.get("usd_per_hour")
+    return None if price is None else float(price) * seconds / 3600
+
+
+def _sum_of_known(amounts: Sequence[float | None]) -> float | None:
+    """None where one is not known, or there is none."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known and len(known) == len(amounts) else None
 
 
 def _inherited_epochs(before: AttemptRecord, attempt: AttemptRecord) -> float:

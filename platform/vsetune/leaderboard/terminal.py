@@ -26,7 +26,8 @@ class LeaderboardView:
     columns: Sequence[Column]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        board, columns = self.leaderboard, columns_of("terminal", self.columns)
+        board = self.leaderboard
+        columns = columns_of("terminal", self.columns, board.rows)
         yield Text(f"{board.study}: losses compared with {board.baseline}", style="bold")
         whole = _table(board, [rows for _, _, rows in board.groups()], columns)
         needed = Measurement.get(console, options.update(max_width=_UNLIMITED), whole).maximum

@@ -1,0 +1,57 @@
+"""What a trial's place costs, from the labels of its node (`vsetune.io/usd-per-hour`, see `cluster.yaml`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import ray
+
+from vsetune.config.study.resources import Needs
+from vsetune.jobs.node_types import PRICE_LABEL, TYPE_LABEL
+
+_log = logging.getLogger(__name__)
+
+
+def price_per_hour(node_id: str) -> float | None:
+    """Dollars per hour of a whole node; None for one without the label, or one that is not there."""
+    node = next((node for node in ray.nodes() if node["NodeID"] == node_id), None)
+    return None if node is None else _price(node_id, node.get("Labels", {}).get(PRICE_LABEL))
+
+
+def share_of(node: Mapping[str, float], needs: Needs) -> float:
+    """The part of a node that a trial keeps from others: of its cores or its GPUs, whichever is more; at most 1.
+
+    node: amounts by Ray's names.
+    """
+    cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
+    return min(1.0, max(needs.cpus / cpus if cpus else 1.0, needs.gpus / gpus if gpus else 0.0))
+
+
+def place_of_this_worker(needs: Needs) -> dict[str, str]:
+    """For `AttemptStart.environment`: node_type, and usd_per_hour of the trial's share where the node has a price."""
+    node = _this_node()
+    labels = node.get("Labels", {})
+    place = {"node_type": labels[TYPE_LABEL]} if labels.get(TYPE_LABEL) else {}
+    price = _price(node["NodeID"], labels.get(PRICE_LABEL))
+    return place if price is None else place | {"usd_per_hour": f"{price * share_of(node['Resources'], needs):.6g}"}
+
+
+def _this_node() -> dict[str, Any]:
+    here = ray.get_runtime_context().get_node_id()
+    found: dict[str, Any] = next(node for node in ray.nodes() if node["NodeID"] == here)
+    return found
+
+
+@cache
+def _price(node_id: str, label: str | None) -> float | None:
+    if label is None:
+        return None
+    try:
+        return float(label)
+    except ValueError:
+        _log.warning("node %s: label %s is %s, need dollars per hour; counted without a price", node_id[:8],
+                     PRICE_LABEL, label)
+        return None
