@@ -12,7 +12,8 @@ VsetuneError
 │           └── DamagedCheckpoint   one that is not what was written; it can be set aside
 ├── IncompatibleCurves    two curves that must not be compared (other cadence, protocol or data)
 └── AttemptError          one attempt failed; the study goes on
-    └── NumericError      a loss, gradient or similarity that is not a finite number
+    ├── NumericError      a loss, gradient or similarity that is not a finite number
+    └── Preempted         its machine will go; it has left a checkpoint, an interruption
 
 Messages are one line: where, what we got, what we need, how to fix.
 """
@@ -84,3 +85,9 @@ class NumericError(AttemptError):
     """A value that must be finite is not."""
 
     kind = "numeric"
+
+
+class Preempted(AttemptError):
+    """The attempt was asked to leave its machine, and has left a checkpoint of its last step."""
+
+    kind = "preempted"

@@ -218,6 +218,16 @@ def test_an_interrupted_trial_goes_on_after_growing_pauses_and_then_is_left_open
     assert Driver(study, store, tmp_path).next().trial.trial == trial
 
 
+def test_a_trial_that_was_asked_to_leave_its_machine_goes_on_at_once_however_often(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    driver = Driver(make_study(losses=[{"name": "lmh"}], resources={"retries": 0}), store, tmp_path)
+    trial = open_first(driver)
+    for _ in range(3):
+        assert driver.ledger.interrupted(trial, "preempted: its machine will go", was_asked=True) == 0.0
+        assert driver.next().trial.trial == trial
+
+
 def test_a_new_validation_starts_the_count_of_interruptions_anew(store: MemoryStore, tmp_path: Path) -> None:
     driver = Driver(make_study(resources={"retries": 1}), store, tmp_path)
     trial = open_first(driver)

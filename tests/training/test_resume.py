@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from vsetune.config.study.training import TrialSpec
-from vsetune.errors import StorageError
+from vsetune.errors import Preempted, StaleCheckpoint, StorageError
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.training.attempt import Attempt
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE
+from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointFolder
 
 TIMES = {"train_seconds", "load_seconds", "validation_seconds", "pairs_per_second"}
 CASES: dict[str, dict[str, Any]] = {
@@ -125,7 +125,7 @@ def test_every_network_continues_as_if_never_interrupted(
 
 
 def assert_resumes(trial: TrialSpec, tmp_path: Path) -> None:
-    """A trial stopped after its first validation ends as one that ran through."""
+    """A trial that dies after its first validation, and later leaves between two, ends as one that ran through."""
     straight = open_attempt(trial, tmp_path / "straight")
     while not straight.is_finished:
         straight.advance()
@@ -134,12 +134,60 @@ def assert_resumes(trial: TrialSpec, tmp_path: Path) -> None:
     assert first.advance().step == 4  # of 6 per epoch
     first.close()
     random.seed(99), np.random.seed(99), torch.manual_seed(99)  # another process draws other numbers
-    second = open_attempt(trial, tmp_path / "broken")
+    second = AskedToLeave(trial, tmp_path / "broken", device="cpu", threads=1)
     assert (second.number, second.inherited) == (2, 1)
-    while not second.is_finished:
+    with pytest.raises(Preempted, match="step 5"):
         second.advance()
+    random.seed(98), np.random.seed(98), torch.manual_seed(98)
+    third = open_attempt(trial, tmp_path / "broken")
+    assert (third.number, third.inherited, third.wasted_epochs) == (3, 1, 0.0)
+    while not third.is_finished:
+        third.advance()
+    assert_same(straight, third)
+    straight.close(), third.close()
+
+
+class AskedToLeave(Attempt):
+    """Its machine is taken away during step 5, between two validations."""
+
+    def _step(self) -> None:
+        super()._step()
+        if self._progress.step == 5:
+            self.leave()
+
+
+def test_an_attempt_may_leave_before_its_first_step_and_its_first_validation(make_trial: Any, tmp_path: Path) -> None:
+    trial = make_trial()
+    straight, first = open_attempt(trial, tmp_path / "straight"), open_attempt(trial, tmp_path / "broken")
+    first.leave()
+    with pytest.raises(Preempted, match="step 0"):
+        first.advance()
+    second = open_attempt(trial, tmp_path / "broken")
+    while not straight.is_finished:
+        straight.advance(), second.advance()
     assert_same(straight, second)
-    straight.close(), second.close()
+
+
+@pytest.mark.parametrize(("part", "value"), [
+    ("pairs", -1), ("sums", {"train_loss": float("nan")}), ("counts", {}), ("full_batches", "two"), ("pairs", None),
+])
+def test_a_window_that_is_none_is_told_in_one_line(
+    make_trial: Any, tmp_path: Path, part: str, value: object
+) -> None:
+    trial = make_trial()
+    first = open_attempt(trial, tmp_path)
+    first.leave()
+    with pytest.raises(Preempted):
+        first.advance()
+    folder = CheckpointFolder(tmp_path, fingerprint=trial.fingerprint(), data=first.dataset.fingerprint)
+    state = folder.load()
+    assert state is not None
+    good = {"pairs": 1, "seconds_before": 0.0, "sums": {"train_loss": 1.0}, "counts": {"train_loss": 1}}
+    good["full_batches"] = 1
+    folder.save(state | {"window": good | {part: value}}, best_weights=None)
+    with pytest.raises(StaleCheckpoint, match="does not fit this trial") as caught:
+        open_attempt(trial, tmp_path)
+    assert "\n" not in str(caught.value)
 
 
 def test_two_attempts_in_one_process_do_not_disturb_each_other(make_trial: Any, tmp_path: Path) -> None:

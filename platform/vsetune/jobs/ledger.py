@@ -143,9 +143,10 @@ class StudyLedger:
         self._end(progress, status, summary, list(artifacts), error)
         self._tell(trial)
 
-    def interrupted(self, trial: str, reason: str) -> float | None:
+    def interrupted(self, trial: str, reason: str, *, was_asked: bool = False) -> float | None:
         """A trial was stopped by nothing of its own: it is handed out again after a pause, whose seconds are returned.
 
+        was_asked: its machine was taken away with a warning; it goes on at once, and that counts for nothing.
         None: it has been interrupted too often without a new validation and is left open for the next run of the study.
         """
         progress = self.trials[trial]
@@ -154,6 +155,9 @@ class StudyLedger:
         if progress.status == "running":
             self._end(progress, "killed", progress.summary, [], reason)
         progress.status, progress.error = "waiting", reason
+        if was_asked:
+            self._requeued.append(trial)
+            return 0.0
         progress.interruptions += 1
         if progress.interruptions > self.study.resources.retries:
             progress.is_left_open = True

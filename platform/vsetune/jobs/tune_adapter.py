@@ -97,7 +97,7 @@ class RecordingCallback(_StaysHere, tune.Callback):
         name = trial.config["trial"]["trial"]
         self._signs.reported(trial, result)
         if result.get("event") == "interrupted":
-            self._pause(name, result["error"])
+            self._pause(name, result["error"], was_asked=result["kind"] == "preempted")
         else:
             record_report(self._ledger, name, result)
         if self._ledger.trials[name].status in ("finished", "pruned"):  # recorded: nobody will continue it
@@ -117,9 +117,9 @@ class RecordingCallback(_StaysHere, tune.Callback):
         self._signs.look()
         self._on_tick()
 
-    def _pause(self, name: str, reason: str) -> None:
+    def _pause(self, name: str, reason: str, *, was_asked: bool = False) -> None:
         if not self._ledger.trials[name].is_closed:
-            self._on_pause(name, reason, self._ledger.interrupted(name, reason))
+            self._on_pause(name, reason, self._ledger.interrupted(name, reason, was_asked=was_asked))
 
 
 def actors_in_making(controller: Any) -> list[tuple[Any, Any]]:

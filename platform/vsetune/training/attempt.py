@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
-from vsetune.errors import AttemptError, StorageError
+from vsetune.errors import AttemptError, Preempted, StorageError
 from vsetune.files.whole_files import make_folder
 from vsetune.scoring.device import choose_device, use_threads, wait_for
 from vsetune.scoring.evaluation import evaluate, evaluated_split, recalls
@@ -29,7 +30,7 @@ from vsetune.training.failures import out_of_memory, scoring
 from vsetune.training.negatives import NegativeSampler
 from vsetune.training.protocol import describe_protocol
 from vsetune.training.random_state import RandomState
-from vsetune.training.restoring import learner_state, restore
+from vsetune.training.restoring import learner_state, restore, window_state
 from vsetune.training.schedule import next_validation, phase_at, total_steps
 from vsetune.training.start import describe_start
 from vsetune.training.step import Learner
@@ -78,6 +79,8 @@ class Attempt:
         self._execution = self._executions.begin(
             kept_pairs=self._progress.pairs_seen, kept_seconds=self._progress.seconds
         )
+        self._window, self._negatives = self._continued_window(saved)
+        self._leave = threading.Event()
         _log.info("%s: %d parameters on %s", self._where, self.parameters, self.device)
 
     @property
@@ -110,9 +113,14 @@ class Attempt:
         """The trial has been trained to its budget."""
         return self._progress.step >= total_steps(self.trial.training, self._batches.steps_per_epoch)
 
+    def leave(self) -> None:
+        """Ask `advance`, running in another thread, to stop after its step. What it is asked before counts too."""
+        self._leave.set()
+
     def advance(self) -> ValidationPoint:
         """Train up to the next validation, validate, write the checkpoint.
 
+        Preempted: `leave` was called; the checkpoint is that of the last step, and nothing is lost.
         NumericError: a loss, gradient norm or similarity is not finite; the checkpoint on disk stays as it was.
         StorageError: the checkpoint cannot be written. AttemptError: no GPU memory left, or finished already.
         After an error this object is spent; a new one continues from the checkpoint.
@@ -121,8 +129,12 @@ class Attempt:
             raise AttemptError(f"{self._where}: already trained to its {self.trial.training.epochs:g} epochs.")
         try:
             with self._random.active():
-                window = self._train()
-                point = self._validate(window)
+                self._train()
+                point = self._validate()
+        except Preempted:
+            self._save_between()
+            self._give_up()
+            raise
         except torch.OutOfMemoryError as error:
             self._give_up()
             raise out_of_memory(error, where=self._where, step=self._progress.step) from error
@@ -130,6 +142,7 @@ class Attempt:
             self._give_up()
             raise
         self._save(point)
+        self._window, self._negatives = self._continued_window(None)
         return point
 
     def summary(self) -> dict[str, float]:
@@ -178,25 +191,33 @@ class Attempt:
             used.append(data.test_split)
         self.dataset.check_files(dict.fromkeys(used))
 
-    def _train(self) -> StepWindow:
-        progress, per_epoch = self._progress, self._batches.steps_per_epoch
-        end = next_validation(self.trial.training, step=progress.step, steps_per_epoch=per_epoch)
+    def _continued_window(self, saved: Mapping[str, Any] | None) -> tuple[StepWindow, NegativeSampler]:
+        """For the steps up to the next validation. saved: a checkpoint that may know some of them."""
+        progress = self._progress
         window = StepWindow(
             device=self.device, where=self._where, loss_name=self.trial.loss.name,
             seconds_before=progress.train_seconds + progress.load_seconds,
         )
-        negatives = NegativeSampler(self.trial.training)
+        state = None if saved is None else window_state(saved, self._checkpoints)
+        if state is not None:
+            window.load_state_dict(state)
+        return window, NegativeSampler(self.trial.training, full_batches=state["full_batches"] if state else 0)
+
+    def _train(self) -> None:
+        progress, per_epoch = self._progress, self._batches.steps_per_epoch
+        end = next_validation(self.trial.training, step=progress.step, steps_per_epoch=per_epoch)
         while progress.step < end:
+            if self._leave.is_set():
+                raise Preempted(f"{self._where} step {progress.step}: its machine will go, continued elsewhere.")
             self._enter_phase()
             if progress.step % per_epoch == 0:
                 self._learner.loss.start_epoch(progress.step // per_epoch)
-            self._step(window, negatives)
+            self._step()
             self._mark()
         begin = time.perf_counter()
-        window.flush()
+        self._window.flush()
         wait_for(self.device)
         progress.train_seconds += time.perf_counter() - begin
-        return window
 
     @property
     def _epoch(self) -> float:
@@ -212,7 +233,7 @@ class Attempt:
             self._learner.loss.start_epoch(int(self._epoch))
             _log.info("%s: phase %d begins at epoch %.3f", self._where, phase, self._epoch)
 
-    def _step(self, window: StepWindow, negatives: NegativeSampler) -> None:
+    def _step(self) -> None:
         progress = self._progress
         begin = time.perf_counter()
         batch = self._batches.take(progress.step)
@@ -221,13 +242,13 @@ class Attempt:
         result = self._learner.step(batch)
         progress.step += 1
         progress.pairs_seen += batch.pairs
-        window.add(result, step=progress.step, learning_rate=rate, pairs=batch.pairs)
-        window.note(negatives.look(batch, result.output))
+        self._window.add(result, step=progress.step, learning_rate=rate, pairs=batch.pairs)
+        self._window.note(self._negatives.look(batch, result.output))
         progress.load_seconds += loaded - begin
         progress.train_seconds += time.perf_counter() - loaded
 
-    def _validate(self, window: StepWindow) -> ValidationPoint:
-        progress, split = self._progress, self.trial.data.validation_split
+    def _validate(self) -> ValidationPoint:
+        progress, window, split = self._progress, self._window, self.trial.data.validation_split
         begin = time.perf_counter()
         with scoring(split, where=self._where, step=progress.step, on_progress=self._mark) as report:
             scores = score_split(
@@ -265,24 +286,33 @@ class Attempt:
         return scores | {"seconds": time.perf_counter() - begin}
 
     def _save(self, point: ValidationPoint) -> None:
-        progress = self._progress
         begin = time.perf_counter()
-        is_best = progress.record(point)
-        state = {
-            "learner": self._learner.state_dict(),
-            "random": self._random.state_dict(),
-            "progress": progress.state_dict(),
-            "best_step": progress.best_step,
-            "started": self._started,
-        }
-        weights = self._learner.network.state_dict() if is_best else None
-        self._checkpoints.save(state, best_weights=weights, notes=self._learner.notes(self.dataset))
-        progress.checkpoint_seconds += time.perf_counter() - begin
+        is_best = self._progress.record(point)
+        self._write(self._state(), is_best=is_best)
+        self._progress.checkpoint_seconds += time.perf_counter() - begin
         self._mark()
         _log.info(
             "%s: step %d epoch %.3f M-Recall %.2f%s", self._where, point.step, point.epoch, point.m_recall,
             " (best)" if is_best else "",
         )
+
+    def _save_between(self) -> None:
+        """A checkpoint between two validations, with what has been collected since the last one."""
+        window = self._window.state_dict() | {"full_batches": self._negatives.full_batches}
+        self._write(self._state() | {"window": window}, is_best=False)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "learner": self._learner.state_dict(),
+            "random": self._random.state_dict(),
+            "progress": self._progress.state_dict(),
+            "best_step": self._progress.best_step,
+            "started": self._started,
+        }
+
+    def _write(self, state: Mapping[str, Any], *, is_best: bool) -> None:
+        weights = self._learner.network.state_dict() if is_best else None
+        self._checkpoints.save(state, best_weights=weights, notes=self._learner.notes(self.dataset))
 
     def _give_up(self) -> None:
         """Leave a note of how far it came."""

@@ -22,6 +22,7 @@ from vsetune.errors import (
     DamagedCheckpoint,
     DataError,
     NumericError,
+    Preempted,
     StaleCheckpoint,
     StorageError,
     VsetuneError,
@@ -30,7 +31,8 @@ from vsetune.plugins.plugin_loading import place_in_plugin
 from vsetune.scoring.pair_scores import LoggedProgress
 
 Kind = Literal[
-    "configuration", "data", "numeric", "checkpoint", "bug", "storage", "network", "device", "memory", "process"
+    "configuration", "data", "numeric", "checkpoint", "bug", "storage", "network", "device", "memory", "process",
+    "preempted",
 ]
 FINAL: frozenset[Kind] = frozenset({"configuration", "data", "numeric", "checkpoint", "bug"})
 """Kinds that fail a trial for good; `bug` is an exception that nobody foresaw."""
@@ -102,6 +104,8 @@ def _own_kind(error: VsetuneError) -> Kind:
         return "data"
     if isinstance(error, NumericError):
         return "numeric"
+    if isinstance(error, Preempted):
+        return "preempted"
     if isinstance(error, AttemptError):
         return "memory" if error.kind == "memory" else "bug"
     return "configuration" if isinstance(error, ConfigError) else "bug"

@@ -18,16 +18,17 @@ class NegativeSampler:
     (softmax, top-f above f = 0) give the same numbers under names that start with `proxy_`.
     """
 
-    def __init__(self, training: TrainingSpec) -> None:
+    def __init__(self, training: TrainingSpec, *, full_batches: int = 0) -> None:
+        """full_batches: seen since the validation by the execution that this one continues."""
         self._batch_size = training.batch_size
-        self._full_batches = 0
+        self.full_batches = full_batches
 
     def look(self, batch: Batch, output: LossOutput) -> dict[str, float]:
         """Counts by name, or nothing for most batches."""
         if len(batch.image_ids) < self._batch_size or output.selection is None:
             return {}
-        self._full_batches += 1
-        if (self._full_batches - 1) % _LOOK_EVERY:
+        self.full_batches += 1
+        if (self.full_batches - 1) % _LOOK_EVERY:
             return {}
         selection = output.selection
         counts = unique_hard_negatives(

@@ -50,13 +50,44 @@ def restore(
     and random are then spent.
     """
     try:
-        progress = _progress(_part(saved, "progress"))
+        progress = _progress(_part(saved, "progress"), between=is_between_validations(saved))
         _restore_random(random, _part(saved, "random"), learner.device)
         return _restored_learner(_part(saved, "learner"), learner, random), progress
     except VsetuneError:
         raise
     except (OSError, *OF_DAMAGE) as error:
         raise checkpoints.misfit(one_line(str(error).strip() or type(error).__name__)) from error
+
+
+def is_between_validations(saved: Mapping[str, Any]) -> bool:
+    """Whether the attempt was asked to leave before its next validation; then `window` has what it had collected."""
+    return "window" in saved
+
+
+def window_state(saved: Mapping[str, Any], checkpoints: CheckpointFolder) -> Mapping[str, Any] | None:
+    """What the steps since the last validation had in common; None for a checkpoint of a validation.
+
+    StaleCheckpoint, or DamagedCheckpoint, when it is no such state.
+    """
+    if not is_between_validations(saved):
+        return None
+    try:
+        window = _part(saved, "window")
+        if window.keys() != {"pairs", "seconds_before", "sums", "counts", "full_batches"}:
+            raise ValueError(f"its window has the fields {one_line(', '.join(map(str, window)))}")
+        sums, counts = _part(window, "sums"), _part(window, "counts")
+        for name in ("pairs", "full_batches"):
+            _require_number(name, window[name], whole=True)
+        _require_number("seconds_before", window["seconds_before"])
+        if sums.keys() != counts.keys() or not all(isinstance(name, str) for name in sums):
+            raise ValueError("sums and counts of its window do not fit each other")
+        for name, count in counts.items():
+            _require_number(f"count of {name}", count, whole=True)
+            if type(sums[name]) is not float or not math.isfinite(sums[name]):
+                raise ValueError(f"sum of {name} is {one_line(sums[name], most=60)}, need a finite number")
+    except (TypeError, ValueError) as error:
+        raise checkpoints.misfit(one_line(error)) from error
+    return window
 
 
 def _restored_learner(state: Mapping[str, Any], learner: Learner, random: RandomState) -> Learner:
@@ -98,7 +129,7 @@ def _restore_random(random: RandomState, state: Mapping[str, Any], device: torch
         pass
 
 
-def _progress(plain: Mapping[str, Any]) -> Progress:
+def _progress(plain: Mapping[str, Any], *, between: bool) -> Progress:
     if plain.keys() != {each.name for each in fields(Progress)}:
         raise ValueError(f"progress has the fields {one_line(', '.join(map(str, plain)))}")
     history = plain["history"]
@@ -111,7 +142,8 @@ def _progress(plain: Mapping[str, Any]) -> Progress:
     steps = [point["step"] for point in history]
     best = max(history, key=lambda point: point["m_recall"], default=None)
     expected = (None, -math.inf) if best is None else (best["step"], best["m_recall"])
-    if steps != sorted(set(steps)) or (steps and steps[-1] != plain["step"]):
+    is_in_order = steps == sorted(set(steps))
+    if not is_in_order or (steps and (steps[-1] > plain["step"] if between else steps[-1] != plain["step"])):
         raise ValueError(f"its history ends at step {steps[-1]}, or out of order; it is at step {plain['step']}")
     if (plain["best_step"], plain["best_m_recall"]) != expected:
         raise ValueError("its best validation is not the best of its history")

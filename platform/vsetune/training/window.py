@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,6 +32,20 @@ class StepWindow:
         self._waiting: list[tuple[int, float, dict[str, Tensor]]] = []
         self._sums: defaultdict[str, float] = defaultdict(float)
         self._counts: defaultdict[str, int] = defaultdict(int)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain data: what an attempt that stops between two validations has collected so far."""
+        self.flush()
+        return {
+            "pairs": self._pairs, "seconds_before": self._seconds_before, "sums": dict(self._sums),
+            "counts": dict(self._counts),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self._pairs, self._seconds_before = state["pairs"], state["seconds_before"]
+        self._sums.update(state["sums"])
+        self._counts.update(state["counts"])
 
     def add(self, result: StepResult, *, step: int, learning_rate: float, pairs: int) -> None:
         """NumericError as soon as a loss or gradient norm is seen not to be finite; it names the first such step."""

@@ -1,0 +1,77 @@
+"""A worker notices that its machine will go, and lets its attempt leave with a checkpoint.
+
+Two warnings are heard: Ray drains the node (a spot instance was told so, `ray drain-node`, an autoscaler that takes an
+idle node away), or the process is sent SIGTERM (`ray stop`, a pod that is evicted).
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import ray
+
+from vsetune.jobs.capacity import draining_nodes
+
+LOOK_EVERY_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class LeaveWatch:
+    """Calls `leave` once, in a thread of its own or from the signal's handler, when this node will go.
+
+    is_draining: whether it will.
+    """
+
+    def __init__(
+        self, leave: Callable[[], None], *, is_draining: Callable[[], bool] | None = None,
+        every_s: float = LOOK_EVERY_S,
+    ) -> None:
+        self._leave, self._is_draining, self._every_s = leave, is_draining or this_node_is_draining, every_s
+        self._ended = threading.Event()
+        self.was_terminated = False
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Inside, both warnings are heard; afterwards SIGTERM means what it meant before."""
+        thread = threading.Thread(target=self._look, name="vsetune-leaving", daemon=True)
+        thread.start()
+        before = self._hear_sigterm()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            if before is not None:
+                signal.signal(signal.SIGTERM, before)
+
+    def _hear_sigterm(self) -> Any:
+        """The handler there was; None where none can be set."""
+        if threading.current_thread() is not threading.main_thread():
+            return None
+        return signal.signal(signal.SIGTERM, self._terminated)
+
+    def _terminated(self, number: int, frame: FrameType | None) -> None:
+        self.was_terminated = True
+        self._leave()
+
+    def _look(self) -> None:
+        while not self._ended.wait(self._every_s):
+            try:
+                will_go = self._is_draining()
+            except Exception as error:  # Ray is away: its death is somebody else's matter
+                _log.info("cannot ask whether this node is drained (%s)", error)
+                continue
+            if will_go:
+                self._leave()
+                return
+
+
+def this_node_is_draining() -> bool:
+    """Whether Ray drains the node of this worker."""
+    return ray.get_runtime_context().get_node_id() in draining_nodes()

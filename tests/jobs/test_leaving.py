@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+from vsetune.jobs.leaving import LeaveWatch
+
+
+def test_an_attempt_leaves_when_its_node_is_drained_and_is_told_once() -> None:
+    answers, told, left = iter([False, True, True]), [], threading.Event()
+
+    def leave() -> None:
+        told.append(threading.current_thread().name)
+        left.set()
+
+    with LeaveWatch(leave, is_draining=lambda: next(answers), every_s=0.001).watching():
+        assert left.wait(30)
+    assert told == ["vsetune-leaving"]
+
+
+def test_a_ray_that_does_not_answer_is_asked_again() -> None:
+    left, asked = threading.Event(), []
+
+    def is_draining() -> bool:
+        asked.append(1)
+        if len(asked) < 3:
+            raise ConnectionError("GCS is away")
+        return True
+
+    with LeaveWatch(left.set, is_draining=is_draining, every_s=0.001).watching():
+        assert left.wait(30)
+
+
+def test_sigterm_is_a_warning_inside_and_what_it_was_outside() -> None:
+    before, left = signal.getsignal(signal.SIGTERM), threading.Event()
+    watch = LeaveWatch(left.set, is_draining=lambda: False)
+    with watch.watching():
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not left.is_set():
+            time.sleep(0.001)
+    assert watch.was_terminated
+    assert signal.getsignal(signal.SIGTERM) == before
