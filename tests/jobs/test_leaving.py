@@ -15,8 +15,13 @@ def test_an_attempt_leaves_when_its_node_is_drained_and_is_told_once() -> None:
         told.append(threading.current_thread().name)
         left.set()
 
-    with LeaveWatch(leave, is_draining=lambda: next(answers), every_s=0.001).watching():
+    signs: list[int] = []
+    watch = LeaveWatch(leave, live=lambda: signs.append(1), is_draining=lambda: next(answers), every_s=0.001)
+    with watch.watching():
         assert left.wait(30)
+        before = len(signs)
+        while len(signs) < before + 3:  # it lives on until it has left
+            time.sleep(0.001)
     assert told == ["vsetune-leaving"]
 
 

@@ -19,7 +19,8 @@ class World:
         self.now, self.folder = 0.0, folder
         self.trial = SimpleNamespace(config={"trial": {"trial": "t"}, "folder": str(folder)})
         self.ended: list[int | None] = []
-        self.signs = SignsOfLife(30.0, clock=lambda: self.now, end=self._end)
+        self.told: bytes | None = None
+        self.signs = SignsOfLife(30.0, clock=lambda: self.now, end=self._end, told=lambda name: self.told)
         self.signs.started(self.trial)
 
     def _end(self, trial: Any, actor: Any, pid: int | None) -> None:
@@ -47,6 +48,16 @@ def test_a_silent_trial_is_ended_once_and_the_reason_names_the_setting(tmp_path:
     reason = world.signs.ended(world.trial)
     assert reason is not None
     assert "30 s (resources.silence_timeout_s)" in reason
+
+
+def test_a_trial_on_a_node_whose_folder_the_driver_does_not_see_lives_by_what_it_tells(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for pulse in range(6):
+        world.told = str(pulse).encode()
+        world.wait(25)
+    assert world.ended == []
+    world.wait(40)
+    assert len(world.ended) == 1
 
 
 def test_a_worker_that_is_being_made_for_too_long_is_ended(tmp_path: Path) -> None:

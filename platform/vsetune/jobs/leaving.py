@@ -1,4 +1,4 @@
-"""A worker notices that its machine will go, and lets its attempt leave with a checkpoint.
+"""A worker notices that its machine will go, and lets its attempt leave with a checkpoint; and says that it is alive.
 
 Two warnings are heard: Ray drains the node (a spot instance was told so, `ray drain-node`, an autoscaler that takes an
 idle node away), or the process is sent SIGTERM (`ray stop`, a pod that is evicted).
@@ -26,14 +26,16 @@ _log = logging.getLogger(__name__)
 class LeaveWatch:
     """Calls `leave` once, in a thread of its own or from the signal's handler, when this node will go.
 
-    is_draining: whether it will.
+    The thread also calls `live` now and then, so that nothing of this is waited for by the training.
+    is_draining: whether the node will go.
     """
 
     def __init__(
-        self, leave: Callable[[], None], *, is_draining: Callable[[], bool] | None = None,
-        every_s: float = LOOK_EVERY_S,
+        self, leave: Callable[[], None], *, live: Callable[[], None] = lambda: None,
+        is_draining: Callable[[], bool] | None = None, every_s: float = LOOK_EVERY_S,
     ) -> None:
-        self._leave, self._is_draining, self._every_s = leave, is_draining or this_node_is_draining, every_s
+        self._leave, self._live = leave, live
+        self._is_draining, self._every_s = is_draining or this_node_is_draining, every_s
         self._ended = threading.Event()
         self.was_terminated = False
 
@@ -61,15 +63,17 @@ class LeaveWatch:
         self._leave()
 
     def _look(self) -> None:
+        has_left = False
         while not self._ended.wait(self._every_s):
             try:
-                will_go = self._is_draining()
+                self._live()
+                will_go = not has_left and self._is_draining()
             except Exception as error:  # Ray is away: its death is somebody else's matter
                 _log.info("cannot ask whether this node is drained (%s)", error)
                 continue
             if will_go:
+                has_left = True
                 self._leave()
-                return
 
 
 def this_node_is_draining() -> bool:

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.experimental import internal_kv
 
 from vsetune.training.executions import PROGRESS_FILE
 
 _LOOK_EVERY_S = 2.0
+_TELL_LATEST_S = 30.0
+_NAMESPACE = b"vsetune-signs"
 
 
 @dataclass
@@ -26,23 +29,27 @@ class _Sign:
     trial: Any
     seen: float
     mark: int | None = None
+    told: bytes | None = None
     pid: int | None = None
     actor: Any = None  # of a worker that is being made
     is_ended: bool = False
 
 
 class SignsOfLife:
-    """A sign is a report, or that the marker in the trial's folder moves, which a working attempt does every 5 s.
+    """A sign is a report, or that a working attempt moves its marker, which it does every 5 s.
 
+    There are two markers, since nodes need not see one folder and Ray may be away: the file in the trial's folder, and
+    a number in Ray's own store (`tell_sign`), looked at where the file has not moved for a while.
     timeout_s: how long a trial may be silent. end: how its worker is ended, told the trial, the actor if it is being
-    made, and the process if it is known; Tune then reports its death.
+    made, and the process if it is known; Tune then reports its death. told: what a trial last told Ray's store.
     """
 
     def __init__(
         self, timeout_s: float, *, clock: Callable[[], float] = time.monotonic,
         end: Callable[[Any, Any, int | None], None] | None = None,
+        told: Callable[[str], bytes | None] | None = None,
     ) -> None:
-        self._timeout_s, self._clock, self._end = timeout_s, clock, end or end_worker
+        self._timeout_s, self._clock, self._end, self._told = timeout_s, clock, end or end_worker, told or told_sign
         self._signs: dict[str, _Sign] = {}
         self._next_look = 0.0
 
@@ -83,9 +90,28 @@ class SignsOfLife:
             mark = _mark(sign.trial)
             if mark != sign.mark:
                 sign.mark, sign.seen = mark, now
+            elif now - sign.seen > min(self._timeout_s / 4, _TELL_LATEST_S):
+                told = self._told(_name(sign.trial))
+                if told != sign.told:
+                    sign.told, sign.seen = told, now
             if now - sign.seen > self._timeout_s and not sign.is_ended:
                 sign.is_ended = True
                 self._end(sign.trial, sign.actor, sign.pid)
+
+
+def tell_sign(trial: str, pulse: int) -> None:
+    """From the worker of a trial: it lives if this number grows. Kept by Ray's head as long as the job runs."""
+    internal_kv._internal_kv_put(_key(trial), str(pulse).encode(), namespace=_NAMESPACE)
+
+
+def told_sign(trial: str) -> bytes | None:
+    """What `tell_sign` last told of a trial of this job."""
+    found: bytes | None = internal_kv._internal_kv_get(_key(trial), namespace=_NAMESPACE)
+    return found
+
+
+def _key(trial: str) -> bytes:
+    return f"{ray.get_runtime_context().get_job_id()}/{trial}".encode()
 
 
 def end_worker(trial: Any, actor: Any, pid: int | None) -> None:

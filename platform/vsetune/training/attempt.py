@@ -81,6 +81,8 @@ class Attempt:
         )
         self._window, self._negatives = self._continued_window(saved)
         self._leave = threading.Event()
+        self.pulse = 0
+        """Grows while the attempt works, with every step and batch; may be read from another thread."""
         _log.info("%s: %d parameters on %s", self._where, self.parameters, self.device)
 
     @property
@@ -321,5 +323,6 @@ class Attempt:
 
     def _mark(self, *, now: bool = False) -> None:
         """Leave a sign of life, and of how far it came. A full disk must not stop a training that can go on."""
+        self.pulse += 1
         with contextlib.suppress(StorageError):
             self._executions.mark(pairs=self._progress.pairs_seen, seconds=self._progress.seconds, now=now)
