@@ -41,6 +41,12 @@ _DISK_MB = 80
 _REFERENCE_LIMIT_S = 600.0
 
 
+def after_sweep(unused: Sequence[Card], hand: Sequence[Card], left: Sequence[Card]) -> list[Card]:
+    """What is still to be played. A hand may hold a card in another phase than it came with: its number tells."""
+    dealt = {card.number for card in hand}
+    return [card for card in unused if card.number not in dealt] + list(left)
+
+
 class Chaos:
     """One run: servers, data, sweeps one after another."""
 
@@ -73,7 +79,7 @@ class Chaos:
                 further = sweep(number, seed=self._seed)
                 hand = deal(unused, [further, sweep(number + 1, seed=self._seed)])[number]
                 left = self._one_sweep(further, hand) if hand else []
-                unused = [card for card in unused if card not in hand] + left
+                unused = after_sweep(unused, hand, left)
         self.report.show()
         self.report.write()
 

@@ -1,0 +1,15 @@
+"""Every card of a chaos run is played once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from chaos.run import after_sweep
+from chaos.schedule import Card
+
+
+def test_a_card_that_was_played_in_another_phase_is_not_played_again() -> None:
+    cards = [Card(number, "driver_killed", "end", points=1, delay_s=0.0, lasts_s=0.0) for number in range(3)]
+    hand = [cards[0], replace(cards[1], phase="closed")]
+    assert after_sweep(cards, hand, left=[]) == [cards[2]]
+    assert after_sweep(cards, hand, left=[hand[1]]) == [cards[2], hand[1]]
