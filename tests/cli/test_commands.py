@@ -145,10 +145,10 @@ def test_ctrl_c_exits_130_and_the_same_command_goes_on(vsetune, study, monkeypat
     validated = []
     validate = Attempt._validate
 
-    def stop_in_the_second_epoch(attempt: Attempt, window: Any) -> Any:
+    def stop_in_the_second_epoch(attempt: Attempt) -> Any:
         if validated:
             raise KeyboardInterrupt
-        validated.append(validate(attempt, window))
+        validated.append(validate(attempt))
         return validated[-1]
 
     with monkeypatch.context() as patch:
