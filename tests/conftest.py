@@ -19,6 +19,7 @@ TESTS = Path(__file__).parent
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_worker_niceness", "0")  # beside other tests its workers would hardly get a turn
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 
