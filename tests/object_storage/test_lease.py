@@ -29,7 +29,7 @@ def take(url: str, *, promised_s: float = 60.0, lost: list[str] | None = None) -
 
 def test_a_second_holder_is_refused_in_one_line_that_names_the_first(url: str) -> None:
     first = take(url)
-    told = rf"^study tiny: runs on \S+ as process {os.getpid()}, last heartbeat \d s ago; stop it there, or .* 60 s old$"
+    told = rf"^study tiny: runs on \S+ as process {os.getpid()}, last heartbeat \d s ago; stop it there, or .*60 s old$"
     with pytest.raises(StudyConflict, match=told):
         take(url)
     first.check()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ray import tune
 from rich.console import Console
 
+from vsetune.config.spec.paths import remote_home
 from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.jobs.cluster import concurrent_trials
 from vsetune.jobs.ledger import StudyLedger
@@ -32,8 +35,14 @@ _TUNE_SETTINGS = {
 }
 
 
-def place_trials(prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest, console: Console) -> None:
-    """Runs Tune until the ledger is done or `stop` is requested. Ray is connected, `stop` listens."""
+def place_trials(
+    prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest, console: Console, *,
+    forget: Callable[[Path], None],
+) -> None:
+    """Runs Tune until the ledger is done or `stop` is requested. Ray is connected, `stop` listens.
+
+    forget: told the folder of each trial from whose checkpoint nobody will go on.
+    """
     spec = prepared.spec
     lengths = {cell.name: float(cell.training["epochs"]) for cell in prepared.cells}
     scheduler = CellScheduler(spec.scheduler, epochs=lengths)
@@ -57,7 +66,7 @@ def place_trials(prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest
                 callbacks=[RecordingCallback(
                     ledger, signs=SignsOfLife(spec.resources.silence_timeout_s),
                     making=lambda: actors_in_making(scheduler.controller), on_change=progress.changed,
-                    on_tick=progress.tick, on_pause=progress.paused,
+                    on_tick=progress.tick, on_pause=progress.paused, forget=forget,
                 )],
             ),
         )
@@ -70,7 +79,8 @@ def _worker_config(prepared: PreparedStudy, assignment: Assignment) -> dict[str,
     return {
         "trial": assignment.trial.to_plain(),
         "phase": assignment.phase,
-        "folder": str(prepared.trial_folder(assignment.trial.trial)),
+        "folder": prepared.worker_folder(assignment.trial.trial),
+        "home": remote_home(),
         "device": "cuda" if resources.gpus > 0 else "cpu",
         "threads": resources.cpus,
     }

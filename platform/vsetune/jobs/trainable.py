@@ -8,7 +8,9 @@ next attempt finds the checkpoint in the trial's folder and goes on.
 from __future__ import annotations
 
 import logging
+import os
 import traceback
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,12 @@ from typing import Any
 from ray import tune
 
 from vsetune.config.spec.masked_output import mask_output
+from vsetune.config.spec.paths import HOME_VARIABLE, home
 from vsetune.config.study.training import TrialSpec
-from vsetune.errors import DamagedCheckpoint
+from vsetune.errors import DamagedCheckpoint, StorageError
 from vsetune.jobs.kept_plugins import load_kept, study_folder_of
+from vsetune.jobs.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WITHIN_S, fetch_trial, trial_mirror
+from vsetune.object_storage.mirror import Mirror
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import set_aside
 from vsetune.training.failures import Failure, failure_of
@@ -33,7 +38,8 @@ class SpoiltProcess(Exception):
 class AttemptTrainable(tune.Trainable):
     """A warm actor that runs one attempt after another.
 
-    config: trial (TrialSpec as plain data), folder (the trial's own, seen by every node), device, threads.
+    config: trial (TrialSpec as plain data), folder (the trial's own: seen by every node, or relative to the folder of
+    whatever node it runs on), home (the remote home under which `folder` is mirrored, or None), device, threads.
     Reports, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted` at most once and
     last.
     """
@@ -41,7 +47,10 @@ class AttemptTrainable(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         mask_output()
         self._attempt: Attempt | None = None
+        self._mirror: Mirror | None = None
         self._wanted = config
+        if config.get("home") is not None:
+            os.environ[HOME_VARIABLE] = config["home"]
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._close()
@@ -63,13 +72,21 @@ class AttemptTrainable(tune.Trainable):
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Nothing: the attempt finds its own checkpoint in the trial's folder."""
 
+    @property
+    def _folder(self) -> Path:
+        return home() / str(self._wanted["folder"])
+
     def _open(self) -> dict[str, Any]:
-        plain, folder = self._wanted["trial"], Path(self._wanted["folder"])
+        plain, folder = self._wanted["trial"], self._folder
         load_kept(plain.get("plugins", {}), study_folder_of(folder), where=f"trial {plain['trial']}")
+        self._mirror = trial_mirror(folder)
+        if self._mirror is not None:
+            fetch_trial(self._mirror)
         trial = TrialSpec.model_validate(plain)
         self._attempt = Attempt(
             trial, folder, device=self._wanted["device"], threads=self._wanted["threads"]
         )
+        self._keep(within_s=BEGIN_WITHIN_S)  # another node must never count this execution again
         return {
             "event": "opened",
             "number": self._attempt.number,
@@ -84,25 +101,44 @@ class AttemptTrainable(tune.Trainable):
         if self._attempt.is_finished:  # the process died after the last validation, before the end was recorded
             return self._end({"event": "point", "point": None})
         point = self._attempt.advance()
+        self._keep()
         report = {"event": "point", "point": asdict(point)}
         return self._end(report) if self._attempt.is_finished else report | {"summary": self._attempt.summary()}
 
     def _end(self, report: dict[str, Any]) -> dict[str, Any]:
         assert self._attempt is not None
         summary = self._attempt.finish()
+        self._keep(within_s=TRIAL_END_WITHIN_S)
         return report | {"is_finished": True, "done": True, "summary": summary, "artifacts": self._artifacts()}
 
     def _artifacts(self) -> list[str]:
         assert self._attempt is not None
         best = self._attempt.best_path
-        return [str(best)] if best.exists() else []
+        if not best.exists():
+            return []
+        return [str(Path(self._wanted["folder"]) / best.name)]
+
+    def _keep(self, *, within_s: float | None = None) -> None:
+        """With a remote home: send what the trial has written, in the background unless it must be there by then.
+
+        StorageError: it is not, or another process goes on with the trial.
+        """
+        if self._mirror is None:
+            return
+        self._mirror.check()
+        self._mirror.send()
+        if within_s is not None:
+            self._mirror.settle(within_s)
 
     def _failure(self, error: Exception) -> dict[str, Any]:
         failure = failure_of(error)
         if failure.kind == "bug":
             logger.error("trial %s: %s", self._wanted["trial"]["trial"], traceback.format_exc())
+        if self._attempt is not None:
+            with suppress(StorageError):  # how far it came; why it ended is what matters
+                self._keep()
         if isinstance(error, DamagedCheckpoint):
-            set_aside(Path(self._wanted["folder"]), failure.text)
+            self._set_aside(failure.text)
         if failure.spoils_the_process:
             raise SpoiltProcess(failure.text) from error
         return self._report_of(failure)
@@ -113,7 +149,19 @@ class AttemptTrainable(tune.Trainable):
             "summary": self._attempt.summary() if self._attempt is not None else {}, "done": True,
         }
 
+    def _set_aside(self, reason: str) -> None:
+        """Damaged on this disk alone: the next attempt fetches it again. Damaged when it was sent: it goes there."""
+        if self._mirror is not None and not self._mirror.was_brought:
+            self._mirror.forget()
+            return
+        set_aside(self._folder, reason)
+        with suppress(StorageError):
+            self._keep(within_s=BEGIN_WITHIN_S)
+
     def _close(self) -> None:
         attempt, self._attempt = getattr(self, "_attempt", None), None
+        mirror, self._mirror = getattr(self, "_mirror", None), None
         if attempt is not None:
             attempt.close()
+        if mirror is not None:
+            mirror.close(CLOSE_WITHIN_S)

@@ -21,9 +21,9 @@ def require_usable(prefix: str, *, named: str) -> None:
         try:
             etag = put_bytes(probe, b"1", if_absent=True)
             if look(probe) is None:
-                raise StorageError(f"{probe}: written, and not there; need a server that shows at once what was written.")
-            for condition in ({"if_absent": True}, {"if_match": '"00000000000000000000000000000000"'}):
-                _require_refused(probe, condition)
+                raise StorageError(f"{probe}: written, and not there; need a server that shows what was written.")
+            _require_refused(probe, "If-None-Match", if_absent=True)
+            _require_refused(probe, "If-Match", if_match='"00000000000000000000000000000000"')
             put_bytes(probe, b"2", if_match=etag)
         finally:
             with suppress(StorageError):
@@ -32,12 +32,12 @@ def require_usable(prefix: str, *, named: str) -> None:
         raise StorageError(f"{named}: {error}") from error
 
 
-def _require_refused(probe: str, condition: dict[str, object]) -> None:
+def _require_refused(probe: str, header: str, *, if_absent: bool = False, if_match: str | None = None) -> None:
     try:
-        put_bytes(probe, b"3", **condition)  # type: ignore[arg-type]
+        put_bytes(probe, b"3", if_absent=if_absent, if_match=if_match)
     except ObjectChanged:
         return
     raise StorageError(
-        f"{probe}: the server ignores conditional writes ({next(iter(condition))}), so two drivers could not exclude each "
-        "other; need one that knows If-Match and If-None-Match (AWS, seaweedfs, MinIO)."
+        f"{probe}: the server ignores conditional writes ({header}), so two drivers could not exclude "
+        "each other; need one that knows If-Match and If-None-Match (AWS, seaweedfs, MinIO)."
     )

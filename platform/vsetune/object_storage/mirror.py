@@ -86,9 +86,9 @@ class Mirror:
         for left in self._place.glob("snapshot-*"):
             shutil.rmtree(left, ignore_errors=True)
         contents = read_contents(self.url)
-        if self._noted() != (contents.etag or ""):
+        if contents.version not in self._noted():
             contents = self._bring()
-        self._writer = MirrorWriter(self.url, contents)
+        self._writer = MirrorWriter(self.url, contents, before_put=self._note)
 
     def forget(self) -> None:
         """What is here is not to be trusted: the next `fetch` brings everything anew."""
@@ -154,17 +154,17 @@ class Mirror:
         self._note(contents)
         return contents
 
-    def _noted(self) -> str | None:
-        """The version that the files here go on from; None when nothing is known of them."""
+    def _noted(self) -> list[str]:
+        """The versions that the files here go on from, if one of them stands there; none when nothing is known."""
         try:
             note = read_json(self._place / _NOTE)
         except (DataError, StorageError):
-            return None
-        return str(note.get("etag")) if isinstance(note, dict) else None
+            return []
+        return note if isinstance(note, list) else []
 
-    def _note(self, contents: Contents) -> None:
+    def _note(self, *versions: Contents) -> None:
         with suppress(StorageError):  # without a note everything is brought anew
-            write_json(self._place / _NOTE, {"etag": contents.etag or ""}, durable=False)
+            write_json(self._place / _NOTE, [each.version for each in versions], durable=False)
 
     def _take(self, wanted: Callable[[str], bool], *, in_part: bool) -> _Snapshot:
         assert self._writer is not None, "fetch comes first"
@@ -264,7 +264,7 @@ class Mirror:
             else:
                 self._drop(snapshot)
             self._changed.notify_all()
-        if is_new:
+        if is_new and not self._is_lost():
             _log.warning("%s is not sent for now, training goes on: %s", self._folder.name, trouble)
         if self._is_lost():
             return True

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
+from typing import Any
 
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import DataError, StorageError
@@ -66,6 +66,11 @@ class Contents:
     number: int = 0
     writer: str = ""
     etag: str | None = None
+
+    @property
+    def version(self) -> str:
+        """A name that no other version has."""
+        return f"{self.writer} {self.number}"
 
     def keys(self) -> set[str]:
         """Of all objects it names."""
@@ -143,7 +148,7 @@ def _blocks(prefix: str, stored: StoredFile) -> Iterable[bytes]:
             raise DamagedObject(f"{url}: gone, need {piece.size:,} bytes; the file it belongs to is lost.") from error
         with stream:
             reader, there = HashingReader(stream), 0
-            while block := cast(bytes, reader.read(_AT_ONCE)):
+            while block := reader.read(_AT_ONCE):
                 there += len(block)
                 yield block
         if (there, reader.sha256) != (piece.size, piece.sha256):

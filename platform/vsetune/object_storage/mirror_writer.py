@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,8 @@ _PIECE_BYTES = 4 << 20
 Signature = tuple[int, int, int]
 """Inode, bytes, time of the last change: equal for a file that was not written since."""
 
+_TRIES = 5
+
 
 class TakenOver(StorageError):
     """Another process has written the list: what this one knows is no longer so."""
@@ -52,11 +54,15 @@ class Taken:
 class MirrorWriter:
     """Writes the versions under one prefix, one after another. Not thread-safe.
 
-    contents: the version that is known to stand there.
+    contents: the version that is known to stand there. before_put: told the versions of which one will stand there
+    when this process dies now.
     """
 
-    def __init__(self, prefix: str, contents: Contents) -> None:
+    def __init__(
+        self, prefix: str, contents: Contents, *, before_put: Callable[[Contents, Contents], None] = lambda *_: None
+    ) -> None:
         self.contents = contents
+        self._before_put = before_put
         self._prefix, self._mark = prefix, uuid.uuid4().hex[:8]
         self._pieces = {piece.sha256: piece for each in contents.files.values() for piece in each.pieces}
         self._by_signature: dict[tuple[str, Signature], StoredFile] = {}
@@ -82,6 +88,12 @@ class MirrorWriter:
             return
         self._put(files)
         self._has_written = True
+        self._remove_unnamed()
+
+    def drop(self, names: Collection[str]) -> None:
+        """Take these files off the list. Errors as of `write`."""
+        self._is_tidy = True
+        self._put({name: each for name, each in self.contents.files.items() if name not in names})
         self._remove_unnamed()
 
     def _stored(self, name: str, taken: Taken) -> StoredFile:
@@ -136,6 +148,7 @@ class MirrorWriter:
         self._tries += 1
         new, etag = Contents(files, self._tries, self._mark), self.contents.etag
         url = join(self._prefix, CONTENTS_FILE)
+        self._before_put(self.contents, new)
         try:
             now = put_bytes(url, new.to_bytes(), if_absent=etag is None, if_match=etag)
         except ObjectChanged as error:
@@ -170,3 +183,20 @@ class MirrorWriter:
             _log.info("objects that nothing needs are left for now: %s", error)
             return
         self._pieces = {sha256: piece for sha256, piece in self._pieces.items() if piece.key in named}
+
+
+def drop_files(prefix: str, names: Collection[str]) -> None:
+    """Take files off the list of a mirror that nobody writes to any more; nothing happens where they are not on it.
+
+    StorageError. A process that still writes gets TakenOver.
+    """
+    for left in reversed(range(_TRIES)):
+        contents = read_contents(prefix)
+        if not contents.files.keys() & set(names):
+            return
+        try:
+            MirrorWriter(prefix, contents).drop(names)
+            return
+        except TakenOver:
+            if not left:
+                raise
