@@ -22,7 +22,7 @@ from vsetune.jobs.study_file import load_study
 from vsetune.jobs.study_home import held_home
 from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.object_storage import lease
-from vsetune.object_storage.mirror_contents import read_contents
+from vsetune.object_storage.mirror_contents import fetch, read_contents
 from vsetune.object_storage.s3 import listing, put_bytes
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.memory_store import MemoryStore
@@ -88,6 +88,10 @@ def curve_of(found: list[dict[str, Any]]) -> list[tuple[int, float]]:
     return [(point["step"], point["m_recall"]) for point in points]
 
 
+def learned_in(folder: Path) -> Any:
+    return torch.load(folder / "checkpoint.pt", weights_only=True)["state"]["learner"]
+
+
 def are_equal(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
@@ -125,6 +129,8 @@ def test_a_trial_goes_on_bit_for_bit_on_a_node_that_has_never_seen_it(
     second = worker(trial)
     went_on = list(reports(second))
     second.cleanup()
+    fetch(f"{remote_home()}/runs/tiny/trials/{TRIAL}", tmp_path / "fetched", lambda name: True)
+    assert not (tmp_path / "second/runs/tiny/trials" / TRIAL).exists(), "a node keeps nothing of what is on the server"
     assert (went_on[0]["number"], went_on[-1]["is_finished"]) == (2, True)
     assert went_on[-1]["artifacts"] == [f"runs/tiny/trials/{TRIAL}/best.safetensors"]
     assert curve_of(went_on)[: len(curve_of(begun))] == curve_of(begun)
@@ -134,11 +140,7 @@ def test_a_trial_goes_on_bit_for_bit_on_a_node_that_has_never_seen_it(
     undisturbed = worker(trial_of(tmp_path))
     assert curve_of(list(reports(undisturbed))) == curve_of(went_on)
     undisturbed.cleanup()
-    ours, theirs = (
-        torch.load(folder / "runs/tiny/trials" / TRIAL / "checkpoint.pt", weights_only=True)["state"]["learner"]
-        for folder in (tmp_path / "local", tmp_path / "second")
-    )
-    assert are_equal(ours, theirs)
+    assert are_equal(learned_in(home() / "runs/tiny/trials" / TRIAL), learned_in(tmp_path / "fetched"))
     assert not list((tmp_path / "local").rglob(".mirror"))
 
 

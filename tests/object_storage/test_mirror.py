@@ -91,6 +91,7 @@ def test_files_that_go_on_from_the_last_version_sent_stay_and_are_not_fetched_ag
     assert (tmp_path / "one" / "checkpoint").read_bytes() == b"newer, S3 was away"
     assert not again.was_brought
     again.forget()
+    again.close(0)
     open_mirror("one")
     assert (tmp_path / "one" / "checkpoint").read_bytes() == BIG
 

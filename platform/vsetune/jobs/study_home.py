@@ -35,6 +35,7 @@ BEGIN_WITHIN_S, END_WITHIN_S = 60.0, 60.0
 TRIAL_END_WITHIN_S, CLOSE_WITHIN_S = 600.0, 20.0
 """How long a trial waits at its end; what is not there by then makes it an interrupted one. And how long a worker that
 is told to stop, or to go over to another trial, still sends."""
+_BROUGHT_FOLDER = ".brought"
 _FETCH_TRIES, _FETCH_PAUSE_S = 3, 1.0
 _STUDY_REFRESH_S, _TRIAL_REFRESH_S = 5.0, 30.0
 
@@ -71,8 +72,8 @@ class StudyHome:
         self.folder, self.check, self._mirror = folder, check, mirror
 
     @property
-    def bring(self) -> Callable[[Path], None] | None:
-        """Fetches a file of a trial to this machine; None where every machine sees the trial's folder."""
+    def bring(self) -> Callable[[Path], Path] | None:
+        """Fetches a file of a trial to this machine and says where it is now; None where every machine sees it."""
         return None if self._mirror is None else self._bring
 
     def keep(self) -> None:
@@ -93,15 +94,17 @@ class StudyHome:
             self._mirror.after_sent(lambda: drop_files(url, [CHECKPOINT_FILE]))
             self.keep()
 
-    def _bring(self, path: Path) -> None:
+    def _bring(self, path: Path) -> Path:
         """StorageError while the server is away. What is damaged there is told, and recorded without it."""
         url = remote_place(path.parent)
         if url is None or not path.is_relative_to(self.folder / TRIALS_FOLDER):
-            return
+            return path
+        into = self.folder / _BROUGHT_FOLDER / path.parent.name  # a worker may be at work in the trial's own folder
         try:
-            fetch(url, path.parent, lambda name: name == path.name)
+            fetch(url, into, lambda name: name == path.name)
         except DamagedObject as error:
             _log.error("%s", error)
+        return into / path.name
 
 
 class HeldSearch(ConfigurationSearch):

@@ -59,9 +59,12 @@ class AttemptTrainable(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         try:
-            return self._open() if self._attempt is None else self._advance()
+            report = self._open() if self._attempt is None else self._advance()
         except Exception as error:  # whatever it is, it ends this attempt only
-            return self._failure(error)
+            report = self._failure(error)
+        if report.get("done"):
+            self._leave_folder()  # the trial may go on in another process of this node
+        return report
 
     def cleanup(self) -> None:
         self._close()
@@ -160,8 +163,11 @@ class AttemptTrainable(tune.Trainable):
 
     def _close(self) -> None:
         attempt, self._attempt = getattr(self, "_attempt", None), None
-        mirror, self._mirror = getattr(self, "_mirror", None), None
         if attempt is not None:
             attempt.close()
+        self._leave_folder()
+
+    def _leave_folder(self) -> None:
+        mirror, self._mirror = getattr(self, "_mirror", None), None
         if mirror is not None:
-            mirror.close(CLOSE_WITHIN_S)
+            mirror.close(CLOSE_WITHIN_S, clear=True)  # a node keeps nothing of the trials that it has seen

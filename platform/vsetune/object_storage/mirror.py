@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from vsetune.errors import DataError, StorageError
+from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import free_name, make_folder, move_in_place, read_json, write_json
 from vsetune.object_storage.mirror_contents import Contents, fetch, read_contents
 from vsetune.object_storage.mirror_writer import MirrorWriter, Signature, Taken, TakenOver
@@ -28,6 +30,7 @@ _log = logging.getLogger(__name__)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 MIRROR_FOLDER = ".mirror"
 _NOTE = "note.json"
+_LOCK_WAIT_S = 60.0
 _INLINE_BYTES = 4096
 """Smaller files stand in the list itself."""
 
@@ -76,12 +79,16 @@ class Mirror:
         self._trouble: StorageError | None = None
         self._is_closing = False
         self._thread: threading.Thread | None = None
+        self._lock: IO[bytes] | None = None
 
     def fetch(self) -> None:
         """Make the folder what stands under the prefix. Files here that go on from that very version stay.
 
-        StorageError; DamagedObject when a file cannot be had whole. Nothing is sent yet.
+        StorageError; DamagedObject when a file cannot be had whole. Nothing is sent yet. Another process of this
+        machine that still holds the folder is waited for.
         """
+        make_folder(self._folder.parent)
+        self._lock = self._lock or self._locked()
         make_folder(self._place)
         for left in self._place.glob("snapshot-*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -126,8 +133,11 @@ class Mirror:
         if isinstance(self._trouble, TakenOver):
             raise self._trouble
 
-    def close(self, within_s: float) -> None:
-        """Send what is left within so many seconds, and end the thread."""
+    def close(self, within_s: float, *, clear: bool = False) -> None:
+        """Send what is left within so many seconds, and end the thread.
+
+        clear: then remove the folder, unless something in it stands nowhere else.
+        """
         with suppress(StorageError):
             self.settle(within_s)
         with self._changed:
@@ -136,6 +146,22 @@ class Mirror:
         if self._thread is not None:
             self._thread.join(max(0.5, within_s))
         self._drop(self._newest)
+        is_sent = self._writer is not None and self._sent >= self._taken
+        if clear and self._lock is not None and (is_sent or self._is_lost()):
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _locked(self) -> IO[bytes]:
+        """Held by the process that works in the folder; it stands beside it, since the folder may be removed."""
+        try:
+            return take_lock(self._folder.parent / f".{self._folder.name}.lock", wait_s=_LOCK_WAIT_S)
+        except OSError as error:
+            raise StorageError(
+                f"{self._folder}: another process of this machine works in it ({error.strerror}); repeat when it has "
+                "ended"
+            ) from error
 
     def _is_lost(self) -> bool:
         return isinstance(self._trouble, TakenOver)

@@ -39,9 +39,10 @@ class Delivery:
 
     def __init__(
         self, open_store: Callable[[], TrackingStore], journal: Journal, outbox: Outbox,
-        bring: Callable[[Path], None] | None = None,
+        bring: Callable[[Path], Path] | None = None,
     ) -> None:
-        """bring: called for every file of a record before it is delivered, to fetch what is on another machine."""
+        """bring: called for every file of a record before it is delivered, to fetch what is on another machine; it
+        returns where the file is now. What it fetched is removed afterwards."""
         self._open_store, self._journal, self._outbox, self._bring = open_store, journal, outbox, bring
         self._changed = threading.Condition()
         self._place = self._first_place()
@@ -50,6 +51,7 @@ class Delivery:
         self._outage: StorageError | None = None
         self._refusal: Exception | None = None
         self._conflict: UsageError | None = None
+        self._brought: list[Path] = []
         self._is_stopping = self._in_a_hurry = self._swept = False
         self.delivered = 0
         self._thread = threading.Thread(target=self._run, name="tracking-delivery", daemon=True)
@@ -178,6 +180,8 @@ class Delivery:
             self._journal.cursor.write(self._journal.identity, place.number)
             self._changed.notify_all()
         self._outbox.remove([file for entry in entries for file in self._files_of(entry)])
+        while self._brought:
+            self._brought.pop().unlink(missing_ok=True)
         return False
 
     def _next(self) -> tuple[list[Entry], Place]:
@@ -218,8 +222,8 @@ class Delivery:
         if not files:
             return entry
         if self._bring is not None:
-            for file in files:
-                self._bring(file)
+            named, files = files, [self._bring(file) for file in files]
+            self._brought += [file for file in files if file not in named]
         return entry._replace(body={**entry.body, "artifacts": [str(file) for file in files]})
 
     def _open(self) -> Recipient:

@@ -42,7 +42,7 @@ class JournaledStore(TrackingStore):
 
     def __init__(
         self, open_inner: Callable[[], TrackingStore], folder: Path, *, answer_within_s: float = ANSWER_WITHIN_S,
-        bring: Callable[[Path], None] | None = None,
+        bring: Callable[[Path], Path] | None = None,
     ) -> None:
         """Returns at once. StorageError when the folder cannot be written.
 

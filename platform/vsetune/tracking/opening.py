@@ -64,7 +64,7 @@ def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool 
 
 def open_journaled(
     uri: str, artifact_root: Path | str | None, folder: Path, *, curve_plots: bool = True,
-    check: Callable[[], None] | None = None, bring: Callable[[Path], None] | None = None,
+    check: Callable[[], None] | None = None, bring: Callable[[Path], Path] | None = None,
 ) -> JournaledStore:
     """The store behind a URI with a journal in a study's folder before it. Returns before the store has answered.
 
