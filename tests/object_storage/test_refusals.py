@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import boto3
 import pytest
 
 from vsetune.errors import StorageError
@@ -73,7 +72,6 @@ def test_without_keys_the_line_names_what_to_set(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv(name, "/nowhere")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it remembers the keys of earlier tests
     s3._client.cache_clear()
     with pytest.raises(StorageError, match=r"no keys found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
         require_usable("s3://home/x", named="VSETUNE_HOME")

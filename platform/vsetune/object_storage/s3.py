@@ -237,7 +237,8 @@ def _client(read_timeout_s: float = _READ_S, tries: int = _TRIES) -> Any:
     import boto3
     from botocore.config import Config
 
-    return boto3.client("s3", config=Config(
+    # a session of its own, since threads that share one must not make clients at the same time
+    return boto3.Session().client("s3", config=Config(
         connect_timeout=_CONNECT_S, read_timeout=read_timeout_s, tcp_keepalive=True,
         retries={"mode": "standard", "total_max_attempts": tries},
     ))
