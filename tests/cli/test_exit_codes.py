@@ -67,7 +67,10 @@ def test_ctrl_c_while_the_commands_are_imported_is_one_line(place: str, tmp_path
     ("variable", "value", "said"),
     [
         ("VSETUNE_LOG", "nonsense", "VSETUNE_LOG: got NONSENSE, need DEBUG"),
-        ("VSETUNE_HOME", "s3://bucket/x", "VSETUNE_HOME: got s3://bucket/x, need a local or shared folder"),
+        ("VSETUNE_HOME", "gs://bucket/x", "VSETUNE_HOME: got gs://bucket/x, need a local or shared folder"),
+        ("VSETUNE_HOME", "s3:///x", "VSETUNE_HOME: got 's3:///x', need s3://bucket/prefix"),
+        ("VSETUNE_HOME", "s3://key:secret@bucket/x", "VSETUNE_HOME: got s3://key:***@bucket/x, keys do not belong"),
+        ("VSETUNE_HOME", "s3://bucket/x", "tracking.uri: got nothing, and VSETUNE_HOME is s3://bucket/x, which other"),
         ("VSETUNE_HOME", "~nosuchuser/x", "VSETUNE_HOME: ~nosuchuser/x: no home folder of ~nosuchuser"),
         ("MLFLOW_TRACKING_URI", "http://host:port", "MLFLOW_TRACKING_URI: need a URI"),
     ],

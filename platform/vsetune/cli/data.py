@@ -40,7 +40,7 @@ def make_scenes(
     if "://" in output:
         raise ConfigError(f"--output: got {output}, scenes can only be made in a local folder; name one")
     sizes = {"train": train, "validation": validation, "test": test, "seed": seed}
-    folder = Path(under_home(output))
+    folder = under_home(output)
     with interruptible("the same command goes on"):
         make(folder, parse_spec(sizes, ScenesSpec, where="make-scenes"), messages)
     say(f"{folder}: {train} + {validation} + {test} images; in a study: data.path {output}")

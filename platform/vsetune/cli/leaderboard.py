@@ -57,6 +57,7 @@ def export(
     from vsetune.jobs.preparation import tracking_uri as store_uri
     from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
     from vsetune.leaderboard.page import to_html
+    from vsetune.object_storage.home_files import keep_in_home
 
     board = read_leaderboard(study, baseline, tracking_uri)
     if not (html or csv or curves or latex):
@@ -65,6 +66,7 @@ def export(
         if path is not None:
             write_text(path, render(board))
             say(f"written: {path.absolute()}")
+            keep_in_home(path)
     if html is not None:
         server = mlflow_server(store_uri(tracking_of(tracking_uri)))
         if server is not None:

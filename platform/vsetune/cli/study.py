@@ -57,10 +57,13 @@ def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
     """Does every cell fit the data set, if that is there already? Says so where it is not."""
     from vsetune.data.stored.dataset import Dataset
     from vsetune.data.stored.manifest import MANIFEST_FILE
+    from vsetune.data.stored.storage import exists
     from vsetune.jobs.fitting import require_fit
+    from vsetune.object_storage.addresses import is_remote, join
 
     path = under_home(study.data.path)
-    if "://" not in path and not (Path(path) / MANIFEST_FILE).exists():
+    is_made = study.data.scenes is None and is_remote(path)  # scenes are made when the study runs
+    if not is_made and not exists(join(path, MANIFEST_FILE)):
         return f"; the data set {path} is not there yet, so it was not looked at"
     require_fit(study, cells, Dataset.open(path), where=str(file))
     return ""

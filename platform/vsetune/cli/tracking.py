@@ -34,12 +34,13 @@ def flush(
 ) -> None:
     """Deliver the records that wait in a study's journal to its tracking store, and close attempts that a crash left
     running a day ago. Resuming the study does the same. Exit code 0 if nothing is left, else 1."""
+    from vsetune.jobs.preparation import artifact_root
+    from vsetune.jobs.study_home import held_home
     from vsetune.tracking.opening import open_journaled
-    from vsetune.tracking.study_lock import locked_study
 
     folder, uri = _folder_and_uri(study, tracking_uri)
-    with locked_study(folder), interruptible("what is left waits in the journal"):
-        store = open_journaled(uri, None, folder)
+    with held_home(folder) as held, interruptible("what is left waits in the journal"):
+        store = open_journaled(uri, artifact_root(uri), folder, check=held.check, bring=held.bring)
         with messages.status("delivering"):
             _deliver(store)
         why = store.outage()
@@ -64,12 +65,15 @@ def _folder_and_uri(study: Path, tracking_uri: str | None) -> tuple[Path, str]:
     from vsetune.jobs.preparation import study_folder
     from vsetune.jobs.preparation import tracking_uri as resolved_uri
     from vsetune.jobs.study_file import load_study
+    from vsetune.object_storage.home_files import bring_mirrored
     from vsetune.tracking.journal import JOURNAL_FILE
 
     if study.is_dir():
         folder, file = study.absolute(), study / _SPEC_FILE
     else:
         folder, file = study_folder(load_study(study)), study
+    if not (folder / JOURNAL_FILE).is_file():
+        bring_mirrored(folder, lambda name: name == JOURNAL_FILE)
     if not (folder / JOURNAL_FILE).is_file():
         raise UsageError(f"{folder}: holds no journal of a study ({JOURNAL_FILE}); name the file or folder of one")
     if tracking_uri is not None:

@@ -66,6 +66,7 @@ def gallery(
     of the split, and heat maps of where in the image it looks. The page is kept with the run, under gallery/."""
     from vsetune.explanations import make_gallery, to_html
     from vsetune.jobs.recorded import find_attempt
+    from vsetune.object_storage.home_files import keep_in_home
     from vsetune.scoring.evaluation import evaluated_split
 
     given = {"captions": captions, "images": images, "top": top, "seed": seed}
@@ -82,6 +83,7 @@ def gallery(
             found = make_gallery(trained, chosen, wanted, report=report)
         page = output or home() / "galleries" / attempt.record.start.study / f"{_file_name(attempt, chosen)}.html"
         write_text(page, to_html(found, _about(attempt, trained)))
+        keep_in_home(page)
     results.out(str(page.absolute()), highlight=False)
     store.keep_artifacts(attempt.record.attempt_id, [page], folder="gallery")
     say(f"kept with {attempt.where} as gallery/{page.name}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 
@@ -75,7 +74,7 @@ def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Itera
             yield f"{where}: evaluation.srd_at: got {k}, split {split} has {images} images; use at most {images}"
     if wanted.relevance is not None:
         try:
-            relevant_pairs(dataset, split, Path(under_home(wanted.relevance)))
+            relevant_pairs(dataset, split, under_home(wanted.relevance))
         except DataError as error:
             yield f"{where}: evaluation.relevance: {error}"
 

@@ -19,6 +19,7 @@ from vsetune.config.components.plugin_import import source_of
 from vsetune.config.components.plugin_source import Source, changed_files, read_source
 from vsetune.errors import ConfigError, StorageError
 from vsetune.files.whole_files import make_folder, move_in_place, read_json, write_json
+from vsetune.object_storage.home_files import bring_mirrored
 from vsetune.plugins.plugin_loading import Plugin, known_plugins, load_module, load_plugin
 
 PLUGINS_FOLDER = "plugins"
@@ -57,7 +58,10 @@ def load_kept(wanted: Mapping[str, str], study_folder: Path, *, where: str) -> N
     for key, sha256 in wanted.items():
         if known.get(key) == sha256:
             continue
-        kept = next((kept for kept in _copies(sha256, study_folder) if key in kept.keys), None)
+        kept = _copy_of(key, sha256, study_folder)
+        if kept is None:
+            _bring(study_folder)
+            kept = _copy_of(key, sha256, study_folder)
         if kept is None:
             kind, _, name = key.partition(".")
             raise StorageError(
@@ -70,6 +74,7 @@ def load_kept(wanted: Mapping[str, str], study_folder: Path, *, where: str) -> N
 def load_kept_by_name(names: Collection[str], study_folder: Path) -> list[Plugin]:
     """Makes the components of these names known that a study keeps. ConfigError when it keeps two versions of one."""
     found: dict[str, KeptPlugin] = {}
+    _bring(study_folder)
     for kept in _all(study_folder):
         for key in kept.keys:
             if key.partition(".")[2] not in names:
@@ -171,6 +176,15 @@ def _load_module(kept: KeptPlugin, module: str) -> tuple[Plugin, ...]:
         return load_module(module)
     finally:
         sys.path.remove(str(kept.folder))
+
+
+def _bring(study_folder: Path) -> None:
+    """With a remote home: the copies that the study's driver has sent there."""
+    bring_mirrored(study_folder, lambda name: name.startswith(f"{PLUGINS_FOLDER}/"))
+
+
+def _copy_of(key: str, sha256: str, study_folder: Path) -> KeptPlugin | None:
+    return next((kept for kept in _copies(sha256, study_folder) if key in kept.keys), None)
 
 
 def _copies(sha256: str, study_folder: Path) -> Iterator[KeptPlugin]:

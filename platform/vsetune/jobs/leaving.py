@@ -64,18 +64,18 @@ class LeaveWatch:
 
     def _look(self) -> None:
         has_left = False
-        while not self._ended.wait(self._every_s):
+        while True:
             try:
                 self._live()
-                will_go = not has_left and self._is_draining()
+                if not has_left and self._is_draining():
+                    has_left = True
+                    self._leave()
             except Exception as error:  # Ray is away: its death is somebody else's matter
                 _log.info("cannot ask whether this node is drained (%s)", error)
-                continue
-            if will_go:
-                has_left = True
-                self._leave()
+            if self._ended.wait(self._every_s):
+                return
 
 
 def this_node_is_draining() -> bool:
     """Whether Ray drains the node of this worker."""
-    return ray.get_runtime_context().get_node_id() in draining_nodes()
+    return ray.is_initialized() and ray.get_runtime_context().get_node_id() in draining_nodes()

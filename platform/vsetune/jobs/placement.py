@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from ray import tune
 from rich.console import Console
 
+from vsetune.config.spec.paths import remote_home
 from vsetune.config.study.resources import Needs
 from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.jobs.cluster import capacity_of
@@ -34,8 +38,14 @@ _TUNE_SETTINGS = {
 }
 
 
-def place_trials(prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest, console: Console) -> None:
-    """Runs Tune until the ledger is done or `stop` is requested. Ray is connected, `stop` listens."""
+def place_trials(
+    prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest, console: Console, *,
+    forget: Callable[[Path], None],
+) -> None:
+    """Runs Tune until the ledger is done or `stop` is requested. Ray is connected, `stop` listens.
+
+    forget: told the folder of each trial from whose checkpoint nobody will go on.
+    """
     spec = prepared.spec
     needs_of = {
         cell.name: spec.resources.needs_of(cell.network_name, cell.loss_name) for cell in prepared.cells
@@ -64,7 +74,7 @@ def place_trials(prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest
                 callbacks=[RecordingCallback(
                     ledger, signs=SignsOfLife(spec.resources.silence_timeout_s),
                     making=lambda: actors_in_making(scheduler.controller), on_change=progress.changed,
-                    on_tick=progress.tick, on_pause=progress.paused,
+                    on_tick=progress.tick, on_pause=progress.paused, forget=forget,
                 )],
             ),
         )
@@ -84,9 +94,9 @@ def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs
     return {
         "trial": assignment.trial.to_plain(),
         "phase": assignment.phase,
-        "folder": str(prepared.trial_folder(assignment.trial.trial)),
-        "device": "cuda" if needs.gpus > 0 else "cpu",
-        "threads": needs.cpus,
+        "folder": prepared.worker_folder(assignment.trial.trial),
+        "home": remote_home(),
+        "needs": asdict(needs),
     }
 
 

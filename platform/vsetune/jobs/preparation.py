@@ -10,7 +10,15 @@ from pathlib import Path
 from rich.console import Console
 
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
-from vsetune.config.spec.paths import home, under_home, usable_uri
+from vsetune.config.spec.paths import (
+    HOME_VARIABLE,
+    home,
+    on_this_node,
+    remote_home,
+    remote_place,
+    under_home,
+    usable_uri,
+)
 from vsetune.config.spec.secrets import shown_plain, url_identity, usable_url
 from vsetune.config.study.cells import Cell, build_trial, candidates, refusal, resolve_cells
 from vsetune.config.study.study_spec import ScenesSpec, StudySpec, TrackingSpec
@@ -18,12 +26,16 @@ from vsetune.data.captions.semantic_sources import semantic_vectors_of
 from vsetune.data.looking.verify import require_unchanged
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress, terminal_progress
-from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored import storage
+from vsetune.data.stored.dataset import Dataset, load_manifest
 from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.errors import ConfigError, StudyConflict
 from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.fitting import require_fit
 from vsetune.jobs.study_file import load_study, used_plugins
+from vsetune.jobs.study_home import TRIALS_FOLDER, HeldSearch, StudyHome
+from vsetune.object_storage.addresses import is_remote, join
+from vsetune.object_storage.entrance import require_usable
 from vsetune.plugins.plugin_loading import Plugin
 from vsetune.scoring.evaluation import evaluated_split
 from vsetune.search.configurations import ConfigurationSearch
@@ -32,7 +44,7 @@ from vsetune.tracking.opening import open_journaled, open_store, require_existin
 from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
 from vsetune.tracking.store import TrackingStore
 
-TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
+TRACKING_VARIABLE, SEARCH_VARIABLE = "MLFLOW_TRACKING_URI", "VSETUNE_SEARCH_STORAGE"
 _NOT_IN_FINGERPRINT = {"description", "plugins", "resources", "tracking"}
 
 
@@ -50,8 +62,13 @@ class PreparedStudy:
         return study_folder(self.spec)
 
     def trial_folder(self, trial: str) -> Path:
-        """Where a trial keeps its checkpoint; every node must see it."""
-        return self.folder / "trials" / trial
+        """Where a trial keeps its checkpoint; with a local home every node must see it."""
+        return self.folder / TRIALS_FOLDER / trial
+
+    def worker_folder(self, trial: str) -> str:
+        """The same for a worker: with a remote home relative, to the folder of whatever node it runs on."""
+        folder = self.trial_folder(trial)
+        return str(folder if remote_home() is None else folder.relative_to(home()))
 
     def record(self) -> StudyRecord:
         """The study for the store, without passwords. Where and how fast it runs does not change what it is."""
@@ -72,6 +89,7 @@ def prepare_study(path: Path, console: Console) -> PreparedStudy:
     """Reads and checks a study file, makes the embedded data if it asks for them. Raises UsageError in one line."""
     spec = load_study(path)
     cells = resolve_cells(spec, where=str(path))
+    require_home(spec)
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"path": under_home(spec.data.path)})})
     if spec.data.scenes is not None:
         _make_scenes_of(spec, path, console)
@@ -105,13 +123,13 @@ def _splits(spec: StudySpec) -> list[str]:
 def _make_scenes_of(spec: StudySpec, path: Path, console: Console) -> None:
     """The data set that `data.scenes` asks for; what goes wrong is told in the words of the study file."""
     assert spec.data.scenes is not None
-    if "://" in spec.data.path:
+    if is_remote(spec.data.path) and not spec.data.path.startswith(f"{remote_home()}/"):
         raise ConfigError(
             f"{path}: data.scenes: can only be made in a local folder, got data.path {spec.data.path}; remove scenes, "
             "or name a folder"
         )
     try:
-        make_scenes(Path(spec.data.path), spec.data.scenes, console)
+        make_scenes(spec.data.path, spec.data.scenes, console)
     except StudyConflict as error:
         raise StudyConflict(
             f"{path}: data.scenes: {spec.data.path} holds other data than these sizes and this seed give; name another "
@@ -119,11 +137,19 @@ def _make_scenes_of(spec: StudySpec, path: Path, console: Console) -> None:
         ) from error
 
 
-def make_scenes(folder: Path, sizes: ScenesSpec, console: Console) -> None:
-    """Makes the embedded data set in `folder`, or finds it there. StudyConflict if it holds another data set."""
+def make_scenes(place: str | Path, sizes: ScenesSpec, console: Console) -> None:
+    """Makes the embedded data set, or finds it there. place: a folder, or a prefix under the remote home, to which it
+    is copied from this node's folder. StudyConflict if another data set is there."""
+    prefix = str(place) if is_remote(str(place)) else None
+    folder = Path(place) if prefix is None else home() / prefix.removeprefix(f"{remote_home()}/")
     recipe = IngestRecipe(
-        name="scenes", output=str(folder), source=ScenesSource.model_validate(sizes.to_plain()), features=PixelsSpec(),
+        name="scenes", output=str(folder), upload=prefix, source=ScenesSource.model_validate(sizes.to_plain()),
+        features=PixelsSpec(),
     )
+    if prefix is not None and storage.exists(join(prefix, MANIFEST_FILE)):
+        if load_manifest(prefix).recipe_fingerprint != recipe.content_fingerprint():
+            raise StudyConflict(f"{prefix}: holds another data set; name another path, or delete that one")
+        return
     if (folder / MANIFEST_FILE).exists():
         ingest(recipe, progress=SilentProgress())
         return
@@ -131,9 +157,34 @@ def make_scenes(folder: Path, sizes: ScenesSpec, console: Console) -> None:
         ingest(recipe, progress=progress)
 
 
+def require_home(spec: StudySpec) -> None:
+    """Whether a remote home can be used for this study; with a local one there is nothing to ask.
+
+    ConfigError: tracking, search and folders do not fit several machines. StorageError: the home cannot be written.
+    """
+    remote = remote_home()
+    if remote is None:
+        return
+    away = f"{HOME_VARIABLE} is {remote}, which other machines use too"
+    if tracking_uri(spec.tracking).startswith("sqlite"):
+        raise ConfigError(
+            f"tracking.uri: got a SQLite file, and {away}; need an MLflow server or a database such as postgresql://, "
+            f"set {TRACKING_VARIABLE} or tracking.uri"
+        )
+    storage_url = search_storage(spec)
+    if storage_url is None or storage_url.startswith("sqlite"):
+        got = "nothing" if storage_url is None else "a SQLite file"
+        raise ConfigError(
+            f"search.storage: got {got}, and {away}; need a database such as postgresql://, set {SEARCH_VARIABLE} or "
+            "search.storage"
+        )
+    remote_place(study_folder(spec))
+    require_usable(remote, named=HOME_VARIABLE)
+
+
 def study_folder(spec: StudySpec) -> Path:
     """The folder of checkpoints and search state of a study."""
-    return Path(under_home(spec.tracking.folder)) / spec.study
+    return Path(on_this_node(spec.tracking.folder)) / spec.study
 
 
 def tracking_store(tracking: TrackingSpec) -> TrackingStore:
@@ -141,19 +192,41 @@ def tracking_store(tracking: TrackingSpec) -> TrackingStore:
     return open_store(tracking_uri(tracking), None)
 
 
-def open_tracking(prepared: PreparedStudy) -> JournaledStore:
+def open_tracking(prepared: PreparedStudy, held: StudyHome) -> JournaledStore:
     """The store of a study that runs: what it is told goes to a journal first, and to the tracking store from there."""
-    return open_journaled(tracking_uri(prepared.spec.tracking), None, prepared.folder)
+    uri = tracking_uri(prepared.spec.tracking)
+    return open_journaled(uri, artifact_root(uri), prepared.folder, check=held.check, bring=held.bring)
 
 
-def open_search(prepared: PreparedStudy) -> ConfigurationSearch:
-    """The search of a study: in its own folder unless `search.storage` names another place."""
+def artifact_root(uri: str) -> str | None:
+    """Where a database that this process writes to itself has its artifacts kept; None: where that store chooses."""
+    remote = remote_home()
+    is_database = not uri.startswith(("http:", "https:", "sqlite:", "memory:", "databricks"))
+    return f"{remote}/artifacts" if remote is not None and is_database else None
+
+
+def open_search(prepared: PreparedStudy, held: StudyHome) -> ConfigurationSearch:
+    """The search of a study: in its own folder unless `search_storage` names another place."""
     spec, cells = prepared.spec, {cell.name: cell for cell in prepared.cells}
-    storage = spec.search.storage or f"sqlite:///{prepared.folder / 'search.db'}"
-    return ConfigurationSearch(
-        spec.study, prepared.cells, spec.search, storage=usable_url(storage, where="search.storage"),
-        refuses=lambda cell, configuration: refusal(spec, cells[cell], configuration),
+    storage_url = search_storage(spec) or f"sqlite:///{prepared.folder / 'search.db'}"
+    return HeldSearch(
+        spec.study, prepared.cells, spec.search, storage=usable_url(storage_url, where="search.storage"),
+        refuses=lambda cell, configuration: refusal(spec, cells[cell], configuration), check=held.check,
     )
+
+
+def search_storage(spec: StudySpec) -> str | None:
+    """The Optuna storage URL that the study names, or VSETUNE_SEARCH_STORAGE, or None. ConfigError for no URL.
+
+    It may hold a password: to be used, not shown.
+    """
+    given = spec.search.storage or os.environ.get(SEARCH_VARIABLE)
+    if not given:
+        return None
+    try:
+        return usable_uri(given)
+    except ValueError as error:
+        raise ConfigError(f"{SEARCH_VARIABLE}: {error}") from error
 
 
 def existing_store(tracking: TrackingSpec) -> TrackingStore:
@@ -172,6 +245,11 @@ def tracking_uri(tracking: TrackingSpec) -> str:
     if tracking.uri:
         return usable_url(tracking.uri, where="tracking.uri")
     given = os.environ.get(TRACKING_VARIABLE)
+    if not given and remote_home() is not None:
+        raise ConfigError(
+            f"tracking.uri: got nothing, and {HOME_VARIABLE} is {remote_home()}, which other machines use too; need an "
+            f"MLflow server or a database such as postgresql://, set {TRACKING_VARIABLE} or tracking.uri"
+        )
     if not given:
         return f"sqlite:///{home() / 'mlflow.db'}"
     try:

@@ -31,7 +31,12 @@ def share_of(node: Mapping[str, float], needs: Needs) -> float:
 
 
 def place_of_this_worker(needs: Needs) -> dict[str, str]:
-    """For `AttemptStart.environment`: node_type, and usd_per_hour of the trial's share where the node has a price."""
+    """For `AttemptStart.environment`: node_type, and usd_per_hour of the trial's share where the node has a price.
+
+    Nothing outside Ray.
+    """
+    if not ray.is_initialized():
+        return {}
     node = _this_node()
     labels = node.get("Labels", {})
     place = {"node_type": labels[TYPE_LABEL]} if labels.get(TYPE_LABEL) else {}

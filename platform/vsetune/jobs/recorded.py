@@ -10,10 +10,11 @@ import torch
 
 from vsetune.config.spec.base import known_name
 from vsetune.config.spec.loading import parse_spec
-from vsetune.config.spec.paths import under_home
+from vsetune.config.spec.paths import on_this_node
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, StaleCheckpoint, UsageError
 from vsetune.jobs.kept_plugins import load_kept, study_folder_of
+from vsetune.object_storage.home_files import bring_mirrored
 from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.store import TrackingStore
 from vsetune.training.checkpoint import BEST_FILE
@@ -75,16 +76,18 @@ def _folder(store: TrackingStore, record: AttemptRecord) -> Path:
     """As `PreparedStudy.trial_folder` had it."""
     study = next((each for each in store.studies() if each.name == record.start.study), None)
     tracking: dict[str, Any] = dict((study.config.get("tracking") if study is not None else None) or {})
-    return Path(under_home(str(tracking.get("folder") or "runs"))) / record.start.study / "trials" / record.start.trial
+    folder = Path(on_this_node(str(tracking.get("folder") or "runs"))) / record.start.study
+    return folder / "trials" / record.start.trial
 
 
 def best_weights(store: TrackingStore, attempt: RecordedAttempt, into: Path) -> Path | None:
-    """The file kept with the run, copied to `into` where need be; or what lies in the trial's folder; or None."""
+    """The file kept with the run, copied to `into` where need be; or what lies in the trial's folder, on this machine
+    or under the remote home; or None."""
     kept = store.fetch_artifact(attempt.record.attempt_id, BEST_FILE, into)
     if kept is not None:
         return kept
-    local = attempt.folder / BEST_FILE
-    return local if local.is_file() else None
+    bring_mirrored(attempt.folder, lambda name: name == BEST_FILE, into=into)
+    return next((place / BEST_FILE for place in (into, attempt.folder) if (place / BEST_FILE).is_file()), None)
 
 
 def load_recorded(store: TrackingStore, attempt: RecordedAttempt, *, device: torch.device, into: Path) -> TrainedTrial:

@@ -22,13 +22,13 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.placement import place_trials
 from vsetune.jobs.preparation import PreparedStudy, open_search, open_tracking
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
+from vsetune.jobs.study_home import StudyHome, held_home
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
 from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.rows import Leaderboard
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.records import AttemptRecord
-from vsetune.tracking.study_lock import locked_study
 
 DELIVER_WITHIN_S = 15.0
 """How long the end of a study waits for a tracking store that takes nothing; what is left stays in the journal."""
@@ -73,21 +73,23 @@ class StudyOutcome:
 def run_study(
     prepared: PreparedStudy, *, resume: bool, retry_failed: bool, address: str | None, console: Console
 ) -> StudyOutcome:
-    """Runs every promised trial of a study. One process per study; a second one is refused.
+    """Runs every promised trial of a study. One process per study, on all machines that share its home; a second one
+    is refused, and one that another machine has taken over from ends as interrupted.
 
     address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set.
     """
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
-    with locked_study(folder), sigterm_like_ctrl_c(), _tracking(prepared) as store:
+    with held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(), _tracking(prepared, held) as store:
         _open(store, prepared, resume=resume)
         copies = keep_plugins(prepared.plugins, folder)
         write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
-        ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared))
+        held.keep()
+        ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared, held))
         ledger.recover(retry_failed=retry_failed)
         if ledger.has_work():
             farewell = f"nothing finished is lost, go on with --resume (results are in {folder})"
             with ray_cluster(address, stop, farewell=farewell, modules=copies), credentials_not_forwarded():
-                place_trials(prepared, ledger, stop, console)
+                place_trials(prepared, ledger, stop, console, forget=held.forget_checkpoint)
         ledger.interrupt()
         ending = _ending(ledger)
         board, remark = _leaderboard(store.attempts(spec.study), spec.baseline)
@@ -113,8 +115,8 @@ def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool) -> No
 
 
 @contextmanager
-def _tracking(prepared: PreparedStudy) -> Iterator[JournaledStore]:
-    store = open_tracking(prepared)
+def _tracking(prepared: PreparedStudy, held: StudyHome) -> Iterator[JournaledStore]:
+    store = open_tracking(prepared, held)
     try:
         yield store
     finally:

@@ -101,11 +101,14 @@ class SignsOfLife:
 
 def tell_sign(trial: str, pulse: int) -> None:
     """From the worker of a trial: it lives if this number grows. Kept by Ray's head as long as the job runs."""
-    internal_kv._internal_kv_put(_key(trial), str(pulse).encode(), namespace=_NAMESPACE)
+    if ray.is_initialized():
+        internal_kv._internal_kv_put(_key(trial), str(pulse).encode(), namespace=_NAMESPACE)
 
 
 def told_sign(trial: str) -> bytes | None:
     """What `tell_sign` last told of a trial of this job."""
+    if not ray.is_initialized():
+        return None
     found: bytes | None = internal_kv._internal_kv_get(_key(trial), namespace=_NAMESPACE)
     return found
 

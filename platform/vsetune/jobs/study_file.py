@@ -9,7 +9,7 @@ from typing import Any
 
 from vsetune.config.components.catalogue import import_sibling
 from vsetune.config.spec.loading import parse_spec, read_yaml
-from vsetune.config.spec.paths import under_home
+from vsetune.config.spec.paths import on_this_node
 from vsetune.config.study.study_spec import StudySpec, TrackingSpec
 from vsetune.errors import ConfigError, MissingPlugin
 from vsetune.jobs.kept_plugins import load_kept_by_name
@@ -106,7 +106,7 @@ def _study_folder(content: Mapping[str, Any]) -> Path | None:
     if not isinstance(name, str) or not name:
         return None
     try:
-        return Path(under_home(folder if isinstance(folder, str) else TrackingSpec().folder)) / name
+        return Path(on_this_node(folder if isinstance(folder, str) else TrackingSpec().folder)) / name
     except ConfigError:
         return None
 

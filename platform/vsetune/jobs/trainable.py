@@ -8,7 +8,9 @@ next attempt finds the checkpoint in the trial's folder and goes on.
 from __future__ import annotations
 
 import logging
+import os
 import traceback
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,25 @@ from typing import Any
 from ray import tune
 
 from vsetune.config.spec.masked_output import mask_output
+from vsetune.config.spec.paths import HOME_VARIABLE, home
+from vsetune.config.study.resources import Needs
 from vsetune.config.study.training import TrialSpec
-from vsetune.errors import DamagedCheckpoint
+from vsetune.errors import DamagedCheckpoint, StorageError
 from vsetune.jobs.kept_plugins import load_kept, study_folder_of
+from vsetune.jobs.leaving import LeaveWatch
+from vsetune.jobs.prices import place_of_this_worker
+from vsetune.jobs.signs_of_life import tell_sign
+from vsetune.jobs.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WITHIN_S, fetch_trial, trial_mirror
+from vsetune.object_storage.mirror import Mirror
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import set_aside
 from vsetune.training.failures import Failure, failure_of
 
 logger = logging.getLogger(__name__)
+
+
+LEAVE_WITHIN_S = 60.0
+"""How long an attempt that was warned waits for its checkpoint to reach the home; spot machines give two minutes."""
 
 
 class SpoiltProcess(Exception):
@@ -33,7 +46,9 @@ class SpoiltProcess(Exception):
 class AttemptTrainable(tune.Trainable):
     """A warm actor that runs one attempt after another.
 
-    config: trial (TrialSpec as plain data), folder (the trial's own, seen by every node), device, threads.
+    config: trial (TrialSpec as plain data), folder (the trial's own: seen by every node, or relative to the folder of
+    whatever node it runs on), home (the remote home under which `folder` is mirrored, or None), needs (`Needs` as plain
+    data).
     Reports, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted` at most once and
     last.
     """
@@ -41,7 +56,10 @@ class AttemptTrainable(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         mask_output()
         self._attempt: Attempt | None = None
+        self._mirror: Mirror | None = None
         self._wanted = config
+        if config.get("home") is not None:
+            os.environ[HOME_VARIABLE] = config["home"]
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._close()
@@ -50,9 +68,12 @@ class AttemptTrainable(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         try:
-            return self._open() if self._attempt is None else self._advance()
+            report = self._open() if self._attempt is None else self._advance()
         except Exception as error:  # whatever it is, it ends this attempt only
-            return self._failure(error)
+            report = self._failure(error)
+        if report.get("done"):
+            self._leave_folder()  # the trial may go on in another process of this node
+        return report
 
     def cleanup(self) -> None:
         self._close()
@@ -63,17 +84,24 @@ class AttemptTrainable(tune.Trainable):
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Nothing: the attempt finds its own checkpoint in the trial's folder."""
 
+    @property
+    def _folder(self) -> Path:
+        return home() / str(self._wanted["folder"])
+
     def _open(self) -> dict[str, Any]:
-        plain, folder = self._wanted["trial"], Path(self._wanted["folder"])
+        plain, folder = self._wanted["trial"], self._folder
         load_kept(plain.get("plugins", {}), study_folder_of(folder), where=f"trial {plain['trial']}")
+        self._mirror = trial_mirror(folder)
+        if self._mirror is not None:
+            fetch_trial(self._mirror)
         trial = TrialSpec.model_validate(plain)
-        self._attempt = Attempt(
-            trial, folder, device=self._wanted["device"], threads=self._wanted["threads"]
-        )
+        needs = Needs(**self._wanted["needs"])
+        self._attempt = Attempt(trial, folder, device="cuda" if needs.gpus else "cpu", threads=needs.cpus)
+        self._keep(within_s=BEGIN_WITHIN_S)  # another node must never count this execution again
         return {
             "event": "opened",
             "number": self._attempt.number,
-            "environment": dict(self._attempt.environment()),
+            "environment": dict(self._attempt.environment()) | place_of_this_worker(needs),
             "protocol": dict(self._attempt.protocol()),
             "inherited": [asdict(point) for point in self._attempt.history[: self._attempt.inherited]],
             "summary": self._attempt.summary(),
@@ -83,26 +111,51 @@ class AttemptTrainable(tune.Trainable):
         assert self._attempt is not None
         if self._attempt.is_finished:  # the process died after the last validation, before the end was recorded
             return self._end({"event": "point", "point": None})
-        point = self._attempt.advance()
+        with LeaveWatch(self._attempt.leave, live=self._live).watching():
+            point = self._attempt.advance()
+        self._keep()
         report = {"event": "point", "point": asdict(point)}
         return self._end(report) if self._attempt.is_finished else report | {"summary": self._attempt.summary()}
+
+    def _live(self) -> None:
+        attempt = self._attempt
+        if attempt is not None:
+            tell_sign(self._wanted["trial"]["trial"], attempt.pulse)
 
     def _end(self, report: dict[str, Any]) -> dict[str, Any]:
         assert self._attempt is not None
         summary = self._attempt.finish()
+        self._keep(within_s=TRIAL_END_WITHIN_S)
         return report | {"is_finished": True, "done": True, "summary": summary, "artifacts": self._artifacts()}
 
     def _artifacts(self) -> list[str]:
         assert self._attempt is not None
         best = self._attempt.best_path
-        return [str(best)] if best.exists() else []
+        if not best.exists():
+            return []
+        return [str(Path(self._wanted["folder"]) / best.name)]
+
+    def _keep(self, *, within_s: float | None = None) -> None:
+        """With a remote home: send what the trial has written, in the background unless it must be there by then.
+
+        StorageError: it is not, or another process goes on with the trial.
+        """
+        if self._mirror is None:
+            return
+        self._mirror.check()
+        self._mirror.send()
+        if within_s is not None:
+            self._mirror.settle(within_s)
 
     def _failure(self, error: Exception) -> dict[str, Any]:
         failure = failure_of(error)
         if failure.kind == "bug":
             logger.error("trial %s: %s", self._wanted["trial"]["trial"], traceback.format_exc())
+        if self._attempt is not None:
+            with suppress(StorageError):  # how far it came; why it ended is what matters
+                self._keep(within_s=LEAVE_WITHIN_S if failure.kind == "preempted" else None)
         if isinstance(error, DamagedCheckpoint):
-            set_aside(Path(self._wanted["folder"]), failure.text)
+            self._set_aside(failure.text)
         if failure.spoils_the_process:
             raise SpoiltProcess(failure.text) from error
         return self._report_of(failure)
@@ -113,7 +166,22 @@ class AttemptTrainable(tune.Trainable):
             "summary": self._attempt.summary() if self._attempt is not None else {}, "done": True,
         }
 
+    def _set_aside(self, reason: str) -> None:
+        """Damaged on this disk alone: the next attempt fetches it again. Damaged when it was sent: it goes there."""
+        if self._mirror is not None and not self._mirror.was_brought:
+            self._mirror.forget()
+            return
+        set_aside(self._folder, reason)
+        with suppress(StorageError):
+            self._keep(within_s=BEGIN_WITHIN_S)
+
     def _close(self) -> None:
         attempt, self._attempt = getattr(self, "_attempt", None), None
         if attempt is not None:
             attempt.close()
+        self._leave_folder()
+
+    def _leave_folder(self) -> None:
+        mirror, self._mirror = getattr(self, "_mirror", None), None
+        if mirror is not None:
+            mirror.close(CLOSE_WITHIN_S, clear=True)  # a node keeps nothing of the trials that it has seen

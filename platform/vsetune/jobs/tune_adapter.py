@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from ray import cloudpickle, tune
 from ray.exceptions import RayTaskError
 from ray.tune.search import Searcher
 
+from vsetune.config.spec.paths import home
 from vsetune.config.study.resources import Needs
 from vsetune.jobs.capacity import Capacity
 from vsetune.jobs.ledger import StudyLedger
@@ -19,7 +19,6 @@ from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.trainable import SpoiltProcess
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.tracking.records import AttemptStatus, ValidationPoint
-from vsetune.training.checkpoint import CHECKPOINT_FILE
 
 Listener = Callable[[], None]
 DIED = "its process died (killed, out of memory?)"
@@ -78,15 +77,16 @@ class RecordingCallback(_StaysHere, tune.Callback):
     """Writes every report of a worker through the ledger, then tells the listeners that something changed.
 
     making: the trials whose workers Ray is making. on_pause: told the name of an interrupted trial, the reason, and the
-    seconds until it goes on (None: left open).
+    seconds until it goes on (None: left open). forget: told the folder of a trial whose checkpoint is of no more use.
     """
 
     def __init__(
         self, ledger: StudyLedger, *, signs: SignsOfLife, making: Callable[[], Iterable[tuple[Any, Any]]],
         on_change: Listener, on_tick: Listener, on_pause: Callable[[str, str, float | None], None],
+        forget: Callable[[Path], None],
     ) -> None:
         self._ledger, self._signs, self._making = ledger, signs, making
-        self._on_change, self._on_tick, self._on_pause = on_change, on_tick, on_pause
+        self._on_change, self._on_tick, self._on_pause, self._forget = on_change, on_tick, on_pause, forget
 
     def on_trial_start(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
         self._signs.started(trial)
@@ -101,8 +101,7 @@ class RecordingCallback(_StaysHere, tune.Callback):
         else:
             record_report(self._ledger, name, result)
         if self._ledger.trials[name].status in ("finished", "pruned"):  # recorded: nobody will continue it
-            with contextlib.suppress(OSError):
-                (Path(trial.config["folder"]) / CHECKPOINT_FILE).unlink()
+            self._forget(home() / trial.config["folder"])
         if result.get("done"):
             self._signs.ended(trial)
         self._on_change()
@@ -152,7 +151,7 @@ def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any]) ->
         ledger.record_point(trial, ValidationPoint(**report["point"]), summary=summary)
     if report.get("done"):
         status: AttemptStatus = "finished" if report.get("is_finished") else "pruned"
-        artifacts = [Path(path) for path in report.get("artifacts", [])]
+        artifacts = [home() / path for path in report.get("artifacts", [])]
         ledger.close(trial, status, summary=summary, artifacts=artifacts)
 
 

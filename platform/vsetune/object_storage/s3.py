@@ -1,4 +1,8 @@
-"""Objects of an S3-compatible server, through boto3 alone: read, whether one is there, upload.
+"""Objects of an S3-compatible server, through boto3 alone: read, look, write whole, list, delete.
+
+A write is whole or not at all and carries checksums: those of S3, which the server compares, and the SHA-256 of the
+content in the object's metadata, which whoever reads can compare. Conditional writes (`if_absent`, `if_match`) let
+several machines agree without any other server.
 
 Credentials and endpoint come from boto3's usual sources (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_PROFILE, ...).
 StorageError: the server could not be reached, refused, or the reading broke off; the same may succeed later.
@@ -7,14 +11,20 @@ DataError: the address can be none.
 
 from __future__ import annotations
 
+import base64
 import io
 import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import DataError, StorageError, UsageError
+from vsetune.files.hashes import sha256_hex, sha256_of_file
 from vsetune.object_storage.addresses import bucket_and_key
 
 _BUFFER = 1 << 20
@@ -22,11 +32,44 @@ _CONNECT_S, _READ_S, _TRIES = 3, 5, 2
 """Reading: an endpoint that is dead or says nothing is noticed within about ten seconds."""
 _UPLOAD_READ_S, _UPLOAD_TRIES = 60, 5
 
+_PART_BYTES, _PARTS_AT_ONCE = 16 << 20, 4
+"""Larger files go up in parts of this size, so many at once; what breaks is sent again by the part."""
+_SHA256 = "sha256"  # among an object's metadata
+
 _MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
+_NOT_AS_EXPECTED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+_ADVICE = {
+    "NoSuchBucket": "no such bucket; make it, or check its name and the endpoint",
+    "InvalidBucketName": "no possible name of a bucket; need s3://bucket/prefix",
+    "InvalidAccessKeyId": "the server does not know this access key; check AWS_ACCESS_KEY_ID, the profile or the role",
+    "SignatureDoesNotMatch": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY",
+    "ExpiredToken": "the session token has expired; get a new one, or use a role",
+    "NoCredentialsError": "no keys found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role",
+    "AccessDenied": "not allowed; need the rights to list, get, put and delete objects under this prefix",
+    "403": "not allowed; check the keys, and the rights to list, get, put and delete objects under this prefix",
+    "RequestTimeTooSkewed": "this machine's clock is too far from the server's; set it (NTP), then repeat",
+    "RequestExpired": "this machine's clock is too far from the server's; set it (NTP), then repeat",
+}
 
 
 class NothingThere(DataError):
     """Nothing stands at this address; whoever knows what should tells how to bring it back."""
+
+
+class ObjectChanged(StorageError):
+    """What stands at this address is not what the writer saw last, so nothing was written."""
+
+
+@dataclass(frozen=True)
+class ObjectState:
+    """What a server says of an object. etag: changes with the content. modified, now: by the server's own clock, to the
+    second; now: when it answered, None if it did not say. sha256: of the content, None for one that others wrote."""
+
+    size: int
+    etag: str
+    modified: datetime
+    now: datetime | None
+    sha256: str | None
 
 
 def is_there(url: str) -> bool:
@@ -53,15 +96,113 @@ def open_object(url: str) -> tuple[BinaryIO, int]:
     return io.BufferedReader(_BodyStream(answer["Body"], url), buffer_size=_BUFFER), int(answer["ContentLength"])
 
 
-def upload(path: Path, url: str) -> None:
-    """Copy a local file to an s3:// address. StorageError when it cannot be stored."""
+def upload(path: Path, url: str, *, sha256: str | None = None) -> None:
+    """Copy a local file, which nobody changes meanwhile, to an s3:// address: all of it appears at once, or nothing.
+
+    In parts when it is large; the server compares a checksum of each. sha256: of the content where it is known.
+    StorageError when it cannot be stored.
+    """
+    from boto3.s3.transfer import TransferConfig
+
     bucket, key = bucket_and_key(url)
     try:
-        _client(_UPLOAD_READ_S, _UPLOAD_TRIES).upload_file(str(path), bucket, key)
+        _client(_UPLOAD_READ_S, _UPLOAD_TRIES).upload_file(
+            str(path), bucket, key,
+            ExtraArgs={"ChecksumAlgorithm": "SHA256", "Metadata": {_SHA256: sha256 or sha256_of_file(path)}},
+            Config=TransferConfig(
+                multipart_threshold=_PART_BYTES, multipart_chunksize=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
+            ),
+        )
     except Exception as error:
         raise StorageError(
             f"{url}: cannot upload {path.name} ({one_line(error)}); check bucket, rights and endpoint."
         ) from error
+
+
+def put_bytes(url: str, content: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
+    """Write a small object whole; its ETag.
+
+    if_absent: only where nothing stands yet. if_match: only over the object with this ETag. ObjectChanged when that is
+    not so; it may also mean that this very write came through, and only the answer to its first try was lost.
+    """
+    bucket, key = bucket_and_key(url)
+    digest = sha256_hex(content)
+    condition = {"IfNoneMatch": "*"} if if_absent else {} if if_match is None else {"IfMatch": if_match}
+    try:
+        answer = _client().put_object(
+            Bucket=bucket, Key=key, Body=content, Metadata={_SHA256: digest},
+            ChecksumSHA256=base64.b64encode(bytes.fromhex(digest)).decode(), **condition,
+        )
+    except Exception as error:
+        code = _code_of(error)
+        if code in _NOT_AS_EXPECTED or (if_match is not None and code in _MISSING - {"NoSuchBucket"}):
+            raise ObjectChanged(f"{url}: another process has written it meanwhile ({code}).") from error
+        raise _refused(url, error) from error
+    return str(answer["ETag"])
+
+
+def look(url: str) -> ObjectState | None:
+    """What stands at this address, None for nothing. StorageError when that cannot be found out."""
+    bucket, key = bucket_and_key(url)
+    try:
+        return _state(_client().head_object(Bucket=bucket, Key=key))
+    except Exception as error:
+        if _code_of(error) in _MISSING:
+            return None
+        raise _refused(url, error) from error
+
+
+def find(url: str, *, most: int) -> tuple[bytes, ObjectState] | None:
+    """A small object of at most so many bytes, content and state in one request; None for nothing.
+
+    DataError when it is larger, or not what its checksum says; StorageError when it cannot be read.
+    """
+    bucket, key = bucket_and_key(url)
+    try:
+        answer = _client().get_object(Bucket=bucket, Key=key)
+        state = _state(answer)
+        content = cast(bytes, answer["Body"].read(most + 1))
+    except Exception as error:
+        if _code_of(error) in _MISSING - {"NoSuchBucket"}:
+            return None
+        raise _refused(url, error) from error
+    if len(content) > most:
+        raise DataError(f"{url}: {state.size:,} bytes, need at most {most:,}; it is not what it should be.")
+    if len(content) != state.size or state.sha256 not in (None, sha256_hex(content)):
+        raise DataError(f"{url}: is not what was written ({len(content):,} of {state.size:,} bytes, or its SHA-256).")
+    return content, state
+
+
+def listing(prefix: str) -> Iterator[str]:
+    """The addresses of all objects that begin with this address, a thousand per request. StorageError."""
+    bucket, start = bucket_and_key(prefix)
+    try:
+        for page in _client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=start):
+            yield from (f"s3://{bucket}/{found['Key']}" for found in page.get("Contents", ()))
+    except Exception as error:
+        raise _refused(prefix, error) from error
+
+
+def delete(urls: Iterable[str]) -> None:
+    """Remove objects, one request each; one that is not there is no error. StorageError."""
+    for url in urls:
+        bucket, key = bucket_and_key(url)
+        try:
+            _client().delete_object(Bucket=bucket, Key=key)
+        except Exception as error:
+            if _code_of(error) not in _MISSING - {"NoSuchBucket"}:
+                raise _refused(url, error) from error
+
+
+def drop_unfinished(prefix: str) -> None:
+    """Give up uploads in parts that killed processes left unfinished under this address; they cost like objects."""
+    bucket, start = bucket_and_key(prefix)
+    try:
+        for page in _client().get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=start):
+            for left in page.get("Uploads", ()):
+                _client().abort_multipart_upload(Bucket=bucket, Key=left["Key"], UploadId=left["UploadId"])
+    except Exception as error:
+        raise _refused(prefix, error) from error
 
 
 class _BodyStream(io.RawIOBase):
@@ -96,7 +237,8 @@ def _client(read_timeout_s: float = _READ_S, tries: int = _TRIES) -> Any:
     import boto3
     from botocore.config import Config
 
-    return boto3.client("s3", config=Config(
+    # a session of its own, since threads that share one must not make clients at the same time
+    return boto3.Session().client("s3", config=Config(
         connect_timeout=_CONNECT_S, read_timeout=read_timeout_s, tcp_keepalive=True,
         retries={"mode": "standard", "total_max_attempts": tries},
     ))
@@ -111,9 +253,20 @@ def _code_of(error: Exception) -> str:
     return str(response.get("Error", {}).get("Code", ""))
 
 
+def _state(answer: Any) -> ObjectState:
+    said = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    return ObjectState(
+        int(answer["ContentLength"]), str(answer["ETag"]), answer["LastModified"],
+        None if said is None else parsedate_to_datetime(said), answer.get("Metadata", {}).get(_SHA256),
+    )
+
+
 def _refused(url: str, error: Exception) -> UsageError:
     from botocore.exceptions import ParamValidationError
 
     if isinstance(error, ParamValidationError):
         return DataError(f"{one_line(url)}: no possible address ({one_line(error)}); need s3://bucket/prefix.")
+    advice = _ADVICE.get(_code_of(error) or type(error).__name__)
+    if advice is not None:
+        return StorageError(f"{url}: {advice}.")
     return StorageError(f"{url}: S3 does not answer ({one_line(error)}); check credentials, rights and endpoint.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -100,7 +99,7 @@ def _extras(scores: Scores, owner: Tensor, dataset: Dataset, split: str, trial: 
         positives = Positives.of_owner(owner, images=images, captions=captions)
         numbers |= rank_averages(scores, positives).as_dict()
     if wanted.relevance is not None:
-        pairs = relevant_pairs(dataset, split, Path(under_home(wanted.relevance))).to(owner.device)
+        pairs = relevant_pairs(dataset, split, under_home(wanted.relevance)).to(owner.device)
         listed = pair_scores(scores, pairs).as_dict()
         numbers |= {f"relevance_{name}": value for name, value in listed.items() if name not in _SIZES}
     if wanted.srd_at:

@@ -37,8 +37,13 @@ class Delivery:
     other error concerns one record: it is said once, the record goes to the file `journal.aside`, the next follows.
     """
 
-    def __init__(self, open_store: Callable[[], TrackingStore], journal: Journal, outbox: Outbox) -> None:
-        self._open_store, self._journal, self._outbox = open_store, journal, outbox
+    def __init__(
+        self, open_store: Callable[[], TrackingStore], journal: Journal, outbox: Outbox,
+        bring: Callable[[Path], Path] | None = None,
+    ) -> None:
+        """bring: called for every file of a record before it is delivered, to fetch what is on another machine; it
+        returns where the file is now. What it fetched is removed afterwards."""
+        self._open_store, self._journal, self._outbox, self._bring = open_store, journal, outbox, bring
         self._changed = threading.Condition()
         self._place = self._first_place()
         self._asked: deque[tuple[Callable[[Recipient], Any], Future[Any]]] = deque()
@@ -46,6 +51,7 @@ class Delivery:
         self._outage: StorageError | None = None
         self._refusal: Exception | None = None
         self._conflict: UsageError | None = None
+        self._brought: list[Path] = []
         self._is_stopping = self._in_a_hurry = self._swept = False
         self.delivered = 0
         self._thread = threading.Thread(target=self._run, name="tracking-delivery", daemon=True)
@@ -173,7 +179,9 @@ class Delivery:
             self.delivered += len(entries)
             self._journal.cursor.write(self._journal.identity, place.number)
             self._changed.notify_all()
-        self._outbox.remove([Path(file) for entry in entries for file in entry.body.get("artifacts", [])])
+        self._outbox.remove([file for entry in entries for file in self._files_of(entry)])
+        while self._brought:
+            self._brought.pop().unlink(missing_ok=True)
         return False
 
     def _next(self) -> tuple[list[Entry], Place]:
@@ -192,7 +200,7 @@ class Delivery:
     def _deliver(self, recipient: Recipient, group: Sequence[Entry]) -> None:
         """group: one record, or points of one attempt. Raises StorageError when it must be tried again."""
         try:
-            recipient.deliver(together(group))
+            recipient.deliver(self._with_files(together(group)))
         except StorageError:
             raise
         except Exception as error:  # a record that no store takes must not hold up the others
@@ -204,6 +212,19 @@ class Delivery:
                 return
             for entry in group:
                 self._deliver(recipient, [entry])
+
+    def _files_of(self, entry: Entry) -> list[Path]:
+        """Where the files of a record are; one named without a folder is below the journal's."""
+        return [self._journal.path.parent / name for name in entry.body.get("artifacts", [])]
+
+    def _with_files(self, entry: Entry) -> Entry:
+        files = self._files_of(entry)
+        if not files:
+            return entry
+        if self._bring is not None:
+            named, files = files, [self._bring(file) for file in files]
+            self._brought += [file for file in files if file not in named]
+        return entry._replace(body={**entry.body, "artifacts": [str(file) for file in files]})
 
     def _open(self) -> Recipient:
         try:

@@ -41,15 +41,21 @@ class JournaledStore(TrackingStore):
     """
 
     def __init__(
-        self, open_inner: Callable[[], TrackingStore], folder: Path, *, answer_within_s: float = ANSWER_WITHIN_S
+        self, open_inner: Callable[[], TrackingStore], folder: Path, *, answer_within_s: float = ANSWER_WITHIN_S,
+        bring: Callable[[Path], Path] | None = None,
     ) -> None:
-        """Returns at once. StorageError when the folder cannot be written."""
+        """Returns at once. StorageError when the folder cannot be written.
+
+        bring: fetches a file of a trial, which may be on another machine, when it is delivered. Then files are named
+        relative to the folder, so that another machine can deliver them.
+        """
         self._journal = Journal(folder)
         self._outbox = Outbox(folder / "outbox")
         self._folder, self._answer_within_s = folder, answer_within_s
         self._mirror = MemoryStore()
         self._lock = threading.RLock()
-        self._delivery = Delivery(open_inner, self._journal, self._outbox)
+        self._bring = bring
+        self._delivery = Delivery(open_inner, self._journal, self._outbox, bring)
 
     def pending(self) -> int:
         """How many records the store behind has not got yet."""
@@ -137,7 +143,7 @@ class JournaledStore(TrackingStore):
         error: str | None,
     ) -> None:
         with self._lock:
-            self._mirror.finish_attempt(attempt_id, status, summary, artifacts, error)
+            self._mirror.finish_attempt(attempt_id, status, summary, self._here(artifacts), error)
             body = {"status": status, "summary": dict(summary), "artifacts": self._put(artifacts), "error": error}
             self._append_of(attempt_id, "finish", body, durable=True)
 
@@ -232,7 +238,15 @@ class JournaledStore(TrackingStore):
         return mirror
 
     def _put(self, artifacts: Sequence[Path]) -> list[str]:
-        return [str(path) for path in self._outbox.put(artifacts)]
+        if self._bring is None:
+            return [str(path) for path in self._outbox.put(artifacts)]
+        here = self._here(artifacts)
+        files = [*self._outbox.put(here), *(path for path in artifacts if path not in here)]
+        return [str(path.relative_to(self._folder) if path.is_relative_to(self._folder) else path) for path in files]
+
+    def _here(self, artifacts: Sequence[Path]) -> list[Path]:
+        """Those that are not brought: files of a trial may be on another machine, or changed since here."""
+        return [path for path in artifacts if self._bring is None or not path.is_relative_to(self._folder / "trials")]
 
     def _append_of(self, attempt_id: str, kind: str, body: Mapping[str, Any], *, durable: bool) -> None:
         study = self._mirror.study_of(attempt_id)

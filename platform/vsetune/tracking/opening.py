@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import StorageError, UnusableStore
+from vsetune.tracking.guarded_store import GuardedStore
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.sqlite_file import prepare_sqlite
@@ -61,16 +63,23 @@ def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool 
 
 
 def open_journaled(
-    uri: str, artifact_root: Path | str | None, folder: Path, *, curve_plots: bool = True
+    uri: str, artifact_root: Path | str | None, folder: Path, *, curve_plots: bool = True,
+    check: Callable[[], None] | None = None, bring: Callable[[Path], Path] | None = None,
 ) -> JournaledStore:
     """The store behind a URI with a journal in a study's folder before it. Returns before the store has answered.
 
-    folder: local; the caller holds its lock. Raises UnusableStore for a URI that no store is behind, StorageError for
-    a folder that cannot be written.
+    folder: local; the caller holds its lock. check: called before each write, as GuardedStore has it; bring: as
+    JournaledStore has it. Raises UnusableStore for a URI that no store is behind, StorageError for a folder that
+    cannot be written.
     """
     if not _is_memory(uri):
         _load_adapter(uri)
-    return JournaledStore(lambda: open_store(uri, artifact_root, curve_plots=curve_plots), folder)
+
+    def opened() -> TrackingStore:
+        store = open_store(uri, artifact_root, curve_plots=curve_plots)
+        return store if check is None else GuardedStore(store, check)
+
+    return JournaledStore(opened, folder, bring=bring)
 
 
 def _is_memory(uri: str) -> bool:

@@ -1,22 +1,30 @@
-"""One process per study: the lock of its folder."""
+"""One process per study: the lock of its folder, and with a home on object storage also a lease for all machines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vsetune.config.spec.paths import remote_place
 from vsetune.errors import StorageError, StudyConflict
 from vsetune.files.locks import take_lock
+from vsetune.object_storage.addresses import join
+from vsetune.object_storage.lease import Lease
 
+_log = logging.getLogger(__name__)
 LOCK_FILE = "lock"
+LEASE_FILE = "lease.json"
 
 
 @contextmanager
-def locked_study(folder: Path) -> Iterator[None]:
+def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -> Iterator[Callable[[], None]]:
     """Hold a study's folder, which is made if need be. The lock goes with its process, however that ends.
 
-    StudyConflict when another process holds it, StorageError when the folder cannot be written.
+    Yields what is to be called before each write that only the holder may make: it raises StorageError once another
+    machine has taken the study over, or while it may have. on_lost: called from a thread when that has happened.
+    StudyConflict when another process holds it, StorageError when the folder or the home cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -28,4 +36,16 @@ def locked_study(folder: Path) -> Iterator[None]:
             f"{folder}: cannot be written ({error.strerror}); set VSETUNE_HOME to another folder"
         ) from error
     with lock:
-        yield
+        place = remote_place(folder)
+        if place is None:
+            yield _held
+            return
+        lease = Lease(join(place, LEASE_FILE), f"study {folder.name}", on_lost=on_lost)
+        try:
+            yield lease.check
+        finally:
+            lease.release()
+
+
+def _held() -> None:
+    """The lock of a folder is held as long as its process lives."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from vsetune.config.sources.recipe import expand_path
-from vsetune.config.spec.paths import under_home
+from vsetune.config.spec.paths import on_this_node
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS
 from vsetune.errors import ConfigError, DataError
 from vsetune.files.hashes import sha256_of_file
@@ -93,7 +93,7 @@ def count_known(words: Sequence[str], known: Sequence[str]) -> tuple[int, int]:
 
 def _open(start_from: str) -> StoredWeights:
     try:
-        return StoredWeights.open(Path(under_home(expand_path(start_from, key=_KEY))))
+        return StoredWeights.open(Path(on_this_node(expand_path(start_from, key=_KEY))))
     except DataError as error:
         raise ConfigError(f"{_KEY}: {error}") from error
 

@@ -91,7 +91,7 @@ def error_of(code: str) -> bytes:
 def test_an_endpoint_in_trouble_is_an_interruption(server: Broken, behave: Callable[..., None]) -> None:
     server.behave = behave
     for use in (storage.exists, storage.read_bytes):
-        with pytest.raises(StorageError, match=r"^s3://data/x: S3 does not answer") as caught:
+        with pytest.raises(StorageError, match=r"^s3://data/x: (S3 does not answer|the server|not allowed)") as caught:
             use("s3://data/x")
         assert "\n" not in str(caught.value)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from vsetune.config.sources.recipe import expand_path
 from vsetune.config.sources.semantic_vectors import EncoderSpec
-from vsetune.config.spec.paths import under_home
+from vsetune.config.spec.paths import on_this_node
 from vsetune.errors import ConfigError
 from vsetune.files.hashes import sha256_hex, sha256_of_file
 
@@ -49,7 +49,7 @@ def find_model(
     if model.startswith(_PACKAGE):
         return _of_package(model.removeprefix(_PACKAGE), key)
     place = expand_path(model, key=key)
-    folder = Path(under_home(place))
+    folder = Path(on_this_node(place))
     if folder.is_dir():
         return _of_folder(folder, key)
     if place.startswith((".", "/", "~")) or place != model:
@@ -152,7 +152,7 @@ def _commit_of(name: str, revision: str | None, key: str, instead: str) -> str:
 
 def _no_folder(name: str) -> str:
     """Nothing for ORG/NAME where no folder ORG is: that was meant for the hub."""
-    is_hub_id = name.count("/") == 1 and not Path(under_home(name)).parent.is_dir()
+    is_hub_id = name.count("/") == 1 and not Path(on_this_node(name)).parent.is_dir()
     return "" if is_hub_id else "no such folder, and "
 
 

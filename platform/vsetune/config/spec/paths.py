@@ -1,4 +1,8 @@
-"""Where relative paths of a study lead: one home folder, the same for the shell and for cluster jobs."""
+"""Where relative paths of a study lead: one home, the same for the shell and for cluster jobs.
+
+The home is a folder, or a prefix on object storage, `VSETUNE_HOME=s3://bucket/prefix`, where nodes share no disk. Then
+every node works in a folder of its own, and what must outlive the node also stands under the prefix.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +13,94 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
+from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import ConfigError
+from vsetune.files.hashes import sha256_hex
 
-HOME_VARIABLE = "VSETUNE_HOME"
+HOME_VARIABLE, NODE_FOLDER_VARIABLE = "VSETUNE_HOME", "VSETUNE_NODE_FOLDER"
+_REMOTE = "s3://"
 
 _LONGEST_PATH, _LONGEST_NAME = 4095, 255
 """Bytes that Linux takes for a path, and for each name in it."""
 
 
 def home() -> Path:
-    """The folder for data and results: $VSETUNE_HOME, or ~/vsetune. On a cluster, a folder that every node sees.
+    """The folder on this machine for data and results: $VSETUNE_HOME, or ~/vsetune.
 
-    ConfigError when it is no local folder, or when nobody's home folder is known.
+    With a remote home a folder of this node: $VSETUNE_NODE_FOLDER, or one under ~/.cache/vsetune for each home.
+    ConfigError when it can be no folder, or when nobody's home folder is known.
     """
-    given = os.environ.get(HOME_VARIABLE) or "~/vsetune"
-    try:
-        return Path(local_path(given)).absolute()
-    except ValueError as error:
-        raise ConfigError(f"{HOME_VARIABLE}: {error}") from error
+    remote = remote_home()
+    if remote is None:
+        return _folder_in(HOME_VARIABLE, "~/vsetune")
+    return _folder_in(NODE_FOLDER_VARIABLE, f"~/.cache/vsetune/{sha256_hex(remote.encode())[:12]}")
+
+
+def remote_home() -> str | None:
+    """The home on object storage, `s3://bucket/prefix` without a slash at its end; None where it is a folder.
+
+    ConfigError for one without a bucket, with keys in it, or with a `?` or `#`.
+    """
+    given = os.environ.get(HOME_VARIABLE) or ""
+    if not given.startswith(_REMOTE):
+        return None
+    if shown_url(given) != given:
+        raise ConfigError(
+            f"{HOME_VARIABLE}: got {shown_url(given)}, keys do not belong in the address; need s3://bucket/prefix, and "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
+        )
+    names = given.removeprefix(_REMOTE).rstrip("/").split("/")
+    if not given.isprintable() or set(given) & set("?# ") or set(names) & {"", ".", ".."}:
+        raise ConfigError(f"{HOME_VARIABLE}: got {given!r}, need s3://bucket/prefix")
+    return _REMOTE + "/".join(names)
+
+
+def remote_place(path: Path) -> str | None:
+    """Where under the remote home a file or folder of `home()` stands too; None with a local home.
+
+    ConfigError for one that is not in `home()`.
+    """
+    remote = remote_home()
+    if remote is None:
+        return None
+    if not path.is_relative_to(home()):
+        raise ConfigError(f"{path}: is not in {home()}, so it has no place in {remote}; need a relative folder")
+    return f"{remote}/{path.relative_to(home()).as_posix()}"
 
 
 def under_home(path: str) -> str:
-    """An absolute path or URL as it is; a relative one under `home()`. ConfigError for what can be no path."""
+    """An absolute path or URL as it is; a relative one under the home, which may be remote.
+
+    ConfigError for what can be no path.
+    """
     try:
         if "://" in path:
             return usable_path(path)
-        return str(home() / expand_user(usable_path(path)))
+        remote, expanded = remote_home(), expand_user(usable_path(path))
+        if remote is not None and not Path(expanded).is_absolute():
+            return f"{remote}/{Path(expanded).as_posix()}"
+        return str(home() / expanded)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def on_this_node(path: str) -> str:
+    """As `under_home`, but a relative path is always one under the folder `home()` of this machine."""
+    return under_home(path if "://" in path else str(home() / _expanded(path)))
+
+
+def _expanded(path: str) -> str:
+    try:
+        return expand_user(usable_path(path))
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _folder_in(variable: str, default: str) -> Path:
+    try:
+        return Path(local_path(os.environ.get(variable) or default)).absolute()
+    except ValueError as error:
+        raise ConfigError(f"{variable}: {error}") from error
 
 
 def usable_path(text: str) -> str:
@@ -60,7 +124,7 @@ def usable_path(text: str) -> str:
 def local_path(text: str) -> str:
     """A path on this machine with its `~` replaced; ValueError in one line for a URL and for what can be no path."""
     if "://" in text:
-        raise ValueError(f"got {text}, need a local or shared folder (results on object storage come later)")
+        raise ValueError(f"got {text}, need a local or shared folder; results go to object storage by {HOME_VARIABLE}=s3://...")
     return expand_user(usable_path(text))
 
 

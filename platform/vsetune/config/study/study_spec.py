@@ -168,7 +168,9 @@ class SearchSpec(Spec):
         default_factory=dict, description="training hyperparameters to search, e.g. learning_rate: default",
     )
     storage: UriText | None = Field(
-        None, description="Optuna storage URL, ${NAME} from the environment; default: SQLite in the study's folder",
+        None,
+        description="Optuna storage URL, ${NAME} from the environment; default: $VSETUNE_SEARCH_STORAGE, else SQLite "
+        "in the study's folder",
     )
 
 

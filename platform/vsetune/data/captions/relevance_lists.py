@@ -20,11 +20,11 @@ _LIST_BYTES = 1 << 30
 _DIGITS = 9
 
 
-def relevant_pairs(dataset: Dataset, split: str, path: Path) -> Tensor:
+def relevant_pairs(dataset: Dataset, split: str, path: Path | str) -> Tensor:
     """(P, 2) int64, (image, caption) indices of the split: every image with its own captions and with those listed.
 
-    path: a CSV file with the columns image, caption_image (ids as ingested) and caption (place in the list of
-    caption_image, from 0). Raises DataError, naming the line, for a file that does not fit the split.
+    path: a CSV file, or its s3:// address, with the columns image, caption_image (ids as ingested) and caption (place
+    in the list of caption_image, from 0). Raises DataError, naming the line, for a file that does not fit the split.
     """
     places: dict[str, tuple[int, int, int]] = {}  # image id -> index, first caption, captions
     captions = 0
@@ -42,7 +42,7 @@ def relevant_pairs(dataset: Dataset, split: str, path: Path) -> Tensor:
     return torch.tensor(sorted(pairs), dtype=torch.int64)
 
 
-def _listed(path: Path, split: str, places: dict[str, tuple[int, int, int]]) -> list[tuple[int, int]]:
+def _listed(path: Path | str, split: str, places: dict[str, tuple[int, int, int]]) -> list[tuple[int, int]]:
     content = storage.read_bytes(str(path), most=_LIST_BYTES)
     try:
         reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vsetune.config.sources.recipe import expand_path
-from vsetune.config.spec.paths import under_home
+from vsetune.config.spec.paths import on_this_node
 from vsetune.errors import ConfigError
 
 KEY = "parses.pipeline"
@@ -88,7 +88,7 @@ def _folder(pipeline: str) -> Path:
 
     ConfigError in one line for what is neither a folder nor the package of a pipeline.
     """
-    folder = Path(under_home(expand_path(pipeline, key=KEY)))
+    folder = Path(on_this_node(expand_path(pipeline, key=KEY)))
     if folder.is_dir():
         return folder
     found = find_spec(pipeline) if pipeline.isidentifier() else None

@@ -20,7 +20,7 @@ from PIL import Image
 
 from vsetune.config.sources.recipe import IngestRecipe, ShardSpec, expand_path
 from vsetune.config.spec.foreign_text import one_line
-from vsetune.config.spec.paths import under_home
+from vsetune.config.spec.paths import on_this_node, under_home
 from vsetune.data.captions.parses import copy_parses, parse_dataset, read_parses
 from vsetune.data.captions.spacy_parser import load_parser
 from vsetune.data.making.features import Extractor, build_extractor, to_float16
@@ -43,6 +43,7 @@ from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import load_manifest
 from vsetune.data.stored.manifest import MANIFEST_FILE, FeatureInfo, Manifest
 from vsetune.errors import DataError, StorageError, StudyConflict
+from vsetune.object_storage.addresses import is_remote
 
 log = logging.getLogger(__name__)
 
@@ -89,15 +90,22 @@ def ingest(recipe: IngestRecipe, *, progress: ProgressSink) -> Manifest:
             manifest = _write_dataset(work, journal)
     if recipe.parses is not None:
         parse_dataset(str(output), recipe.parses.pipeline, progress=progress)
-    if recipe.upload:
-        upload_dataset(manifest, output, recipe.upload, progress=progress)
-        copy_parses(output, recipe.upload)
+    upload = recipe.upload or _remote_output(recipe)
+    if upload:
+        upload_dataset(manifest, output, upload, progress=progress)
+        copy_parses(output, upload)
     return manifest
 
 
 def output_folder(recipe: IngestRecipe) -> Path:
-    """Where the data set of a recipe goes; ConfigError for a variable that is not set."""
-    return Path(under_home(expand_path(recipe.output, key="output")))
+    """Where on this machine the data set of a recipe goes; ConfigError for a variable that is not set."""
+    return Path(on_this_node(expand_path(recipe.output, key="output")))
+
+
+def _remote_output(recipe: IngestRecipe) -> str | None:
+    """With a remote home: where there a relative output goes, which is only made on this machine."""
+    place = under_home(expand_path(recipe.output, key="output"))
+    return place if is_remote(place) else None
 
 
 def _finished(recipe: IngestRecipe, output: Path) -> Manifest | None:

@@ -19,6 +19,7 @@ from vsetune.errors import DataError, StorageError
 from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import whole_file
 from vsetune.object_storage.addresses import is_remote
+from vsetune.object_storage.home_files import find_in_home, keep_in_home
 
 _ROWS_AT_ONCE = 4096
 
@@ -31,8 +32,8 @@ def cached_array(
     """The array kept under this name, memory-mapped read-only; made and kept first when there is none.
 
     Kept in the data folder; when that is remote or cannot be written, in the `cache` folder of vsetune's home; when
-    neither can be, the array is only returned. name must say everything the content depends on. rows, dtype: of a
-    sound array, which has two axes.
+    neither can be, the array is only returned. With a remote home it is kept there too, for other machines. name must
+    say everything the content depends on. rows, dtype: of a sound array, which has two axes.
     """
     folders = [_cache_folder()] if is_remote(data_path) else [Path(data_path), _cache_folder()]
     kept = _first_sound(folders, name, rows, dtype)
@@ -40,12 +41,14 @@ def cached_array(
         return kept
     with _one_at_a_time(name):
         kept = _first_sound(folders, name, rows, dtype)
+        kept = _from_home(name, rows, dtype) if kept is None else kept
         if kept is not None:
             return kept
         made = make()
         made.setflags(write=False)
         for folder in folders:
             if _keep(folder / name, made):
+                _to_home(folder / name)
                 kept = _first_sound([folder], name, rows, dtype)  # mapped, so that trials on a node share its memory
                 return made if kept is None else kept
         _log.warning("%s is computed again by every trial, cannot write to: %s", name, ", ".join(map(str, folders)))
@@ -55,6 +58,23 @@ def cached_array(
 def _cache_folder() -> Path:
     """Where files go that can be made again and have no place beside their data."""
     return home() / "cache"
+
+
+def _from_home(name: str, rows: int, dtype: str) -> np.ndarray | None:
+    """What another machine has made and kept under the remote home."""
+    try:
+        is_here = find_in_home(_cache_folder() / name)
+    except StorageError as error:
+        _log.warning("%s cannot be fetched (%s); computing it again", name, error)
+        return None
+    return _first_sound([_cache_folder()], name, rows, dtype) if is_here else None
+
+
+def _to_home(path: Path) -> None:
+    try:
+        keep_in_home(path)
+    except StorageError as error:
+        _log.warning("%s: other machines compute it again: %s", path.name, error)
 
 
 def _first_sound(folders: list[Path], name: str, rows: int, dtype: str) -> np.ndarray | None:

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from vsetune.config.sources.recipe import expand_path
-from vsetune.config.spec.paths import under_home
+from vsetune.config.spec.paths import on_this_node
 from vsetune.errors import ConfigError
 from vsetune.networks.parts.damaged import DAMAGED
 
@@ -49,14 +49,14 @@ class Vgg19(nn.Module):
 
     def load(self, weights: str, *, key: str) -> None:
         """Take the weights of a file. ConfigError in one line if it is missing, damaged or not VGG19's."""
-        path = Path(under_home(expand_path(weights, key=key)))
+        path = Path(on_this_node(expand_path(weights, key=key)))
         tensors = _tensors(path, key, shapes_only=False)
         self._require_same_shapes(tensors, path, key)
         self.load_state_dict({name: tensors[name] for name in self.state_dict()})
 
     def check(self, weights: str, *, key: str) -> None:
         """The errors of `load`; of the weights only names and shapes are read, where the format allows it."""
-        path = Path(under_home(expand_path(weights, key=key)))
+        path = Path(on_this_node(expand_path(weights, key=key)))
         self._require_same_shapes(_tensors(path, key, shapes_only=True), path, key)
 
     def _require_same_shapes(self, tensors: Mapping[str, Tensor], path: Path, key: str) -> None:

@@ -1,0 +1,302 @@
+"""A study's home on object storage: machines that share no disk continue one another's work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from rich.console import Console
+from s3_server import endpoint, prefix
+
+from vsetune.config.spec.paths import home, remote_home, remote_place, under_home
+from vsetune.config.study.cells import build_trial, resolve_cells
+from vsetune.config.study.training import TrialSpec
+from vsetune.errors import ConfigError, StorageError, StudyConflict
+from vsetune.jobs import study_home
+from vsetune.jobs.preparation import make_scenes, prepare_study, require_home, search_storage
+from vsetune.jobs.study_file import load_study
+from vsetune.jobs.study_home import held_home
+from vsetune.jobs.trainable import AttemptTrainable
+from vsetune.object_storage import lease
+from vsetune.object_storage.mirror_contents import fetch, read_contents
+from vsetune.object_storage.s3 import listing, put_bytes
+from vsetune.tracking.journaled_store import JournaledStore
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import AttemptStart, StudyRecord
+from vsetune.tracking.store import TrackingStore
+
+__all__ = ["endpoint", "prefix"]
+pytestmark = [
+    pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves
+    pytest.mark.usefixtures("extractors_made_once"),
+]
+STUDY = {
+    "study": "tiny", "data": {"path": "data/scenes", "scenes": {"train": 48, "validation": 16, "test": 16}},
+    "networks": [{"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}], "losses": [{"name": "lmh"}],
+    "training": {"epochs": 2, "batch_size": 40, "validate_every_steps": 3, "learning_rate": 1e-3},
+}
+TRIAL = "vsepp.lmh-c000-s0"
+
+
+@pytest.fixture
+def machine(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes this process one on the machine of that name, with a disk of its own and the home under `prefix`."""
+    monkeypatch.setenv("VSETUNE_HOME", prefix)
+
+    def on(name: str) -> None:
+        monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(tmp_path / name))
+
+    on("first")
+    return on
+
+
+def study_file(folder: Path, **changes: Any) -> Path:
+    path = folder / "tiny.yaml"
+    path.write_text(yaml.safe_dump(STUDY | changes))
+    return path
+
+
+def trial_of(folder: Path) -> TrialSpec:
+    study = load_study(study_file(folder))
+    study = study.model_copy(update={"data": study.data.model_copy(update={"path": under_home("data/scenes")})})
+    (cell,) = resolve_cells(study, where="test")
+    return build_trial(study, cell, {}, trial=TRIAL, seed=0)
+
+
+def worker(trial: TrialSpec) -> AttemptTrainable:
+    folder = f"runs/tiny/trials/{TRIAL}"
+    return AttemptTrainable({
+        "trial": trial.to_plain(), "home": remote_home(), "needs": {"cpus": 1},
+        "folder": folder if remote_home() else str(home() / folder),
+    })
+
+
+def reports(worker: AttemptTrainable, *, until: str = "done") -> Iterator[dict[str, Any]]:
+    while True:
+        report = worker.step()
+        yield report
+        if report.get("done") or report["event"] == until:
+            return
+
+
+def curve_of(found: list[dict[str, Any]]) -> list[tuple[int, float]]:
+    points = [point for each in found for point in [*each.get("inherited", ()), each.get("point")] if point]
+    return [(point["step"], point["m_recall"]) for point in points]
+
+
+def learned_in(folder: Path) -> Any:
+    return torch.load(folder / "checkpoint.pt", weights_only=True)["state"]["learner"]
+
+
+def are_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(are_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(are_equal, one, other))
+    return bool(one == other)
+
+
+def test_relative_places_are_under_the_prefix_and_in_a_folder_of_this_node(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", "s3://bucket/some/where/")
+    assert remote_home() == "s3://bucket/some/where"
+    assert home().parent == Path("~/.cache/vsetune").expanduser()
+    monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(tmp_path))
+    assert home() == tmp_path
+    assert under_home("data/x") == "s3://bucket/some/where/data/x"
+    assert under_home("/data/x") == "/data/x"
+    assert remote_place(tmp_path / "runs" / "quick") == "s3://bucket/some/where/runs/quick"
+    with pytest.raises(ConfigError, match=r"^/runs/quick: is not in .*, so it has no place in s3://bucket/some/where"):
+        remote_place(Path("/runs/quick"))
+
+
+def test_a_trial_goes_on_bit_for_bit_on_a_node_that_has_never_seen_it(
+    machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_scenes(under_home("data/scenes"), load_study(study_file(tmp_path)).data.scenes, Console(quiet=True))
+    trial = trial_of(tmp_path)
+    first = worker(trial)
+    begun = [*reports(first, until="opened"), *reports(first, until="point")]
+    first.cleanup()
+    machine("second")
+    second = worker(trial)
+    went_on = list(reports(second))
+    second.cleanup()
+    fetch(f"{remote_home()}/runs/tiny/trials/{TRIAL}", tmp_path / "fetched", lambda name: True)
+    assert not (tmp_path / "second/runs/tiny/trials" / TRIAL).exists(), "a node keeps nothing of what is on the server"
+    assert (went_on[0]["number"], went_on[-1]["is_finished"]) == (2, True)
+    assert went_on[-1]["artifacts"] == [f"runs/tiny/trials/{TRIAL}/best.safetensors"]
+    assert curve_of(went_on)[: len(curve_of(begun))] == curve_of(begun)
+
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "local"))
+    make_scenes(under_home("data/scenes"), load_study(study_file(tmp_path)).data.scenes, Console(quiet=True))
+    undisturbed = worker(trial_of(tmp_path))
+    assert curve_of(list(reports(undisturbed))) == curve_of(went_on)
+    undisturbed.cleanup()
+    assert are_equal(learned_in(home() / "runs/tiny/trials" / TRIAL), learned_in(tmp_path / "fetched"))
+    assert not list((tmp_path / "local").rglob(".mirror"))
+
+
+def test_a_checkpoint_damaged_on_the_server_is_told_and_the_trial_begins_anew(
+    machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_home, "_FETCH_PAUSE_S", 0.0)
+    make_scenes(under_home("data/scenes"), load_study(study_file(tmp_path)).data.scenes, Console(quiet=True))
+    first = worker(trial_of(tmp_path))
+    list(reports(first, until="opened"))
+    list(reports(first, until="point"))
+    first.cleanup()
+    place = f"{remote_home()}/runs/tiny/trials/{TRIAL}"
+    for url in listing(f"{place}/objects/"):
+        put_bytes(url, b"torn")
+    machine("second")
+    second = worker(trial_of(tmp_path))
+    (told,) = reports(second)
+    assert told["event"] == "interrupted"
+    assert told["error"].startswith(f"storage: {place}/objects/")
+    assert "is not what was written (4 of" in told["error"]
+    second.reset_config(second._wanted)
+    anew = next(reports(second))
+    assert (anew["event"], anew["number"], anew["inherited"]) == ("opened", 2, [])
+    second.cleanup()
+
+
+def test_a_trial_that_another_node_has_taken_over_is_interrupted(
+    machine: Callable[[str], None], tmp_path: Path
+) -> None:
+    make_scenes(under_home("data/scenes"), load_study(study_file(tmp_path)).data.scenes, Console(quiet=True))
+    trial = trial_of(tmp_path)
+    first = worker(trial)
+    list(reports(first, until="opened"))
+    machine("second")
+    second = worker(trial)
+    list(reports(second, until="opened"))
+    machine("first")
+    *_, told = reports(first)
+    assert told["event"] == "interrupted"
+    assert "another process goes on with it" in told["error"]
+    first.cleanup()
+    machine("second")
+    assert list(reports(second))[-1]["is_finished"]
+    second.cleanup()
+
+
+class Away(MemoryStore):
+    """A tracking store that is not there yet, and then keeps what it is given in a folder."""
+
+    is_there = False
+
+
+def opened(folder: Path, inner: MemoryStore, held: study_home.StudyHome) -> JournaledStore:
+    def opening() -> TrackingStore:
+        if not Away.is_there:
+            raise StorageError("tracking store: away")
+        return inner
+
+    return JournaledStore(opening, folder, answer_within_s=0.05, bring=held.bring)
+
+
+def test_a_driver_on_another_machine_delivers_what_the_first_had_only_in_its_journal(
+    machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = Away(tmp_path / "artifacts")
+    monkeypatch.setattr(Away, "is_there", False)
+    record = StudyRecord("tiny", "f00d", {"study": "tiny"}, {})
+    start = AttemptStart(study="tiny", trial=TRIAL, cell="vsepp.lmh", network="vsepp", loss="lmh", number=1, seed=0,
+                         phase="search", configuration={}, resolved={}, environment={}, protocol={})
+    folder = home() / "runs" / "tiny"
+    trial_folder = folder / "trials" / TRIAL
+    with held_home(folder) as held:
+        store = opened(folder, inner, held)
+        store.open_study(record, resume=False)
+        trial_folder.mkdir(parents=True)
+        mirror = study_home.trial_mirror(trial_folder)
+        assert mirror is not None
+        mirror.fetch()
+        for name in ("best.safetensors", "checkpoint.pt"):
+            (trial_folder / name).write_bytes(name.encode() * 1000)
+        mirror.send()
+        mirror.settle(30)
+        mirror.close(0)
+        (trial_folder / "best.safetensors").unlink()  # as on a driver that trains nothing itself
+        attempt = store.start_attempt(start)
+        page = folder / "leaderboard.html"
+        page.write_text("a page " * 1000)
+        store.finish_attempt(attempt, "finished", {"epochs": 2.0}, [trial_folder / "best.safetensors"], None)
+        store.finish_study("tiny", "finished", [page])
+        held.forget_checkpoint(trial_folder)
+        store.close(0.0)
+    assert set(read_contents(f"{remote_home()}/runs/tiny/trials/{TRIAL}").files) == {"best.safetensors"}
+
+    machine("second")
+    monkeypatch.setattr(Away, "is_there", True)
+    folder = home() / "runs" / "tiny"
+    with held_home(folder) as held:
+        store = opened(folder, inner, held)
+        assert store.flush(30) == 0
+        store.close(0.0)
+    (delivered,) = inner.attempts("tiny")
+    assert delivered.status == "finished"
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "artifacts").rglob("*") if path.is_file()}
+    assert kept == {"best.safetensors": b"best.safetensors" * 1000, "leaderboard.html": b"a page " * 1000}
+
+
+def test_two_drivers_on_two_machines_exclude_each_other_and_the_loser_stops(
+    machine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with held_home(home() / "runs" / "tiny") as first:
+        machine("second")
+        with (
+            pytest.raises(StudyConflict, match=r"^study tiny: runs on \S+ as process \d+, last heartbeat \d s ago"),
+            held_home(home() / "runs" / "tiny"),
+        ):
+            pass
+        monkeypatch.setattr(lease.Holder, "is_gone", lambda holder: True)
+        with held_home(home() / "runs" / "tiny") as second:
+            monkeypatch.setattr(lease, "_clock", lambda: 1e12)  # as after a pause
+            with pytest.raises(lease.LeaseLost, match="has taken it over; this process stops"):
+                first.check()
+            second.check()
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, r"^tracking\.uri: got nothing, and VSETUNE_HOME is s3://home/.*set MLFLOW_TRACKING_URI or tracking\.uri"),
+        ({"MLFLOW_TRACKING_URI": "sqlite:////tmp/x.db"}, r"^tracking\.uri: got a SQLite file, and VSETUNE_HOME is s3"),
+        ({"MLFLOW_TRACKING_URI": "memory:"}, r"^search\.storage: got nothing, .* set VSETUNE_SEARCH_STORAGE or search"),
+        ({"MLFLOW_TRACKING_URI": "memory:", "VSETUNE_SEARCH_STORAGE": "sqlite:///x"}, r"^search\.storage: got a SQL"),
+        ({"MLFLOW_TRACKING_URI": "memory:", "VSETUNE_SEARCH_STORAGE": "postgresql://h/d", "VSETUNE_HOME": "s3://no-such"},
+         r"^VSETUNE_HOME: s3://no-such/probe-\w+: no such bucket; make it"),
+        ({"MLFLOW_TRACKING_URI": "memory:", "VSETUNE_SEARCH_STORAGE": "p:x y"}, r"^VSETUNE_SEARCH_STORAGE: need a URI"),
+    ],
+    ids=["no tracking", "sqlite tracking", "no search", "sqlite search", "no bucket", "no uri"],
+)
+def test_a_home_that_does_not_fit_is_refused_before_anything_is_made(
+    machine: Callable[[str], None], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str], said: str,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises((ConfigError, StorageError), match=said) as caught:
+        prepare_study(study_file(tmp_path), Console(quiet=True))
+    assert "\n" not in str(caught.value)
+    assert list(listing(prefix)) == []
+
+
+def test_a_home_that_fits_leaves_nothing_of_its_trial(
+    machine: Callable[[str], None], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "memory:")
+    monkeypatch.setenv("VSETUNE_SEARCH_STORAGE", "postgresql://user:${PW}@host/db")
+    study = load_study(study_file(tmp_path))
+    require_home(study)
+    assert list(listing(prefix)) == []
+    assert search_storage(study) == "postgresql://user:${PW}@host/db"

@@ -1,0 +1,129 @@
+"""One of all machines holds a lease; who died is succeeded, who lost it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from vsetune.errors import StorageError, StudyConflict
+from vsetune.object_storage import lease as leases
+from vsetune.object_storage.lease import Lease, LeaseLost, holder_of
+from vsetune.object_storage.s3 import delete, find, put_bytes
+
+EXPIRED_AT_ONCE_S = -60.0
+
+
+@pytest.fixture
+def url(prefix: str) -> str:
+    return f"{prefix}/lease.json"
+
+
+def take(url: str, *, promised_s: float = 60.0, lost: list[str] | None = None) -> Lease:
+    told: list[str] = [] if lost is None else lost
+    return Lease(url, "study tiny", on_lost=told.append, promised_s=promised_s, beat_s=3600)
+
+
+def test_a_second_holder_is_refused_in_one_line_that_names_the_first(url: str) -> None:
+    first = take(url)
+    told = rf"^study tiny: runs on \S+ as process {os.getpid()}, last heartbeat \d s ago; stop it there, or .*60 s old$"
+    with pytest.raises(StudyConflict, match=told):
+        take(url)
+    first.check()
+    first.release()
+
+
+def test_a_lease_that_was_released_is_free_at_once(url: str) -> None:
+    take(url).release()
+    assert holder_of(url) is None
+    second = take(url)
+    holder, age_s = holder_of(url) or pytest.fail("nobody holds it")
+    assert (holder.pid, age_s is not None and age_s < 60) == (os.getpid(), True)
+    second.release()
+
+
+def test_who_was_taken_over_is_told_before_the_next_write_and_harms_nobody(url: str) -> None:
+    lost: list[str] = []
+    first = take(url, promised_s=EXPIRED_AT_ONCE_S, lost=lost)
+    second = take(url)
+    with pytest.raises(LeaseLost, match=rf"^study tiny: \S+, process {os.getpid()}, has taken it over"):
+        first.check()
+    first.release()
+    second.check()
+    assert (holder_of(url) or pytest.fail("nobody holds it"))[0].owner == second._me.owner
+    second.release()
+
+
+def test_the_thread_that_renews_tells_of_the_loss(url: str) -> None:
+    lost: list[str] = []
+    first = Lease(url, "study tiny", on_lost=lost.append, promised_s=EXPIRED_AT_ONCE_S, beat_s=0.02)
+    for _ in range(50):
+        try:
+            second = take(url)
+            break
+        except StudyConflict:
+            continue
+    first._thread.join(30)
+    assert len(lost) == 1
+    second.release()
+
+
+def test_who_could_not_renew_in_time_still_holds_it_while_nobody_took_it(url: str) -> None:
+    only = take(url, promised_s=EXPIRED_AT_ONCE_S)
+    for beat in (1, 2):
+        only.check()
+        assert (holder_of(url) or pytest.fail("nobody holds it"))[0].beat == beat
+    only.release()
+
+
+def test_a_holder_of_this_machine_whose_process_is_gone_is_taken_over_at_once(url: str) -> None:
+    code = (
+        "import os, sys; from vsetune.object_storage.lease import Lease\n"
+        "Lease(sys.argv[1], 'study tiny', on_lost=print)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    died = subprocess.run([sys.executable, "-c", code, url], env=environment, capture_output=True, timeout=60)
+    assert died.returncode == -9, died.stderr
+    take(url).release()
+
+
+def test_an_answer_that_was_lost_is_no_loss_of_the_lease(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = take(url)
+
+    def put_twice(*args: object, **options: object) -> str:
+        put_bytes(*args, **options)  # type: ignore[arg-type]
+        return put_bytes(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(leases, "put_bytes", put_twice)
+    held._renew()
+    held._renew()
+    monkeypatch.undo()
+    held.check()
+    held.release()
+
+
+@pytest.mark.parametrize("content", [b"{", b"{}", b"[1]", b'{"owner": 1, "more": 2}'])
+def test_a_damaged_lease_is_one_line(url: str, content: bytes) -> None:
+    put_bytes(url, content)
+    with pytest.raises(StorageError, match=r"^s3://.*lease\.json: damaged lease \(.*\); remove it if nothing runs$"):
+        take(url)
+
+
+def test_a_lease_that_somebody_removed_is_an_interruption(url: str) -> None:
+    held = take(url)
+    delete([url])
+    with pytest.raises(StorageError, match=r"the lease was removed while it was used"):
+        held._renew()
+    held.release()
+
+
+def test_the_lease_tells_host_process_and_heartbeat(url: str) -> None:
+    held = take(url)
+    found = find(url, most=10_000)
+    assert found is not None
+    assert {"owner", "host", "pid", "beat"} <= json.loads(found[0]).keys()
+    held.release()

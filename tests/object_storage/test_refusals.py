@@ -1,0 +1,78 @@
+"""What a server may refuse is one line that says how to mend it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from vsetune.errors import StorageError
+from vsetune.object_storage import s3
+from vsetune.object_storage.entrance import require_usable
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Answers everything with the S3 error code of its server."""
+
+    def answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = f"<Error><Code>{self.server.code}</Code><Message>no</Message></Error>".encode()  # type: ignore[attr-defined]
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: Any) -> None:
+        """Nothing."""
+
+    do_PUT = do_DELETE = answer  # noqa: N815
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    s3._client.cache_clear()
+    yield server
+    server.shutdown()
+    server.server_close()
+    s3._client.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("InvalidAccessKeyId", "does not know this access key; check AWS_ACCESS_KEY_ID"),
+        ("SignatureDoesNotMatch", "the secret key is wrong; check AWS_SECRET_ACCESS_KEY"),
+        ("AccessDenied", "not allowed; need the rights to list, get, put and delete objects"),
+        ("NoSuchBucket", "no such bucket; make it"),
+        ("RequestTimeTooSkewed", "this machine's clock is too far from the server's; set it"),
+        ("ExpiredToken", "the session token has expired"),
+    ],
+)
+def test_a_refusal_is_one_line_with_its_remedy(server: ThreadingHTTPServer, code: str, said: str) -> None:
+    server.code = code  # type: ignore[attr-defined]
+    with pytest.raises(StorageError, match=rf"^VSETUNE_HOME: s3://home/x/probe-\w+: .*{said}") as caught:
+        require_usable("s3://home/x", named="VSETUNE_HOME")
+    assert "\n" not in str(caught.value)
+
+
+def test_without_keys_the_line_names_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    s3._client.cache_clear()
+    with pytest.raises(StorageError, match=r"no keys found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
+        require_usable("s3://home/x", named="VSETUNE_HOME")
+    s3._client.cache_clear()

@@ -1,0 +1,34 @@
+"""An S3 server of this process, for fixtures: `from s3_server import endpoint, prefix`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from vsetune.object_storage import s3
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[str]:
+    """A moto server on a free port: unlike moto inside the process it tells its time, and takes many threads."""
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture
+def prefix(endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A prefix of its own for every test."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    s3._client.cache_clear()
+    boto3.client("s3").create_bucket(Bucket="home")
+    yield f"s3://home/{request.node.name.translate({ord(sign): None for sign in '[] '})}"
+    s3._client.cache_clear()
