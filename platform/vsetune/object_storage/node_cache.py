@@ -53,12 +53,16 @@ _log = logging.getLogger(__name__)
 class WrongContent(DataError):
     """An object that is not what its list says. reason: what is wrong with it, in a few words."""
 
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(
-            f"{one_line(url)}: {reason}; half written, or changed since it was ingested: upload it again from the "
-            "data set's folder, or ingest the data set again."
-        )
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
         self.reason = reason
+
+    @classmethod
+    def of(cls, url: str, reason: str) -> WrongContent:
+        return cls(
+            f"{one_line(url)}: {reason}; half written, or changed since it was ingested: upload it again from the "
+            "data set's folder, or ingest the data set again.", reason,
+        )
 
 
 class _Stopped(Exception):
@@ -210,7 +214,7 @@ class NodeCache:
         stream, length = s3.open_object(url)
         with stream:
             if size not in (None, length):
-                raise WrongContent(url, f"{length:,} bytes, the manifest says {size:,}")
+                raise WrongContent.of(url, f"{length:,} bytes, the manifest says {size:,}")
             with whole_file(self.folder / sha256, durable=False) as file:
                 if not self._take_room(file, length):
                     self._say_too_large(url, length)
@@ -221,7 +225,7 @@ class NodeCache:
                         raise _Stopped
                     writer.write(content)
                 if writer.sha256 != sha256:
-                    raise WrongContent(url, _OTHER_HASH)
+                    raise WrongContent.of(url, _OTHER_HASH)
 
     def _take_room(self, file: IO[bytes], length: int) -> bool:
         """Make room for so many bytes and take it on the disk, one process after the other. False: it cannot be."""

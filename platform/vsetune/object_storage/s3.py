@@ -12,6 +12,7 @@ import math
 import os
 import threading
 import time
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -137,6 +138,17 @@ class _BodyStream(io.RawIOBase):
             answer["Body"].close()
             raise OSError(f"the server gives {given or 'the whole object'} for {wanted}")
         return answer["Body"]
+
+
+def remove(urls: Iterable[str]) -> None:
+    """Remove objects, one request each; one that is not there is no error. StorageError."""
+    for url in urls:
+        bucket, key = bucket_and_key(url)
+        try:
+            _client().delete_object(Bucket=bucket, Key=key)
+        except Exception as error:
+            if _code_of(error) not in _MISSING:
+                raise _refused(url, error) from error
 
 
 def _reading_client(tries: int | None = None) -> Any:
