@@ -76,16 +76,17 @@ def ingest(
 
 def _ingested(recipe: IngestRecipe, address: str | None) -> tuple[Manifest, str]:
     """(manifest, where the data set stands). address: of a cluster, None for this process alone."""
-    if address is not None:
-        from vsetune.data.making.parallel_ingest import data_place
-        from vsetune.jobs.ingest_on_cluster import ingest_on_cluster
-
-        return ingest_on_cluster(recipe, address=address, console=messages), data_place(recipe)
-    from vsetune.data.making.ingest import ingest, output_place
+    from vsetune.data.making.data_place import data_place
+    from vsetune.data.making.ingest import ingest
     from vsetune.data.progress import terminal_progress
 
+    place = data_place(recipe, in_parallel=address is not None)
+    if address is not None:
+        from vsetune.jobs.ingest_on_cluster import ingest_on_cluster
+
+        return ingest_on_cluster(recipe, address=address, console=messages), place
     with terminal_progress(messages) as progress:
-        return ingest(recipe, progress=progress), output_place(recipe)
+        return ingest(recipe, progress=progress), place
 
 
 @app.command(epilog="Example: vsetune data parse data/flickr8k")

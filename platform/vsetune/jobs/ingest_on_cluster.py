@@ -11,12 +11,13 @@ import ray
 from ray.exceptions import RayError
 from rich.console import Console
 
+from vsetune.config.components.catalogue import code_of
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.spec.masked_output import mask_output
 from vsetune.data.making.parallel_ingest import ShardTask, ingest_in_parallel
 from vsetune.data.progress import terminal_progress
 from vsetune.data.stored.manifest import Manifest
-from vsetune.errors import StorageError, VsetuneError
+from vsetune.errors import ConfigError, StorageError, VsetuneError
 from vsetune.jobs.cluster import ray_cluster
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 
@@ -37,8 +38,14 @@ def ingest_on_cluster(
     address: of a running Ray cluster, or `auto`; None starts Ray on this machine unless RAY_ADDRESS is set.
     Killed, or with nodes lost, the same call goes on; shards that are finished are not made again. It may come from
     another machine, if the data set goes to a bucket. An extractor on `cuda` asks for a GPU per shard.
-    Errors as of `ingest_in_parallel`; KeyboardInterrupt after Ctrl-C, SIGTERM or the death of Ray.
+    Errors as of `ingest_in_parallel`, ConfigError for a plugin's reader; KeyboardInterrupt after Ctrl-C, SIGTERM or the
+    death of Ray.
     """
+    if code_of(type(recipe.source)) is not None:
+        raise ConfigError(
+            f"source.layout: {recipe.source.layout} is read by a plugin, whose code is on this machine only; ingest "
+            "here, without --address"
+        )
     stop = StopRequest()
     gpus = 1 if str(getattr(recipe.features, "device", "cpu")).startswith("cuda") else 0
     placed = partial(_placed, stop, {"num_cpus": cpus_per_shard, "num_gpus": gpus})

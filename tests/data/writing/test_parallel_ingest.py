@@ -14,7 +14,7 @@ from moto import mock_aws
 
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.looking.verify import verify
-from vsetune.data.making import parallel_ingest
+from vsetune.data.making import data_place, parallel_ingest
 from vsetune.data.making.ingest import ingest
 from vsetune.data.making.parallel_ingest import ShardTask, ingest_in_parallel
 from vsetune.data.progress import SilentProgress
@@ -25,11 +25,6 @@ from vsetune.object_storage import s3
 Make = Callable[..., IngestRecipe]
 Contents = Callable[[Path], dict[str, bytes]]
 Run = Callable[[IngestRecipe], Manifest]
-
-
-@pytest.fixture(autouse=True)
-def _new_processes() -> None:
-    parallel_ingest._opened.cache_clear()
 
 
 @pytest.fixture
@@ -111,6 +106,18 @@ def test_in_a_bucket_they_are_the_same_objects_and_nothing_else_is_left(
     assert not (tmp_path / "unused").exists()
 
 
+def test_under_a_home_in_a_bucket_one_machine_makes_the_same_objects(
+    scenes_recipe: Make, run: Run, contents: Contents, bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(scenes_recipe("one"))
+    monkeypatch.setattr(data_place, "under_home", lambda path: f"s3://data/home/{path}")
+    recipe = scenes_recipe().model_copy(update={"output": "data/scenes"})
+    manifest = run(recipe)
+    here = {f"home/data/scenes/{name}": content for name, content in contents(tmp_path / "one").items()}
+    assert objects(bucket) == here
+    assert run(recipe) == manifest
+
+
 @pytest.mark.parametrize("upload", [None, "s3://data/scenes"], ids=["folder", "bucket"])
 def test_finished_shards_are_not_made_again(scenes_recipe: Make, bucket: Any, upload: str | None) -> None:
     recipe = scenes_recipe("out", upload=upload)
@@ -163,6 +170,7 @@ def test_images_left_out_move_what_follows_alike(
 def test_a_node_that_does_not_see_the_source_says_so_in_one_line(table_recipe: IngestRecipe, tmp_path: Path) -> None:
     def elsewhere(function: Callable[[ShardTask], Any], tasks: Sequence[ShardTask]) -> Iterator[tuple[ShardTask, Any]]:
         (tmp_path / "captions.csv").rename(tmp_path / "hidden.csv")
+        parallel_ingest._opened.cache_clear()
         yield tasks[0], function(tasks[0])
 
     with pytest.raises(DataError, match=r"captions\.csv.*must stand at the same paths on every .*\(on node ") as told:

@@ -17,14 +17,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from vsetune.config.components.catalogue import code_of
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.spec.paths import home
 from vsetune.data.captions.parses import parse_dataset, read_parses
 from vsetune.data.captions.spacy_parser import load_parser
 from vsetune.data.making.bucket_journal import BucketJournal, remove_records
+from vsetune.data.making.data_place import check_space, data_place, finished
 from vsetune.data.making.finish import finish, upload_lists
-from vsetune.data.making.ingest import check_space, finished, output_place
 from vsetune.data.making.ingest_journal import FOLDER, Journal, ShardRecord, locked_journal
 from vsetune.data.making.raw import RawDataset
 from vsetune.data.making.shard_making import (
@@ -76,12 +75,7 @@ def ingest_in_parallel(recipe: IngestRecipe, place_tasks: Place, *, progress: Pr
     The data set goes to `upload`, where the recipe names one: a prefix of a bucket that every node reaches. Otherwise
     to `output`, which must then be a folder that every node sees, or lie in a bucket like vsetune's home.
     """
-    if code_of(type(recipe.source)) is not None:
-        raise ConfigError(
-            f"source.layout: {recipe.source.layout} is read by a plugin, whose code is on this machine only; ingest "
-            "here, without --address"
-        )
-    place = data_place(recipe)
+    place = data_place(recipe, in_parallel=True)
     if recipe.parses is not None and read_parses(place) is None:
         load_parser(recipe.parses.pipeline)
     manifest = finished(recipe, place)
@@ -94,15 +88,10 @@ def ingest_in_parallel(recipe: IngestRecipe, place_tasks: Place, *, progress: Pr
     return manifest
 
 
-def data_place(recipe: IngestRecipe) -> str:
-    """Folder or prefix where `ingest_in_parallel` puts the data set. ConfigError for a variable that is not set."""
-    return recipe.upload or output_place(recipe)
-
-
 def make_and_keep(task: ShardTask) -> ShardRecord:
     """Make the shard of a task where it belongs, and note that it is there. Errors say on which node."""
     try:
-        work, progress = _opened(task.recipe, task.source), SilentProgress()
+        work, progress = _as_planned(task), SilentProgress()
         if is_remote(task.place):
             with tempfile.TemporaryDirectory(dir=_scratch()) as folder:
                 record = make_shard(
@@ -124,15 +113,16 @@ def make_and_keep(task: ShardTask) -> ShardRecord:
 def find_unreadable(task: ShardTask) -> list[str]:
     """Ids of the images of a task's shard that cannot be decoded. Errors say on which node."""
     try:
-        return unreadable_images(task.plan, _opened(task.recipe, task.source))
+        return unreadable_images(task.plan, _as_planned(task))
     except UsageError as error:
         raise type(error)(f"{error} (on node {platform.node()})") from error
 
 
 def _write_dataset(recipe: IngestRecipe, place: str, place_tasks: Place, progress: ProgressSink) -> Manifest:
-    raw = open_source(recipe)
-    work, source = open_work(recipe, raw), raw.digest()
-    features = feature_info(work)
+    _opened.cache_clear()  # the source may have changed since this process last read it
+    plain = recipe.model_dump_json()
+    work, source = _opened(plain)
+    raw, features = work.raw, feature_info(work)
     plans = plan_shards(raw, recipe, features)
     shards = list(itertools.chain(*plans.values()))
     with _opened_journal(place, recipe, source) as journal:
@@ -142,7 +132,7 @@ def _write_dataset(recipe: IngestRecipe, place: str, place_tasks: Place, progres
             check_space(Path(place), sum(plan.bytes_bound for plan in to_do))
 
         def task(plan: PlannedShard, first: FirstIndices) -> ShardTask:
-            return ShardTask(recipe.model_dump_json(), source, features, plan, first, place)
+            return ShardTask(plain, source, features, plan, first, place)
 
         skipped = {name: record.skipped for name, record in done.items()}
         skipped |= _skipped(recipe, [task(plan, FirstIndices(0, 0)) for plan in to_do], place_tasks, progress)
@@ -214,21 +204,27 @@ def _journal_of(task: ShardTask) -> Journal | BucketJournal:
     return Journal(Path(task.place))
 
 
-@lru_cache(maxsize=1)
-def _opened(recipe_json: str, source: str) -> IngestWork:
-    """Once per process, for all its shards. DataError when this node does not see what the plan was made from."""
-    recipe = IngestRecipe.model_validate_json(recipe_json)
+def _as_planned(task: ShardTask) -> IngestWork:
+    """DataError when this node does not see what the plan was made from."""
     fix = (
         "the files of `source` must stand at the same paths on every node (a shared folder); or ingest on the machine "
         "that has them, without --address"
     )
     try:
-        raw = open_source(recipe)
+        work, source = _opened(task.recipe)
     except (ConfigError, DataError) as error:
         raise DataError(f"{error} Where shards are made on a cluster, {fix}.") from error
-    if raw.digest() != source:
+    if source != task.source:
         raise DataError(f"source: has other captions or split lists here than where the ingest was started; {fix}.")
-    return open_work(recipe, raw)
+    return work
+
+
+@lru_cache(maxsize=1)
+def _opened(plain_recipe: str) -> tuple[IngestWork, str]:
+    """The work of a recipe and the digest of its source, once per process for all its shards."""
+    recipe = IngestRecipe.model_validate_json(plain_recipe)
+    raw = open_source(recipe)
+    return open_work(recipe, raw), raw.digest()
 
 
 def _require_shared(place: str) -> None:
