@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import multiprocessing
 import os
@@ -18,7 +19,7 @@ from object_server import ObjectServer, object_server
 from vsetune.config.spec.paths import home
 from vsetune.errors import ConfigError, StorageError
 from vsetune.files.locks import take_lock
-from vsetune.object_storage import node_cache
+from vsetune.object_storage import kept_objects, node_cache
 from vsetune.object_storage.node_cache import NodeCache, WrongContent
 
 Disk = namedtuple("Disk", "total used free")
@@ -32,7 +33,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
 
 
 def read(cache: NodeCache, url: str, sha256: str) -> bytes | None:
-    descriptor = cache.descriptor(url, sha256=sha256)
+    descriptor = cache.whole(url, sha256=sha256)
     if descriptor is None:
         return None
     with open(descriptor, "rb") as file:
@@ -66,7 +67,7 @@ def test_what_was_not_used_longest_goes_first_and_stays_whole_for_its_reader(
     cache = NodeCache(tmp_path, 2500)
     names = [server.put(name, name.encode() * 1000) for name in "abc"]
     assert read(cache, *names[0]) == b"a" * 1000
-    open_b = cache.descriptor(names[1][0], sha256=names[1][1])
+    open_b = cache.whole(names[1][0], sha256=names[1][1])
     assert read(cache, *names[0]) == b"a" * 1000  # used after b
     assert read(cache, *names[2]) == b"c" * 1000
     there = {path.name for path in tmp_path.iterdir() if path.is_file()}
@@ -94,7 +95,7 @@ def test_after_a_restart_of_the_machine_a_sound_file_is_kept(
     url, sha256 = server.put("x", b"content")
     cache = NodeCache(tmp_path, 10**9)
     read(cache, url, sha256)
-    monkeypatch.setattr(node_cache, "_boot", lambda: "another")
+    monkeypatch.setattr(kept_objects, "_boot", lambda: "another")
     assert read(cache, url, sha256) == b"content"
     assert len(server.requests) == 1
 
@@ -119,10 +120,10 @@ def test_an_object_that_is_not_what_its_list_says_is_one_line_and_leaves_nothing
     url, sha256 = server.put("x", b"content")
     server.put("x", b"CONTENT")
     with pytest.raises(WrongContent, match=r"^s3://data/x: its SHA-256 is not the one .*upload it again[^\n]*$"):
-        cache.descriptor(url, sha256=sha256, size=7)
+        cache.whole(url, sha256=sha256, size=7)
     server.put("x", b"cont")
     with pytest.raises(WrongContent, match=r"^s3://data/x: 4 bytes, the manifest says 7; half written"):
-        cache.descriptor(url, sha256=sha256, size=7)
+        cache.whole(url, sha256=sha256, size=7)
     assert not [path for path in tmp_path.iterdir() if path.is_file()]
 
 
@@ -141,7 +142,7 @@ def test_what_does_not_fit_is_read_from_s3_and_told_once(
     small, no_disk = NodeCache(tmp_path / "small", 6), NodeCache(tmp_path / "full", 10**9)
     for _ in range(2):
         assert read(small, url, sha256) is None
-        assert small.descriptor(url, sha256=sha256, size=7) is None
+        assert small.whole(url, sha256=sha256, size=7) is None
     assert [record.getMessage() for record in caplog.records] == [
         "s3://data/sets: files larger than this node keeps of S3 are read again every epoch; raise "
         f"VSETUNE_NODE_CACHE_GB, free space on {small.folder}, or ingest with a smaller shard.max_bytes "
@@ -200,6 +201,50 @@ def test_fetching_ahead_leaves_the_work_to_whoever_is_at_it(server: ObjectServer
     cache.fetch(url, sha256=sha256, size=7, stop=threading.Event())
     assert read(cache, url, sha256) == b"content"
     assert len(server.requests) == 1
+
+
+def test_what_is_on_its_way_is_read_as_it_arrives(server: ObjectServer, tmp_path: Path) -> None:
+    content = os.urandom(5 << 20)
+    url, sha256 = server.put("x", content)
+    server.pause_after = 3 << 20
+    cache = NodeCache(tmp_path, 10**9)
+    coming = cache.follow(url, sha256=sha256, size=len(content))
+    assert coming is not None
+    with io.BufferedReader(coming, 1 << 16) as stream:
+        assert stream.read(2 << 20) == content[: 2 << 20]
+        assert cache.found(sha256=sha256, size=len(content)) is None
+        server.go_on.set()
+        assert stream.read() == content[2 << 20 :]
+    assert read(cache, url, sha256) == content
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("is_right_later", [True, False])
+def test_who_reads_what_arrives_is_never_given_the_end_of_other_content(
+    server: ObjectServer, tmp_path: Path, is_right_later: bool
+) -> None:
+    content = os.urandom(3 << 20)
+    url, sha256 = server.put("x", content)
+    server.put("x", content[:-1] + bytes([content[-1] ^ 1]))
+    if is_right_later:
+        server.between = lambda: server.put("x", content)
+    server.pause_after = 2 << 20
+    coming = NodeCache(tmp_path, 10**9).follow(url, sha256=sha256, size=len(content))
+    assert coming is not None
+    with io.BufferedReader(coming, 1 << 16) as stream:
+        assert stream.read(1 << 20) == content[: 1 << 20]
+        server.go_on.set()
+        with pytest.raises(StorageError if is_right_later else WrongContent, match=r"^s3://data/x: "):
+            stream.read()
+
+
+def test_what_cannot_be_kept_is_followed_on_s3(server: ObjectServer, tmp_path: Path) -> None:
+    url, sha256 = server.put("x", b"content")
+    (tmp_path / "file").write_bytes(b"")
+    coming = NodeCache(tmp_path / "file" / "cache", 10**9).follow(url, sha256=sha256, size=7)
+    assert coming is not None
+    with coming:
+        assert coming.read() == b"content"
 
 
 def test_the_environment_names_folder_and_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

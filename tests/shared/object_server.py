@@ -26,6 +26,9 @@ class ObjectServer:
         self.requests: list[tuple[str, str | None]] = []
         self.cuts: list[int] = []
         self.knows_ranges = True
+        self.pause_after: int | None = None
+        """Bytes of a body after which the server waits for `go_on`."""
+        self.go_on = threading.Event()
         self.between = lambda: None
         """Called after each answer."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -81,7 +84,12 @@ class ObjectServer:
         for name, value in (headers | {"Content-Length": str(len(body)), "Connection": "close"}).items():
             request.send_header(name, value)
         request.end_headers()
-        request.wfile.write(body[: self.cuts.pop(0)] if self.cuts and status < 300 else body)
+        body = body[: self.cuts.pop(0)] if self.cuts and status < 300 else body
+        if self.pause_after is not None:
+            request.wfile.write(body[: self.pause_after])
+            self.go_on.wait(timeout=30)
+            body = body[self.pause_after :]
+        request.wfile.write(body)
         request.close_connection = True
 
 

@@ -28,6 +28,7 @@ from vsetune.data.stored.samples import (
 )
 from vsetune.data.stored.tokens import mirrored_words, with_case
 from vsetune.errors import DataError
+from vsetune.object_storage.node_cache import WrongContent
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,8 @@ def _records(
     with stream:
         try:
             yield from checked_records(dataset, shard, stream, size, arrays, one_of=one_of)
+        except WrongContent as error:
+            raise damaged_shard(dataset.path, shard, Flaw(error.reason)) from error
         except DataError:
             dataset.require_sound_copy(shard)
             raise

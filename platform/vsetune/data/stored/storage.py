@@ -74,13 +74,22 @@ def open_inside(folder: str, name: str) -> tuple[BinaryIO, int]:
 def open_hashed(folder: str, name: str, *, sha256: str, size: int | None = None) -> tuple[BinaryIO, int]:
     """`open_inside` of a file whose hash is known: one of an s3:// prefix is downloaded once for all of this node.
 
-    What comes out of the node's copy has that hash; a local file, and one that cannot be kept, is given as it stands.
-    `node_cache.WrongContent` (a DataError) for an object of another hash or size.
+    Whoever reads it to its end has read what has that hash; a local file, and one that cannot be kept, is given as it
+    stands. size: of a large file; it is then read while it is downloaded. `node_cache.WrongContent` (a DataError), also
+    by a read, for an object of another hash or size.
     """
     url = _resolved_inside(folder, name)
-    kept = node_cache.node_cache().descriptor(url, sha256=sha256, size=size) if is_remote(url) else None
-    if kept is None:
+    if not is_remote(url):
         return open_sized(url, named=join(folder, name))
+    cache = node_cache.node_cache()
+    if size is None:
+        kept = cache.whole(url, sha256=sha256)
+    else:
+        kept = cache.found(sha256=sha256, size=size)
+        if kept is None and (coming := cache.follow(url, sha256=sha256, size=size)) is not None:
+            return io.BufferedReader(coming, buffer_size=_BUFFER), size
+    if kept is None:
+        return s3.open_object(url)
     return io.BufferedReader(_FileStream(kept, url), buffer_size=_BUFFER), os.fstat(kept).st_size
 
 
