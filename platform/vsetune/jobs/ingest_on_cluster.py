@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -74,8 +75,9 @@ def _placed(
                 yield task, _result(reference, task)
                 waiting |= {run.remote(function, following): following for following in islice(coming, 1)}
     finally:
-        for reference in waiting:
-            ray.cancel(reference)
+        with suppress(RayError, RuntimeError):  # of a Ray that has died
+            for reference in waiting:
+                ray.cancel(reference)
 
 
 def _run(function: Callable[[ShardTask], Any], task: ShardTask) -> Any:
