@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+
 from chaos.processes import Processes
 from chaos.servers import BUCKET, s3_server
-
 from vsetune.data.looking.verify import verify
 from vsetune.data.making.ingest import ingest
 from vsetune.data.making.recipe_file import load_recipe
@@ -70,6 +71,32 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait(timeout=30)
 
 
+@contextmanager
+def driver_of(
+    recipe: Path, address: str, environment: dict[str, str], said: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "vsetune.cli.main", "data", "ingest", str(recipe), "--address", address]
+    with said.open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+        try:
+            yield process
+        finally:
+            kill(process)
+
+
+def has_gcs() -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", PORT), timeout=1):
+        return True
+    return False
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 240
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
 def objects() -> dict[str, bytes]:
     client: Any = s3._client()
     found = client.list_objects_v2(Bucket=BUCKET, Prefix="scenes/").get("Contents", [])
@@ -90,23 +117,18 @@ def test_a_node_that_dies_costs_only_what_it_was_at(environment: dict[str, str],
     ingest(load_recipe(recipe), progress=SilentProgress())
     uploads = tmp_path / "uploads.yaml"
     uploads.write_text(recipe.read_text() + f"upload: {PREFIX}\n")
-    with (
-        node(environment, tmp_path / "head", "--head", f"--port={PORT}", "--include-dashboard=false"),
-        node(environment, tmp_path / "worker", f"--address=127.0.0.1:{PORT}") as worker,
-        (tmp_path / "said").open("wb") as said,
-    ):
-        time.sleep(15)  # until both are there
-        driver = subprocess.Popen(
-            [sys.executable, "-m", "vsetune.cli.main", "data", "ingest", str(uploads), "--address", f"127.0.0.1:{PORT}"],
-            env=environment | {"VSETUNE_HOME": str(tmp_path / "driver")}, stdout=said, stderr=said,
-        )
-        deadline = time.monotonic() + 240
-        while len(objects()) < 8 and driver.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not (tmp_path / "said").read_bytes() or driver.poll() is None, (tmp_path / "said").read_text()
-        assert any((tmp_path / "worker").rglob("*")), "the second node made no shard"
-        kill(worker)
-        assert driver.wait(timeout=300) == 0, (tmp_path / "said").read_text()
+    address, said = f"127.0.0.1:{PORT}", tmp_path / "said"
+    with node(environment, tmp_path / "head", "--head", f"--port={PORT}", "--include-dashboard=false"):
+        wait_for(has_gcs)
+        with (
+            node(environment, tmp_path / "worker", f"--address={address}") as worker,
+            driver_of(uploads, address, environment | {"VSETUNE_HOME": str(tmp_path / "driver")}, said) as driver,
+        ):
+            both_work = lambda: len(objects()) > 8 and any((tmp_path / "worker").rglob("*"))  # noqa: E731
+            wait_for(lambda: driver.poll() is not None or both_work())
+            assert driver.poll() is None, said.read_text()
+            kill(worker)
+            assert driver.wait(timeout=300) == 0, said.read_text()
     here = {path.name: path.read_bytes() for path in (tmp_path / "here").iterdir() if path.is_file()}
     assert objects() == here
     assert verify(PREFIX) == []

@@ -50,7 +50,7 @@ def is_there(url: str) -> bool:
 
 
 def open_object(url: str) -> tuple[BinaryIO, int]:
-    """(stream, bytes it should have). NothingThere, StorageError; the latter also by a later read.
+    """(stream, bytes it should have). NothingThere, DataError without a bucket; StorageError, also by a later read.
 
     A body that breaks off goes on at its byte, with growing pauses; see `_BodyStream`.
     """
@@ -58,6 +58,8 @@ def open_object(url: str) -> tuple[BinaryIO, int]:
     try:
         answer = _reading_client().get_object(Bucket=bucket, Key=key)
     except Exception as error:
+        if _code_of(error) == "NoSuchBucket":
+            raise DataError(f"{url}: no such object, nor a bucket {bucket}; check its name and the endpoint.") from error
         if _code_of(error) in _MISSING:
             raise NothingThere(f"{url}: no such object; check bucket and prefix.") from error
         raise _refused(url, error) from error

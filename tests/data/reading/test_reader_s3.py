@@ -65,6 +65,11 @@ def test_a_prefix_without_manifest_is_no_data_set(bucket):
         Dataset.open("s3://data/nothing")
 
 
+def test_a_bucket_that_does_not_exist_is_not_taken_for_an_empty_prefix(bucket):
+    with pytest.raises(DataError, match=r"^s3://date/tiny/manifest\.json: no such object, nor a bucket date; check its"):
+        Dataset.open("s3://date/tiny")
+
+
 def test_a_shard_missing_on_s3_is_named_when_it_is_read(tiny, bucket):
     tiny().write()
     for path in tiny().folder.iterdir():
