@@ -59,7 +59,7 @@ def open_object(url: str) -> tuple[BinaryIO, int]:
         answer = _reading_client().get_object(Bucket=bucket, Key=key)
     except Exception as error:
         if _code_of(error) == "NoSuchBucket":
-            raise DataError(f"{url}: no such object, nor a bucket {bucket}; check its name and the endpoint.") from error
+            raise DataError(f"{url}: no such object, nor a bucket {bucket}; check name and endpoint.") from error
         if _code_of(error) in _MISSING:
             raise NothingThere(f"{url}: no such object; check bucket and prefix.") from error
         raise _refused(url, error) from error

@@ -66,7 +66,7 @@ def test_a_prefix_without_manifest_is_no_data_set(bucket):
 
 
 def test_a_bucket_that_does_not_exist_is_not_taken_for_an_empty_prefix(bucket):
-    with pytest.raises(DataError, match=r"^s3://date/tiny/manifest\.json: no such object, nor a bucket date; check its"):
+    with pytest.raises(DataError, match=r"^s3://date/tiny/manifest\.json: no such object, nor a bucket date; check"):
         Dataset.open("s3://date/tiny")
 
 
