@@ -57,6 +57,7 @@ def main(folder: str | None, rounds: int) -> None:
         os.environ["VSETUNE_HOME"], os.environ[FOLDER_VARIABLE] = str(place / "home"), str(place / "cache")
         local = folder or wide_scenes(place / "scenes")
         with s3_copy(local, place) as remote:
+            read_epoch(Dataset.open(local), 0)  # the first of all fills the page cache
             trained = in_turn(rounds, place / "cache", local, remote, train_epoch)
             show("VSE++", trained)
             show("reader alone", in_turn(rounds, place / "cache", local, remote, read_epoch))
@@ -85,7 +86,6 @@ def in_turn(
 ) -> dict[str, Measured]:
     """Each kind of epoch once per round, beginning with another one each time."""
     found = {kind: Measured() for kind in (LOCAL, FIRST, LATER)}
-    run(Dataset.open(local), 0)  # the first epoch of all warms the page cache and the allocator
     for number in range(rounds):
         for kinds in ([LOCAL], [FIRST, LATER]) if number % 2 == 0 else ([FIRST, LATER], [LOCAL]):
             for kind in kinds:
