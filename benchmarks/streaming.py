@@ -1,13 +1,15 @@
 """How fast VSE++ trains from S3 with the node cache against a local folder, on one machine and in one run.
 
-    python benchmarks/streaming.py [FOLDER] [ROUNDS]
+    python benchmarks/streaming.py [FOLDER] [ROUNDS] [STEPS]
 
 FOLDER: an ingested data set, such as Flickr8k (`vsetune data ingest studies/data/flickr8k.yaml`); without one, scenes
 with features of its shape (36 regions x 1280) are made. It is uploaded to a seaweedfs server started here; needs the
 extra `chaos`. Each round trains an epoch from the folder, one from S3 with an empty cache and the next one with the
 filled cache, in turn, so that what else the machine does meets all three; two threads, D = 512. Then the reader runs
 alone. Flickr8k on two cores: about 4 minutes a round; expect a first epoch of at least 80 %, later ones of 98 % of the
-local rate, one request per shard, and 5 s from opening the data set to the end of the first step.
+local rate, one request per shard, and 5 s from opening the data set to the end of the first step. STEPS ends every
+trained epoch early, for a machine that is busy: the first epoch then looks worse than it is, for its downloads are at
+its beginning.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -50,7 +53,7 @@ class Measured:
     starts: list[float] = field(default_factory=list)
 
 
-def main(folder: str | None, rounds: int) -> None:
+def main(folder: str | None, rounds: int, steps: int | None) -> None:
     torch.set_num_threads(THREADS)
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
@@ -58,7 +61,7 @@ def main(folder: str | None, rounds: int) -> None:
         local = folder or wide_scenes(place / "scenes")
         with s3_copy(local, place) as remote:
             read_epoch(Dataset.open(local), 0)  # the first of all fills the page cache
-            trained = in_turn(rounds, place / "cache", local, remote, train_epoch)
+            trained = in_turn(rounds, place / "cache", local, remote, partial(train_epoch, most=steps))
             show("VSE++", trained)
             show("reader alone", in_turn(rounds, place / "cache", local, remote, read_epoch))
             os.environ[SIZE_VARIABLE] = "0"
@@ -103,8 +106,11 @@ def in_turn(
     return found
 
 
-def train_epoch(dataset: Dataset, epoch: int) -> tuple[float, float]:
-    """(pairs per second, seconds to the end of the first step) of one epoch of VSE++, as an attempt trains it."""
+def train_epoch(dataset: Dataset, epoch: int, *, most: int | None) -> tuple[float, float]:
+    """(pairs per second, seconds to the end of the first step) of one epoch of VSE++, as an attempt trains it.
+
+    most: steps.
+    """
     trial = TrialSpec.model_validate({
         "study": "benchmark", "trial": "t", "cell": "vsepp.lmh", "seed": 0, "data": {"path": dataset.path},
         "network": {"name": "vsepp", "embedding_size": 512}, "loss": {"name": "lmh"}, "training": {},
@@ -115,11 +121,14 @@ def train_epoch(dataset: Dataset, epoch: int) -> tuple[float, float]:
     first = epoch * batches.steps_per_epoch
     learner.step(batches.take(first))
     start = time.perf_counter() - begin
-    for step in range(first + 1, first + batches.steps_per_epoch):
-        learner.step(batches.take(step))
+    pairs = trial.training.batch_size
+    for step in range(first + 1, first + min(batches.steps_per_epoch, most or batches.steps_per_epoch)):
+        batch = batches.take(step)
+        learner.step(batch)
+        pairs += batch.pairs
     seconds = time.perf_counter() - begin
     batches.close()
-    return batches.pairs / seconds, start
+    return pairs / seconds, start
 
 
 def read_epoch(dataset: Dataset, epoch: int) -> tuple[float, float]:
@@ -162,4 +171,5 @@ def show(what: str, found: dict[str, Measured]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else None, int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS)
+    given = dict(enumerate(sys.argv))
+    main(given.get(1), int(given.get(2, ROUNDS)), int(given[3]) if 3 in given else None)

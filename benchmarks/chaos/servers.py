@@ -90,7 +90,8 @@ def s3_server(folder: Path, processes: Processes, *, megabytes: int = 256) -> tu
     client = s3_client(client_env)
     command = [
         _weed(), "server", "-s3", f"-ip={HOST}", f"-ip.bind={HOST}", f"-dir={data}", f"-s3.port={port}",
-        "-s3.port.iceberg=0", "-s3.port.lance=0", f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}",
+        "-s3.port.iceberg=0", "-s3.port.lance=0", f"-master.port={master}", f"-volume.port={volume}",
+        f"-filer.port={filer}",
         "-master.telemetry=false", "-master.electionTimeout=1s", "-master.heartbeatInterval=100ms",
         "-master.volumeSizeLimitMB=64", f"-volume.max={megabytes // 64}", "-metricsPort=0",
     ]
