@@ -78,8 +78,8 @@ class Server:
             self.start()
 
 
-def s3_server(folder: Path, processes: Processes) -> tuple[Server, dict[str, str]]:
-    """A seaweedfs server on `folder`, and the environment in which boto3 finds it."""
+def s3_server(folder: Path, processes: Processes, *, megabytes: int = 256) -> tuple[Server, dict[str, str]]:
+    """A seaweedfs server on `folder` that takes about so much, and the environment in which boto3 finds it."""
     data = folder / "s3"
     data.mkdir()
     port, master, volume, filer = _free_ports(4)
@@ -90,9 +90,10 @@ def s3_server(folder: Path, processes: Processes) -> tuple[Server, dict[str, str
     client = s3_client(client_env)
     command = [
         _weed(), "server", "-s3", f"-ip={HOST}", f"-ip.bind={HOST}", f"-dir={data}", f"-s3.port={port}",
-        "-s3.port.iceberg=0", f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}",
+        "-s3.port.iceberg=0", "-s3.port.lance=0", f"-master.port={master}", f"-volume.port={volume}",
+        f"-filer.port={filer}",
         "-master.telemetry=false", "-master.electionTimeout=1s", "-master.heartbeatInterval=100ms",
-        "-master.volumeSizeLimitMB=64", "-volume.max=4", "-metricsPort=0",
+        "-master.volumeSizeLimitMB=64", f"-volume.max={megabytes // 64}", "-metricsPort=0",
     ]
     server = Server(
         "s3", command, folder=folder, env=os.environ, processes=processes, answers=lambda: _has_bucket(client)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,6 +12,10 @@ from rich.table import Table
 from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.config.spec.paths import home, under_home
 from vsetune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vsetune.config.sources.recipe import IngestRecipe
+    from vsetune.data.stored.manifest import Manifest
 
 app = typer.Typer(
     no_args_is_help=True, help="Make, ingest, check and look at data sets.",
@@ -47,21 +51,42 @@ def make_scenes(
 
 
 @app.command(epilog="Example: VSETUNE_FLICKR8K=~/flickr8k vsetune data ingest studies/data/flickr8k.yaml")
-def ingest(recipe: Annotated[Path, typer.Argument(help="ingest recipe (YAML)", show_default=False)]) -> None:
-    """Turn raw images, captions or features into shards. Killed at any moment, the same command goes on."""
-    from vsetune.data.making.ingest import ingest as run_ingest
-    from vsetune.data.making.ingest import output_folder
+def ingest(
+    recipe: Annotated[Path, typer.Argument(help="ingest recipe (YAML)", show_default=False)],
+    address: Annotated[
+        str | None, typer.Option(help="of a Ray cluster that makes the shards, or auto; default: made here, one by one")
+    ] = None,
+) -> None:
+    """Turn raw images, captions or features into shards. Killed at any moment, the same command goes on.
+
+    With --address the shards are made by all nodes of a cluster and go to the recipe's `upload`, or to an `output`
+    that every node sees; the files of `source` must stand at the same paths on every node.
+    """
     from vsetune.data.making.recipe_file import load_recipe
-    from vsetune.data.progress import terminal_progress
 
     loaded = load_recipe(recipe)
-    with interruptible("the same command goes on"), terminal_progress(messages) as progress:
-        manifest = run_ingest(loaded, progress=progress)
+    with interruptible("the same command goes on"):
+        manifest, place = _ingested(loaded, address)
     for name, split in manifest.splits.items():
         say(f"{name}: {split.images:,} images, {split.captions:,} captions, {len(split.shards)} shards")
     for note in manifest.notes:
         say(note)
-    say(f"written: {output_folder(loaded)}")
+    say(f"written: {place}")
+
+
+def _ingested(recipe: IngestRecipe, address: str | None) -> tuple[Manifest, str]:
+    """(manifest, where the data set stands). address: of a cluster, None for this process alone."""
+    from vsetune.data.making.data_place import data_place
+    from vsetune.data.making.ingest import ingest
+    from vsetune.data.progress import terminal_progress
+
+    place = data_place(recipe, in_parallel=address is not None)
+    if address is not None:
+        from vsetune.jobs.ingest_on_cluster import ingest_on_cluster
+
+        return ingest_on_cluster(recipe, address=address, console=messages), place
+    with terminal_progress(messages) as progress:
+        return ingest(recipe, progress=progress), place
 
 
 @app.command(epilog="Example: vsetune data parse data/flickr8k")

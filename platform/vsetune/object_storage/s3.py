@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import os
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +33,8 @@ from vsetune.object_storage.addresses import bucket_and_key
 _BUFFER = 1 << 20
 _CONNECT_S, _READ_S, _TRIES = 3, 5, 2
 """Reading: an endpoint that is dead or says nothing is noticed within about ten seconds."""
+_FIRST_PAUSE_S, _GO_ON_WITHIN_S = 0.1, 8.0
+"""Of a body that broke off: before the first try to go on, and without a new byte before it is given up."""
 _UPLOAD_READ_S, _UPLOAD_TRIES = 60, 5
 
 _PART_BYTES, _PARTS_AT_ONCE = 16 << 20, 4
@@ -50,6 +55,8 @@ _ADVICE = {
     "RequestTimeTooSkewed": "this machine's clock is too far from the server's; set it (NTP), then repeat",
     "RequestExpired": "this machine's clock is too far from the server's; set it (NTP), then repeat",
 }
+_CHANGED = {"412", "PreconditionFailed", *_MISSING}
+"""Of an object whose beginning was read."""
 
 
 class NothingThere(DataError):
@@ -85,15 +92,20 @@ def is_there(url: str) -> bool:
 
 
 def open_object(url: str) -> tuple[BinaryIO, int]:
-    """(stream, bytes it should have). NothingThere, StorageError; the latter also by a later read."""
+    """(stream, bytes it should have). NothingThere, DataError without a bucket; StorageError, also by a later read.
+
+    A body that breaks off goes on at its byte, with growing pauses; see `_BodyStream`.
+    """
     bucket, key = bucket_and_key(url)
     try:
-        answer = _client().get_object(Bucket=bucket, Key=key)
+        answer = _reading_client().get_object(Bucket=bucket, Key=key)
     except Exception as error:
+        if _code_of(error) == "NoSuchBucket":
+            raise DataError(f"{url}: no such object, nor a bucket {bucket}; check name and endpoint.") from error
         if _code_of(error) in _MISSING:
             raise NothingThere(f"{url}: no such object; check bucket and prefix.") from error
         raise _refused(url, error) from error
-    return io.BufferedReader(_BodyStream(answer["Body"], url), buffer_size=_BUFFER), int(answer["ContentLength"])
+    return io.BufferedReader(_BodyStream(answer, url), buffer_size=_BUFFER), int(answer["ContentLength"])
 
 
 def upload(path: Path, url: str, *, sha256: str | None = None) -> None:
@@ -206,22 +218,31 @@ def drop_unfinished(prefix: str) -> None:
 
 
 class _BodyStream(io.RawIOBase):
-    """The body of an S3 answer as a raw stream, so that io.BufferedReader gives exact reads."""
+    """The body of an S3 answer as a raw stream, so that io.BufferedReader gives exact reads.
 
-    def __init__(self, body: Any, url: str) -> None:
-        self._body = body
-        self._url = url
+    When the connection breaks, the rest is asked for from the byte that was reached, under the condition that the
+    object is still the same (its ETag); pauses grow from 0.1 s, and after 8 s without a new byte it is given up.
+    """
+
+    def __init__(self, answer: dict[str, Any], url: str) -> None:
+        self._body, self._url = answer["Body"], url
+        self._length, self._etag = int(answer["ContentLength"]), answer.get("ETag")
+        self._position = 0
+        self._pause_s, self._broken_since = _FIRST_PAUSE_S, math.inf
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        try:
-            chunk = self._body.read(len(buffer))
-        except Exception as error:
-            raise StorageError(
-                f"{self._url}: connection broke while reading ({one_line(error)}); start again."
-            ) from error
+        while True:
+            try:
+                chunk = self._body.read(len(buffer))
+                break
+            except Exception as error:  # of botocore or urllib3, from below either
+                self._go_on(error)
+        if chunk:
+            self._position += len(chunk)
+            self._pause_s, self._broken_since = _FIRST_PAUSE_S, math.inf
         buffer[: len(chunk)] = chunk
         return len(chunk)
 
@@ -229,6 +250,48 @@ class _BodyStream(io.RawIOBase):
         if not self.closed:
             self._body.close()
         super().close()
+
+    def _go_on(self, reason: Exception) -> None:
+        """A new body for the rest. StorageError when it cannot be had, or is the rest of another object."""
+        self._body.close()
+        self._broken_since = min(self._broken_since, time.monotonic())
+        while self._etag and self._position < self._length:
+            if time.monotonic() + self._pause_s - self._broken_since > _GO_ON_WITHIN_S:
+                break
+            time.sleep(self._pause_s)
+            self._pause_s *= 2
+            try:
+                self._body = self._rest()
+                return
+            except Exception as error:
+                if _code_of(error) in _CHANGED:
+                    raise StorageError(f"{self._url}: was changed while it was read; start again.") from error
+                reason = error
+        raise StorageError(
+            f"{self._url}: connection broke while reading ({one_line(reason)}); start again."
+        ) from reason
+
+    def _rest(self) -> Any:
+        bucket, key = bucket_and_key(self._url)
+        wanted = f"bytes={self._position}-"
+        answer = _reading_client(tries=1).get_object(Bucket=bucket, Key=key, Range=wanted, IfMatch=self._etag)
+        given = str(answer.get("ContentRange", ""))
+        if not given.startswith(f"bytes {self._position}-"):
+            answer["Body"].close()
+            raise OSError(f"the server gives {given or 'the whole object'} for {wanted}")
+        return answer["Body"]
+
+
+def _reading_client(tries: int | None = None) -> Any:
+    """The client for reading, one per process whichever thread asks first: boto3 makes only one at a time."""
+    with _making_client:
+        return _client() if tries is None else _client(tries=tries)
+
+
+_making_client = threading.Lock()
+os.register_at_fork(
+    before=_making_client.acquire, after_in_parent=_making_client.release, after_in_child=_making_client.release
+)
 
 
 @cache

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
+from dataclasses import fields
 
 import boto3
 import pytest
 import torch
 from moto import mock_aws
 
-from vsetune.data.batches.reader import training_batches
+from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions.parses import read_parses
 from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.shards import iter_captions
 from vsetune.errors import DataError
 from vsetune.object_storage import s3
 
@@ -29,24 +32,42 @@ def bucket(monkeypatch):
     s3._client.cache_clear()
 
 
+def assert_equal(here, there):
+    """Bit for bit, all fields of all batches."""
+    here, there = list(here), list(there)
+    assert len(here) == len(there)
+    for one, other in zip(here, there, strict=True):
+        for field in fields(one):
+            ours, theirs = getattr(one, field.name), getattr(other, field.name)
+            assert (ours is None and theirs is None) or torch.equal(ours, theirs), field.name
+
+
 @pytest.mark.parametrize("workers", [0, 2])
-def test_shards_on_s3_give_the_same_batches_as_the_folder(tiny, bucket, workers):
+@pytest.mark.parametrize("gigabytes", ["1", "0"], ids=["kept", "streamed"])
+def test_shards_on_s3_give_the_same_batches_as_the_folder(tiny, bucket, workers, gigabytes, monkeypatch):
+    monkeypatch.setenv("VSETUNE_NODE_CACHE_GB", gigabytes)
     local = tiny().write()
     for path in tiny().folder.iterdir():
         bucket.upload_file(str(path), "data", f"sets/tiny/{path.name}")
     remote = Dataset.open("s3://data/sets/tiny")
     assert remote.fingerprint == local.fingerprint
-    here = list(training_batches(local, "train", **OPTIONS))
-    there = list(training_batches(remote, "train", **OPTIONS, workers=workers))
-    assert len(here) == len(there)
-    for one, other in zip(here, there, strict=True):
-        assert torch.equal(one.captions, other.captions)
-        assert torch.equal(one.image_features, other.image_features)
+    for epoch in range(2):
+        options = OPTIONS | {"epoch": epoch}
+        assert_equal(
+            training_batches(local, "train", **options), training_batches(remote, "train", **options, workers=workers)
+        )
+    assert_equal(evaluation_batches(local, "train", batch_size=3), evaluation_batches(remote, "train", batch_size=3))
+    assert list(iter_captions(local, "train")) == list(iter_captions(remote, "train"))
 
 
 def test_a_prefix_without_manifest_is_no_data_set(bucket):
     with pytest.raises(DataError, match=r"^s3://data/nothing: no manifest\.json in it"):
         Dataset.open("s3://data/nothing")
+
+
+def test_a_bucket_that_does_not_exist_is_not_taken_for_an_empty_prefix(bucket):
+    with pytest.raises(DataError, match=r"^s3://date/tiny/manifest\.json: no such object, nor a bucket date; check"):
+        Dataset.open("s3://date/tiny")
 
 
 def test_a_shard_missing_on_s3_is_named_when_it_is_read(tiny, bucket):
@@ -73,6 +94,43 @@ def test_a_file_on_s3_is_asked_for_once(tiny, bucket):
     asked.clear()
     list(training_batches(dataset, "train", **OPTIONS))
     assert sorted(asked) == [("GetObject", f"/tiny/{shard.file}") for shard in dataset.split("train").shards]
+    asked.clear()
+    list(training_batches(dataset, "train", **OPTIONS | {"epoch": 1}))
+    list(evaluation_batches(dataset, "train", batch_size=3))
+    Dataset.open("s3://data/tiny")
+    assert asked == [("GetObject", "/tiny/manifest.json")]
+
+
+def test_the_next_shard_is_fetched_while_one_is_read_and_no_further(tiny, bucket):
+    tiny().write()
+    for path in tiny().folder.iterdir():
+        bucket.upload_file(str(path), "data", f"tiny/{path.name}")
+    dataset = Dataset.open("s3://data/tiny")
+    shards = dataset.split("train").shards
+    asked, two = [], threading.Event()
+
+    def note(params, **_):
+        asked.append(params["url_path"])
+        if len(asked) == 2:
+            two.set()
+
+    s3._client().meta.events.register("before-call.s3", note)
+    with dataset.fetched_ahead(shards) as coming:
+        assert next(iter(coming)) == shards[0]
+        assert two.wait(timeout=30)
+    assert asked == [f"/tiny/{shard.file}" for shard in shards[:2]]
+
+
+def test_a_half_written_shard_on_s3_is_one_line_with_the_way_out(tiny, bucket):
+    tiny().write()
+    for path in tiny().folder.iterdir():
+        bucket.upload_file(str(path), "data", f"tiny/{path.name}")
+    content = (tiny().folder / "train-000001.tar").read_bytes()
+    dataset = Dataset.open("s3://data/tiny")
+    for spoilt, told in ((content[:-1024], "the manifest says"), (content[:-1] + b"x", "its SHA-256 is not the one")):
+        bucket.put_object(Bucket="data", Key="tiny/train-000001.tar", Body=spoilt)
+        with pytest.raises(DataError, match=rf"^s3://data/tiny/train-000001\.tar: damaged shard \(.*{told}.*copy it"):
+            list(training_batches(dataset, "train", **OPTIONS))
 
 
 def _connections(answer):

@@ -74,7 +74,9 @@ def training_batches(
         tables = caption_tables(dataset, split, reads, mirrored=reads.swaps_sides)
     assembly = Assembly(dataset, tables, semantics, decode)
     read = partial(read_shard, dataset, reads=reads, mirrored=reads.swaps_sides)
-    images = shuffled_images(read, info.shards, seed=seed, epoch=epoch, workers=workers)
+    images = shuffled_images(
+        read, info.shards, seed=seed, epoch=epoch, workers=workers, fetched_ahead=dataset.fetched_ahead
+    )
     buffer_size = _buffer_size(info, batch_unit, shuffle_pairs)
     items = _shuffled(_items(images, batch_unit), buffer_size, random.Random(f"items/{seed}/{epoch}"))
     batches = _batches(assembly, items, batch_size, skip=skip_batches, drop_last=drop_last, threads=workers)
@@ -91,8 +93,7 @@ def evaluation_batches(
     """
     decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
     assembly = Assembly(dataset, caption_tables(dataset, split, reads), decode=decode)
-    read = partial(read_shard, dataset, reads=reads)
-    images = (image for shard in dataset.split(split).shards for image in read(shard))
+    images = _images_in_order(dataset, dataset.split(split), reads)
     batches = _batches(assembly, _items(images, "images"), batch_size, threads=threads)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
 
@@ -104,6 +105,12 @@ def steps_per_epoch(
     info = dataset.split(split)
     batches = (info.captions if batch_unit == "pairs" else info.images) / batch_size
     return math.floor(batches) if drop_last else math.ceil(batches)
+
+
+def _images_in_order(dataset: Dataset, split: SplitInfo, reads: NetworkReads) -> Iterator[ImageSample]:
+    with dataset.fetched_ahead(split.shards) as shards:
+        for shard in shards:
+            yield from read_shard(dataset, shard, reads=reads)
 
 
 def _training_decoder(dataset: Dataset, pixels: PixelInput, *, seed: int, epoch: int) -> Decode:

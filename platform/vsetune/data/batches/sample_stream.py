@@ -12,6 +12,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -29,6 +30,8 @@ Chunk = list[ImageSample]
 Lane = list[ShardInfo]
 Read = Callable[[ShardInfo], Iterator[ImageSample]]
 """Gives the images of a shard in order; travels to worker processes."""
+FetchedAhead = Callable[[Lane], AbstractContextManager[Iterable[ShardInfo]]]
+"""The shards of a lane as they are to be read, while the next is on its way; travels to worker processes."""
 
 LANES = 4
 """Shards read side by side. Part of the order: another number gives another (equally good) shuffling."""
@@ -37,11 +40,15 @@ _CHUNKS_AHEAD = 2
 
 
 def shuffled_images(
-    read: Read, shards: Iterable[ShardInfo], *, seed: int, epoch: int, workers: int
+    read: Read, shards: Iterable[ShardInfo], *, seed: int, epoch: int, workers: int,
+    fetched_ahead: FetchedAhead = nullcontext,
 ) -> Generator[ImageSample, None, None]:
     """Every image of the shards once. The order is a function of (seed, epoch); the same for any number of workers."""
     lanes = _lanes(list(shards), random.Random(f"shards/{seed}/{epoch}"))
-    chunks = _chunks_by_workers(read, lanes, workers) if workers else _chunks_of(read, lanes)
+    if workers:
+        chunks = _chunks_by_workers(read, lanes, workers, fetched_ahead)
+    else:
+        chunks = _chunks_of(read, lanes, fetched_ahead)
     for chunk in chunks:
         yield from chunk
 
@@ -51,11 +58,13 @@ def _lanes(shards: Lane, rng: random.Random) -> list[Lane]:
     return [shards[lane::LANES] for lane in range(min(LANES, len(shards)))]
 
 
-def _chunks_of(read: Read, lanes: list[Lane]) -> Iterator[Chunk]:
-    return _in_turn([_lane_chunks(read, lane) for lane in lanes])
+def _chunks_of(read: Read, lanes: list[Lane], fetched_ahead: FetchedAhead) -> Iterator[Chunk]:
+    with ExitStack() as stack:
+        coming = [stack.enter_context(fetched_ahead(lane)) for lane in lanes]
+        yield from _in_turn([_lane_chunks(read, lane) for lane in coming])
 
 
-def _lane_chunks(read: Read, lane: Lane) -> Iterator[Chunk]:
+def _lane_chunks(read: Read, lane: Iterable[ShardInfo]) -> Iterator[Chunk]:
     for shard in lane:
         images = read(shard)
         while chunk := list(islice(images, _CHUNK)):
@@ -82,21 +91,24 @@ class _Failure:
 class _WorkerLanes(IterableDataset[Any]):
     """What one worker process reads."""
 
-    def __init__(self, read: Read, lanes: list[Lane]) -> None:
+    def __init__(self, read: Read, lanes: list[Lane], fetched_ahead: FetchedAhead) -> None:
         self._read = read
         self._lanes = lanes
+        self._fetched_ahead = fetched_ahead
 
     def __iter__(self) -> Iterator[Chunk | _Failure]:
         try:
-            yield from _chunks_of(self._read, self._lanes)
+            yield from _chunks_of(self._read, self._lanes, self._fetched_ahead)
         except VsetuneError as error:
             yield _Failure(type(error)(str(error)))
 
 
-def _chunks_by_workers(read: Read, lanes: list[Lane], workers: int) -> Iterator[Chunk]:
+def _chunks_by_workers(
+    read: Read, lanes: list[Lane], workers: int, fetched_ahead: FetchedAhead
+) -> Iterator[Chunk]:
     """The chunks of `_chunks_of`, in its order, read by one process per group of lanes."""
     groups = min(workers, len(lanes))
-    loaders = [iter(_worker(read, lanes[group::groups])) for group in range(groups)]
+    loaders = [iter(_worker(read, lanes[group::groups], fetched_ahead)) for group in range(groups)]
     chunk_counts = (sum(math.ceil(shard.images / _CHUNK) for shard in lane) for lane in lanes)
     lane_sources = [islice(loaders[number % groups], count) for number, count in enumerate(chunk_counts)]
     try:
@@ -119,9 +131,9 @@ def _chunks_by_workers(read: Read, lanes: list[Lane], workers: int) -> Iterator[
         lane_sources.clear()
 
 
-def _worker(read: Read, lanes: list[Lane]) -> DataLoader[Any]:
+def _worker(read: Read, lanes: list[Lane], fetched_ahead: FetchedAhead) -> DataLoader[Any]:
     return DataLoader(
-        _WorkerLanes(read, lanes), batch_size=None, num_workers=1, prefetch_factor=_CHUNKS_AHEAD,
+        _WorkerLanes(read, lanes, fetched_ahead), batch_size=None, num_workers=1, prefetch_factor=_CHUNKS_AHEAD,
         collate_fn=_as_is,
         # without a generator of its own, DataLoader draws from the global one, that dropout uses
         generator=torch.Generator(),

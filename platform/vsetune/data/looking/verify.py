@@ -50,8 +50,9 @@ def summary(path: str) -> list[SplitSummary]:
 def verify(path: str) -> list[str]:
     """Read everything once and list what is wrong, one sentence each.
 
-    What training reads is read here through the same functions, so what passes here is read there. DataError when
-    there is no manifest, StorageError when a file cannot be reached.
+    What training reads is read here through the same functions, so what passes here is read there. Of an s3:// prefix
+    the objects themselves are read, never this node's copies: those would pass when the prefix no longer does.
+    DataError when there is no manifest, StorageError when a file cannot be reached.
     """
     manifest = load_manifest(path)
     problems: list[str] = []
@@ -73,7 +74,7 @@ def verify(path: str) -> list[str]:
 def require_unchanged(dataset: Dataset, splits: Iterable[str]) -> None:
     """DataError for the first shard of these splits that is not, bit for bit, what was ingested. Local data only.
 
-    An S3 prefix would have to be fetched twice for this; there damage is found when the shard is read.
+    Shards of an S3 prefix are compared with their hashes when a node downloads them.
     """
     if is_remote(dataset.path):
         return

@@ -67,8 +67,13 @@ def upload_dataset(manifest: Manifest, folder: Path, prefix: str, *, progress: P
     for file in shards:
         s3.upload(folder / file, join(prefix, file))
         progress.advance(1)
+    upload_lists(folder, prefix)
+
+
+def upload_lists(folder: Path, prefix: str) -> None:
+    """Copy vocabulary and, last of all, manifest to a prefix that has all the shards. StorageError."""
     s3.upload(folder / VOCABULARY_FILE, join(prefix, VOCABULARY_FILE))
-    s3.upload(folder / MANIFEST_FILE, there)
+    s3.upload(folder / MANIFEST_FILE, join(prefix, MANIFEST_FILE))
 
 
 def _split_info(name: str, records: Sequence[ShardRecord]) -> SplitInfo:

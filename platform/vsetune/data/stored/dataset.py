@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -12,10 +14,11 @@ from vsetune.data.stored import storage
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo
 from vsetune.data.stored.vocabulary import Vocabulary
-from vsetune.errors import DataError
+from vsetune.errors import DataError, VsetuneError
 from vsetune.files.hashes import sha256_hex
 from vsetune.object_storage import s3
 from vsetune.object_storage.addresses import is_remote, join
+from vsetune.object_storage.node_cache import WrongContent, node_cache
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Dataset:
         """Read manifest and vocabulary. DataError when missing, of another format, or not what was written."""
         manifest = load_manifest(path)
         words_at = join(path, manifest.vocabulary.file)
-        content = storage.read_inside(path, manifest.vocabulary.file)
+        content = storage.read_hashed(path, manifest.vocabulary.file, sha256=manifest.vocabulary.sha256)
         if sha256_hex(content) != manifest.vocabulary.sha256:
             raise DataError(
                 f"{words_at}: its SHA-256 is not the one of the manifest, so it is not the file that was ingested; "
@@ -110,11 +113,35 @@ class Dataset:
         return join(self.path, file)
 
     def open_shard(self, shard: ShardInfo) -> tuple[BinaryIO, int]:
-        """(stream, bytes that it has). DataError when it is gone or no file of this data set."""
+        """(stream, bytes that it has). DataError when it is gone or no file of this data set.
+
+        One of an s3:// prefix is downloaded once for all processes of this node, its size and hash compared.
+        """
         try:
-            return storage.open_inside(self.path, shard.file)
+            return storage.open_hashed(self.path, shard.file, sha256=shard.sha256, size=shard.bytes)
+        except WrongContent as error:
+            raise damaged_shard(self.path, shard, Flaw(error.reason)) from error
         except s3.NothingThere as error:
             raise self._missing(shard) from error
+
+    def require_sound_copy(self, shard: ShardInfo) -> None:
+        """StorageError when what made a shard look damaged is this node's copy of it, which is then fetched again."""
+        if is_remote(self.path):
+            node_cache().require_sound(self.shard_url(shard.file), sha256=shard.sha256)
+
+    @contextmanager
+    def fetched_ahead(self, shards: Sequence[ShardInfo]) -> Iterator[Iterable[ShardInfo]]:
+        """These shards in this order, to be read one after the other; of an s3:// prefix a thread meanwhile downloads
+        the next. What goes wrong with it there is told when that shard is read.
+        """
+        if not is_remote(self.path):
+            yield shards
+            return
+        ahead = _Ahead(self, shards)
+        try:
+            yield ahead.in_turn()
+        finally:
+            ahead.close()
 
     def _check_file(self, shard: ShardInfo) -> None:
         try:
@@ -131,6 +158,40 @@ class Dataset:
             f"{self.shard_url(shard.file)}: shard file missing; check with `vsetune data verify {self.path}`, then "
             "copy it back or ingest the data set again."
         )
+
+
+class _Ahead:
+    """A thread that downloads shards in their order, never more than one beyond the shard that is being read."""
+
+    def __init__(self, dataset: Dataset, shards: Sequence[ShardInfo]) -> None:
+        self._dataset, self._shards = dataset, shards
+        self._stop = threading.Event()
+        self._may_fetch = threading.Semaphore(2)
+        self._thread = threading.Thread(target=self._fetch, name="vsetune-fetch", daemon=True)
+        self._thread.start()
+
+    def in_turn(self) -> Iterator[ShardInfo]:
+        for shard in self._shards:
+            yield shard
+            self._may_fetch.release()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._may_fetch.release()
+        self._thread.join()
+
+    def _fetch(self) -> None:
+        dataset = self._dataset
+        for shard in self._shards:
+            self._may_fetch.acquire()
+            if self._stop.is_set():
+                return
+            try:
+                node_cache().fetch(
+                    dataset.shard_url(shard.file), sha256=shard.sha256, size=shard.bytes, stop=self._stop
+                )
+            except VsetuneError:  # whoever reads this shard asks again, and tells
+                return
 
 
 def load_manifest(path: str) -> Manifest:

@@ -27,6 +27,8 @@ from vsetune.data.stored.samples import (
     shard_samples,
 )
 from vsetune.data.stored.tokens import mirrored_words, with_case
+from vsetune.errors import DataError
+from vsetune.object_storage.node_cache import WrongContent
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,10 @@ def iter_words(dataset: Dataset, split: str) -> Iterator[list[str]]:
 
 def split_records(dataset: Dataset, split: str) -> Iterator[tuple[str, Record]]:
     """(place for messages, record) of every image of a split, in order; arrays and photographs are passed over."""
-    for shard in dataset.split(split).shards:
-        for where, record, _ in _records(dataset, shard):
-            yield where, record
+    with dataset.fetched_ahead(dataset.split(split).shards) as shards:
+        for shard in shards:
+            for where, record, _ in _records(dataset, shard):
+                yield where, record
 
 
 def checked_records(
@@ -139,4 +142,10 @@ def _records(
     """(place for messages, record, members) of each sample in its order, counted against the manifest."""
     stream, size = dataset.open_shard(shard)
     with stream:
-        yield from checked_records(dataset, shard, stream, size, arrays, one_of=one_of)
+        try:
+            yield from checked_records(dataset, shard, stream, size, arrays, one_of=one_of)
+        except WrongContent as error:
+            raise damaged_shard(dataset.path, shard, Flaw(error.reason)) from error
+        except DataError:
+            dataset.require_sound_copy(shard)
+            raise

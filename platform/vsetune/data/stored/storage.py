@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import DataError, StorageError, UsageError
 from vsetune.files.hashes import sha256_of_stream
-from vsetune.object_storage import s3
+from vsetune.object_storage import node_cache, s3
 from vsetune.object_storage.addresses import is_remote, join
 from vsetune.object_storage.s3 import NothingThere
 
@@ -71,6 +71,28 @@ def open_inside(folder: str, name: str) -> tuple[BinaryIO, int]:
     return open_sized(_resolved_inside(folder, name), named=url)
 
 
+def open_hashed(folder: str, name: str, *, sha256: str, size: int | None = None) -> tuple[BinaryIO, int]:
+    """`open_inside` of a file whose hash is known: one of an s3:// prefix is downloaded once for all of this node.
+
+    Whoever reads it to its end has read what has that hash; a local file, and one that cannot be kept, is given as it
+    stands. size: of a large file; it is then read while it is downloaded. `node_cache.WrongContent` (a DataError), also
+    by a read, for an object of another hash or size.
+    """
+    url = _resolved_inside(folder, name)
+    if not is_remote(url):
+        return open_sized(url, named=join(folder, name))
+    cache = node_cache.node_cache()
+    if size is None:
+        kept = cache.whole(url, sha256=sha256)
+    else:
+        kept = cache.found(sha256=sha256, size=size)
+        if kept is None and (coming := cache.follow(url, sha256=sha256, size=size)) is not None:
+            return io.BufferedReader(coming, buffer_size=_BUFFER), size
+    if kept is None:
+        return s3.open_object(url)
+    return io.BufferedReader(_FileStream(kept, url), buffer_size=_BUFFER), os.fstat(kept).st_size
+
+
 def size_inside(folder: str, name: str) -> int | None:
     """Bytes of a regular file of a local data folder, None where there is none. Errors as of `open_inside`."""
     target = _resolved_inside(folder, name)
@@ -98,6 +120,12 @@ def read_bytes(url: str, *, most: int = SMALL_FILE_BYTES) -> bytes:
 def read_inside(folder: str, name: str, *, most: int = SMALL_FILE_BYTES) -> bytes:
     """`read_bytes` of a file of a data folder or prefix; DataError when name or link lead out of it."""
     stream, size = open_inside(folder, name)
+    return _whole(stream, size, join(folder, name), most)
+
+
+def read_hashed(folder: str, name: str, *, sha256: str, most: int = SMALL_FILE_BYTES) -> bytes:
+    """`read_inside` by way of `open_hashed`."""
+    stream, size = open_hashed(folder, name, sha256=sha256)
     return _whole(stream, size, join(folder, name), most)
 
 

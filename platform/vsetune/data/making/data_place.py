@@ -1,0 +1,60 @@
+"""Where the data set of a recipe goes, and whether it is there already."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+from vsetune.config.sources.recipe import IngestRecipe, expand_path
+from vsetune.config.spec.paths import under_home
+from vsetune.data.stored import storage
+from vsetune.data.stored.dataset import load_manifest
+from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest
+from vsetune.errors import StorageError, StudyConflict
+from vsetune.object_storage.addresses import is_remote, join
+
+log = logging.getLogger(__name__)
+
+
+def output_place(recipe: IngestRecipe) -> str:
+    """The `output` of a recipe: a folder, or a prefix where vsetune's home is in a bucket.
+
+    ConfigError for a variable that is not set.
+    """
+    return under_home(expand_path(recipe.output, key="output"))
+
+
+def data_place(recipe: IngestRecipe, *, in_parallel: bool) -> str:
+    """Where the data set can be read afterwards. in_parallel: its shards are made on a cluster. Errors as above.
+
+    What is made here stays here, and is copied to `upload`. A cluster, and a home in a bucket, need a place that every
+    node reaches: `upload` where it is named, `output` otherwise.
+    """
+    output = output_place(recipe)
+    return (recipe.upload or output) if in_parallel or is_remote(output) else output
+
+
+def finished(recipe: IngestRecipe, place: str) -> Manifest | None:
+    """The manifest in this folder or prefix, if it is finished. StudyConflict when it is of another recipe."""
+    if not storage.exists(join(place, MANIFEST_FILE)):
+        return None
+    manifest = load_manifest(place)
+    wanted = recipe.content_fingerprint()
+    if manifest.recipe_fingerprint != wanted:
+        raise StudyConflict(
+            f"output: {place}: holds data set {manifest.name} of another recipe "
+            f"({manifest.recipe_fingerprint}, now {wanted}); choose another output, or delete that folder."
+        )
+    log.info("data set %s in %s is already complete", manifest.name, place)
+    return manifest
+
+
+def check_space(output: Path, needed: int) -> None:
+    """StorageError when the disk of a folder has fewer bytes left than are needed."""
+    free = shutil.disk_usage(output).free
+    if free < needed:
+        raise StorageError(
+            f"output: {output}: {free / 2**20:,.0f} MiB free, the shards still to write need up to "
+            f"{needed / 2**20:,.0f} MiB; free space, choose another output, or set store_images: false."
+        )

@@ -1,0 +1,186 @@
+"""One shard of a plan, made by any process: its bytes depend on recipe, source and place in the split alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.config.spec.foreign_text import one_line
+from vsetune.data.making.features import Extractor, build_extractor, to_float16
+from vsetune.data.making.ingest_journal import ShardRecord
+from vsetune.data.making.raw import (
+    FeatureArrays,
+    RawDataset,
+    RawImage,
+    RawSplit,
+    decode_image,
+    image_suffix,
+    png_bytes,
+    require_captions,
+)
+from vsetune.data.making.readers import read_raw
+from vsetune.data.making.shard_plan import FirstIndices, PlannedShard
+from vsetune.data.making.shard_writer import Sample, write_shard
+from vsetune.data.progress import ProgressSink
+from vsetune.data.stored.manifest import FeatureInfo
+from vsetune.errors import DataError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class IngestWork:
+    """What one ingest needs everywhere."""
+
+    recipe: IngestRecipe
+    raw: RawDataset
+    extractor: Extractor | None
+
+
+def open_source(recipe: IngestRecipe) -> RawDataset:
+    """The source of a recipe, its splits renamed; no image is opened. DataError, ConfigError."""
+    return named_splits(read_raw(recipe.source), recipe.splits)
+
+
+def open_work(recipe: IngestRecipe, raw: RawDataset) -> IngestWork:
+    """ConfigError when the extra that the extractor needs is not installed."""
+    return IngestWork(recipe, raw, build_extractor(recipe.features))
+
+
+def named_splits(raw: RawDataset, names: dict[str, str]) -> RawDataset:
+    """The raw data set with its splits renamed. DataError for a missing train split, an empty or doubled split."""
+    splits: dict[str, RawSplit] = {}
+    for old, split in raw.splits.items():
+        new = names.get(old, old)
+        if new in splits:
+            raise DataError(f"splits: two splits would be called {new}; rename one of {', '.join(raw.splits)}.")
+        if not split.images:
+            raise DataError(f"split {old}: no images with captions are left in it; check its list and the captions.")
+        for image in split.images:
+            require_captions(image.captions, place=f"split {old}: image {one_line(image.id)}")
+        splits[new] = split
+    if "train" not in splits:
+        raise DataError(f"splits: found {', '.join(splits) or 'none'}, need one called train; rename it in `splits`.")
+    return RawDataset(splits, raw.notes)
+
+
+def feature_info(work: IngestWork) -> FeatureInfo:
+    """What the shards will hold. DataError when the arrays of the splits differ in shape."""
+    recipe = work.recipe.features.to_plain()
+    if work.extractor is not None:
+        regions, width, boxes = work.extractor.regions, work.extractor.width, False
+        recipe = work.extractor.recipe()
+    else:
+        arrays = [split.arrays for split in work.raw.splits.values() if split.arrays is not None]
+        shapes = {array.features.shape[1:] for array in arrays}
+        if len(shapes) != 1:
+            found = "; ".join(f"{array.place} {array.features.shape}" for array in arrays)
+            raise DataError(f"source.folder: splits differ in regions or width ({found}), need one shape.")
+        (regions, width), boxes = shapes.pop(), all(array.boxes is not None for array in arrays)
+    return FeatureInfo(
+        extractor=str(recipe["extractor"]), regions=regions, regions_min=regions, width=width, boxes=boxes,
+        recipe=recipe,
+    )
+
+
+def make_shard(
+    plan: PlannedShard, first: FirstIndices, work: IngestWork, features: FeatureInfo, *, folder: Path,
+    progress: ProgressSink,
+) -> ShardRecord:
+    """Write one shard into the folder, whole or not at all. DataError, StorageError."""
+    split = work.raw.splits[plan.split]
+    images = split.images[plan.start : plan.stop]
+    skipped: list[str] = []
+    counts: list[int] = []
+
+    def samples() -> Iterator[Sample]:
+        index, caption = first.image, first.caption
+        ready = _from_arrays(images, split.arrays, boxes=features.boxes) if split.arrays else _from_images(
+            images, work, skipped
+        )
+        for image, array, boxes, stored in ready:
+            yield Sample(index, caption, image.id, image.captions, array, boxes, stored)
+            index, caption = index + 1, caption + len(image.captions)
+            counts.append(len(image.captions))
+            progress.advance(1)
+
+    path = folder / f"{plan.name}.tar"
+    shard = write_shard(path, samples(), first_image=first.image, first_caption=first.caption)
+    log.info("wrote %s: %d images", path, len(counts))
+    return ShardRecord(
+        shard=shard, captions_min=min(counts, default=0), captions_max=max(counts, default=0), skipped=skipped
+    )
+
+
+def unreadable_images(plan: PlannedShard, work: IngestWork) -> list[str]:
+    """Ids of the images of a planned shard that cannot be decoded; nothing is made of the others."""
+    split = work.raw.splits[plan.split]
+    if split.arrays is not None:
+        return []
+    found = (_decode(image, skip=True) for image in split.images[plan.start : plan.stop])
+    return [image.id for image, _, pixels in found if pixels is None]
+
+
+_Ready = tuple[RawImage, np.ndarray, np.ndarray | None, tuple[bytes, str] | None]
+
+
+def _from_arrays(images: Sequence[RawImage], arrays: FeatureArrays, *, boxes: bool) -> Iterator[_Ready]:
+    for image in images:
+        assert image.feature_row is not None
+        row = image.feature_row
+        array = to_float16(np.asarray(arrays.features[row]), place=f"{arrays.place} row {row}")
+        box = np.asarray(arrays.boxes[row], dtype=np.float32) if boxes and arrays.boxes is not None else None
+        yield image, array, box, None
+
+
+def _from_images(images: Sequence[RawImage], work: IngestWork, skipped: list[str]) -> Iterator[_Ready]:
+    """Decode in a thread one batch ahead of the extractor."""
+    extractor = work.extractor
+    assert extractor is not None
+    decode = partial(_decode, skip=work.recipe.on_unreadable == "skip")
+    batches = [list(batch) for batch in _batched(images, extractor.batch_size)]
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        pending = pool.submit(lambda batch: [decode(image) for image in batch], batches[0])
+        for following in [*batches[1:], None]:
+            decoded = pending.result()
+            if following is not None:
+                pending = pool.submit(lambda batch: [decode(image) for image in batch], following)
+            readable = [(image, content, pixels) for image, content, pixels in decoded if pixels is not None]
+            skipped.extend(image.id for image, _, pixels in decoded if pixels is None)
+            if not readable:
+                continue
+            arrays = extractor.extract([pixels for _, _, pixels in readable])
+            for (image, content, pixels), array in zip(readable, arrays, strict=True):
+                stored = _stored(content, pixels) if work.recipe.store_images else None
+                yield image, to_float16(array, place=image.id), None, stored
+
+
+def _decode(image: RawImage, *, skip: bool) -> tuple[RawImage, bytes, Image.Image | None]:
+    assert image.source is not None
+    content = image.source.read()
+    try:
+        return image, content, decode_image(content, place=image.source.place)
+    except DataError as error:
+        if not skip:
+            raise
+        log.warning("skipped %s", error)
+        return image, content, None
+
+
+def _stored(content: bytes, pixels: Image.Image) -> tuple[bytes, str]:
+    """JPEG and PNG as they are, anything else as PNG."""
+    suffix = image_suffix(content)
+    return (content, suffix) if suffix else (png_bytes(pixels), "png")
+
+
+def _batched(images: Sequence[RawImage], size: int) -> Iterator[Sequence[RawImage]]:
+    for start in range(0, len(images), size):
+        yield images[start : start + size]

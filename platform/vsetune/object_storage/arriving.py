@@ -1,0 +1,147 @@
+"""Reading a file that a thread of this process is still writing, so that nobody waits for the whole of it."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from vsetune.errors import StorageError
+from vsetune.object_storage import s3
+
+
+class _Progress(NamedTuple):
+    """bytes: of `file` that may be read. attempt: counts the times that the file was begun. is_kept: at the end."""
+
+    bytes: int = 0
+    file: Path = Path()
+    attempt: int = 0
+    is_over: bool = False
+    is_kept: bool = False
+
+
+class Arriving:
+    """An object on its way to the disk: one thread writes, any number of readers follow. stop: asks the writer to end.
+
+    The last byte is given when the writer has found the whole sound, so whoever reads to the end has read what it
+    should be.
+    """
+
+    def __init__(self, stop: threading.Event | None = None) -> None:
+        self.readers = 0
+        """Changed under the lock of whoever hands them out."""
+        self._stop = stop or threading.Event()
+        self._changed = threading.Condition()
+        self._progress = _Progress()
+        self._error: Exception | None = None
+
+    @property
+    def is_unwanted(self) -> bool:
+        """The writer was asked to end, and nobody follows."""
+        return self._stop.is_set() and not self.readers
+
+    def written(self, file: Path, count: int) -> None:
+        """So many bytes of the file may be read."""
+        self._go_on(self._progress._replace(file=file, bytes=count))
+
+    def begin_again(self) -> None:
+        """What was written is not what it should be; readers who have some of it are told at the end."""
+        self._go_on(_Progress(attempt=self._progress.attempt + 1))
+
+    def end(self, *, is_kept: bool, error: Exception | None = None) -> None:
+        """Nothing more comes. is_kept: the file is whole and in its place. error: what readers are to be told."""
+        self._error = error
+        self._go_on(self._progress._replace(is_over=True, is_kept=is_kept))
+
+    def wait_for_end(self, *, unless: threading.Event | None = None) -> None:
+        """Until it is over, or the event is set."""
+        with self._changed:
+            while not self._progress.is_over and (unless is None or not unless.is_set()):
+                self._changed.wait(0.1)
+
+    def wait_beyond(self, position: int, attempt: int | None) -> _Progress:
+        """As soon as there are more than `position` bytes, of this attempt, or it is over. The writer's error."""
+        with self._changed:
+            while not self._progress.is_over and (
+                self._progress.bytes <= position or attempt not in (None, self._progress.attempt)
+            ):
+                self._changed.wait()
+            if self._error is not None:
+                raise self._error
+            return self._progress
+
+    def _go_on(self, progress: _Progress) -> None:
+        with self._changed:
+            self._progress = progress
+            self._changed.notify_all()
+
+
+class Following(io.RawIOBase):
+    """What arrives, as a stream from its start; made when its first bytes are there. Raises what the writer met.
+
+    finished: a descriptor of the finished file, None where there is none: then S3 is read. left: called when closed.
+    """
+
+    def __init__(
+        self, arriving: Arriving, url: str, *, finished: Callable[[], int | None], left: Callable[[], None]
+    ) -> None:
+        self._arriving, self._url, self._finished, self._left = arriving, url, finished, left
+        self._file: io.FileIO | BinaryIO | None = None
+        self._position, self._ready, self._is_whole = 0, 0, False
+        self._attempt: int | None = None
+        try:
+            self._wait()
+        except BaseException:
+            self.close()
+            raise
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._is_whole and self._position >= self._ready:
+            self._wait()
+        assert self._file is not None
+        most = len(buffer) if self._is_whole else min(len(buffer), self._ready - self._position)
+        try:
+            content = self._file.read(most)
+        except OSError as error:
+            raise StorageError(f"{self._url}: its copy cannot be read ({error.strerror}); start again.") from error
+        buffer[: len(content)] = content
+        self._position += len(content)
+        return len(content)
+
+    def close(self) -> None:
+        if not self.closed:
+            if self._file is not None:
+                self._file.close()
+            self._left()
+        super().close()
+
+    def _wait(self) -> None:
+        """Until there is more. The file that was opened stays the same one when it gets its name."""
+        found = self._arriving.wait_beyond(self._position, self._attempt)
+        if not found.is_over:
+            self._ready = found.bytes
+            if self._file is not None or self._has_opened(found):
+                return
+            self._arriving.wait_for_end()
+            self._wait()
+            return
+        self._is_whole = True
+        if self._file is None:
+            descriptor = self._finished()
+            self._file = s3.open_object(self._url)[0] if descriptor is None else io.FileIO(descriptor)
+        elif not found.is_kept or found.attempt != self._attempt:
+            raise StorageError(f"{self._url}: did not arrive as it should be, or could not be kept; start again.")
+
+    def _has_opened(self, found: _Progress) -> bool:
+        """False when the file was just moved to its place, or taken back."""
+        try:
+            self._file = io.FileIO(found.file)
+        except FileNotFoundError:
+            return False
+        self._attempt = found.attempt
+        return True
