@@ -183,10 +183,12 @@ class JobServer:
 
 
 def _job(details: Any) -> Job:
-    times = [None if moment is None else moment / 1000 for moment in (details.start_time, details.end_time)]
+    started, ended = (
+        None if moment is None else moment / 1000 for moment in (details.start_time, details.end_time)
+    )
     return Job(
         details.submission_id, (details.metadata or {}).get(STUDY_KEY), str(details.status.value), details.entrypoint,
-        *times, details.driver_exit_code, one_line(details.message or "nothing told"),
+        started, ended, details.driver_exit_code, one_line(details.message or "nothing told"),
     )
 
 
