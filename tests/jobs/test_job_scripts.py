@@ -54,7 +54,8 @@ def test_what_ray_sends_with_a_job_is_small_and_has_all_a_study_needs(tmp_path: 
     from ray._private.runtime_env.packaging import create_package
 
     package = tmp_path / "working_dir.zip"
-    create_package(str(ROOT), package, include_gitignore=True, excludes=ray_constants.get_runtime_env_default_excludes())
+    excludes = ray_constants.get_runtime_env_default_excludes()
+    create_package(str(ROOT), package, include_gitignore=True, excludes=excludes)
     names = set(zipfile.ZipFile(package).namelist())
     assert package.stat().st_size < 10e6
     assert {
