@@ -22,7 +22,6 @@ import ray
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobSubmissionClient
 
-import vsetune
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import UsageError
 from vsetune.jobs.job_address import job_address, require_listener
@@ -109,7 +108,7 @@ class JobServer:
                 self._client.submit_job(
                     entrypoint=package.command, submission_id=job_id,
                     runtime_env={"working_dir": str(package.folder), "env_vars": dict(package.variables)},
-                    metadata={STUDY_KEY: package.study, "vsetune.version": vsetune.__version__},
+                    metadata={STUDY_KEY: package.study},
                 )
         except UsageError as error:
             if "already exists" not in str(error):
