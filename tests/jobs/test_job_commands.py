@@ -63,7 +63,7 @@ def test_a_study_outside_the_repository_is_run_watched_stopped_and_gone_on_with(
     first = submitted(environment, study, "--no-wait")
     assert first.returncode == 0, first.stderr
     assert "job mine-1: submitted to" in first.stderr
-    assert "VSETUNE_HOME=" in first.stderr
+    assert "not passed on, the nodes have theirs: VSETUNE_HOME" in first.stderr
 
     again = submitted(environment, study, "--no-wait")
     assert again.returncode == 0, again.stderr

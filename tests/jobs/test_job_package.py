@@ -104,6 +104,17 @@ def test_addresses_go_along_and_keys_do_not(study_file: Path, monkeypatch: pytes
     assert "hunter2" not in repr(package)
 
 
+def test_places_on_this_machine_stay_here(study_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A laptop has a home of its own; the nodes know theirs."""
+    monkeypatch.setenv("VSETUNE_HOME", "/home/me/vsetune")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////home/me/mlflow.db")
+    monkeypatch.setenv("VSETUNE_SEARCH_STORAGE", "postgresql://db/search")
+    with packed(study_file, "mine") as package:
+        pass
+    assert package.left_here == ["VSETUNE_HOME", "MLFLOW_TRACKING_URI"]
+    assert set(package.variables) == {"VSETUNE_SEARCH_STORAGE", "RAY_JOB_STOP_WAIT_TIME_S"}
+
+
 def test_an_address_with_a_password_in_it_is_not_sent(study_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:hunter2@db/runs")
     told = pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI: holds a password.*write ")

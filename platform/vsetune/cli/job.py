@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.config.spec.secrets import masked
@@ -51,6 +52,8 @@ def submit(
     if is_new:
         passed = [f"{name}={value}" for name, value in package.variables.items() if not name.startswith("RAY_")]
         say(f"job {job.id}: submitted to {server.address}{' with ' if passed else ''}{', '.join(passed)}")
+        if package.left_here:
+            say(f"places on this machine that are not passed on, the nodes have theirs: {', '.join(package.left_here)}")
     else:
         say(f"job {job.id}: study {spec.study} runs already ({job.status.lower()}); not started again")
     if no_wait:
@@ -74,7 +77,7 @@ def list_jobs(
     table = Table("job", "study", "status", "started", "minutes", "command", title_justify="left")
     for job in jobs:
         started = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.started)) if job.started else "not yet"
-        table.add_row(job.id, job.study or "", _status(job), started, _minutes(job), masked(job.command))
+        table.add_row(job.id, job.study or "", _status(job), started, _minutes(job), Text(masked(job.command)))
     results.print(table)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Column, Table
+from rich.text import Text
 
 from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
@@ -140,7 +141,8 @@ def _table_of(trials: list[TrialView]) -> Table:
         table.add_row(
             trial.trial, f"{'open' if trial.status == 'killed' else trial.status}{again}", f"{trial.epoch:.2f}{of}",
             "" if trial.m_recall is None else f"{trial.m_recall:.2f}", f"{trial.device_seconds / 3600:.2f}",
-            _money(trial.usd), trial.place, "" if trial.seen is None else _ago(trial.seen), (trial.error or "")[:200],
+            _money(trial.usd), Text(trial.place), "" if trial.seen is None else _ago(trial.seen),
+            Text((trial.error or "")[:200]),
         )
     return table
 

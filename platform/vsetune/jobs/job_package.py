@@ -10,7 +10,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,8 @@ PASSED_ON = (
     "VSETUNE_HOME", "VSETUNE_SEARCH_STORAGE", "VSETUNE_LOG", "MLFLOW_TRACKING_URI", "MLFLOW_S3_ENDPOINT_URL",
     "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION",
 )
-"""Variables of the shell that submits which the job gets as well, where they are set."""
+"""Variables of the shell that submits which the job gets as well, where they are set and mean the same there."""
+_PLACES = ("VSETUNE_HOME", "VSETUNE_SEARCH_STORAGE", "MLFLOW_TRACKING_URI")
 
 STOP_WITHIN_S = 120
 """How long a job that is stopped may take to write its checkpoints. Ray's own patience is 3 seconds."""
@@ -32,12 +33,16 @@ STOP_WITHIN_S = 120
 
 @dataclass(frozen=True)
 class JobPackage:
-    """folder: what is sent, whole. command: for a shell inside a copy of it. variables: of the job and its workers."""
+    """folder: what is sent, whole. command: for a shell inside a copy of it. variables: of the job and its workers.
+
+    left_here: variables that name a place on this machine, so that the nodes' own stand.
+    """
 
     study: str
     folder: Path
     command: str
     variables: Mapping[str, str]
+    left_here: Sequence[str]
 
 
 @contextmanager
@@ -48,11 +53,12 @@ def packed(file: Path, study: str) -> Iterator[JobPackage]:
     other takes this package, itself and the plugin folders beside it. ConfigError lists every problem.
     """
     plugins = _plugin_folders(file)
-    in_entrypoint, variables = _variables()
+    in_entrypoint, variables, left_here = _variables()
     checkout = _checkout()
     if checkout is not None and file.resolve().is_relative_to(checkout):
         path = file.resolve().relative_to(checkout)
-        yield JobPackage(study, checkout, f"{in_entrypoint}python jobs/sweep.py {shlex.quote(str(path))}", variables)
+        command = f"{in_entrypoint}python jobs/sweep.py {shlex.quote(str(path))}"
+        yield JobPackage(study, checkout, command, variables, left_here)
         return
     with tempfile.TemporaryDirectory(prefix="vsetune-job-") as scratch:
         folder = Path(scratch)
@@ -63,7 +69,7 @@ def packed(file: Path, study: str) -> Iterator[JobPackage]:
             shutil.copytree(file.parent / plugin, folder / "study" / plugin, ignore=_caches, dirs_exist_ok=True)
         there = shlex.quote(f"study/{file.name}")
         command = f"{in_entrypoint}python -m vsetune.cli.entry study run {there} --resume --address auto"
-        yield JobPackage(study, folder, command, variables)
+        yield JobPackage(study, folder, command, variables, left_here)
 
 
 def _checkout() -> Path | None:
@@ -89,10 +95,11 @@ def _plugin_folders(file: Path) -> list[str]:
     return folders
 
 
-def _variables() -> tuple[str, dict[str, str]]:
-    """(assignments before the command, variables of the runtime environment). ConfigError for one with a password.
+def _variables() -> tuple[str, dict[str, str], list[str]]:
+    """(assignments before the command, variables of the runtime environment, names of those that stay here).
 
-    An address with `${NAME}` in it goes before the command: there it stays as it is until we fill in NAME on the node,
+    ConfigError for one with a password in it. A folder or a database file of this machine is none of the cluster's: the
+    laptop that submits may well have a VSETUNE_HOME of its own. An address with `${NAME}` in it goes before the command: there it stays as it is until we fill in NAME on the node,
     quoted as addresses need it. In a runtime environment Ray would fill it in, unquoted, or with nothing.
     """
     given = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
@@ -103,10 +110,16 @@ def _variables() -> tuple[str, dict[str, str]]:
     ]
     if problems:
         raise ConfigError(problems)
+    left_here = [name for name in _PLACES if name in given and _is_here(given[name])]
+    given = {name: value for name, value in given.items() if name not in left_here}
     literal = {name: value for name, value in given.items() if "${" in value}
     before = "".join(f"{name}={shlex.quote(value)} " for name, value in literal.items())
     variables = {name: value for name, value in given.items() if name not in literal}
-    return before, variables | {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WITHIN_S)}
+    return before, variables | {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WITHIN_S)}, left_here
+
+
+def _is_here(place: str) -> bool:
+    return "://" not in place or place.startswith(("sqlite:", "file:"))
 
 
 _caches = shutil.ignore_patterns("__pycache__", "*.pyc")
