@@ -175,6 +175,10 @@ class JobServer:
         except Exception as error:
             if not isinstance(error, OSError | ValueError) and type(error).__module__.split(".")[0] not in _CARRIERS:
                 raise
+            if "exceeds the maximum size" in str(error):
+                raise UsageError(
+                    f"job: too large to send ({one_line(error)}); name what it does not need in .rayignore"
+                ) from error
             raise UsageError(
                 f"cluster {self.address}: does not answer as a Ray dashboard does ({one_line(error)}); check the "
                 "address, and whether the head node is up"
