@@ -100,8 +100,8 @@ def _variables() -> tuple[str, dict[str, str], list[str]]:
 
     ConfigError for one with a password in it. A folder or a database file of this machine is none of the cluster's: the
     laptop that submits may well have a VSETUNE_HOME of its own. An address with `${NAME}` in it goes before the
-    command: there it stays as it is until we fill in NAME on the node, quoted as addresses need it. In a runtime environment Ray
-    would fill it in, unquoted, or with nothing.
+    command: there it stays as it is until we fill in NAME on the node, quoted as addresses need it. In a runtime
+    environment Ray would fill it in, unquoted, or with nothing.
     """
     given = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
     problems = [
