@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def drain(address: str, seconds: float, why: str) -> None:
     done = subprocess.run(
         [ray_command, "drain-node", "--address", address, "--reason", "DRAIN_NODE_REASON_PREEMPTION",
          "--reason-message", why, "--deadline-remaining-seconds", str(int(seconds))],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "RAY_ADDRESS": address},
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["nothing told"])[-1]
