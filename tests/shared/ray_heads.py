@@ -37,10 +37,16 @@ def environment_of(folder: Path, *, dashboard_port: int) -> dict[str, str]:
 def running_head(
     environment: dict[str, str], port: int, dashboard_port: int, *options: str
 ) -> Iterator[psutil.Process]:
-    """The process of `ray start --block`. It is ended by killing its processes: `ray stop` would end every Ray here."""
+    """The process of `ray start --block`. It is ended by killing its processes: `ray stop` would end every Ray here.
+
+    The ports behind `dashboard_port` are taken too: at its default ports a second head finds the agent of the first.
+    """
+    agent, metrics, client, runtime_env = (f"{dashboard_port + place}" for place in range(1, 5))
     process = subprocess.Popen(
         [ray_command(), "start", "--head", "--block", f"--port={port}", f"--dashboard-port={dashboard_port}",
-         "--disable-usage-stats", *options],
+         f"--dashboard-agent-listen-port={agent}", f"--metrics-export-port={metrics}",
+         f"--ray-client-server-port={client}", f"--runtime-env-agent-port={runtime_env}", "--disable-usage-stats",
+         *options],
         env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )
     head = psutil.Process(process.pid)

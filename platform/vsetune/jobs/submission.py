@@ -13,7 +13,7 @@ import platform
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -34,6 +34,12 @@ _OVER = {"SUCCEEDED", "FAILED", "STOPPED"}
 _OUR_CODES = {1, 2, 3, 130}
 _CARRIERS = {"aiohttp", "requests", "urllib3"}
 """Libraries that Ray's client talks through, whose exceptions it passes on."""
+
+_TALKATIVE = (
+    "ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk", "ray._private.runtime_env.packaging",
+    "ray._private.runtime_env.working_dir",
+)
+"""Loggers of Ray's client, which tell how it packs and uploads."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,8 @@ class JobServer:
         """Connects and compares versions."""
         self.address = job_address(address)
         require_listener(self.address)
-        logging.getLogger("ray.dashboard").setLevel(logging.WARNING)  # how it packs and uploads
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.WARNING)
         with self._answering(), _only_this_address(self.address):
             self._client = JobSubmissionClient(self.address)
             self._require_same_versions()
@@ -134,8 +141,7 @@ class JobServer:
                         return
                 yield piece
         finally:
-            loop.run_until_complete(pieces.aclose())
-            loop.close()
+            _end(loop)
 
     def stop(self, job: Job) -> Job:
         """Asks a job to stop and waits until it has: checkpoints are written first. The job as it is then."""
@@ -183,6 +189,16 @@ class JobServer:
                 f"cluster {self.address}: does not answer as a Ray dashboard does ({one_line(error)}); check the "
                 "address, and whether the head node is up"
             ) from error
+
+
+def _end(loop: asyncio.AbstractEventLoop) -> None:
+    """Whatever it was doing: Ctrl-C leaves it in the middle of waiting for the next piece."""
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+        with suppress(asyncio.CancelledError, RuntimeError):
+            loop.run_until_complete(task)
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
 
 
 def _job(details: Any) -> Job:
