@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -39,14 +40,28 @@ def running_head(
 ) -> Iterator[psutil.Process]:
     """The process of `ray start --block`. It is ended by killing its processes: `ray stop` would end every Ray here.
 
-    The ports behind `dashboard_port` are taken too: at its default ports a second head finds the agent of the first.
+    The ports behind `dashboard_port` are taken too, and the session lies in a folder of its own: at its default ports a
+    second head finds the agent of the first, in one folder `auto` means the head that was started last.
     """
     agent, metrics, client, runtime_env = (f"{dashboard_port + place}" for place in range(1, 5))
+    with short_folder() as folder:
+        yield from _started(environment, [
+            f"--port={port}", f"--dashboard-port={dashboard_port}", f"--dashboard-agent-listen-port={agent}",
+            f"--metrics-export-port={metrics}", f"--ray-client-server-port={client}",
+            f"--runtime-env-agent-port={runtime_env}", "--disable-usage-stats", f"--temp-dir={folder}", *options,
+        ])
+
+
+@contextlib.contextmanager
+def short_folder() -> Iterator[Path]:
+    """For sessions of Ray: the names of the sockets in it may have 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _started(environment: dict[str, str], options: Sequence[str]) -> Iterator[psutil.Process]:
     process = subprocess.Popen(
-        [ray_command(), "start", "--head", "--block", f"--port={port}", f"--dashboard-port={dashboard_port}",
-         f"--dashboard-agent-listen-port={agent}", f"--metrics-export-port={metrics}",
-         f"--ray-client-server-port={client}", f"--runtime-env-agent-port={runtime_env}", "--disable-usage-stats",
-         *options],
+        [ray_command(), "start", "--head", "--block", *options],
         env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )
     head = psutil.Process(process.pid)
