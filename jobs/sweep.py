@@ -2,8 +2,10 @@
 
     ray job submit --working-dir . -- python jobs/sweep.py studies/quickstart.yaml
 
-Needs a cluster (`ray start --head`) and, in both shells, RAY_AUTH_MODE=token. Data and results are under VSETUNE_HOME
-(default ~/vsetune), which every node must see. Submitting the same study again continues it.
+Needs a cluster (`ray start --head`) and, in both shells, RAY_AUTH_MODE=token. Data and results are under VSETUNE_HOME:
+a folder that every node sees (default ~/vsetune), or s3://bucket/prefix. Submitting the same study again continues it;
+`vsetune job submit` does the same with less to type. Exit codes: 0 all trials ended as they should, 3 some failed for
+good, 1 all failed, 2 the input is wrong, 130 interrupted.
 """
 
 import sys
@@ -11,10 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))  # the code that was submitted, not an old one
 
-from vsetune.cli.entry import run
+from vsetune.cli.job_script import run_script
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help"):
-        sys.exit(__doc__)
-    sys.argv = ["sweep.py", "study", "run", sys.argv[1], "--resume", "--address", "auto"]
-    run()
+    run_script(__doc__, ["study", "run"], then=["--resume", "--address", "auto"])

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 from plugin_folders import write_loss
+from ray_heads import environment_of, ray_command, running_head
 
 from vsetune.jobs.kept_plugins import keep_plugins
 from vsetune.plugins.plugin_loading import forget_plugins, load_plugin
@@ -27,33 +24,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def cluster_environment(tmp_path: Path) -> dict[str, str]:
-    token = tmp_path / "token"
-    token.write_text("a" * 48)
-    return os.environ | {
-        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "VSETUNE_HOME": str(tmp_path / "home"),
-        "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{DASHBOARD_PORT}", "PYTHONPATH": "",
-    }
+    return environment_of(tmp_path, dashboard_port=DASHBOARD_PORT)
 
 
 @pytest.fixture
 def head(cluster_environment: dict[str, str]) -> Iterator[None]:
-    """A head node of our own. It is ended by killing its processes: `ray stop` would end every Ray on the machine."""
-    process = subprocess.Popen(
-        [ray_command(), "start", "--head", "--block", f"--port={PORT}", f"--dashboard-port={DASHBOARD_PORT}",
-         "--num-cpus=2", "--disable-usage-stats"],
-        env=cluster_environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )
-    yield
-    for each in [*psutil.Process(process.pid).children(recursive=True), process]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            each.kill()
-    process.wait(timeout=30)
-
-
-def ray_command() -> str:
-    found = shutil.which("ray", path=str(Path(sys.executable).parent))
-    assert found, "the `ray` command is not beside this Python"
-    return found
+    with running_head(cluster_environment, PORT, DASHBOARD_PORT, "--num-cpus=2"):
+        yield
 
 
 def submit(environment: dict[str, str], study: str) -> subprocess.CompletedProcess[str]:

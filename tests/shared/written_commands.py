@@ -24,6 +24,8 @@ from vsetune.cli.main import app
 
 _ASSIGNMENT = re.compile(r"[A-Z][A-Z0-9_]*=.*", re.DOTALL)
 _SEPARATORS = {"&&", "||", "|", ";", "&"}
+_LAUNCHES = {"up", "down", "attach", "dashboard", "exec"}
+"""Commands of Ray's launcher; each takes a cluster's file first."""
 _GIT = {"add", "clone", "commit", "push", "switch", "tag"}
 
 
@@ -151,9 +153,16 @@ def _export(arguments: Sequence[str]) -> str | None:
 
 def _ray(arguments: Sequence[str]) -> str | None:
     """What a job runs must pass for a command itself; a cluster's file must exist. `make test-slow` parses the rest."""
-    if arguments[:1] == ["up"]:
-        return None if (ROOT / arguments[1]).is_file() else f"ray up {arguments[1]}: no such file"
+    if arguments[:1] and arguments[0] in _LAUNCHES:
+        return None if (ROOT / arguments[1]).is_file() else f"ray {arguments[0]} {arguments[1]}: no such file"
     return trouble(arguments[arguments.index("--") + 1:]) if "--" in arguments else None
+
+
+def _aws(arguments: Sequence[str]) -> str | None:
+    """What is sent from a file of ours must be there."""
+    files = [word.removeprefix("file://") for word in arguments if word.startswith("file://")]
+    missing = [file for file in files if not (ROOT / file).is_file()]
+    return f"aws: {', '.join(missing)}: no such file" if missing else None
 
 
 def _git(arguments: Sequence[str]) -> str | None:
@@ -171,8 +180,8 @@ def _nothing_of_ours(arguments: Sequence[str]) -> str | None:
 
 PROGRAMS: dict[str, Callable[[Sequence[str]], str | None]] = {
     "vsetune": vsetune_trouble, "make": _make, "pip": _pip, "python": _python, "export": _export, "ray": _ray,
-    "git": _git, "pre-commit": _pre_commit,
-    **dict.fromkeys(("cd", "docker", "kill", "mlflow", "source"), _nothing_of_ours),
+    "git": _git, "pre-commit": _pre_commit, "aws": _aws,
+    **dict.fromkeys(("cd", "docker", "kill", "kubectl", "mlflow", "source"), _nothing_of_ours),
 }
 
 

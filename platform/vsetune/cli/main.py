@@ -23,6 +23,7 @@ from vsetune.cli import (
     component_drafts,
     components,
     data,
+    job,
     leaderboard,
     network_evaluate,
     network_import,
@@ -61,6 +62,7 @@ app = typer.Typer(
     epilog="Example: vsetune study run studies/quickstart.yaml",
 )
 app.add_typer(study.app, name="study")
+app.add_typer(job.app, name="job")
 app.add_typer(leaderboard.app, name="leaderboard")
 app.add_typer(trial.app, name="trial")
 app.add_typer(data.app, name="data")

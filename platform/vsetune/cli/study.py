@@ -1,4 +1,4 @@
-"""`vsetune study`: check a study file, run it, resume it."""
+"""`vsetune study`: check a study file, run it, resume it; see and stop those that run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column, Table
 
+from vsetune.cli import study_watch
 from vsetune.cli.components import domain_text
 from vsetune.cli.output import interruptible, messages, mlflow_server, print_json, results, say
 from vsetune.config.spec.loading import dump_yaml
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
     from vsetune.jobs.run import StudyOutcome, Trouble
 
 app = typer.Typer(
-    no_args_is_help=True, help="Check a study file, run it, go on with it.",
+    no_args_is_help=True, help="Check a study file, run it, go on with it; see and stop studies that run.",
     epilog="Example: vsetune study run studies/quickstart.yaml",
 )
+app.command("list", epilog=study_watch.LIST_EXAMPLE)(study_watch.list_studies)
+app.command("show", epilog=study_watch.SHOW_EXAMPLE)(study_watch.show_study)
+app.command("stop", epilog=study_watch.STOP_EXAMPLE)(study_watch.stop_study)
 
 StudyFile = Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)]
 
@@ -37,6 +41,8 @@ def validate(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the resolved cells as JSON")] = False,
 ) -> None:
     """Check a study file without running anything: every problem at once, then its cells."""
+    from vsetune.jobs.observed import promised_trials
+
     study = load_study(file)
     cells = resolve_cells(study, where=str(file))
     checked = _check_data(study, cells, file)
@@ -50,7 +56,7 @@ def validate(
         table.add_row(cell.name, str(study.search.configurations if cell.domains else 1), ranges or "nothing (fixed)")
     results.print(table)
     longest = max(cell.training["epochs"] for cell in cells)
-    say(f"{file}: valid; {_trials(study, cells)} trials of at most {longest:g} epochs{checked}")
+    say(f"{file}: valid; {promised_trials(study, cells)} trials of at most {longest:g} epochs{checked}")
 
 
 def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
@@ -154,10 +160,6 @@ def _table_of(troubles: Sequence[Trouble]) -> Table:
 
 
 _MOST_TROUBLES = 20
-
-
-def _trials(study: StudySpec, cells: list[Cell]) -> int:
-    return sum((study.search.configurations if cell.domains else 1) + len(study.seeds) - 1 for cell in cells)
 
 
 def _plain_cell(cell: Cell) -> dict[str, object]:

@@ -20,7 +20,8 @@ from vsetune.jobs.credentials import credentials_not_forwarded
 from vsetune.jobs.kept_plugins import changed_since, keep_plugins
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.placement import place_trials
-from vsetune.jobs.preparation import PreparedStudy, open_search, open_tracking
+from vsetune.jobs.preparation import PreparedStudy, open_search, open_tracking, tracking_uri
+from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.jobs.study_home import StudyHome, held_home
 from vsetune.leaderboard.building import build
@@ -88,7 +89,10 @@ def run_study(
         ledger.recover(retry_failed=retry_failed)
         if ledger.has_work():
             farewell = f"nothing finished is lost, go on with --resume (results are in {folder})"
-            with ray_cluster(address, stop, farewell=farewell, modules=copies), credentials_not_forwarded():
+            with (
+                ray_cluster(address, stop, farewell=farewell, modules=copies), credentials_not_forwarded(),
+                stop_watched(spec.study, tracking_uri(spec.tracking), stop),
+            ):
                 place_trials(prepared, ledger, stop, console, forget=held.forget_checkpoint)
         ledger.interrupt()
         ending = _ending(ledger)

@@ -1,0 +1,161 @@
+"""`vsetune job`: studies as jobs of a Ray cluster."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from vsetune.cli.output import interruptible, messages, print_json, results, say
+from vsetune.config.spec.secrets import masked
+
+if TYPE_CHECKING:
+    from vsetune.jobs.submission import Job, JobServer
+
+app = typer.Typer(
+    no_args_is_help=True, help="Run studies as jobs of a Ray cluster: submit, list, follow, stop.",
+    epilog="Example: vsetune job submit studies/quickstart.yaml --address http://127.0.0.1:8265",
+)
+
+Address = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="the cluster's dashboard; default: RAY_API_SERVER_ADDRESS, RAY_ADDRESS, or here"),
+]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="id of a job, or name of its study", show_default=False)]
+
+
+@app.command(epilog="Example: vsetune job submit studies/quickstart.yaml --no-wait")
+def submit(
+    study: Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)],
+    address: Address = None,
+    no_wait: Annotated[bool, typer.Option("--no-wait", metavar="", help="do not follow what the job says")] = False,
+) -> None:
+    """Run a study on a cluster, from where an earlier run ended, and follow it; Ctrl-C leaves it running.
+
+    A study that runs there already is followed, not started twice. Exit codes: those of `study run`; with --no-wait 0.
+    """
+    from vsetune.config.study.cells import resolve_cells
+    from vsetune.jobs.job_package import packed
+    from vsetune.jobs.study_file import load_study
+    from vsetune.jobs.submission import JobServer
+
+    spec = load_study(study)
+    resolve_cells(spec, where=str(study))
+    with packed(study, spec.study) as package:
+        server = JobServer(address)
+        with messages.status("sending the job"):
+            job, is_new = server.submit(package)
+    if is_new:
+        passed = [f"{name}={value}" for name, value in package.variables.items() if not name.startswith("RAY_")]
+        say(f"job {job.id}: submitted to {server.address}{' with ' if passed else ''}{', '.join(passed)}")
+        if package.left_here:
+            say(f"places on this machine that are not passed on, the nodes have theirs: {', '.join(package.left_here)}")
+    else:
+        say(f"job {job.id}: study {spec.study} runs already ({job.status.lower()}); not started again")
+    if no_wait:
+        say(f"follow it with: vsetune job attach {job.id}")
+        return
+    _follow(server, job)
+
+
+@app.command("list", epilog="Example: vsetune job list")
+def list_jobs(
+    address: Address = None,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="as JSON")] = False,
+) -> None:
+    """The jobs that the cluster remembers, the newest first."""
+    from vsetune.jobs.submission import JobServer
+
+    jobs = JobServer(address).jobs()
+    if as_json:
+        print_json([_plain(job) for job in jobs])
+        return
+    table = Table("job", "study", "status", "started", "minutes", "command", title_justify="left")
+    for job in jobs:
+        started = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.started)) if job.started else "not yet"
+        table.add_row(job.id, job.study or "", _status(job), started, _minutes(job), Text(masked(job.command)))
+    results.print(table)
+
+
+@app.command(epilog="Example: vsetune job logs quickstart")
+def logs(job: JobName, address: Address = None) -> None:
+    """Print what a job has said so far."""
+    from vsetune.jobs.submission import JobServer
+
+    server = JobServer(address)
+    results.out(masked(server.log(server.job(job))), highlight=False, end="")
+
+
+@app.command(epilog="Example: vsetune job attach quickstart-1")
+def attach(job: JobName, address: Address = None) -> None:
+    """Follow what a job says until it ends, and leave with its exit code; Ctrl-C leaves the job running."""
+    from vsetune.jobs.submission import JobServer
+
+    server = JobServer(address)
+    _follow(server, server.job(job))
+
+
+@app.command(epilog="Example: vsetune job stop quickstart")
+def stop(job: JobName, address: Address = None) -> None:
+    """Stop a job once its trials have written their checkpoints; submitting the study again goes on.
+
+    Exit code 0 when it has ended, else 1.
+    """
+    from vsetune.jobs.submission import JobServer
+
+    server = JobServer(address)
+    found = server.job(job)
+    if found.is_over:
+        say(f"job {found.id}: has ended already ({_status(found)}); nothing to stop")
+        return
+    with interruptible("it was asked to stop all the same"), messages.status("waiting for the checkpoints"):
+        ended = server.stop(found)
+    if not ended.is_over:
+        say(f"job {ended.id}: asked to stop, still {_status(ended)}; see what it says: vsetune job logs {ended.id}")
+        raise typer.Exit(1)
+    say(f"job {ended.id}: {_status(ended)}; go on by submitting the study again")
+
+
+def _follow(server: JobServer, job: Job) -> None:
+    """To stdout until the job ends; then its exit code."""
+    with interruptible(f"job {job.id} goes on; see it again with: vsetune job attach {job.id}"):
+        for piece in server.follow(job):
+            results.out(masked(piece), highlight=False, end="")
+        ended = _ended(server, job)
+    if not ended.is_over:
+        say(f"job {ended.id}: the connection ended before the job did; see it with: vsetune job attach {ended.id}")
+        raise typer.Exit(1)
+    say(f"job {ended.id}: {_status(ended)}")
+    raise typer.Exit(ended.exit_code)
+
+
+def _ended(server: JobServer, job: Job) -> Job:
+    """The job after its log has ended; its status comes a little later."""
+    for _ in range(20):
+        job = server.job(job.id)
+        if job.is_over:
+            break
+        time.sleep(0.5)
+    return job
+
+
+def _status(job: Job) -> str:
+    """As Ray calls it, in small letters, with the exit code of one that failed."""
+    code = "" if job.driver_exit_code in (None, 0) else f", exit code {job.driver_exit_code}"
+    return f"{job.status.lower()}{code}"
+
+
+def _minutes(job: Job) -> str:
+    return "" if job.started is None else f"{((job.ended or time.time()) - job.started) / 60:.1f}"
+
+
+def _plain(job: Job) -> dict[str, object]:
+    return {
+        "job": job.id, "study": job.study, "status": job.status, "command": masked(job.command),
+        "started": job.started, "ended": job.ended, "exit_code": job.exit_code if job.is_over else None,
+        "message": masked(job.message),
+    }

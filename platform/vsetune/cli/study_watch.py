@@ -1,0 +1,185 @@
+"""`vsetune study list`, `show` and `stop`: studies that somebody else may have started, through the tracking store."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from vsetune.cli.output import interruptible, messages, print_json, results, say
+from vsetune.cli.tracking_option import Tracking, tracking_of
+from vsetune.config.spec.base import known_name
+from vsetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from vsetune.jobs.observed import StudyView, TrialView
+    from vsetune.tracking.study_state import StudyStates
+
+LIST_EXAMPLE = "Example: vsetune study list --tracking-uri http://mlflow:5000"
+SHOW_EXAMPLE = "Example: vsetune study show quickstart"
+STOP_EXAMPLE = "Example: vsetune study stop quickstart"
+
+_STOPS_WITHIN_S = 150.0
+_SILENT_AFTER_S = 900.0
+
+StudyName = Annotated[str, typer.Argument(help="name of a study", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", metavar="", help="as JSON")]
+
+
+def list_studies(tracking_uri: Tracking = None, as_json: AsJson = False) -> None:
+    """Every study in the tracking store: how far, and what it cost."""
+    views = _views(None, tracking_uri)
+    if as_json:
+        print_json([_plain(view) for view in views])
+        return
+    table = Table(
+        "study", "status", "trials", "running", Column("epochs", justify="right"),
+        Column("device-hours", justify="right"), Column("cost", justify="right"), "last sign", title_justify="left",
+    )
+    for view in views:
+        table.add_row(
+            view.name, _status(view), _share(view), str(view.counts.get("running", 0) or ""), f"{view.cost.epochs:.1f}",
+            f"{view.cost.device_seconds / 3600:.2f}", _money(view.usd), _ago(view.state.seen),
+        )
+    results.print(table)
+
+
+def show_study(
+    study: StudyName,
+    tracking_uri: Tracking = None,
+    every: Annotated[bool, typer.Option("--all", metavar="", help="trials that have ended as well")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What of a study runs where, how far it is, what it cost; changes nothing."""
+    (view,) = _views(study, tracking_uri)
+    if as_json:
+        print_json(_plain(view))
+        return
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(view.counts.items())) or "none yet"
+    lines = [
+        f"{view.name}: {_status(view)}, last sign {_ago(view.state.seen)}",
+        f"trials: {_share(view)} done ({counts})",
+        f"cost: {view.cost.epochs:.1f} epochs, {view.cost.wasted_epochs:.1f} of them lost; "
+        f"{view.cost.device_seconds / 3600:.2f} device-hours; {_money(view.usd) or 'no prices'}{_unpriced(view)}",
+    ]
+    if view.state.stop_asked is not None:
+        lines.append(f"last asked to stop: {view.state.stop_asked}")
+    results.out("\n".join(lines), highlight=False)
+    shown = [trial for trial in view.trials if every or trial.status in ("running", "killed")]
+    if shown:
+        results.print(_table_of(shown))
+
+
+def stop_study(study: StudyName, tracking_uri: Tracking = None) -> None:
+    """Ask whoever drives a study to stop once its trials have written their checkpoints, from any machine.
+
+    The request is left in the tracking store; `study run --resume`, or submitting it again, goes on. Exit code 0 when
+    it has stopped, 1 when it has not within two minutes, which a trial that writes large checkpoints may need.
+    """
+    (view,) = _views(study, tracking_uri)
+    if view.state.status != "running":
+        say(f"study {study}: is not running ({_status(view)}); nothing to stop")
+        return
+    states = _states(tracking_uri)
+    moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    states.ask_to_stop(study, f"{moment} UTC by {getpass.getuser()}@{socket.gethostname()}")
+    with interruptible("the request stays, its driver will follow it"), messages.status("asked its driver to stop"):
+        until = time.monotonic() + _STOPS_WITHIN_S
+        state = states.state(study)
+        while state.status == "running" and time.monotonic() < until:
+            time.sleep(1.0)
+            state = states.state(study)
+    if state.status == "running":
+        say(
+            f"study {study}: asked to stop, and still running; last sign {_ago(state.seen)}. If its driver has died "
+            "nothing needs to stop: run it again with --resume"
+        )
+        raise typer.Exit(1)
+    say(f"study {study}: stopped; go on with --resume, or by submitting it again")
+
+
+def _views(study: str | None, tracking_uri: str | None) -> list[StudyView]:
+    """Of every study, or of one. UsageError for an unknown one."""
+    from vsetune.jobs.observed import observe
+    from vsetune.jobs.preparation import existing_store
+
+    store = existing_store(tracking_of(tracking_uri))
+    records = {record.name: record for record in store.studies()}
+    if study is not None:
+        try:
+            known_name(study, records, "study")
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        records = {study: records[study]}
+    states = _states(tracking_uri)
+    return [observe(store, states, record) for record in records.values()]
+
+
+def _states(tracking_uri: str | None) -> StudyStates:
+    from vsetune.jobs.preparation import tracking_uri as store_uri
+    from vsetune.tracking.study_state import open_states
+
+    return open_states(store_uri(tracking_of(tracking_uri)))
+
+
+def _table_of(trials: list[TrialView]) -> Table:
+    table = Table(
+        "trial", "is", Column("epoch", justify="right"), Column("best M-Recall", justify="right"),
+        Column("device-hours", justify="right"), Column("cost", justify="right"), "where", "last sign",
+        Column("because", overflow="fold"),
+    )
+    for trial in trials:
+        of = "" if trial.epochs is None else f" of {trial.epochs:g}"
+        again = f" (attempt {trial.attempts})" if trial.attempts > 1 else ""
+        table.add_row(
+            trial.trial, f"{'open' if trial.status == 'killed' else trial.status}{again}", f"{trial.epoch:.2f}{of}",
+            "" if trial.m_recall is None else f"{trial.m_recall:.2f}", f"{trial.device_seconds / 3600:.2f}",
+            _money(trial.usd), Text(trial.place), "" if trial.seen is None else _ago(trial.seen),
+            Text((trial.error or "")[:200]),
+        )
+    return table
+
+
+def _status(view: StudyView) -> str:
+    """`killed` is a study that was interrupted; one that runs and is silent may have lost its driver."""
+    status = "interrupted" if view.state.status == "killed" else view.state.status
+    silent = status == "running" and time.time() - view.state.seen > _SILENT_AFTER_S
+    return f"{status}, silent" if silent else status
+
+
+def _share(view: StudyView) -> str:
+    return f"{view.closed} of {view.promised if view.promised is not None else '?'}"
+
+
+def _money(usd: float | None) -> str:
+    return "" if usd is None else f"${usd:,.2f}"
+
+
+def _unpriced(view: StudyView) -> str:
+    if view.usd is None or not view.unpriced_seconds:
+        return ""
+    return f", without {view.unpriced_seconds / 3600:.2f} device-hours on nodes that have no price"
+
+
+def _ago(moment: float) -> str:
+    seconds = max(time.time() - moment, 0.0)
+    for length, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
+
+
+def _plain(view: StudyView) -> dict[str, object]:
+    return {
+        "study": view.name, "status": view.state.status, "seen": view.state.seen, "stop_asked": view.state.stop_asked,
+        "trials": {"promised": view.promised, **view.counts}, "epochs": view.cost.epochs,
+        "wasted_epochs": view.cost.wasted_epochs, "device_seconds": view.cost.device_seconds, "usd": view.usd,
+        "unpriced_device_seconds": view.unpriced_seconds, "each": [asdict(trial) for trial in view.trials],
+    }

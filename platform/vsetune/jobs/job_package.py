@@ -1,0 +1,126 @@
+"""What a study is as a job: the files that travel, the command that runs there, the variables that go along.
+
+Whoever may ask the cluster for its jobs reads all of it, and Ray writes it to its logs. So no secret goes along: those
+belong to the nodes (an instance role, a Kubernetes secret, a file only they have), as docs/clusters.md says.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from vsetune.config.spec.loading import read_yaml
+from vsetune.config.spec.secrets import shown_url
+from vsetune.errors import ConfigError
+
+PACKAGE_FOLDER = Path(__file__).parents[1]
+PASSED_ON = (
+    "VSETUNE_HOME", "VSETUNE_SEARCH_STORAGE", "VSETUNE_LOG", "MLFLOW_TRACKING_URI", "MLFLOW_S3_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION",
+)
+"""Variables of the shell that submits which the job gets as well, where they are set and mean the same there."""
+_PLACES = ("VSETUNE_HOME", "VSETUNE_SEARCH_STORAGE", "MLFLOW_TRACKING_URI")
+
+STOP_WITHIN_S = 120
+"""How long a job that is stopped may take to write its checkpoints. Ray's own patience is 3 seconds."""
+
+
+@dataclass(frozen=True)
+class JobPackage:
+    """folder: what is sent, whole. command: for a shell inside a copy of it. variables: of the job and its workers.
+
+    left_here: variables that name a place on this machine, so that the nodes' own stand.
+    """
+
+    study: str
+    folder: Path
+    command: str
+    variables: Mapping[str, str]
+    left_here: Sequence[str]
+
+
+@contextmanager
+def packed(file: Path, study: str) -> Iterator[JobPackage]:
+    """A study file as a job; what is put together for it lasts as long as the context.
+
+    A file inside a checkout of this repository takes the checkout along, less what .rayignore and .gitignore name. Any
+    other takes this package, itself and the plugin folders beside it. ConfigError lists every problem.
+    """
+    plugins = _plugin_folders(file)
+    in_entrypoint, variables, left_here = _variables()
+    checkout = _checkout()
+    if checkout is not None and file.resolve().is_relative_to(checkout):
+        path = file.resolve().relative_to(checkout)
+        command = f"{in_entrypoint}python jobs/sweep.py {shlex.quote(str(path))}"
+        yield JobPackage(study, checkout, command, variables, left_here)
+        return
+    with tempfile.TemporaryDirectory(prefix="vsetune-job-") as scratch:
+        folder = Path(scratch)
+        shutil.copytree(PACKAGE_FOLDER, folder / "vsetune", ignore=_caches)
+        (folder / "study").mkdir()
+        shutil.copy(file, folder / "study")
+        for plugin in plugins:
+            shutil.copytree(file.parent / plugin, folder / "study" / plugin, ignore=_caches, dirs_exist_ok=True)
+        there = shlex.quote(f"study/{file.name}")
+        command = f"{in_entrypoint}python -m vsetune.cli.entry study run {there} --resume --address auto"
+        yield JobPackage(study, folder, command, variables, left_here)
+
+
+def _checkout() -> Path | None:
+    """The repository that this package is run from; None for an installed one."""
+    root = PACKAGE_FOLDER.resolve().parents[1]
+    return root if (root / "jobs" / "sweep.py").is_file() else None
+
+
+def _plugin_folders(file: Path) -> list[str]:
+    """The folders under `plugins`, as written. Modules are not among them: every node has them installed."""
+    references = read_yaml(file).get("plugins") or []
+    folders = [text for text in references if isinstance(text, str) and (file.parent / text).is_dir()]
+    here = file.parent.resolve()
+    outside = [
+        text for text in folders if Path(text).is_absolute() or not (here / text).resolve().is_relative_to(here)
+    ]
+    if outside:
+        raise ConfigError([
+            f"{file}: plugins: {text} does not lie below the folder of the study file, so a job cannot take it along; "
+            "move it there and name it relative to the file, or install it on the nodes as a package"
+            for text in outside
+        ])
+    return folders
+
+
+def _variables() -> tuple[str, dict[str, str], list[str]]:
+    """(assignments before the command, variables of the runtime environment, names of those that stay here).
+
+    ConfigError for one with a password in it. A folder or a database file of this machine is none of the cluster's: the
+    laptop that submits may well have a VSETUNE_HOME of its own. An address with `${NAME}` in it goes before the
+    command: there it stays as it is until we fill in NAME on the node, quoted as addresses need it. In a runtime
+    environment Ray would fill it in, unquoted, or with nothing.
+    """
+    given = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
+    problems = [
+        f"{name}: holds a password, and whoever can list jobs would read it; write ${{VARIABLE}} in its place and set "
+        "that variable on the nodes"
+        for name, value in given.items() if shown_url(value) != value
+    ]
+    if problems:
+        raise ConfigError(problems)
+    left_here = [name for name in _PLACES if name in given and _is_here(given[name])]
+    given = {name: value for name, value in given.items() if name not in left_here}
+    literal = {name: value for name, value in given.items() if "${" in value}
+    before = "".join(f"{name}={shlex.quote(value)} " for name, value in literal.items())
+    variables = {name: value for name, value in given.items() if name not in literal}
+    return before, variables | {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WITHIN_S)}, left_here
+
+
+def _is_here(place: str) -> bool:
+    return "://" not in place or place.startswith(("sqlite:", "file:"))
+
+
+_caches = shutil.ignore_patterns("__pycache__", "*.pyc")

@@ -1,0 +1,138 @@
+"""A study as the tracking store tells of it: how far, where, at what cost. Reads only; knows nothing of Ray."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import ConfigError
+from vsetune.leaderboard.rows import Cost
+from vsetune.leaderboard.selection import Trial, cost_of, trials_of
+from vsetune.tracking.records import AttemptRecord, StudyRecord
+from vsetune.tracking.store import TrackingStore
+from vsetune.tracking.study_state import StudyState, StudyStates
+
+PRICE = "price_usd_per_hour"
+"""In the environment of an attempt: dollars per hour for its share of the node it ran on."""
+
+
+@dataclass(frozen=True)
+class TrialView:
+    """A trial by its latest attempt. status: of that attempt; `killed` is one that the next run continues.
+
+    epoch: reached so far; epochs: to train, None if not known. m_recall: the best on its curve, per cent. seen: last
+    sign of life, seconds since 1970. usd: None where no attempt carries a price.
+    """
+
+    trial: str
+    cell: str
+    status: str
+    attempts: int
+    epoch: float
+    epochs: float | None
+    m_recall: float | None
+    place: str
+    seen: float | None
+    device_seconds: float
+    usd: float | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class StudyView:
+    """promised: how many trials the study asks for, None where its file cannot be read here (somebody's components).
+
+    unpriced_seconds: device-seconds of attempts without a price, which are not in `usd`.
+    """
+
+    name: str
+    state: StudyState
+    trials: Sequence[TrialView]
+    promised: int | None
+    cost: Cost
+    usd: float | None
+    unpriced_seconds: float
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Trials by status."""
+        return Counter(trial.status for trial in self.trials)
+
+    @property
+    def closed(self) -> int:
+        """Trials that need nothing more."""
+        return sum(count for status, count in self.counts.items() if status in ("finished", "pruned", "failed"))
+
+
+def observe(store: TrackingStore, states: StudyStates, record: StudyRecord) -> StudyView:
+    """A study as it stands in the store. StorageError when that cannot be reached."""
+    state, trials = states.state(record.name), trials_of(store.attempts(record.name))
+    priced = [_priced(trial) for trial in trials]
+    known = [usd for usd, _ in priced if usd is not None]
+    return StudyView(
+        record.name, state, [_view(trial, usd, state) for trial, (usd, _) in zip(trials, priced, strict=True)],
+        _promised(record), cost_of(trials), sum(known) if known else None, sum(unpriced for _, unpriced in priced),
+    )
+
+
+def promised_trials(study: StudySpec, cells: Sequence[Cell]) -> int:
+    """How many trials a study asks for: the searched configurations of every cell, and its winner with other seeds."""
+    return sum((study.search.configurations if cell.domains else 1) + len(study.seeds) - 1 for cell in cells)
+
+
+def _promised(record: StudyRecord) -> int | None:
+    try:
+        study = parse_spec(dict(record.config), StudySpec, where=record.name)
+        return promised_trials(study, resolve_cells(study, where=record.name))
+    except ConfigError:
+        return None
+
+
+def _view(trial: Trial, usd: float | None, state: StudyState) -> TrialView:
+    last = trial[-1]
+    cost = cost_of([trial])
+    curve = next((attempt.curve for attempt in reversed(trial) if attempt.curve), ())
+    return TrialView(
+        last.start.trial, last.start.cell, last.status, len(trial), curve[-1][0] if curve else 0.0, _length(last),
+        max((m_recall for _, m_recall in curve), default=None), _place(last.start.environment),
+        state.attempts_seen.get(last.attempt_id), cost.device_seconds, usd, last.error,
+    )
+
+
+def _priced(trial: Trial) -> tuple[float | None, float]:
+    """(dollars, device-seconds without a price); an attempt pays for what it added to those of its trial."""
+    usd: float | None = None
+    before = unpriced = 0.0
+    for number, attempt in enumerate(trial, start=1):
+        until = cost_of([trial[:number]]).device_seconds
+        own, before = max(until - before, 0.0), until
+        price = _price(attempt)
+        if price is None:
+            unpriced += own
+        else:
+            usd = (usd or 0.0) + price * own / 3600
+    return usd, unpriced
+
+
+def _price(attempt: AttemptRecord) -> float | None:
+    try:
+        return float(attempt.start.environment[PRICE])
+    except (KeyError, ValueError):
+        return None
+
+
+def _length(attempt: AttemptRecord) -> float | None:
+    training: Any = attempt.start.resolved.get("training")
+    epochs = training.get("epochs") if isinstance(training, Mapping) else None
+    return float(epochs) if isinstance(epochs, int | float) else None
+
+
+def _place(environment: Mapping[str, str]) -> str:
+    """The node, as far as the attempt tells; else its device."""
+    told = [environment[key] for key in ("node_type", "node") if environment.get(key)]
+    return " ".join(told) or environment.get("device_name") or environment.get("device", "")

@@ -1,0 +1,246 @@
+"""The jobs of a cluster, through Ray's Jobs API: submit a study, list, follow and stop jobs.
+
+Every method raises UsageError in one line: nothing answers, the token is not the cluster's, the cluster runs another
+Ray or Python. Ray's client reads the token: RAY_AUTH_TOKEN, the file of RAY_AUTH_TOKEN_PATH, or ~/.ray/auth_token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import ray
+from ray.exceptions import AuthenticationError
+from ray.job_submission import JobSubmissionClient
+
+from vsetune.config.spec.foreign_text import one_line
+from vsetune.errors import UsageError
+from vsetune.jobs.job_address import job_address, require_listener
+from vsetune.jobs.job_package import STOP_WITHIN_S, JobPackage
+
+STUDY_KEY = "vsetune.study"
+"""In the metadata of a job: the study it runs."""
+
+_OVER = {"SUCCEEDED", "FAILED", "STOPPED"}
+_OUR_CODES = {1, 2, 3, 130}
+_CARRIERS = {"aiohttp", "requests", "urllib3"}
+"""Libraries that Ray's client talks through, whose exceptions it passes on."""
+
+_TALKATIVE = (
+    "ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk", "ray._private.runtime_env.packaging",
+    "ray._private.runtime_env.working_dir",
+)
+"""Loggers of Ray's client, which tell how it packs and uploads."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as the cluster tells of it. status: as Ray calls it. started, ended: seconds since 1970, None if not yet.
+
+    study: None of a job that somebody submitted otherwise. message: one line of Ray's.
+    """
+
+    id: str
+    study: str | None
+    status: str
+    command: str
+    started: float | None
+    ended: float | None
+    driver_exit_code: int | None
+    message: str
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in _OVER
+
+    @property
+    def exit_code(self) -> int:
+        """What `vsetune study run` would have left with: 0, 1, 2, 3, or 130 for a job that was stopped."""
+        if self.status in ("SUCCEEDED", "STOPPED"):
+            return 0 if self.status == "SUCCEEDED" else 130
+        return self.driver_exit_code if self.driver_exit_code in _OUR_CODES else 1
+
+
+class JobServer:
+    """The Jobs API of one cluster. address: None for that of the environment, see `job_address`."""
+
+    def __init__(self, address: str | None = None) -> None:
+        """Connects and compares versions."""
+        self.address = job_address(address)
+        require_listener(self.address)
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        with self._answering(), _only_this_address(self.address):
+            self._client = JobSubmissionClient(self.address)
+            self._require_same_versions()
+
+    def jobs(self) -> list[Job]:
+        """All jobs the cluster remembers, the newest first; drivers that nobody submitted are left out."""
+        with self._answering():
+            found = [_job(details) for details in self._client.list_jobs() if details.submission_id]
+        return sorted(found, key=lambda job: job.started or 0.0, reverse=True)
+
+    def job(self, name: str) -> Job:
+        """A job by its id, or the newest of a study by its name. UsageError for one that is not there."""
+        known = self.jobs()
+        found = [job for job in known if name == job.id] or [job for job in known if name == job.study]
+        if not found:
+            there = ", ".join(job.id for job in known[:5]) or "none"
+            raise UsageError(f"job {name}: not on cluster {self.address}, which has: {there}; see `vsetune job list`")
+        return found[0]
+
+    def running(self, study: str) -> Job | None:
+        """The job of a study that has not ended."""
+        return next((job for job in self.jobs() if job.study == study and not job.is_over), None)
+
+    def submit(self, package: JobPackage) -> tuple[Job, bool]:
+        """(the job, whether it is new). A study that runs already is not started twice, even by two who submit at once:
+        both would give their job the same id, STUDY-1, STUDY-2, ..., and Ray takes one of them.
+        """
+        earlier = self.running(package.study)
+        if earlier is not None:
+            return earlier, False
+        job_id = f"{package.study}-{self._next_number(package.study)}"
+        try:
+            with self._answering():
+                self._client.submit_job(
+                    entrypoint=package.command, submission_id=job_id,
+                    runtime_env={"working_dir": str(package.folder), "env_vars": dict(package.variables)},
+                    metadata={STUDY_KEY: package.study},
+                )
+        except UsageError as error:
+            if "already exists" not in str(error):
+                raise
+            return self.job(job_id), False
+        return self.job(job_id), True
+
+    def log(self, job: Job) -> str:
+        """What the job has said so far."""
+        with self._answering():
+            return str(self._client.get_job_logs(quote(job.id)))
+
+    def follow(self, job: Job) -> Iterator[str]:
+        """What the job has said and says, in pieces, until it ends. UsageError when the connection breaks."""
+        loop = asyncio.new_event_loop()
+        pieces = self._client.tail_job_logs(quote(job.id))
+        try:
+            while True:
+                with self._answering():
+                    try:
+                        piece = loop.run_until_complete(anext(pieces))
+                    except StopAsyncIteration:
+                        return
+                yield piece
+        finally:
+            _end(loop)
+
+    def stop(self, job: Job) -> Job:
+        """Asks a job to stop and waits until it has: checkpoints are written first. The job as it is then."""
+        with self._answering():
+            self._client.stop_job(quote(job.id))
+        until = time.monotonic() + STOP_WITHIN_S + 30
+        while not job.is_over and time.monotonic() < until:
+            time.sleep(0.5)
+            job = self.job(job.id)
+        return job
+
+    def _next_number(self, study: str) -> int:
+        numbers = [re.fullmatch(rf"{re.escape(study)}-(\d+)", job.id) for job in self.jobs()]
+        return max((int(found[1]) for found in numbers if found), default=0) + 1
+
+    def _require_same_versions(self) -> None:
+        """UsageError when the cluster runs another Ray, or a Python of another minor version."""
+        answer = self._client._do_request("GET", "/api/v0/cluster_metadata")  # no public method tells of Python
+        facts: Mapping[str, Any] = answer.json().get("data") or {}
+        there = str(facts.get("rayVersion", "?")), _minor(str(facts.get("pythonVersion", "?")))
+        here = ray.__version__, _minor(platform.python_version())
+        if there != here:
+            raise UsageError(
+                f"cluster {self.address}: runs Ray {there[0]} on Python {there[1]}, here are Ray {here[0]} on Python "
+                f"{here[1]}; install the same on both sides (constraints.txt pins Ray), or submit from the head node"
+            )
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Whatever Ray's client raises, as one line."""
+        try:
+            yield
+        except AuthenticationError as error:
+            raise UsageError(f"cluster {self.address}: {_token_trouble(str(error))}") from error
+        except RuntimeError as error:
+            raise UsageError(f"cluster {self.address}: {_refusal(str(error))}") from error
+        except Exception as error:
+            if not isinstance(error, OSError | ValueError) and type(error).__module__.split(".")[0] not in _CARRIERS:
+                raise
+            if "exceeds the maximum size" in str(error):
+                raise UsageError(
+                    f"job: too large to send ({one_line(error)}); name what it does not need in .rayignore"
+                ) from error
+            raise UsageError(
+                f"cluster {self.address}: does not answer as a Ray dashboard does ({one_line(error)}); check the "
+                "address, and whether the head node is up"
+            ) from error
+
+
+def _end(loop: asyncio.AbstractEventLoop) -> None:
+    """Whatever it was doing: Ctrl-C leaves it in the middle of waiting for the next piece."""
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+        with suppress(asyncio.CancelledError, RuntimeError):
+            loop.run_until_complete(task)
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+def _job(details: Any) -> Job:
+    started, ended = (
+        None if moment is None else moment / 1000 for moment in (details.start_time, details.end_time)
+    )
+    return Job(
+        details.submission_id, (details.metadata or {}).get(STUDY_KEY), str(details.status.value), details.entrypoint,
+        started, ended, details.driver_exit_code, one_line(details.message or "nothing told"),
+    )
+
+
+def _token_trouble(text: str) -> str:
+    if "couldn't find an authentication token" in text:
+        return (
+            "needs a token and none was found here; copy the cluster's into ~/.ray/auth_token, or name its file in "
+            "RAY_AUTH_TOKEN_PATH"
+        )
+    return (
+        "refuses the token found here (RAY_AUTH_TOKEN, else the file of RAY_AUTH_TOKEN_PATH, else ~/.ray/auth_token); "
+        "copy the cluster's"
+    )
+
+
+def _refusal(text: str) -> str:
+    if "No available agent" in text or "head node agent" in text:
+        return "has only just started and takes no jobs yet; repeat in a minute"
+    if "ray[default]" in text:
+        return "cannot be asked from here: Ray's client for jobs is missing; pip install 'vsetune[jobs]'"
+    return f"refused ({one_line(text.replace('Traceback (most recent call last):', ''))})"
+
+
+@contextmanager
+def _only_this_address(address: str) -> Iterator[None]:
+    """Ray prefers these variables to the address that its client is given."""
+    names = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
+    before = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(before)
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])

@@ -1,0 +1,133 @@
+"""`vsetune job` where it cannot work: each cause is one line with what to do, and exit code 2.
+
+The cluster is a stand-in that answers as Ray's dashboard does; the real one answers in test_job_commands.py.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import ray
+
+TOKEN = "f" * 40
+HERE = {"rayVersion": ray.__version__, "pythonVersion": platform.python_version()}
+
+
+class Dashboard(BaseHTTPRequestHandler):
+    """The part of Ray's dashboard that is asked before a job is sent. facts: of the cluster; None: something else."""
+
+    facts: ClassVar[dict[str, str] | None] = HERE
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        if self.headers["Authorization"] != f"Bearer {TOKEN}":
+            self._answer(403 if self.headers["Authorization"] else 401, "Forbidden: Invalid authentication token")
+        elif self.facts is None:
+            self._answer(200, "<html>a printer</html>")
+        elif self.path == "/api/version":
+            self._answer(200, json.dumps({"ray_version": self.facts["rayVersion"]}))
+        elif self.path == "/api/v0/cluster_metadata":
+            self._answer(200, json.dumps({"result": True, "msg": "", "data": self.facts}))
+        else:
+            self._answer(200, "[]")
+
+    def do_POST(self) -> None:
+        self.asked.append(self.path)
+        self._answer(500, "Traceback (most recent call last): ... No available agent to submit job, please try again")
+
+    def do_PUT(self) -> None:
+        self._answer(200, "")
+
+    def _answer(self, code: int, text: str) -> None:
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    from ray._raylet import AuthenticationTokenLoader
+
+    for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "token").write_text(TOKEN)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    AuthenticationTokenLoader.instance().reset_cache()
+    monkeypatch.setattr(Dashboard, "facts", HERE)
+    Dashboard.asked.clear()
+    server = HTTPServer(("127.0.0.1", 0), Dashboard)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
+def assert_one_line(said: Any, *words: str) -> None:
+    assert said.code == 2, said
+    assert len(said.lines) == 1, said.err
+    for word in words:
+        assert word in said.lines[0], said.err
+
+
+def test_no_cluster_there(vsetune: Any, dashboard: str) -> None:
+    assert_one_line(vsetune("job", "list", "--address", "http://127.0.0.1:9"), "nothing answers there", "--address")
+
+
+def test_something_that_is_no_cluster(vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Dashboard, "facts", None)
+    assert_one_line(vsetune("job", "list", "--address", dashboard), "does not answer as a Ray dashboard does")
+
+
+def test_a_token_of_another_cluster_and_none_at_all(
+    vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from ray._raylet import AuthenticationTokenLoader
+
+    (tmp_path / "token").write_text("e" * 40)
+    AuthenticationTokenLoader.instance().reset_cache()
+    assert_one_line(vsetune("job", "list", "--address", dashboard), "refuses the token found here", "auth_token")
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH")
+    AuthenticationTokenLoader.instance().reset_cache()
+    assert_one_line(vsetune("job", "list", "--address", dashboard), "none was found here", "~/.ray/auth_token")
+
+
+@pytest.mark.parametrize("there", [{"rayVersion": "2.50.1"}, {"pythonVersion": "3.9.1"}])
+def test_a_cluster_of_another_ray_or_python(
+    vsetune: Any, dashboard: str, there: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Dashboard, "facts", HERE | there)
+    said = vsetune("job", "list", "--address", dashboard)
+    assert_one_line(said, f"runs Ray {there.get('rayVersion', ray.__version__)} on Python", "constraints.txt")
+
+
+def test_a_job_that_is_not_there(vsetune: Any, dashboard: str) -> None:
+    for command in ("logs", "attach", "stop"):
+        assert_one_line(vsetune("job", command, "nightly-3", "--address", dashboard), "job nightly-3: not on cluster")
+
+
+def test_a_cluster_that_has_only_just_started(vsetune: Any, dashboard: str, study: Callable[..., Path]) -> None:
+    said = vsetune("job", "submit", str(study()), "--address", dashboard)
+    assert_one_line(said, "takes no jobs yet; repeat in a minute")
+
+
+def test_a_study_file_is_checked_before_anything_is_sent(
+    vsetune: Any, dashboard: str, study: Callable[..., Path]
+) -> None:
+    said = vsetune("job", "submit", str(study(losses=[{"name": "lhm"}])), "--address", dashboard)
+    assert_one_line(said, "lhm")
+    assert Dashboard.asked == []

@@ -1,0 +1,145 @@
+"""`vsetune study list`, `show` and `stop`: what somebody sees of a study, and asks of it, through the store alone."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.jobs.preparation import tracking_store, tracking_uri
+from vsetune.jobs.stop_watch import stop_watched
+from vsetune.jobs.stopping import StopRequest
+from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.tracking.store import TrackingStore
+from vsetune.tracking.study_state import open_states
+
+pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
+
+CONFIG = {
+    "study": "nightly", "data": {"path": "data/scenes"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
+    "training": {"epochs": 4}, "search": {"configurations": 3}, "seeds": [0, 1], "baseline": "lmh",
+}
+
+
+def start(trial: str, number: int = 1, **environment: str) -> AttemptStart:
+    return AttemptStart(
+        "nightly", trial, "vsepp.lmh", "vsepp", "lmh", number, 0, "search", {}, {"training": {"epochs": 4}}, environment
+    )
+
+
+def points(until: int, device_seconds: float) -> list[ValidationPoint]:
+    """A validation per epoch, each after as many device-seconds."""
+    return [
+        ValidationPoint(10 * epoch, float(epoch), 400 * epoch, 20.0 + epoch, epoch * device_seconds / 2,
+                        {"device_seconds": epoch * device_seconds})
+        for epoch in range(1, until + 1)
+    ]
+
+
+@pytest.fixture
+def store() -> TrackingStore:
+    """One trial done for a dollar and a half in two attempts, one that runs on a node without a price."""
+    store = tracking_store(TrackingSpec())
+    store.open_study(StudyRecord("nightly", "f00d", CONFIG), resume=False)
+    first = store.start_attempt(start("a", price_usd_per_hour="0.5", node_type="gpu_t4", node="10.0.0.7"))
+    store.record_points(first, points(2, 1800.0))
+    store.finish_attempt(first, "killed", {}, [], "its node was taken away")
+    second = store.start_attempt(start("a", 2, price_usd_per_hour="1.0", node_type="gpu_a10g"))
+    store.record_points(second, points(4, 1800.0))
+    store.finish_attempt(second, "finished", {"device_seconds": 7200.0}, [], None)
+    store.record_points(store.start_attempt(start("b", device_name="a laptop")), points(1, 360.0))
+    return store
+
+
+@pytest.fixture(autouse=True)
+def _made_once(schema_made_once: None) -> None:
+    """MLflow's schema takes a second to make."""
+
+
+def test_a_study_is_listed_with_its_share_and_its_cost(vsetune: Any, store: TrackingStore) -> None:
+    said = vsetune("study", "list")
+    assert said.code == 0
+    (row,) = [line for line in said.out.splitlines() if "nightly" in line]
+    assert [cell.strip() for cell in row.strip("│ ").split("│")][:7] == [
+        "nightly", "running", "1 of 4", "1", "5.0", "2.10", "$1.50",
+    ]
+
+
+def test_each_attempt_pays_what_its_own_node_costs(vsetune: Any, store: TrackingStore) -> None:
+    """An hour for half a dollar, then an hour for one: the epochs that the second attempt inherited are paid once."""
+    plain = json.loads(vsetune("study", "show", "nightly", "--json").out)
+    done, running = plain["each"]
+    assert (done["status"], done["attempts"], done["usd"], done["place"]) == ("finished", 2, 1.5, "gpu_a10g")
+    assert (running["status"], running["usd"], running["place"]) == ("running", None, "a laptop")
+    assert (plain["usd"], plain["unpriced_device_seconds"], plain["device_seconds"]) == (1.5, 360.0, 7560.0)
+
+
+def test_a_study_is_shown_with_what_runs_where(vsetune: Any, store: TrackingStore) -> None:
+    said = vsetune("study", "show", "nightly")
+    assert said.code == 0
+    assert "nightly: running, last sign 0 s ago" in said.out or "nightly: running, last sign 1 s ago" in said.out
+    assert "trials: 1 of 4 done (1 finished, 1 running)" in said.out
+    assert "$1.50, without 0.10 device-hours on nodes that have no price" in said.out
+    assert "1.00 of 4" in said.out
+    assert "a laptop" in said.out
+    assert "gpu_a10g" not in said.out
+    assert "gpu_a10g" in vsetune("study", "show", "nightly", "--all").out
+
+
+def test_a_study_of_components_that_are_not_here_is_shown_all_the_same(vsetune: Any) -> None:
+    strange = CONFIG | {"study": "strange", "losses": [{"name": "their_own"}], "baseline": "their_own"}
+    tracking_store(TrackingSpec()).open_study(StudyRecord("strange", "beef", strange), resume=False)
+    said = vsetune("study", "show", "strange")
+    assert said.code == 0
+    assert "trials: 0 of ? done (none yet)" in said.out
+
+
+def test_bad_names_and_stores_are_told_in_a_line(vsetune: Any, store: TrackingStore) -> None:
+    for words, told in (
+        (("study", "show", "nightyl"), "no study is called nightyl; did you mean nightly?"),
+        (("study", "stop", "nightyl"), "no study is called nightyl; did you mean nightly?"),
+        (("study", "list", "--tracking-uri", "http://127.0.0.1:9"), "cannot reach 127.0.0.1:9"),
+        (("study", "list", "--tracking-uri", "sqlite:////no/such/file.db"), "no such file"),
+        (("study", "list", "--tracking-uri", "memory:"), "is seen by its own process alone"),
+    ):
+        said = vsetune(*words)
+        assert said.code == 2
+        (line,) = said.lines
+        assert told in line
+
+
+def test_a_study_that_has_ended_needs_no_stop(vsetune: Any, store: TrackingStore) -> None:
+    store.finish_study("nightly", "killed", [])
+    said = vsetune("study", "stop", "nightly")
+    assert said.code == 0
+    assert said.lines == ["study nightly: is not running (interrupted); nothing to stop"]
+
+
+def test_a_driver_elsewhere_hears_of_a_stop(vsetune: Any, store: TrackingStore) -> None:
+    """The driver is a thread that ends its study once `stop` is requested; nothing but the store is between them."""
+    uri, stop, is_there = tracking_uri(TrackingSpec()), StopRequest(), threading.Event()
+    open_states(uri).ask_to_stop("nightly", "an old request, which an earlier driver has followed")
+
+    def drive() -> None:
+        with stop_watched("nightly", uri, stop, every_s=0.05):
+            is_there.set()
+            for _ in range(400):
+                if stop.is_requested:
+                    break
+                time.sleep(0.05)
+            store.finish_study("nightly", "killed", [])
+
+    driver = threading.Thread(target=drive)
+    driver.start()
+    assert is_there.wait(10)
+    said = vsetune("study", "stop", "nightly")
+    driver.join(30)
+    assert said.code == 0, said.err
+    assert said.lines[-1] == "study nightly: stopped; go on with --resume, or by submitting it again"
+    assert stop.reason is not None
+    assert " by " in stop.reason
+    assert "old request" not in stop.reason

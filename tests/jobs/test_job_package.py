@@ -1,0 +1,123 @@
+"""Where a job is sent, and what goes along: files, command, variables; never a secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plugin_folders import write_loss
+
+from vsetune.errors import ConfigError, UsageError
+from vsetune.jobs.job_address import DEFAULT_ADDRESS, job_address, require_listener
+from vsetune.jobs.job_package import PASSED_ON, packed
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _plain_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*PASSED_ON, "RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def study_file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text("study: mine\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("given", "environment", "address"), [
+    (None, {}, DEFAULT_ADDRESS),
+    ("http://head:8265/", {"RAY_ADDRESS": "http://other:1"}, "http://head:8265"),
+    ("head", {}, "http://head:8265"),
+    ("head:9000", {}, "http://head:9000"),
+    ("https://ray.example.org", {}, "https://ray.example.org"),
+    (None, {"RAY_API_SERVER_ADDRESS": "http://a:1", "RAY_ADDRESS": "http://b:2"}, "http://a:1"),
+    (None, {"RAY_ADDRESS": "http://b:2"}, "http://b:2"),
+    (None, {"RAY_ADDRESS": "10.0.0.5:6379"}, "http://10.0.0.5:8265"),
+    (None, {"RAY_ADDRESS": "ray://10.0.0.5:10001"}, "http://10.0.0.5:8265"),
+    (None, {"RAY_ADDRESS": "auto"}, DEFAULT_ADDRESS),
+])
+def test_the_dashboard_is_found(
+    given: str | None, environment: dict[str, str], address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert job_address(given) == address
+
+
+@pytest.mark.parametrize("given", ["", "ftp://head", "http://", "http://head:port", "a b", "http://me:hunter2@head:8265"])
+def test_what_can_be_no_address_is_refused(given: str) -> None:
+    with pytest.raises(UsageError, match="--address: ") as told:
+        job_address(given)
+    assert "hunter2" not in str(told.value)
+
+
+def test_a_place_where_nothing_listens_is_told_at_once() -> None:
+    with pytest.raises(UsageError, match="nothing answers there .*`ray up cluster.yaml`"):
+        require_listener("http://127.0.0.1:9")
+
+
+def test_a_study_of_the_repository_takes_the_repository_along() -> None:
+    with packed(ROOT / "studies" / "quickstart.yaml", "quickstart") as package:
+        assert package.folder == ROOT
+        assert package.command == "python jobs/sweep.py studies/quickstart.yaml"
+
+
+def test_any_other_study_takes_the_package_and_its_plugins_along(study_file: Path) -> None:
+    write_loss(study_file.parent / "losses" / "half_hinge")
+    (study_file.parent / "huge.tar").write_bytes(bytes(1000))
+    study_file.write_text("study: mine\nplugins: [losses/, their_package.losses]\n", encoding="utf-8")
+    with packed(study_file, "mine") as package:
+        assert package.command == (
+            "python -m vsetune.cli.entry study run study/mine.yaml --resume --address auto"
+        )
+        there = {path.relative_to(package.folder).as_posix() for path in package.folder.rglob("*") if path.is_file()}
+    assert {"study/mine.yaml", "study/losses/half_hinge/spec.py", "vsetune/cli/entry.py"} <= there
+    assert not any("__pycache__" in path or path.endswith(".tar") for path in there)
+    assert not package.folder.exists()
+
+
+@pytest.mark.parametrize("reference", ["../elsewhere", "{absolute}"])
+def test_plugins_that_a_job_cannot_take_along_are_refused(reference: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "here").mkdir()
+    path = tmp_path / "here" / "mine.yaml"
+    path.write_text(f"study: mine\nplugins: ['{reference.format(absolute=tmp_path / 'elsewhere')}']\n")
+    with pytest.raises(ConfigError, match="does not lie below the folder of the study file"), packed(path, "mine"):
+        pass
+
+
+def test_addresses_go_along_and_keys_do_not(study_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", "s3://bucket/home")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://s3:8333")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:${PG_PASSWORD}@db/runs")
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "PG_PASSWORD", "MLFLOW_TRACKING_PASSWORD"):
+        monkeypatch.setenv(name, "hunter2-hunter2")
+    with packed(study_file, "mine") as package:
+        pass
+    assert package.variables == {
+        "VSETUNE_HOME": "s3://bucket/home", "AWS_ENDPOINT_URL": "http://s3:8333", "RAY_JOB_STOP_WAIT_TIME_S": "120",
+    }
+    assert package.command.startswith("MLFLOW_TRACKING_URI='postgresql://me:${PG_PASSWORD}@db/runs' python ")
+    assert "hunter2" not in repr(package)
+
+
+def test_places_on_this_machine_stay_here(study_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A laptop has a home of its own; the nodes know theirs."""
+    monkeypatch.setenv("VSETUNE_HOME", "/home/me/vsetune")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////home/me/mlflow.db")
+    monkeypatch.setenv("VSETUNE_SEARCH_STORAGE", "postgresql://db/search")
+    with packed(study_file, "mine") as package:
+        pass
+    assert package.left_here == ["VSETUNE_HOME", "MLFLOW_TRACKING_URI"]
+    assert set(package.variables) == {"VSETUNE_SEARCH_STORAGE", "RAY_JOB_STOP_WAIT_TIME_S"}
+
+
+def test_an_address_with_a_password_in_it_is_not_sent(study_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:hunter2@db/runs")
+    told = pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI: holds a password.*write ")
+    with told as caught, packed(study_file, "mine"):
+        pass
+    assert "hunter2" not in str(caught.value)

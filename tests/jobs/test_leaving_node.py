@@ -1,0 +1,92 @@
+"""A spot node that AWS takes back tells Ray in time; a pod that is stopped waits for its trials."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
+
+import pytest
+
+from vsetune.errors import UsageError
+from vsetune.jobs.leaving_node import drain, interruption, main, wait_for_interruption, wait_for_trials
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """What a machine of AWS is told about itself, with the tokens that version 2 of the service asks for."""
+
+    notices: ClassVar[list[str | None]] = []
+
+    def do_PUT(self) -> None:
+        self._answer("a-token" if self.headers["X-aws-ec2-metadata-token-ttl-seconds"] else None)
+
+    def do_GET(self) -> None:
+        asked = self.path == "/latest/meta-data/spot/instance-action"
+        is_known = self.headers["X-aws-ec2-metadata-token"] == "a-token"
+        self._answer(self.notices.pop(0) if asked and is_known and self.notices else None)
+
+    def _answer(self, text: str | None) -> None:
+        self.send_response(404 if text is None else 200)
+        self.end_headers()
+        self.wfile.write((text or "").encode())
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def metadata() -> Iterator[str]:
+    Metadata.notices = []
+    server = HTTPServer(("127.0.0.1", 0), Metadata)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/latest"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def notice(seconds: float) -> str:
+    at = datetime.now(UTC) + timedelta(seconds=seconds)
+    return f'{{"action": "terminate", "time": "{at:%Y-%m-%dT%H:%M:%SZ}"}}'
+
+
+def test_no_notice_is_no_interruption(metadata: str) -> None:
+    assert interruption(metadata) is None
+
+
+def test_a_notice_tells_how_long_is_left(metadata: str) -> None:
+    Metadata.notices = [notice(100), notice(-5), notice(9000)]
+    assert interruption(metadata) == pytest.approx(100, abs=10)
+    assert [interruption(metadata), interruption(metadata)] == [0, 120]
+
+
+def test_the_watch_asks_until_there_is_one(metadata: str) -> None:
+    Metadata.notices = [None, None, notice(110)]
+    assert wait_for_interruption(metadata, every_s=0.01) == pytest.approx(110, abs=10)
+
+
+def test_a_node_without_this_service_is_told() -> None:
+    with pytest.raises(OSError, match="refused"):
+        interruption("http://127.0.0.1:9/latest")
+
+
+def test_trials_are_waited_for_no_longer_than_there_is_time() -> None:
+    still_there = iter([True, False])
+    assert wait_for_trials(60, busy=lambda: next(still_there))
+    assert not wait_for_trials(0, busy=lambda: True)
+
+
+@pytest.mark.parametrize("words", [[], ["spot"], ["now", "head:6379"], ["now", "head:6379", "soon"], ["if", "x", "1"]])
+def test_misuse_is_told_with_what_is_needed(words: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    assert main(words) == 2
+    assert "need `spot HEAD:PORT` or `now HEAD:PORT SECONDS`" in caplog.text
+
+
+@pytest.mark.slow  # Ray's command takes seconds to start
+def test_a_cluster_that_does_not_answer_is_told_in_a_line() -> None:
+    with pytest.raises(UsageError, match="127.0.0.1:9: did not let this node go") as told:
+        drain("127.0.0.1:9", 100, "test")
+    assert "\n" not in str(told.value)
