@@ -22,6 +22,7 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.placement import place_trials
 from vsetune.jobs.preparation import PreparedStudy, open_search, open_tracking
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
+from vsetune.jobs.study_metrics import exported
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
 from vsetune.leaderboard.page import to_html
@@ -86,8 +87,9 @@ def run_study(
         ledger.recover(retry_failed=retry_failed)
         if ledger.has_work():
             farewell = f"nothing finished is lost, go on with --resume (results are in {folder})"
-            with ray_cluster(address, stop, farewell=farewell, modules=copies), credentials_not_forwarded():
-                place_trials(prepared, ledger, stop, console)
+            with ray_cluster(address, stop, farewell=farewell, modules=copies), credentials_not_forwarded(), \
+                    exported(ledger, backlog=store.pending, stop=stop) as metrics:
+                place_trials(prepared, ledger, stop, console, metrics)
         ledger.interrupt()
         ending = _ending(ledger)
         board, remark = _leaderboard(store.attempts(spec.study), spec.baseline)

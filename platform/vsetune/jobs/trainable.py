@@ -13,12 +13,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
 
 from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import DamagedCheckpoint
 from vsetune.jobs.kept_plugins import load_kept, study_folder_of
+from vsetune.jobs.metrics_export import MetricsBoard
+from vsetune.jobs.trial_metrics import TrialMetrics
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import set_aside
 from vsetune.training.failures import Failure, failure_of
@@ -41,7 +44,11 @@ class AttemptTrainable(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         mask_output()
         self._attempt: Attempt | None = None
+        self._metrics: TrialMetrics | None = None
         self._wanted = config
+        if not hasattr(self, "_board"):  # the actor goes on to the next trial with it
+            self._board = MetricsBoard()
+            self._board.start()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._close()
@@ -50,12 +57,16 @@ class AttemptTrainable(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         try:
-            return self._open() if self._attempt is None else self._advance()
+            report = self._open() if self._attempt is None else self._advance()
         except Exception as error:  # whatever it is, it ends this attempt only
-            return self._failure(error)
+            report = self._failure(error)
+        if report.get("done") and self._metrics is not None:  # the actor may be kept for a while
+            self._metrics.close()
+        return report
 
     def cleanup(self) -> None:
         self._close()
+        self._board.close()
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Nothing: the attempt keeps its own checkpoint in the trial's folder."""
@@ -70,8 +81,11 @@ class AttemptTrainable(tune.Trainable):
         self._attempt = Attempt(
             trial, folder, device=self._wanted["device"], threads=self._wanted["threads"]
         )
+        labels = {"study": trial.study, "cell": trial.cell, "trial": trial.trial, "phase": self._wanted["phase"]}
+        self._metrics = TrialMetrics(self._board, labels, self._attempt.history)
         return {
             "event": "opened",
+            "node_id": ray.get_runtime_context().get_node_id(),
             "number": self._attempt.number,
             "environment": dict(self._attempt.environment()),
             "protocol": dict(self._attempt.protocol()),
@@ -84,6 +98,8 @@ class AttemptTrainable(tune.Trainable):
         if self._attempt.is_finished:  # the process died after the last validation, before the end was recorded
             return self._end({"event": "point", "point": None})
         point = self._attempt.advance()
+        if self._metrics is not None:
+            self._metrics.validated(point)
         report = {"event": "point", "point": asdict(point)}
         return self._end(report) if self._attempt.is_finished else report | {"summary": self._attempt.summary()}
 
@@ -114,6 +130,9 @@ class AttemptTrainable(tune.Trainable):
         }
 
     def _close(self) -> None:
+        metrics, self._metrics = getattr(self, "_metrics", None), None
+        if metrics is not None:
+            metrics.close()
         attempt, self._attempt = getattr(self, "_attempt", None), None
         if attempt is not None:
             attempt.close()
