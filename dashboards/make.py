@@ -6,14 +6,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
+from watching.files import files_of_grafana, files_of_prometheus, table_of_metrics
+
 FOLDER = Path(__file__).parent
-sys.path.insert(0, str(FOLDER.parent / "platform"))
-
-from watching.files import files_of_grafana, files_of_prometheus, table_of_metrics  # noqa: E402
-
 _TABLE = re.compile(r"\| metric \| kind \|.*?(?=\n\n|\Z)", re.DOTALL)
 
 

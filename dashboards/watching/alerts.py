@@ -14,7 +14,7 @@ USD_PER_DAY = 200
 
 @dataclass(frozen=True)
 class Alert:
-    """A rule. hold: how long its condition must hold. summary and fix: one sentence each, with Prometheus' templates."""
+    """A rule. hold: how long its condition must hold. summary and fix: a sentence each, with templates."""
 
     name: str
     expr: str

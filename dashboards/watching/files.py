@@ -13,11 +13,11 @@ from watching.scraping import aws, kuberay, laptop
 
 _MADE = "# Made by `python dashboards/make.py` from dashboards/watching/; change it there.\n"
 _HEADS = {
-    "prometheus/laptop.yaml": "# `make dashboards` puts it into $VSETUNE_HOME/prometheus and starts Prometheus with it.\n",
-    "prometheus/aws.yaml": "# For Prometheus on the head node or beside it; set `region` and the cluster's name. Its role\n"
-                           "# needs ec2:DescribeInstances; alerts.yaml lies beside it.\n",
+    "prometheus/laptop.yaml": "# `make dashboards` puts it into $VSETUNE_HOME/prometheus, starts Prometheus with it.\n",
+    "prometheus/aws.yaml": "# For Prometheus on the head node or beside it: set `region` and the cluster's name. The\n"
+                           "# role of its instance needs ec2:DescribeInstances; alerts.yaml lies beside it.\n",
     "prometheus/kuberay.yaml": "# For the Prometheus operator, in the namespace of the Ray cluster.\n",
-    "prometheus/alerts.yaml": "# Alert rules; `promtool test rules dashboards/prometheus/alerts_test.yaml` tries them.\n",
+    "prometheus/alerts.yaml": "# Tried by `promtool test rules dashboards/prometheus/alerts_test.yaml`.\n",
 }
 
 

@@ -53,7 +53,8 @@ def _panel(panel: Panel) -> timeseries.Panel | stat.Panel:
     query = (prometheus.Dataquery().expr(panel.expr).legend_format(panel.legend).ref_id("A").datasource(DATASOURCE))
     made: timeseries.Panel | stat.Panel
     if panel.kind == "stat":
-        made = stat.Panel().height(_STAT_HEIGHT).span(6).reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+        newest = common.ReduceDataOptions().calcs(["lastNotNull"])
+        made = stat.Panel().height(_STAT_HEIGHT).span(6).reduce_options(newest)
         query = query.instant()
     else:
         made = (

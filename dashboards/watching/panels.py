@@ -18,7 +18,7 @@ Unit = Literal["share", "number", "seconds", "hours", "bytes", "bytes/s", "USD",
 
 @dataclass(frozen=True)
 class Panel:
-    """One query. legend: Prometheus labels in braces, as Grafana has them. needs: hardware without which it is empty."""
+    """One query. legend: labels in braces, as Grafana has them. needs: hardware without which it is empty."""
 
     title: str
     expr: str
