@@ -111,11 +111,9 @@ class StudyMetrics:
         board.set(STUDY_PROMISED_TRIALS, self._ledger.promised(), study=study)
         board.set(STUDY_LAST_REPORT, self._last_report, study=study)
         board.set(STUDY_JOURNAL_BACKLOG, self._backlog(), study=study)
-        if self._stop.reason is not None:
-            reason = self._stop.reason.partition(" (")[0][:_LONGEST_REASON]
-            board.set(STUDY_STOP_REQUESTED, 1, study=study, reason=reason)
-        else:
-            board.set(STUDY_STOP_REQUESTED, 0, study=study, reason="none")
+        reason = (self._stop.reason or "none").partition(" (")[0][:_LONGEST_REASON]
+        board.drop(STUDY_STOP_REQUESTED)
+        board.set(STUDY_STOP_REQUESTED, float(self._stop.is_requested), study=study, reason=reason)
         self._refresh_cells()
 
     def _refresh_cells(self) -> None:
