@@ -17,6 +17,11 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 24
 MOST_LINES = 14
 """Curves drawn in a panel, those with the largest last values; the caption says how many there are."""
 MOST_NAMES = 6
+_BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+_SCALED: dict[Unit, Sequence[tuple[float, str]]] = {
+    "bytes": _BYTES, "bytes/s": [(factor, f"{name}/s") for factor, name in _BYTES],
+    "seconds": ((3600.0, "h"), (60.0, "min"), (1.0, "s")),
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,8 @@ def drawing_of(answer: Answer, span: Span) -> Drawing:
     low, high = min([0.0, *values]), max([0.0, *values])
     if panel.unit != "share" and values and low == 0.0 and min(values) > 0.6 * high:
         low = min(values)  # curves far from zero and close together
-    ticks = nice_ticks(low, high if high > low else low + 1.0, 4)
+    step = _round_unit(high, panel.unit)
+    ticks = [step * tick for tick in nice_ticks(low / step, (high if high > low else low + 1.0) / step, 4)]
     x = _Scale(span.start, span.end, LEFT, WIDTH - RIGHT)
     y = _Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP)
     names = sorted({name_of(curve, panel.legend) for curve in curves})
@@ -71,7 +77,7 @@ def drawing_of(answer: Answer, span: Span) -> Drawing:
     lines = [_line(curve, answer, colours, x, y, span) for curve in curves[:MOST_LINES]]
     shown = lines[:MOST_NAMES]
     return Drawing(
-        panel.title, panel.help, panel.unit, panel.kind, "needs a GPU" if panel.needs == "gpu" else "no data",
+        panel.title, panel.help.replace("`", ""), panel.unit, panel.kind, "needs a GPU" if panel.needs == "gpu" else "no data",
         _times(span, x), [Tick(y(value), in_words(value, panel.unit)) for value in ticks], lines, shown,
         len(curves) - len(shown),
     )
@@ -86,17 +92,16 @@ def in_words(value: float, unit: Unit) -> str:
     """A value as people read it, for an axis or beside a name."""
     if unit == "share":
         return f"{100 * value:.3g} %"
-    if unit in ("bytes", "bytes/s"):
-        per = "/s" if unit == "bytes/s" else ""
-        for factor, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-            if abs(value) >= factor:
-                return f"{value / factor:.3g} {name}{per}"
-        return f"{value:.3g} B{per}"
-    if unit == "seconds":
-        factor, name = (3600, "h") if value >= 7200 else (60, "min") if value >= 120 else (1, "s")
-        return f"{value / factor:.3g} {name}"
+    if unit in _SCALED:
+        factor, name = next(((factor, name) for factor, name in _SCALED[unit] if abs(value) >= factor), (1.0, ""))
+        return f"{value / factor:.3g} {name or _SCALED[unit][-1][1]}"
     words = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     return f"{words} h" if unit == "hours" else f"${words}" if unit.startswith("USD") else words
+
+
+def _round_unit(largest: float, unit: Unit) -> float:
+    """In which steps of an axis are round: in MiB where the largest value has some."""
+    return next((factor for factor, _ in _SCALED.get(unit, ()) if largest >= factor), 1.0)
 
 
 @dataclass(frozen=True)

@@ -35,5 +35,5 @@ def to_html(answers: Sequence[Answer], span: Span, *, source: str) -> str:
 
 def _period(span: Span) -> str:
     hours = (span.end - span.start) / 3600
-    lasting = f"{hours:.3g} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
-    return f"The {lasting} before {time.strftime('%d %B %Y, %H:%M', time.localtime(span.end))}"
+    lasting = f"{hours:.3g} hours" if hours >= 2 else f"{60 * hours:.0f} minutes"
+    return f"The last {lasting} before {time.strftime('%d %B %Y, %H:%M', time.localtime(span.end))}"
