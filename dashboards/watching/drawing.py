@@ -75,9 +75,9 @@ def drawing_of(answer: Answer, span: Span) -> Drawing:
     names = sorted({name_of(curve, panel.legend) for curve in curves})
     colours = {name: index for index, name in enumerate(names)}
     lines = [_line(curve, answer, colours, x, y, span) for curve in curves[:MOST_LINES]]
-    shown = lines[:MOST_NAMES]
+    shown, empty = lines[:MOST_NAMES], "needs a GPU" if panel.needs == "gpu" else "no data"
     return Drawing(
-        panel.title, panel.help.replace("`", ""), panel.unit, panel.kind, "needs a GPU" if panel.needs == "gpu" else "no data",
+        panel.title, panel.help.replace("`", ""), panel.unit, panel.kind, empty,
         _times(span, x), [Tick(y(value), in_words(value, panel.unit)) for value in ticks], lines, shown,
         len(curves) - len(shown),
     )
