@@ -95,7 +95,7 @@ def test_the_page_escapes_names_says_what_is_empty_and_loads_nothing() -> None:
 
 @pytest.mark.parametrize(("value", "unit", "words"), [
     (0.1234, "share", "12.3 %"), (3 * 2**30, "bytes", "3 GiB"), (1536, "bytes/s", "1.5 KiB/s"),
-    (90, "seconds", "1.5 min"), (600, "seconds", "10 min"), (7200, "seconds", "2 h"), (12345, "pairs/s", "12,345"), (0.53, "USD/h", "$0.53"),
+    (90, "seconds", "1.5 min"), (7200, "seconds", "2 h"), (12345, "pairs/s", "12,345"), (0.53, "USD/h", "$0.53"),
     (0, "number", "0"),
 ])
 def test_values_are_written_as_people_read_them(value: float, unit: str, words: str) -> None:
