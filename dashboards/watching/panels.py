@@ -113,7 +113,7 @@ STUDY = Board(
         Panel("Epochs charged", now(ours.CELL_CHARGED_EPOCHS, "study", "cell"), "epochs", "{{cell}}",
               "What counts against a cell's budget, pruned and failed work included."),
         Panel("Epochs wasted", now(ours.CELL_WASTED_EPOCHS, "study", "cell"), "epochs", "{{cell}}",
-              "Of these, trained and lost: after the last checkpoint of an attempt that died."),
+              "Trained besides and lost: after the last checkpoint of an attempt that died."),
         Panel("Device-hours", f"{now(ours.CELL_DEVICE_SECONDS, 'study', 'cell')} / 3600", "hours", "{{cell}}",
               "How long the trials of each cell have held their devices."),
         Panel("Cost", f"sum by (study, cell) ({series(ours.CELL_COST)})", "USD", "{{cell}}",

@@ -6,7 +6,7 @@ How many series there are: a label that names a trial stands on gauges alone, an
 gauge that nobody sets anew Ray forgets after two of its reports (20 s), so a series ends with its trial. A counter it
 never forgets before its node ends, so counters have no label that grows with the study. Hence
 
-    series now = (8 + loss parts) x running trials + 10 x cells + about 30 per study + 2 per node type.
+    series now = (7 + loss parts) x running trials + 10 x cells + 12 per study + kinds of failures + 2 per node type.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ TRIAL_LAST_VALIDATION = ExportedMetric(
 )
 CELL_CHARGED_EPOCHS = ExportedMetric(
     "vsetune_cell_charged_epochs", "gauge", "epochs",
-    "Epochs charged to the cell, of pruned, failed and repeated work too", OF_CELL, "driver",
+    "Epochs charged to the cell's budget: pruned and failed work too, work that a crash lost not", OF_CELL, "driver",
 )
 CELL_WASTED_EPOCHS = ExportedMetric(
-    "vsetune_cell_wasted_epochs", "gauge", "epochs", "Of these, what was trained and lost", OF_CELL, "driver",
+    "vsetune_cell_wasted_epochs", "gauge", "epochs", "What was trained besides and lost in a crash", OF_CELL, "driver",
 )
 CELL_DEVICE_SECONDS = ExportedMetric(
     "vsetune_cell_device_seconds", "gauge", "s", "How long trials of the cell have held their devices", OF_CELL,

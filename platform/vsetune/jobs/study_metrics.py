@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from vsetune.config.study.study_spec import ResourceSpec
@@ -32,6 +33,7 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.metrics_export import MetricsBoard
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.trial_progress import TrialProgress
+from vsetune.leaderboard.rows import Cost
 from vsetune.leaderboard.selection import cost_of
 from vsetune.tracking.records import AttemptStatus
 from vsetune.training.failures import Kind
@@ -40,6 +42,21 @@ REFRESH_EVERY_S = 5.0
 TRIAL_STATES = ("waiting", "left_open", "running", "finished", "pruned", "failed")
 _LONGEST_REASON = 60
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """What a trial adds to its cell. best: M-Recall in per cent, 0 without one. states: of its attempts."""
+
+    cost: Cost
+    best: float
+    states: tuple[AttemptStatus, ...]
+
+    @classmethod
+    def of(cls, progress: TrialProgress) -> _Totals:
+        attempts = progress.attempts()
+        cost = cost_of([attempts]) if attempts else Cost(0.0, 0.0, 0.0)
+        return cls(cost, progress.best_m_recall or 0.0, tuple(attempt.status for attempt in attempts))
 
 
 class StudyMetrics:
@@ -58,6 +75,7 @@ class StudyMetrics:
         self._clock = wall_clock
         self._placed: dict[str, str | None] = {}  # trial -> node, None until its worker has said so
         self._paid_until: dict[str, float] = {}
+        self._closed: dict[str, _Totals] = {}
         self._last_report = wall_clock()
         self._next_refresh = float("-inf")
         self._is_exporting = True
@@ -117,22 +135,30 @@ class StudyMetrics:
         self._refresh_cells()
 
     def _refresh_cells(self) -> None:
-        by_cell: dict[str, list[TrialProgress]] = {name: [] for name in self._ledger.cells}
+        by_cell: dict[str, list[_Totals]] = {name: [] for name in self._ledger.cells}
         for progress in self._ledger.trials.values():
-            by_cell[progress.assignment.trial.cell].append(progress)
+            by_cell[progress.assignment.trial.cell].append(self._totals(progress))
         board = self._board
         for cell, trials in by_cell.items():
             labels = {"study": self._study, "cell": cell}
-            attempts = [trial.attempts() for trial in trials if trial.attempts()]
-            cost = cost_of(attempts)
-            board.set(CELL_CHARGED_EPOCHS, cost.epochs, **labels)
-            board.set(CELL_WASTED_EPOCHS, cost.wasted_epochs, **labels)
-            board.set(CELL_DEVICE_SECONDS, cost.device_seconds, **labels)
-            board.set(CELL_BEST_M_RECALL, max((trial.best_m_recall or 0.0 for trial in trials), default=0.0) / 100,
-                      **labels)
-            states = Counter(attempt.status for trial in attempts for attempt in trial)
+            board.set(CELL_CHARGED_EPOCHS, sum(trial.cost.budget_epochs for trial in trials), **labels)
+            board.set(CELL_WASTED_EPOCHS, sum(trial.cost.wasted_epochs for trial in trials), **labels)
+            board.set(CELL_DEVICE_SECONDS, sum(trial.cost.device_seconds for trial in trials), **labels)
+            board.set(CELL_BEST_M_RECALL, max((trial.best for trial in trials), default=0.0) / 100, **labels)
+            states = Counter(state for trial in trials for state in trial.states)
             for state in get_args(AttemptStatus):
                 board.set(CELL_ATTEMPTS, states[state], state=state, **labels)
+
+    def _totals(self, progress: TrialProgress) -> _Totals:
+        """Those of a closed trial are computed once for each of its attempts."""
+        name = progress.assignment.trial.trial
+        known = self._closed.get(name)
+        if known is not None and progress.is_closed and len(known.states) == progress.number:
+            return known
+        totals = _Totals.of(progress)
+        if progress.is_closed:
+            self._closed[name] = totals
+        return totals
 
     def _pay(self) -> None:
         """What placed trials have cost since the last time, to their cells."""
@@ -176,7 +202,7 @@ def exported(ledger: StudyLedger, *, backlog: Callable[[], int], stop: StopReque
     board = MetricsBoard()
     nodes = ClusterWatch(ledger.study.study, board)
     metrics = StudyMetrics(ledger, board, backlog=backlog, stop=stop, nodes=nodes)
-    board.each_time(nodes.look)
+    board.each_time(lambda: None if stop.is_requested else nodes.look())  # Ray may be what has died
     board.start()
     try:
         yield metrics
