@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from watching.laptop import command, where_to_look, write_files
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ def test_files_lie_where_prometheus_and_grafana_look_and_are_written_again(home:
 
 def test_prometheus_listens_on_loopback_alone(home: Path) -> None:
     words = command("/bin/prometheus", write_files("u"), port=9090)
-    assert [word for word in words if "listen" in word] == ["--web.listen-address=127.0.0.1:9090"]
+    assert [word for word in words if word.startswith("--web.listen")] == ["--web.listen-address=127.0.0.1:9090"]
 
 
 def test_without_prometheus_one_line_says_where_it_is_to_be_had(tmp_path: Path) -> None:
