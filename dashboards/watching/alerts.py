@@ -25,6 +25,7 @@ class Alert:
 
 
 _OPEN = f'sum by (study) (max by (study, state) ({ours.STUDY_TRIALS.in_prometheus}{{state=~"running|waiting"}}))'
+_OPEN_AT = _OPEN.replace("by (study", "by (study, instance")
 _BY_STATE = f"max by (study, cell, state) ({ours.CELL_ATTEMPTS.in_prometheus}"
 _ENDED = f'sum by (study) ({_BY_STATE}{{state!="running"}}))'
 _FAILED = f'sum by (study) ({_BY_STATE}{{state="failed"}}))'
@@ -39,9 +40,9 @@ ALERTS = (
     ),
     Alert(
         "VsetuneDriverGone",
-        f"((last_over_time(({_OPEN})[15m:30s]) > 0) unless on (study) ({_OPEN})) unless on (study) "
-        f"(max by (study) (last_over_time({ours.STUDY_STOP_REQUESTED.in_prometheus}[15m])) == 1) and on () "
-        'count(up{job="ray"} == 1)',
+        f"(last_over_time(({_OPEN_AT})[15m:30s]) > 0) unless on (study) ({_OPEN}) unless on (study) "
+        f"(max by (study) (last_over_time({ours.STUDY_STOP_REQUESTED.in_prometheus}[15m])) == 1) and on (instance) "
+        'up{job="ray"} == 1',
         "2m", "critical",
         "study {{ $labels.study }}: its driver is gone and {{ $value }} trials are open",
         "start it again with --resume; results so far are safe",

@@ -127,9 +127,9 @@ STUDY = Board(
         Panel("Validations per minute", f"sum by (study) (rate({series(ours.STUDY_VALIDATIONS)}[$__rate_interval])) "
               "* 60", "number", "{{study}}", "All running trials together."),
         Panel("Attempts that ended early", f"sum by (kind, outcome) ({series(ours.STUDY_FAILURES)}) or label_replace("
-              f"label_replace(0 * count({series(ours.STUDY_PROMISED_TRIALS)}), \"kind\", \"none\", \"\", \"\"), "
-              "\"outcome\", \"so far\", \"\", \"\")",
-              "number", "{{kind}} ({{outcome}})", "Since each driver started. What the kinds mean: "
+              f"0 * count({series(ours.STUDY_PROMISED_TRIALS)}) unless on () count({series(ours.STUDY_FAILURES)}), "
+              "\"kind\", \"none\", \"\", \"\")",
+              "number", "{{kind}} {{outcome}}", "Since each driver started. What the kinds mean: "
               "docs/when_things_go_wrong.md."),
     ),
 )

@@ -41,17 +41,17 @@ pytestmark = [
 
 @dataclass
 class Watched:
-    """What runs: the driver of the study, and Prometheus."""
+    """What runs: a node of Ray, the driver of the study, and Prometheus."""
 
     home: Path
+    ray: subprocess.Popen[str]
     driver: subprocess.Popen[str]
     prometheus_process: subprocess.Popen[str]
     prometheus: Server
 
     def workers(self) -> list[psutil.Process]:
-        return [each for each in psutil.process_iter(["cmdline", "environ"])
-                if "ray::AttemptTrainable" in " ".join(each.info["cmdline"] or [])
-                and (each.info["environ"] or {}).get("VSETUNE_HOME") == str(self.home)]
+        below = psutil.Process(self.ray.pid).children(recursive=True)
+        return [each for each in below if "Trainable" in " ".join(each.cmdline())]
 
     def answers(self) -> list[Answer]:
         return ask_all(self.prometheus, Span.until(time.time(), hours=0.1, step_s=5.0))
@@ -70,7 +70,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         "PYTHONPATH": str(ROOT / "platform"), "OMP_NUM_THREADS": "1",
     }
     with contextlib.ExitStack() as stack:
-        started(stack, environment, [
+        ray = started(stack, environment, [
             str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", f"--port={PORT}", "--num-cpus=2",
             "--node-ip-address=127.0.0.1", f"--dashboard-port={DASHBOARD_PORT}", "--disable-usage-stats",
             "--labels=vsetune.io/node-type=laptop,vsetune.io/usd-per-hour=36",
@@ -82,7 +82,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             sys.executable, "-m", "vsetune.cli.main", "study", "run", str(write_study(folder)),
             "--address", f"127.0.0.1:{PORT}",
         ])
-        yield Watched(folder / "home", driver, prometheus, Server(f"http://127.0.0.1:{PROMETHEUS_PORT}"))
+        yield Watched(folder / "home", ray, driver, prometheus, Server(f"http://127.0.0.1:{PROMETHEUS_PORT}"))
 
 
 def started(stack: contextlib.ExitStack, environment: dict[str, str], command: list[str]) -> subprocess.Popen[str]:
