@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 IN_PARALLEL := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 TAKES_LONGER := networks training tracking jobs cli
 
-.PHONY: help quickstart install test test-quick test-slow lint benchmark chaos mutation clean
+.PHONY: help quickstart install test test-quick test-slow lint benchmark chaos mutation dashboards clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -15,7 +15,7 @@ quickstart: $(VENV)/.run  ## make the embedded data, run a sweep on it, show the
 	@$(BIN)/vsetune study run studies/quickstart.yaml --resume
 
 test: $(VENV)/.dev  ## lint, types and the tests that fit into minutes
-	$(BIN)/ruff check platform tests jobs benchmarks
+	$(BIN)/ruff check platform tests jobs benchmarks dashboards
 	$(BIN)/mypy
 	$(IN_PARALLEL)
 
@@ -34,8 +34,11 @@ chaos: $(VENV)/.chaos  ## 60 kills and outages over short sweeps, held against t
 mutation: $(VENV)/.dev  ## 60 small changes each to metrics, losses, ledger and search: do the tests notice? about 15 minutes
 	PYTHONPATH=benchmarks $(BIN)/python -m mutation.run
 
+dashboards: $(VENV)/.run  ## Prometheus on this machine, reading the studies that run here; files ready for Grafana
+	@$(BIN)/python dashboards/up.py
+
 lint: $(VENV)/.dev  ## only ruff and mypy
-	$(BIN)/ruff check platform tests jobs benchmarks
+	$(BIN)/ruff check platform tests jobs benchmarks dashboards
 	$(BIN)/mypy
 
 install: $(VENV)/.dev  ## the environment with every extra
@@ -49,7 +52,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cnn,transformers,encoder,parses,jobs,dev,mutation]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cnn,transformers,encoder,parses,jobs,dashboards,dev,mutation]'
 	@touch $@
 
 $(VENV)/.chaos: $(VENV)/.run

@@ -21,6 +21,7 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.signs_of_life import SignsOfLife
 from vsetune.jobs.stopping import StopRequest
+from vsetune.jobs.study_metrics import StudyMetrics
 from vsetune.jobs.study_progress import StudyProgress
 from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.jobs.trial_progress import Assignment
@@ -40,7 +41,7 @@ _TUNE_SETTINGS = {
 
 def place_trials(
     prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest, console: Console, *,
-    forget: Callable[[Path], None],
+    forget: Callable[[Path], None], metrics: StudyMetrics,
 ) -> None:
     """Runs Tune until the ledger is done or `stop` is requested. Ray is connected, `stop` listens.
 
@@ -74,7 +75,7 @@ def place_trials(
                 callbacks=[RecordingCallback(
                     ledger, signs=SignsOfLife(spec.resources.silence_timeout_s),
                     making=lambda: actors_in_making(scheduler.controller), on_change=progress.changed,
-                    on_tick=progress.tick, on_pause=progress.paused, forget=forget,
+                    on_tick=progress.tick, on_pause=progress.paused, forget=forget, metrics=metrics,
                 )],
             ),
         )

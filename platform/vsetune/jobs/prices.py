@@ -15,10 +15,9 @@ from vsetune.jobs.node_types import PRICE_LABEL, TYPE_LABEL
 _log = logging.getLogger(__name__)
 
 
-def price_per_hour(node_id: str) -> float | None:
-    """Dollars per hour of a whole node; None for one without the label, or one that is not there."""
-    node = next((node for node in ray.nodes() if node["NodeID"] == node_id), None)
-    return None if node is None else _price(node_id, node.get("Labels", {}).get(PRICE_LABEL))
+def price_of(node_id: str, labels: Mapping[str, str]) -> float | None:
+    """Dollars per hour of a whole node; None for one without the label. A label that is no number is told once."""
+    return _price(node_id, labels.get(PRICE_LABEL))
 
 
 def share_of(node: Mapping[str, float], needs: Needs) -> float:
@@ -40,7 +39,7 @@ def place_of_this_worker(needs: Needs) -> dict[str, str]:
     node = _this_node()
     labels = node.get("Labels", {})
     place = {"node_type": labels[TYPE_LABEL]} if labels.get(TYPE_LABEL) else {}
-    price = _price(node["NodeID"], labels.get(PRICE_LABEL))
+    price = price_of(node["NodeID"], labels)
     return place if price is None else place | {"usd_per_hour": f"{price * share_of(node['Resources'], needs):.6g}"}
 
 

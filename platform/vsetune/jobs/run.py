@@ -24,6 +24,7 @@ from vsetune.jobs.preparation import PreparedStudy, open_search, open_tracking, 
 from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.jobs.study_home import StudyHome, held_home
+from vsetune.jobs.study_metrics import exported
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
 from vsetune.leaderboard.page import to_html
@@ -92,8 +93,9 @@ def run_study(
             with (
                 ray_cluster(address, stop, farewell=farewell, modules=copies), credentials_not_forwarded(),
                 stop_watched(spec.study, tracking_uri(spec.tracking), stop),
+                exported(ledger, backlog=store.pending, stop=stop) as metrics,
             ):
-                place_trials(prepared, ledger, stop, console, forget=held.forget_checkpoint)
+                place_trials(prepared, ledger, stop, console, forget=held.forget_checkpoint, metrics=metrics)
         ledger.interrupt()
         ending = _ending(ledger)
         board, remark = _leaderboard(store.attempts(spec.study), spec.baseline)

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
 
 from vsetune.config.spec.masked_output import mask_output
@@ -24,9 +25,11 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.errors import DamagedCheckpoint, StorageError
 from vsetune.jobs.kept_plugins import load_kept, study_folder_of
 from vsetune.jobs.leaving import LeaveWatch
+from vsetune.jobs.metrics_export import MetricsBoard
 from vsetune.jobs.prices import place_of_this_worker
 from vsetune.jobs.signs_of_life import tell_sign
 from vsetune.jobs.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WITHIN_S, fetch_trial, trial_mirror
+from vsetune.jobs.trial_metrics import TrialMetrics
 from vsetune.object_storage.mirror import Mirror
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import set_aside
@@ -57,9 +60,13 @@ class AttemptTrainable(tune.Trainable):
         mask_output()
         self._attempt: Attempt | None = None
         self._mirror: Mirror | None = None
+        self._metrics: TrialMetrics | None = None
         self._wanted = config
         if config.get("home") is not None:
             os.environ[HOME_VARIABLE] = config["home"]
+        if not hasattr(self, "_board"):  # the actor goes on to the next trial with it
+            self._board = MetricsBoard()
+            self._board.start()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._close()
@@ -73,10 +80,13 @@ class AttemptTrainable(tune.Trainable):
             report = self._failure(error)
         if report.get("done"):
             self._leave_folder()  # the trial may go on in another process of this node
+        if report.get("done") and self._metrics is not None:  # the actor may be kept for a while
+            self._metrics.close()
         return report
 
     def cleanup(self) -> None:
         self._close()
+        self._board.close()
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Nothing: the attempt keeps its own checkpoint in the trial's folder."""
@@ -98,8 +108,11 @@ class AttemptTrainable(tune.Trainable):
         needs = Needs(**self._wanted["needs"])
         self._attempt = Attempt(trial, folder, device="cuda" if needs.gpus else "cpu", threads=needs.cpus)
         self._keep(within_s=BEGIN_WITHIN_S)  # another node must never count this execution again
+        labels = {"study": trial.study, "cell": trial.cell, "trial": trial.trial, "phase": self._wanted["phase"]}
+        self._metrics = TrialMetrics(self._board, labels, self._attempt.history)
         return {
             "event": "opened",
+            "node_id": ray.get_runtime_context().get_node_id(),
             "number": self._attempt.number,
             "environment": dict(self._attempt.environment()) | place_of_this_worker(needs),
             "protocol": dict(self._attempt.protocol()),
@@ -114,6 +127,8 @@ class AttemptTrainable(tune.Trainable):
         with LeaveWatch(self._attempt.leave, live=self._live).watching():
             point = self._attempt.advance()
         self._keep()
+        if self._metrics is not None:
+            self._metrics.validated(point)
         report = {"event": "point", "point": asdict(point)}
         return self._end(report) if self._attempt.is_finished else report | {"summary": self._attempt.summary()}
 
@@ -176,6 +191,9 @@ class AttemptTrainable(tune.Trainable):
             self._keep(within_s=BEGIN_WITHIN_S)
 
     def _close(self) -> None:
+        metrics, self._metrics = getattr(self, "_metrics", None), None
+        if metrics is not None:
+            metrics.close()
         attempt, self._attempt = getattr(self, "_attempt", None), None
         if attempt is not None:
             attempt.close()

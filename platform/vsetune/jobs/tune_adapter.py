@@ -16,6 +16,7 @@ from vsetune.jobs.capacity import Capacity
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.signs_of_life import SignsOfLife
 from vsetune.jobs.stopping import StopRequest
+from vsetune.jobs.study_metrics import StudyMetrics
 from vsetune.jobs.trainable import SpoiltProcess
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.tracking.records import AttemptStatus, ValidationPoint
@@ -83,13 +84,14 @@ class RecordingCallback(_StaysHere, tune.Callback):
     def __init__(
         self, ledger: StudyLedger, *, signs: SignsOfLife, making: Callable[[], Iterable[tuple[Any, Any]]],
         on_change: Listener, on_tick: Listener, on_pause: Callable[[str, str, float | None], None],
-        forget: Callable[[Path], None],
+        forget: Callable[[Path], None], metrics: StudyMetrics,
     ) -> None:
-        self._ledger, self._signs, self._making = ledger, signs, making
+        self._ledger, self._signs, self._making, self._metrics = ledger, signs, making, metrics
         self._on_change, self._on_tick, self._on_pause, self._forget = on_change, on_tick, on_pause, forget
 
     def on_trial_start(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
         self._signs.started(trial)
+        self._metrics.placed(trial.config["trial"]["trial"])
 
     def on_trial_result(
         self, iteration: int, trials: Sequence[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -104,16 +106,19 @@ class RecordingCallback(_StaysHere, tune.Callback):
             self._forget(home() / trial.config["folder"])
         if result.get("done"):
             self._signs.ended(trial)
+        self._metrics.reported(name, result)
         self._on_change()
 
     def on_trial_error(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
         reason = self._signs.ended(trial) or _reason_of(trial)
         self._pause(trial.config["trial"]["trial"], reason)
+        self._metrics.died(trial.config["trial"]["trial"], reason)
         self._on_change()
 
     def on_step_end(self, iteration: int, trials: Sequence[Any], **info: Any) -> None:
         self._signs.making(self._making())
         self._signs.look()
+        self._metrics.tick()
         self._on_tick()
 
     def _pause(self, name: str, reason: str, *, was_asked: bool = False) -> None:

@@ -1,0 +1,28 @@
+"""`make dashboards`: Prometheus on this machine, reading every study that runs here, and files ready for Grafana."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+
+from watching.laptop import NO_PROMETHEUS, command, where_to_look, write_files
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Exits with 1 when there is no Prometheus to be had; else this process becomes Prometheus."""
+    parser = argparse.ArgumentParser(description="Prometheus on this machine, and files ready for Grafana.")
+    parser.add_argument("--port", type=int, default=9090, help="of Prometheus, on 127.0.0.1")
+    given = parser.parse_args(arguments)
+    url = f"http://127.0.0.1:{given.port}"
+    files = write_files(url)
+    binary = shutil.which("prometheus")
+    if binary is None:
+        sys.exit(NO_PROMETHEUS)
+    print(where_to_look(url, files), flush=True)
+    os.execv(binary, command(binary, files, port=given.port))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Every file under dashboards/ that is made from code: what it is called and what stands in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from vsetune.jobs.exported_metrics import METRICS
+from watching.alerts import rules
+from watching.panels import BOARDS
+from watching.scraping import aws, kuberay, laptop
+
+_MADE = "# Made by `python dashboards/make.py` from dashboards/watching/; change it there.\n"
+_HEADS = {
+    "prometheus/laptop.yaml": "# `make dashboards` puts it into $VSETUNE_HOME/prometheus, starts Prometheus with it.\n",
+    "prometheus/aws.yaml": "# For Prometheus on the head node or beside it: set `region` and the cluster's name. The\n"
+                           "# role of its instance needs ec2:DescribeInstances; alerts.yaml lies beside it.\n",
+    "prometheus/kuberay.yaml": "# For the Prometheus operator, in the namespace of the Ray cluster.\n",
+    "prometheus/alerts.yaml": "# Tried by `promtool test rules dashboards/prometheus/alerts_test.yaml`.\n",
+}
+
+
+def files_of_prometheus() -> dict[str, str]:
+    """Path under dashboards/ -> text."""
+    plain: dict[str, list[Any]] = {
+        "prometheus/laptop.yaml": [laptop()], "prometheus/aws.yaml": [aws()], "prometheus/kuberay.yaml": kuberay(),
+        "prometheus/alerts.yaml": [rules()],
+    }
+    return {
+        path: _MADE + _HEADS[path] + "---\n".join(
+            yaml.safe_dump(document, sort_keys=False, width=1000) for document in documents
+        )
+        for path, documents in plain.items()
+    }
+
+
+def files_of_grafana() -> dict[str, str]:
+    """Path under dashboards/ -> text. Needs grafana-foundation-sdk."""
+    from watching.grafana import grafana_json
+
+    return {f"grafana/{board.name}.json": grafana_json(board) for board in BOARDS}
+
+
+def table_of_metrics() -> str:
+    """The table in docs/dashboards.md."""
+    rows = [
+        f"| `{metric.in_prometheus}` | {metric.kind} | {metric.unit} | {', '.join(metric.labels)} | {metric.help} |"
+        for metric in METRICS
+    ]
+    return "\n".join(["| metric | kind | unit | labels | what it is |", "| --- | --- | --- | --- | --- |", *rows])

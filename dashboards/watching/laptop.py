@@ -1,0 +1,56 @@
+"""Prometheus on this machine: its files under $VSETUNE_HOME, and the process in the foreground."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from vsetune.config.spec.paths import home
+
+FOLDER = Path(__file__).parents[1]
+NO_PROMETHEUS = (
+    "prometheus: not on PATH; install it with `sudo apt install prometheus` or `brew install prometheus`, or unpack a "
+    "release of https://prometheus.io/download and put it on PATH"
+)
+
+
+def write_files(url: str) -> dict[str, Path]:
+    """What Prometheus and Grafana need, written anew. url: where Prometheus will answer. Names -> files."""
+    prometheus, grafana = home() / "prometheus", home() / "grafana"
+    for folder in (prometheus / "targets", grafana / "dashboards", grafana / "provisioning" / "datasources",
+                   grafana / "provisioning" / "dashboards"):
+        folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(FOLDER / "prometheus" / "laptop.yaml", prometheus / "prometheus.yaml")
+    shutil.copyfile(FOLDER / "prometheus" / "alerts.yaml", prometheus / "alerts.yaml")
+    for board in (FOLDER / "grafana").glob("*.json"):
+        shutil.copyfile(board, grafana / "dashboards" / board.name)
+    datasources = {"apiVersion": 1, "datasources": [
+        {"name": "Prometheus", "type": "prometheus", "access": "proxy", "url": url, "isDefault": True},
+    ]}
+    providers = {"apiVersion": 1, "providers": [
+        {"name": "vsetune", "type": "file", "options": {"path": str(grafana / "dashboards")}},
+    ]}
+    for name, plain in (("datasources", datasources), ("dashboards", providers)):  # JSON is YAML
+        file = grafana / "provisioning" / name / "vsetune.yaml"
+        file.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+    return {"config": prometheus / "prometheus.yaml", "data": prometheus / "data",
+            "provisioning": grafana / "provisioning"}
+
+
+def command(binary: str, files: dict[str, Path], *, port: int) -> list[str]:
+    """Prometheus on loopback alone; two weeks are kept."""
+    return [
+        binary, f"--config.file={files['config']}", f"--storage.tsdb.path={files['data']}",
+        "--storage.tsdb.retention.time=15d", f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn",
+    ]
+
+
+def where_to_look(url: str, files: dict[str, Path]) -> str:
+    """For the person in front of it."""
+    return "\n".join([
+        f"Prometheus   {url}, alerts at {url}/alerts; Ctrl-C ends it, its data stay",
+        "             it finds the nodes of every study that runs under this VSETUNE_HOME",
+        f"one page     python dashboards/render.py --url {url} --output board.html",
+        f"Grafana      GF_PATHS_PROVISIONING={files['provisioning']} grafana server, if you have one",
+    ])

@@ -1,0 +1,169 @@
+"""Every panel of every dashboard, as plain data. Grafana's files, the page and the live check are made from it.
+
+Each metric is reduced by `max by` before anything is summed: when a driver or worker has just been replaced, the gauges
+of both stand beside one another for up to 20 s. Counters are summed, since each process counts its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from vsetune.jobs import exported_metrics as ours
+from vsetune.jobs.exported_metrics import ExportedMetric
+
+Unit = Literal["share", "number", "seconds", "hours", "bytes", "bytes/s", "USD", "USD/h", "pairs/s", "epochs"]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One query. legend: labels in braces, as Grafana has them. needs: hardware without which it is empty."""
+
+    title: str
+    expr: str
+    unit: Unit
+    legend: str
+    help: str
+    kind: Literal["line", "stat"] = "line"
+    needs: Literal["", "gpu"] = ""
+
+
+@dataclass(frozen=True)
+class Board:
+    """A dashboard. variables: labels by which it can be narrowed, each among the values that the one before leaves."""
+
+    name: str
+    title: str
+    help: str
+    variables: tuple[str, ...]
+    panels: tuple[Panel, ...]
+
+
+def series(metric: ExportedMetric, *labels: str, of: str = "") -> str:
+    """A metric of the chosen studies. labels: those of the dashboard's variables besides `study`. of: further ones."""
+    chosen = [f'{name}=~"${name}"' for name in ("study", *labels) if name in metric.labels]
+    return f"{metric.in_prometheus}{{{', '.join([*chosen, *filter(None, [of])])}}}"
+
+
+def now(metric: ExportedMetric, *by: str, of: str = "") -> str:
+    """What a gauge is now, by some of its labels."""
+    return f"max by ({', '.join(by)}) ({series(metric, of=of)})"
+
+
+def of_trials(metric: ExportedMetric, *by: str) -> str:
+    """A gauge of the chosen trials."""
+    return f"max by ({', '.join(by)}) ({series(metric, 'cell', 'trial')})"
+
+
+CLUSTER = Board(
+    "cluster", "vsetune cluster", "Nodes, what they do and what they cost. The node panels read Ray's own metrics.", (),
+    (
+        Panel("Nodes", "count(max by (instance) (ray_node_cpu_count))", "number", "nodes",
+              "Nodes that Prometheus reads metrics from.", "stat"),
+        Panel("Price now", f"sum(max by (node_type) ({ours.CLUSTER_PRICE.in_prometheus}))", "USD/h", "all nodes",
+              "What the living nodes cost per hour, idle or not. Nodes without a price count nothing.", "stat"),
+        Panel("Trials running", f'sum(max by (study) ({ours.STUDY_TRIALS.in_prometheus}{{state="running"}}))', "number",
+              "trials", "Of all studies on the cluster.", "stat"),
+        Panel("Metrics endpoints that do not answer", 'count(up{job="ray"} == 0) or vector(0)', "number", "endpoints",
+              "A node that is gone is not asked any longer; one that is asked and silent hangs or is cut off.", "stat"),
+        Panel("Nodes by type", f"max by (node_type) ({ours.CLUSTER_NODES.in_prometheus})", "number", "{{node_type}}",
+              "As the drivers see them."),
+        Panel("Trials running by study", f'max by (study) ({ours.STUDY_TRIALS.in_prometheus}{{state="running"}})',
+              "number", "{{study}}", "How many trials each study has placed."),
+        Panel("CPUs by state", 'sum by (State) (ray_resources{Name="CPU"})', "number", "{{State}}",
+              "What Ray has promised to trials and what it could still promise."),
+        Panel("CPU use", "max by (instance) (ray_node_cpu_utilization) / 100", "share", "{{instance}}",
+              "Busy share of each node's CPUs."),
+        Panel("Memory use", "max by (instance) (ray_node_mem_used) / max by (instance) (ray_node_mem_total)", "share",
+              "{{instance}}", "Near 1 the kernel kills processes, and trials are interrupted."),
+        Panel("Disk use", "max by (instance) (ray_node_disk_utilization_percentage) / 100", "share", "{{instance}}",
+              "Near 1 checkpoints cannot be written, and trials are interrupted."),
+        Panel("Network in", "max by (instance) (ray_node_network_receive_speed)", "bytes/s", "{{instance}}",
+              "Shards on their way to the node, and reports."),
+        Panel("Network out", "max by (instance) (ray_node_network_send_speed)", "bytes/s", "{{instance}}",
+              "Checkpoints on their way to storage, and reports."),
+        Panel("GPU use", "avg by (instance) (ray_node_gpus_utilization) / 100", "share", "{{instance}}",
+              "Mean over the GPUs of a node. Low with a high share of waiting for data: reading is the bottleneck.",
+              needs="gpu"),
+        Panel("GPU memory", "sum by (instance) (ray_node_gram_used) * 1048576", "bytes", "{{instance}}",
+              "Used on all GPUs of a node, by whatever process.", needs="gpu"),
+    ),
+)
+
+_ENDED = 'state=~"finished|pruned|failed"'
+STUDY = Board(
+    "study", "vsetune study", "How far a study is, what it has cost, and what goes wrong.", ("study",),
+    (
+        Panel("Done", f"sum by (study) ({now(ours.STUDY_TRIALS, 'study', 'state', of=_ENDED)}) / "
+              f"{now(ours.STUDY_PROMISED_TRIALS, 'study')}", "share", "{{study}}",
+              "Trials that ended, of those the study comes to if no budget ends a cell early.", "stat"),
+        Panel("Since the last report", f"time() - {now(ours.STUDY_LAST_REPORT, 'study')}", "seconds", "{{study}}",
+              "Of any trial. Longer than a validation takes: the study is stuck.", "stat"),
+        Panel("Waiting for the tracking store", now(ours.STUDY_JOURNAL_BACKLOG, "study"), "number", "{{study}}",
+              "Records in the journal that the tracking store has not got yet.", "stat"),
+        Panel("Asked to stop", now(ours.STUDY_STOP_REQUESTED, "study", "reason"), "number", "{{study}}: {{reason}}",
+              "1 beside the reason while the study ends, 0 beside `none`.", "stat"),
+        Panel("Trials by state", f"sum by (state) ({now(ours.STUDY_TRIALS, 'study', 'state')})", "number", "{{state}}",
+              "`left_open`: interrupted too often, for `--resume`."),
+        Panel("Attempts by state", f"sum by (state) ({now(ours.CELL_ATTEMPTS, 'study', 'cell', 'state')})", "number",
+              "{{state}}", "A trial that was interrupted has several; `killed` are those that were."),
+        Panel("Best M-Recall", now(ours.CELL_BEST_M_RECALL, "study", "cell"), "share", "{{cell}}",
+              "The best validation of each cell so far, of any configuration and seed."),
+        Panel("Epochs charged", now(ours.CELL_CHARGED_EPOCHS, "study", "cell"), "epochs", "{{cell}}",
+              "What counts against a cell's budget, pruned and failed work included."),
+        Panel("Epochs wasted", now(ours.CELL_WASTED_EPOCHS, "study", "cell"), "epochs", "{{cell}}",
+              "Trained besides and lost: after the last checkpoint of an attempt that died."),
+        Panel("Device-hours", f"{now(ours.CELL_DEVICE_SECONDS, 'study', 'cell')} / 3600", "hours", "{{cell}}",
+              "How long the trials of each cell have held their devices."),
+        Panel("Cost", f"sum by (study, cell) ({series(ours.CELL_COST)})", "USD", "{{cell}}",
+              "Price of the shares of nodes that trials held. Idle nodes are in the cluster's price, not here."),
+        Panel("Cost per hour", f"sum by (study) (rate({series(ours.CELL_COST)}[$__rate_interval])) * 3600", "USD/h",
+              "{{study}}", "What the study spends at the moment."),
+        Panel("Trials on nodes without a price", now(ours.STUDY_UNPRICED_TRIALS, "study"), "number", "{{study}}",
+              "Their cost is counted nowhere: give the node type a price."),
+        Panel("Pairs per second", f"sum by (study) (max by (study, trial) ({series(ours.TRIAL_PAIRS_PER_SECOND)}))",
+              "pairs/s", "{{study}}", "All running trials together."),
+        Panel("Validations per minute", f"sum by (study) (rate({series(ours.STUDY_VALIDATIONS)}[$__rate_interval])) "
+              "* 60", "number", "{{study}}", "All running trials together."),
+        Panel("Attempts that ended early", f"sum by (kind, outcome) ({series(ours.STUDY_FAILURES)}) or label_replace("
+              f"0 * count({series(ours.STUDY_PROMISED_TRIALS)}) unless on () count({series(ours.STUDY_FAILURES)}), "
+              "\"kind\", \"none\", \"\", \"\")",
+              "number", "{{kind}} {{outcome}}", "Since each driver started. What the kinds mean: "
+              "docs/when_things_go_wrong.md."),
+    ),
+)
+
+TRIAL = Board(
+    "trial", "vsetune trial", "What running trials do. A series ends with its trial.", ("study", "cell", "trial"),
+    (
+        Panel("M-Recall", of_trials(ours.TRIAL_M_RECALL, "trial"), "share", "{{trial}}",
+              "Of the last validation."),
+        Panel("Epoch", of_trials(ours.TRIAL_EPOCHS, "trial"), "epochs", "{{trial}}",
+              "Pairs seen / pairs, at the last validation."),
+        Panel("Loss", of_trials(ours.TRIAL_LOSS, "trial", "part"), "number", "{{trial}} {{part}}",
+              "Mean over the steps between the last two validations; `total` and the parts of the loss."),
+        Panel("Pairs per second", of_trials(ours.TRIAL_PAIRS_PER_SECOND, "trial"), "pairs/s", "{{trial}}",
+              "Between the last two validations, waiting for batches included."),
+        Panel("Waiting for data", of_trials(ours.TRIAL_DATA_WAIT, "trial"), "share", "{{trial}}",
+              "Share of the training time that was spent waiting for batches. Above 0.1 reading is the bottleneck."),
+        Panel("Device memory", of_trials(ours.TRIAL_DEVICE_MEMORY, "trial"), "bytes", "{{trial}}",
+              "Allocated on its GPU; on the CPU, what its process holds."),
+        Panel("Since the last validation", f"time() - {of_trials(ours.TRIAL_LAST_VALIDATION, 'trial')}", "seconds",
+              "{{trial}}", "Or since it was placed. The driver knows this also of a trial whose worker hangs."),
+    ),
+)
+
+BOARDS = (CLUSTER, STUDY, TRIAL)
+
+
+def every_panel() -> Iterator[tuple[Board, Panel]]:
+    """All of them, in order."""
+    return ((board, panel) for board in BOARDS for panel in board.panels)
+
+
+def filled(expr: str, *, rate_interval: str = "1m", **chosen: str) -> str:
+    """A query as Prometheus takes it: Grafana's variables replaced. chosen: regular expressions, else everything."""
+    for name in ("study", "cell", "trial"):
+        expr = expr.replace(f'"${name}"', f'"{chosen.get(name, ".*")}"')
+    return expr.replace("$__rate_interval", rate_interval)

@@ -1,0 +1,138 @@
+"""Every metric that trials and drivers export to Prometheus: the one table, which loads neither Ray nor torch.
+
+Exporter, dashboards, alert rules, the table in docs/dashboards.md and the tests are all made from it.
+
+How many series there are: a label that names a trial stands on gauges alone, and only while the trial is placed. A
+gauge that nobody sets anew Ray forgets after two of its reports (20 s), so a series ends with its trial. A counter it
+never forgets before its node ends, so counters have no label that grows with the study. Hence
+
+    series now = (7 + loss parts) x running trials + 10 x cells + 12 per study + kinds of failures + 2 per node type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+OF_TRIAL = ("study", "cell", "trial", "phase")
+OF_CELL = ("study", "cell")
+OF_STUDY = ("study",)
+
+MOST_LOSS_PARTS = 16
+"""A loss with more parts than these shows the first ones in the order of their names."""
+
+
+@dataclass(frozen=True)
+class ExportedMetric:
+    """name: as our code has it, Prometheus gets it with Ray's prefix. source: the process that knows it."""
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    unit: str
+    help: str
+    labels: tuple[str, ...]
+    source: Literal["worker", "driver"]
+
+    @property
+    def in_prometheus(self) -> str:
+        """What queries ask for."""
+        return f"ray_{self.name}"
+
+
+TRIAL_M_RECALL = ExportedMetric(
+    "vsetune_trial_m_recall_ratio", "gauge", "0 to 1", "M-Recall of the last validation", OF_TRIAL, "worker",
+)
+TRIAL_EPOCHS = ExportedMetric(
+    "vsetune_trial_epochs", "gauge", "epochs", "Epoch of the last validation: pairs seen / pairs", OF_TRIAL, "worker",
+)
+TRIAL_PAIRS_PER_SECOND = ExportedMetric(
+    "vsetune_trial_pairs_per_second", "gauge", "pairs/s",
+    "Pairs trained per second between the last two validations, waiting for batches included", OF_TRIAL, "worker",
+)
+TRIAL_DATA_WAIT = ExportedMetric(
+    "vsetune_trial_data_wait_ratio", "gauge", "0 to 1",
+    "Share of the time between the last two validations that was spent waiting for batches, validation not counted",
+    OF_TRIAL, "worker",
+)
+TRIAL_LOSS = ExportedMetric(
+    "vsetune_trial_loss", "gauge", "as the loss has it",
+    "Mean over the steps between the last two validations: part `total`, and each part of the loss",
+    (*OF_TRIAL, "part"), "worker",
+)
+TRIAL_DEVICE_MEMORY = ExportedMetric(
+    "vsetune_trial_device_memory_bytes", "gauge", "bytes",
+    "Memory of the trial's device that it holds: allocated on a GPU, resident on the CPU", OF_TRIAL, "worker",
+)
+TRIAL_LAST_VALIDATION = ExportedMetric(
+    "vsetune_trial_last_validation_timestamp_seconds", "gauge", "Unix time, s",
+    "When the driver last heard of a validation of a placed trial, or of its start", OF_TRIAL, "driver",
+)
+CELL_CHARGED_EPOCHS = ExportedMetric(
+    "vsetune_cell_charged_epochs", "gauge", "epochs",
+    "Epochs charged to the cell's budget: pruned and failed work too, work that a crash lost not", OF_CELL, "driver",
+)
+CELL_WASTED_EPOCHS = ExportedMetric(
+    "vsetune_cell_wasted_epochs", "gauge", "epochs", "What was trained besides and lost in a crash", OF_CELL, "driver",
+)
+CELL_DEVICE_SECONDS = ExportedMetric(
+    "vsetune_cell_device_seconds", "gauge", "s", "How long trials of the cell have held their devices", OF_CELL,
+    "driver",
+)
+CELL_BEST_M_RECALL = ExportedMetric(
+    "vsetune_cell_best_m_recall_ratio", "gauge", "0 to 1", "Best M-Recall of any validation so far", OF_CELL, "driver",
+)
+CELL_COST = ExportedMetric(
+    "vsetune_cell_cost_usd_total", "counter", "USD",
+    "Price of the shares of nodes that trials of the cell have held since the driver started; nothing where a node has "
+    "no price", OF_CELL, "driver",
+)
+CELL_ATTEMPTS = ExportedMetric(
+    "vsetune_cell_attempts", "gauge", "attempts", "Attempts by state, as the tracking store has them",
+    (*OF_CELL, "state"), "driver",
+)
+STUDY_TRIALS = ExportedMetric(
+    "vsetune_study_trials", "gauge", "trials",
+    "Trials by state: waiting (also after an interruption), left_open, running, finished, pruned, failed",
+    (*OF_STUDY, "state"), "driver",
+)
+STUDY_PROMISED_TRIALS = ExportedMetric(
+    "vsetune_study_promised_trials", "gauge", "trials",
+    "Trials the study comes to if no budget ends a cell early", OF_STUDY, "driver",
+)
+STUDY_VALIDATIONS = ExportedMetric(
+    "vsetune_study_validations_total", "counter", "validations", "Validations that the driver has heard of", OF_STUDY,
+    "driver",
+)
+STUDY_FAILURES = ExportedMetric(
+    "vsetune_study_failures_total", "counter", "attempts",
+    "Attempts that ended early, by kind of failure and by outcome: failed (for good) or interrupted (it goes on)",
+    (*OF_STUDY, "kind", "outcome"), "driver",
+)
+STUDY_LAST_REPORT = ExportedMetric(
+    "vsetune_study_last_report_timestamp_seconds", "gauge", "Unix time, s",
+    "When the driver last heard of any of its trials, or started", OF_STUDY, "driver",
+)
+STUDY_JOURNAL_BACKLOG = ExportedMetric(
+    "vsetune_study_journal_backlog_records", "gauge", "records",
+    "Records that wait in the journal for the tracking store", OF_STUDY, "driver",
+)
+STUDY_STOP_REQUESTED = ExportedMetric(
+    "vsetune_study_stop_requested", "gauge", "0 or 1", "1 for the reason for which the study was asked to stop",
+    (*OF_STUDY, "reason"), "driver",
+)
+STUDY_UNPRICED_TRIALS = ExportedMetric(
+    "vsetune_study_unpriced_trials", "gauge", "trials",
+    "Placed trials on nodes without a price, whose cost is counted nowhere", OF_STUDY, "driver",
+)
+CLUSTER_NODES = ExportedMetric(
+    "vsetune_cluster_nodes", "gauge", "nodes", "Living nodes of the cluster, by node type", (*OF_STUDY, "node_type"),
+    "driver",
+)
+CLUSTER_PRICE = ExportedMetric(
+    "vsetune_cluster_usd_per_hour", "gauge", "USD/h", "What these nodes cost, idle or not", (*OF_STUDY, "node_type"),
+    "driver",
+)
+
+METRICS: tuple[ExportedMetric, ...] = tuple(value for value in list(globals().values())
+                                            if isinstance(value, ExportedMetric))
+"""In the order of this file."""

@@ -1,0 +1,219 @@
+"""What the driver of a study exports: states, epochs, money, failures, and when it last heard of each trial."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from vsetune.config.study.resources import Needs
+from vsetune.jobs.cluster_metrics import ClusterWatch
+from vsetune.jobs.exported_metrics import (
+    CELL_ATTEMPTS,
+    CELL_BEST_M_RECALL,
+    CELL_CHARGED_EPOCHS,
+    CELL_COST,
+    CELL_DEVICE_SECONDS,
+    CELL_WASTED_EPOCHS,
+    STUDY_FAILURES,
+    STUDY_JOURNAL_BACKLOG,
+    STUDY_LAST_REPORT,
+    STUDY_PROMISED_TRIALS,
+    STUDY_STOP_REQUESTED,
+    STUDY_TRIALS,
+    STUDY_UNPRICED_TRIALS,
+    STUDY_VALIDATIONS,
+    TRIAL_LAST_VALIDATION,
+)
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.metrics_export import MetricsBoard
+from vsetune.jobs.stopping import StopRequest
+from vsetune.jobs.trial_progress import TrialProgress
+from vsetune.leaderboard.rows import Cost
+from vsetune.leaderboard.selection import cost_of
+from vsetune.tracking.records import AttemptStatus
+from vsetune.training.failures import Kind
+
+REFRESH_EVERY_S = 5.0
+TRIAL_STATES = ("waiting", "left_open", "running", "finished", "pruned", "failed")
+_LONGEST_REASON = 60
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """What a trial adds to its cell. best: M-Recall in per cent, 0 without one. states: of its attempts."""
+
+    cost: Cost
+    best: float
+    states: tuple[AttemptStatus, ...]
+
+    @classmethod
+    def of(cls, progress: TrialProgress) -> _Totals:
+        attempts = progress.attempts()
+        cost = cost_of([attempts]) if attempts else Cost(0.0, 0.0, 0.0)
+        return cls(cost, progress.best_m_recall or 0.0, tuple(attempt.status for attempt in attempts))
+
+
+class StudyMetrics:
+    """A listener of the driver's loop: told what happens to trials, it puts the state of the study on the board.
+
+    backlog: records that wait for the tracking store. nodes: what a trial's share of its node costs. wall_clock: Unix
+    time. Everything is computed from the ledger, in the thread that owns it, at most every REFRESH_EVERY_S.
+    """
+
+    def __init__(
+        self, ledger: StudyLedger, board: MetricsBoard, *, backlog: Callable[[], int], stop: StopRequest,
+        nodes: ClusterWatch, wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._ledger, self._board, self._backlog, self._stop, self._nodes = ledger, board, backlog, stop, nodes
+        self._clock = wall_clock
+        self._placed: dict[str, str | None] = {}  # trial -> node, None until its worker has said so
+        self._paid_until: dict[str, float] = {}
+        self._closed: dict[str, _Totals] = {}
+        self._last_report = wall_clock()
+        self._next_refresh = float("-inf")
+        self._is_exporting = True
+
+    def placed(self, trial: str) -> None:
+        """A worker has the trial now."""
+        self._placed[trial] = None
+        self._paid_until[trial] = self._clock()
+        self._board.set(TRIAL_LAST_VALIDATION, self._clock(), **self._labels(trial))
+
+    def reported(self, trial: str, report: Mapping[str, Any]) -> None:
+        """A report of AttemptTrainable has been recorded in the ledger."""
+        self._last_report = self._clock()
+        event = report.get("event")
+        if event == "opened":
+            self._placed[trial] = report.get("node_id")
+            self._paid_until.setdefault(trial, self._last_report)
+        elif event == "point" and report.get("point") is not None:
+            self._board.add(STUDY_VALIDATIONS, 1, study=self._study)
+            self._board.set(TRIAL_LAST_VALIDATION, self._last_report, **self._labels(trial))
+        elif event in ("failed", "interrupted"):
+            self._failed(str(report.get("kind")), "failed" if event == "failed" else "interrupted")
+        if report.get("done"):
+            self._left(trial)
+
+    def died(self, trial: str, reason: str) -> None:
+        """The worker of a trial is gone. reason: one line that opens with the kind of failure."""
+        self._last_report = self._clock()
+        self._failed(reason.partition(":")[0], "interrupted")
+        self._left(trial)
+
+    def tick(self, *, now: bool = False) -> None:
+        """As often as you like. now: do not wait until it is time again."""
+        time_is = self._clock()
+        if not self._is_exporting or (time_is < self._next_refresh and not now):
+            return
+        self._next_refresh = time_is + REFRESH_EVERY_S
+        try:
+            self.refresh()
+        except Exception:  # a study is worth more than its metrics; told once
+            self._is_exporting = False
+            _log.warning("study %s: its metrics are no longer exported, it goes on", self._study, exc_info=True)
+
+    def refresh(self) -> None:
+        """Everything as it is now."""
+        self._pay()
+        board, study = self._board, self._study
+        states = Counter(_state_of(progress) for progress in self._ledger.trials.values())
+        for state in TRIAL_STATES:
+            board.set(STUDY_TRIALS, states[state], study=study, state=state)
+        board.set(STUDY_PROMISED_TRIALS, self._ledger.promised(), study=study)
+        board.set(STUDY_LAST_REPORT, self._last_report, study=study)
+        board.set(STUDY_JOURNAL_BACKLOG, self._backlog(), study=study)
+        reason = (self._stop.reason or "none").partition(" (")[0][:_LONGEST_REASON]
+        board.drop(STUDY_STOP_REQUESTED)
+        board.set(STUDY_STOP_REQUESTED, float(self._stop.is_requested), study=study, reason=reason)
+        self._refresh_cells()
+
+    def _refresh_cells(self) -> None:
+        by_cell: dict[str, list[_Totals]] = {name: [] for name in self._ledger.cells}
+        for progress in self._ledger.trials.values():
+            by_cell[progress.assignment.trial.cell].append(self._totals(progress))
+        board = self._board
+        for cell, trials in by_cell.items():
+            labels = {"study": self._study, "cell": cell}
+            board.set(CELL_CHARGED_EPOCHS, sum(trial.cost.budget_epochs for trial in trials), **labels)
+            board.set(CELL_WASTED_EPOCHS, sum(trial.cost.wasted_epochs for trial in trials), **labels)
+            board.set(CELL_DEVICE_SECONDS, sum(trial.cost.device_seconds for trial in trials), **labels)
+            board.set(CELL_BEST_M_RECALL, max((trial.best for trial in trials), default=0.0) / 100, **labels)
+            states = Counter(state for trial in trials for state in trial.states)
+            for state in get_args(AttemptStatus):
+                board.set(CELL_ATTEMPTS, states[state], state=state, **labels)
+
+    def _totals(self, progress: TrialProgress) -> _Totals:
+        """Those of a closed trial are computed once for each of its attempts."""
+        name = progress.assignment.trial.trial
+        known = self._closed.get(name)
+        if known is not None and progress.is_closed and len(known.states) == progress.number:
+            return known
+        totals = _Totals.of(progress)
+        if progress.is_closed:
+            self._closed[name] = totals
+        return totals
+
+    def _pay(self) -> None:
+        """What placed trials have cost since the last time, to their cells."""
+        now, unpriced = self._clock(), 0
+        for trial, node_id in self._placed.items():
+            cell = self._ledger.trials[trial].assignment.trial.cell
+            rate = None if node_id is None else self._nodes.usd_per_second(node_id, self._needs(cell))
+            if rate is not None:
+                self._board.add(CELL_COST, rate * (now - self._paid_until[trial]), study=self._study, cell=cell)
+                self._paid_until[trial] = now
+            elif node_id is not None:
+                unpriced += 1
+        self._board.set(STUDY_UNPRICED_TRIALS, unpriced, study=self._study)
+
+    def _failed(self, kind: str, outcome: str) -> None:
+        known = kind if kind in get_args(Kind) else "bug"
+        self._board.add(STUDY_FAILURES, 1, study=self._study, kind=known, outcome=outcome)
+
+    def _left(self, trial: str) -> None:
+        self._pay()
+        self._placed.pop(trial, None)
+        self._paid_until.pop(trial, None)
+        self._board.drop(TRIAL_LAST_VALIDATION, trial=trial)
+
+    def _needs(self, cell: str) -> Needs:
+        found = self._ledger.cells[cell]
+        return self._ledger.study.resources.needs_of(found.network_name, found.loss_name)
+
+    @property
+    def _study(self) -> str:
+        return self._ledger.study.study
+
+    def _labels(self, trial: str) -> dict[str, str]:
+        assignment = self._ledger.trials[trial].assignment
+        return {
+            "study": self._study, "cell": assignment.trial.cell, "trial": trial, "phase": assignment.phase,
+        }
+
+
+@contextmanager
+def exported(ledger: StudyLedger, *, backlog: Callable[[], int], stop: StopRequest) -> Iterator[StudyMetrics]:
+    """Inside, this driver exports the metrics of its study. Ray is connected."""
+    board = MetricsBoard()
+    nodes = ClusterWatch(ledger.study.study, board)
+    metrics = StudyMetrics(ledger, board, backlog=backlog, stop=stop, nodes=nodes)
+    board.each_time(lambda: None if stop.is_requested else nodes.look())  # Ray may be what has died
+    board.start()
+    try:
+        yield metrics
+    finally:
+        metrics.tick(now=True)
+        board.close()
+        nodes.close()
+
+
+def _state_of(progress: TrialProgress) -> str:
+    if progress.is_left_open and not progress.is_closed:
+        return "left_open"
+    return "waiting" if progress.status == "killed" else progress.status

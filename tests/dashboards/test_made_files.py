@@ -1,0 +1,106 @@
+"""The committed dashboards, rules and scrape configurations are what the code makes, and Prometheus takes them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vsetune.jobs.exported_metrics import METRICS
+from watching.alerts import ALERTS
+from watching.files import files_of_grafana, files_of_prometheus, table_of_metrics
+from watching.panels import BOARDS, Board, Panel, every_panel, filled
+
+FOLDER = Path(__file__).parents[2] / "dashboards"
+PROMTOOL = shutil.which("promtool")
+PANELS = [pytest.param(panel, id=f"{board.name}: {panel.title}") for board, panel in every_panel()]
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not on PATH; it comes with prometheus")
+RAYS_OWN = re.compile(r"ray_(?:node|resources)\w*")
+
+
+def ours_in(text: str) -> set[str]:
+    return set(re.findall(r"ray_vsetune_\w+", text))
+
+
+def promtool(*arguments: str) -> str:
+    done = subprocess.run([str(PROMTOOL), *arguments], cwd=FOLDER, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("path", "text"), files_of_prometheus().items(), ids=files_of_prometheus())
+def test_a_file_of_prometheus_is_what_the_code_makes(path: str, text: str) -> None:
+    assert (FOLDER / path).read_text(encoding="utf-8") == text, "run `python dashboards/make.py`"
+    assert all(isinstance(document, dict) for document in yaml.safe_load_all(text))
+
+
+def test_the_dashboards_of_grafana_are_what_the_code_makes() -> None:
+    pytest.importorskip("grafana_foundation_sdk", reason="the extra `dashboards` is not installed")
+    made = files_of_grafana()
+    assert {path.name for path in (FOLDER / "grafana").iterdir()} == {Path(path).name for path in made}
+    for path, text in made.items():
+        assert (FOLDER / path).read_text(encoding="utf-8") == text, "run `python dashboards/make.py`"
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
+def test_a_dashboard_has_every_panel_and_names_no_data_source(board: Board) -> None:
+    plain = json.loads((FOLDER / "grafana" / f"{board.name}.json").read_text(encoding="utf-8"))
+    assert [panel["title"] for panel in plain["panels"]] == [panel.title for panel in board.panels]
+    assert [panel["targets"][0]["expr"] for panel in plain["panels"]] == [each.expr for each in board.panels]
+    used = [each["datasource"]["uid"] for panel in plain["panels"] for each in (panel, panel["targets"][0])]
+    assert set(used) == {"${datasource}"}
+    assert [variable["name"] for variable in plain["templating"]["list"]] == ["datasource", *board.variables]
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_asks_for_metrics_that_somebody_exports(panel: Panel) -> None:
+    known = {metric.in_prometheus for metric in METRICS}
+    assert ours_in(panel.expr) <= known
+    assert ours_in(panel.expr) or RAYS_OWN.search(panel.expr) or "up{" in panel.expr
+    assert "$" not in filled(panel.expr)
+    labels = {label for metric in METRICS for label in metric.labels} | {"instance", "State"}
+    assert set(re.findall(r"\{\{(\w+)\}\}", panel.legend)) <= labels
+
+
+def test_every_exported_metric_is_shown_or_alerted_on() -> None:
+    shown = ours_in(" ".join([*(panel.expr for _, panel in every_panel()), *(alert.expr for alert in ALERTS)]))
+    assert shown == {metric.in_prometheus for metric in METRICS}
+
+
+def test_every_alert_says_what_to_do_and_has_a_planted_fault() -> None:
+    tried = yaml.safe_load((FOLDER / "prometheus" / "alerts_test.yaml").read_text(encoding="utf-8"))
+    planted = {case["alertname"] for test in tried["tests"] for case in test["alert_rule_test"] if case["exp_alerts"]}
+    assert planted == {alert.name for alert in ALERTS}
+    assert all(alert.summary and alert.fix for alert in ALERTS)
+
+
+@needs_promtool
+def test_the_alert_rules_fire_on_planted_faults_and_not_before() -> None:
+    assert "SUCCESS" in promtool("test", "rules", "prometheus/alerts_test.yaml")
+
+
+@needs_promtool
+@pytest.mark.parametrize("name", ["laptop.yaml", "aws.yaml"])
+def test_prometheus_takes_the_scrape_configuration(name: str, tmp_path: Path) -> None:
+    for file in (name, "alerts.yaml"):
+        shutil.copyfile(FOLDER / "prometheus" / file, tmp_path / file)
+    assert "SUCCESS" in promtool("check", "config", str(tmp_path / name))
+
+
+@needs_promtool
+def test_prometheus_takes_every_query(tmp_path: Path) -> None:
+    queries = [filled(panel.expr) for _, panel in every_panel()]
+    rules = [{"record": f"panel{number}", "expr": query} for number, query in enumerate(queries)]
+    file = tmp_path / "queries.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    assert f"{len(rules)} rules found" in promtool("check", "rules", str(file))
+
+
+def test_the_page_has_the_table_of_metrics_that_the_code_makes() -> None:
+    page = (FOLDER.parent / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    assert table_of_metrics() in page, "run `python dashboards/make.py`"

@@ -1,0 +1,102 @@
+"""The page shows what Prometheus answered, says what is empty, and asks for nothing from anywhere."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import threading
+from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from watching.answers import Answer, Span, ask_all, table
+from watching.drawing import MOST_NAMES, drawing_of, in_words
+from watching.page import to_html
+from watching.panels import BOARDS, STUDY, TRIAL, every_panel, filled
+from watching.prometheus_api import Curve, PrometheusError, Server
+
+SPAN = Span(0.0, 1000.0, 10.0)
+
+
+def answer(title: str, curves: list[Curve]) -> Answer:
+    board, panel = next((board, panel) for board, panel in every_panel() if panel.title == title)
+    return Answer(board, panel, filled(panel.expr), curves)
+
+
+def curve(trial: str, *points: tuple[float, float]) -> Curve:
+    return Curve({"trial": trial, "study": "<s>"}, points)
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    """Prometheus' API for one made-up series; it refuses queries with `nonsense`."""
+
+    def do_GET(self) -> None:
+        query = parse_qs(urlsplit(self.path).query)["query"][0]
+        result = [{"metric": {"study": "s"}, "values": [[0, "1"], [10, "NaN"], [20, "3"]]}]
+        body = json.dumps({"data": {"result": result}}).encode()
+        self.send_response(400 if "nonsense" in query else 200)
+        self.end_headers()
+        self.wfile.write(b"parse error" if "nonsense" in query else body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        yield Server(f"http://127.0.0.1:{listening.server_address[1]}")
+        listening.shutdown()
+        thread.join()
+
+
+def test_every_panel_is_asked_and_values_that_are_not_finite_are_left_out(server: Server) -> None:
+    answers = ask_all(server, SPAN)
+    assert len(answers) == len(list(every_panel()))
+    assert answers[0].curves == [Curve({"study": "s"}, [(0.0, 1.0), (20.0, 3.0)])]
+    assert table(answers).count("\n") == len(answers) + 1
+
+
+def test_a_refused_query_and_a_server_that_is_away_are_told_in_one_line(server: Server) -> None:
+    with pytest.raises(PrometheusError, match=r"refused \(parse error\); query: nonsense"):
+        server.over_time("nonsense", start=0, end=1, step_s=1)
+    with pytest.raises(PrometheusError, match="make dashboards"):
+        Server("http://127.0.0.1:1").over_time("up", start=0, end=1, step_s=1)
+
+
+def test_a_gap_breaks_the_line_and_a_point_alone_is_a_dot() -> None:
+    drawn = drawing_of(answer("Epoch", [curve("t", (0, 1), (10, 2), (500, 3), (900, 4), (910, 5))]), SPAN)
+    assert drawn.lines[0].path.count("M") == 2
+    assert len(drawn.lines[0].dots) == 1
+
+
+def test_many_curves_are_counted_and_a_curve_keeps_its_colour_by_name() -> None:
+    curves = [curve(f"t{n}", (0, n), (10, n)) for n in range(20)]
+    drawn = drawing_of(answer("Epoch", curves), SPAN)
+    assert [line.name for line in drawn.named] == [f"t{19 - n}" for n in range(MOST_NAMES)]
+    assert drawn.more == 20 - MOST_NAMES
+    assert len({(line.colour, line.dashed) for line in drawn.named}) == MOST_NAMES
+
+
+def test_the_page_escapes_names_says_what_is_empty_and_loads_nothing() -> None:
+    full = {"Epoch": [curve("<b>", (0, 1), (10, 2))], "Done": [curve("t", (0, 0.5))]}
+    answers = [answer(panel.title, full.get(panel.title, [])) for board in (STUDY, TRIAL) for panel in board.panels]
+    page = to_html(answers, SPAN, source="http://127.0.0.1:9090")
+    assert "<b>" not in re.sub(r"<b>(50 %|–)</b>", "", page)
+    assert "&lt;b&gt;" in page
+    assert "no data" in page
+    assert not re.findall(r"(?:src|href)=|@import|url\(", page)
+    assert all(board.title in page for board in BOARDS)
+
+
+@pytest.mark.parametrize(("value", "unit", "words"), [
+    (0.1234, "share", "12.3 %"), (3 * 2**30, "bytes", "3 GiB"), (1536, "bytes/s", "1.5 KiB/s"),
+    (90, "seconds", "1.5 min"), (7200, "seconds", "2 h"), (12345, "pairs/s", "12,345"), (0.53, "USD/h", "$0.53"),
+    (0, "number", "0"),
+])
+def test_values_are_written_as_people_read_them(value: float, unit: str, words: str) -> None:
+    assert in_words(value, unit) == words  # type: ignore
