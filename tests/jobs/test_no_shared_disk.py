@@ -43,15 +43,15 @@ class Machine:
         elsewhere = ("MLFLOW_TRACKING_URI", "RAY_ADDRESS", "VSETUNE_HOME")
         environment = {name: value for name, value in os.environ.items() if name not in elsewhere} | {
             "PYTHONPATH": os.pathsep.join([str(PLATFORM), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "1",
-            "COLUMNS": "200", "RAY_TMPDIR": str(self.folder),
+            "COLUMNS": "200", "RAY_TMPDIR": str(self.folder), "VSETUNE_LOG": "INFO",
         } | self._variables
         return {"args": [sys.executable, "-m", "vsetune.cli.main", *map(str, words)], "env": environment,
                 "cwd": self.folder, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
-    def run(self, *words: str | Path, code: int = 0) -> str:
+    def run(self, *words: str | Path, code: int = 0, shown: str = "stdout") -> str:
         done = subprocess.run(**self.command(*words), timeout=600)
         assert done.returncode == code, done.stderr
-        return done.stdout if code == 0 else done.stderr
+        return str(getattr(done, shown))
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_study_killed_on_one_machine_ends_on_another_as_if_undisturbed(place: 
             assert driver.poll() is None, driver.communicate()[1]
             assert time.monotonic() < deadline, "no two trials ended in time"
             time.sleep(0.2)
-        told = second.run("study", "run", file, "--resume", code=2)
+        told = second.run("study", "run", file, "--resume", code=2, shown="stderr")
         assert "study moved: runs on " in told
         assert "last heartbeat" in told
         os.kill(driver.pid, signal.SIGKILL)
@@ -102,9 +102,9 @@ def test_a_study_killed_on_one_machine_ends_on_another_as_if_undisturbed(place: 
         assert not all(trials_on(client).values()), "the study was over before it could be killed"
         shutil.rmtree(place / "a")
 
-        second.run("study", "run", file, "--resume")
+        resumed = second.run("study", "run", file, "--resume", shown="stderr")
         assert results(second.run("leaderboard", "show", "moved", "--json")) == expected
-        assert trials_on(client) == dict.fromkeys(trials_on(client), True)
+        assert trials_on(client) == dict.fromkeys(trials_on(client), True), resumed
         assert len(trials_on(client)) == TRIALS
         third.run("trial", "gallery", "moved/vsepp.lmh-c000-s0", "--captions", "2", "--images", "2", "--device", "cpu")
         keys = {each["Key"] for each in client.list_objects_v2(Bucket="home", Prefix="study/")["Contents"]}

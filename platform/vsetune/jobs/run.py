@@ -88,6 +88,8 @@ def run_study(
         held.keep()
         ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared, held))
         ledger.recover(retry_failed=retry_failed)
+        ended = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
+        held.forget_ended([prepared.trial_folder(name) for name in ended])
         if ledger.has_work():
             farewell = f"nothing finished is lost, go on with --resume (results are in {folder})"
             with (

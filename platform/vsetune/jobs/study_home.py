@@ -94,6 +94,18 @@ class StudyHome:
             self._mirror.after_sent(lambda: drop_files(url, [CHECKPOINT_FILE]))
             self.keep()
 
+    def forget_ended(self, trial_folders: Sequence[Path]) -> None:
+        """The same for trials that ended under an earlier driver, which may have died before it could."""
+        urls = [url for folder in trial_folders if (url := remote_place(folder)) is not None]
+
+        def forget() -> None:
+            for url in urls:
+                drop_files(url, [CHECKPOINT_FILE])
+
+        if self._mirror is not None and urls:
+            self._mirror.after_sent(forget)
+            self.keep()
+
     def _bring(self, path: Path) -> Path:
         """StorageError while the server is away. What is damaged there is told, and recorded without it."""
         url = remote_place(path.parent)
