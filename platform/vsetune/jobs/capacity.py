@@ -11,7 +11,7 @@ from typing import Protocol
 import ray
 
 from vsetune.config.study.resources import Needs, copies_that_fit
-from vsetune.jobs.node_types import TYPE_LABEL, NodeType
+from vsetune.jobs.node_types import NodeType, type_of
 
 Node = Mapping[str, float]
 _LOOK_EVERY_S = 1.0
@@ -30,7 +30,7 @@ class RayCluster:
     def nodes(self) -> Sequence[tuple[str, Node]]:
         draining = draining_nodes()
         return [
-            (node.get("Labels", {}).get(TYPE_LABEL, ""), node["Resources"])
+            (type_of(node.get("Labels", {})), node["Resources"])
             for node in ray.nodes() if node["Alive"] and node["NodeID"] not in draining
         ]
 

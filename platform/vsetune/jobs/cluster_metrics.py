@@ -19,11 +19,10 @@ from vsetune.errors import StorageError
 from vsetune.files.whole_files import make_folder, write_text
 from vsetune.jobs.exported_metrics import CLUSTER_NODES, CLUSTER_PRICE
 from vsetune.jobs.metrics_export import MetricsBoard
-from vsetune.jobs.node_types import TYPE_LABEL
+from vsetune.jobs.node_types import type_of
 from vsetune.jobs.prices import price_of, share_of
 
 LOOK_EVERY_S = 15.0
-NODE_TYPE_LABELS = (TYPE_LABEL, "ray.io/node-group")
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def node_of(plain: Mapping[str, Any]) -> Node:
     port = int(plain.get("MetricsExportPort") or 0)
     return Node(
         node_id=str(plain["NodeID"]),
-        node_type=next((str(labels[name]) for name in NODE_TYPE_LABELS if labels.get(name)), "unnamed"),
+        node_type=type_of(labels) or "unnamed",
         cpus=float(resources.get("CPU", 0.0)), gpus=float(resources.get("GPU", 0.0)),
         usd_per_hour=price_of(str(plain["NodeID"]), labels),
         metrics=_address(str(plain["NodeManagerAddress"]), port) if port > 0 else None,

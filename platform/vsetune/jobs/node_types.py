@@ -19,7 +19,8 @@ from vsetune.errors import ConfigError
 
 CLUSTER_VARIABLE = "VSETUNE_CLUSTER"
 PRICE_LABEL = "vsetune.io/usd-per-hour"
-TYPE_LABEL = "vsetune.io/node-type"
+TYPE_LABELS = ("vsetune.io/node-type", "ray.io/node-group")
+"""The second is what KubeRay gives the pods of a group."""
 _OF_THE_LAUNCHER = Path("~/ray_bootstrap_config.yaml")
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "": 1}
 
@@ -42,6 +43,11 @@ class NodeType:
             amounts.append(f"{self.resources['memory'] / 2**30:.3g} GiB")
         amounts += [key.partition(":")[2] for key in self.resources if key.startswith("accelerator_type:")]
         return f"{self.name} ({', '.join(amounts)})"
+
+
+def type_of(labels: Mapping[str, str]) -> str:
+    """The type of a node with these labels; empty where none of them says."""
+    return next((labels[name] for name in TYPE_LABELS if labels.get(name)), "")
 
 
 def known_node_types() -> list[NodeType]:

@@ -10,7 +10,7 @@ from typing import Any
 import ray
 
 from vsetune.config.study.resources import Needs
-from vsetune.jobs.node_types import PRICE_LABEL, TYPE_LABEL
+from vsetune.jobs.node_types import PRICE_LABEL, type_of
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def place_of_this_worker(needs: Needs) -> dict[str, str]:
         return {}
     node = _this_node()
     labels = node.get("Labels", {})
-    place = {"node_type": labels[TYPE_LABEL]} if labels.get(TYPE_LABEL) else {}
+    place = {"node_type": type_of(labels)} if type_of(labels) else {}
     price = price_of(node["NodeID"], labels)
     return place if price is None else place | {"usd_per_hour": f"{price * share_of(node['Resources'], needs):.6g}"}
 
