@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from typing import Any
@@ -45,10 +46,10 @@ def store() -> TrackingStore:
     """One trial done for a dollar and a half in two attempts, one that runs on a node without a price."""
     store = tracking_store(TrackingSpec())
     store.open_study(StudyRecord("nightly", "f00d", CONFIG), resume=False)
-    first = store.start_attempt(start("a", price_usd_per_hour="0.5", node_type="gpu_t4", node="10.0.0.7"))
+    first = store.start_attempt(start("a", usd_per_hour="0.5", node_type="gpu_t4", node="10.0.0.7"))
     store.record_points(first, points(2, 1800.0))
     store.finish_attempt(first, "killed", {}, [], "its node was taken away")
-    second = store.start_attempt(start("a", 2, price_usd_per_hour="1.0", node_type="gpu_a10g"))
+    second = store.start_attempt(start("a", 2, usd_per_hour="1.0", node_type="gpu_a10g"))
     store.record_points(second, points(4, 1800.0))
     store.finish_attempt(second, "finished", {"device_seconds": 7200.0}, [], None)
     store.record_points(store.start_attempt(start("b", device_name="a laptop")), points(1, 360.0))
@@ -81,7 +82,7 @@ def test_each_attempt_pays_what_its_own_node_costs(vsetune: Any, store: Tracking
 def test_a_study_is_shown_with_what_runs_where(vsetune: Any, store: TrackingStore) -> None:
     said = vsetune("study", "show", "nightly")
     assert said.code == 0
-    assert "nightly: running, last sign 0 s ago" in said.out or "nightly: running, last sign 1 s ago" in said.out
+    assert re.search(r"nightly: running, last sign \d+ s ago", said.out)
     assert "trials: 1 of 4 done (1 finished, 1 running)" in said.out
     assert "$1.50, without 0.10 device-hours on nodes that have no price" in said.out
     assert "1.00 of 4" in said.out

@@ -140,7 +140,8 @@ def test_money_is_the_time_of_each_attempt_at_the_price_of_its_node(attempt):
     never_started = attempt(configuration=1, recalls=[], status="failed", summary={})
     assert cost_of(trials_of([first, again, never_started])).usd == pytest.approx(4.0)
     unpriced = attempt(configuration=2, summary={"device_seconds": 1.0})
-    assert cost_of(trials_of([first, again, unpriced])).usd is None
+    partly = cost_of(trials_of([first, again, unpriced]))
+    assert (partly.usd, partly.unpriced_seconds, partly.whole_usd) == (pytest.approx(4.0), 1.0, None)
 
 
 def test_people_see_money_where_some_is_known(attempt):

@@ -46,7 +46,7 @@ def list_studies(tracking_uri: Tracking = None, as_json: AsJson = False) -> None
     for view in views:
         table.add_row(
             view.name, _status(view), _share(view), str(view.counts.get("running", 0) or ""), f"{view.cost.epochs:.1f}",
-            f"{view.cost.device_seconds / 3600:.2f}", _money(view.usd), _ago(view.state.seen),
+            f"{view.cost.device_seconds / 3600:.2f}", _money(view.cost.usd), _ago(view.state.seen),
         )
     results.print(table)
 
@@ -67,7 +67,7 @@ def show_study(
         f"{view.name}: {_status(view)}, last sign {_ago(view.state.seen)}",
         f"trials: {_share(view)} done ({counts})",
         f"cost: {view.cost.epochs:.1f} epochs, {view.cost.wasted_epochs:.1f} of them lost; "
-        f"{view.cost.device_seconds / 3600:.2f} device-hours; {_money(view.usd) or 'no prices'}{_unpriced(view)}",
+        f"{view.cost.device_seconds / 3600:.2f} device-hours; {_money(view.cost.usd) or 'no prices'}{_unpriced(view)}",
     ]
     if view.state.stop_asked is not None:
         lines.append(f"last asked to stop: {view.state.stop_asked}")
@@ -163,9 +163,9 @@ def _money(usd: float | None) -> str:
 
 
 def _unpriced(view: StudyView) -> str:
-    if view.usd is None or not view.unpriced_seconds:
+    if view.cost.usd is None or not view.cost.unpriced_seconds:
         return ""
-    return f", without {view.unpriced_seconds / 3600:.2f} device-hours on nodes that have no price"
+    return f", without {view.cost.unpriced_seconds / 3600:.2f} device-hours on nodes that have no price"
 
 
 def _ago(moment: float) -> str:
@@ -180,6 +180,6 @@ def _plain(view: StudyView) -> dict[str, object]:
     return {
         "study": view.name, "status": view.state.status, "seen": view.state.seen, "stop_asked": view.state.stop_asked,
         "trials": {"promised": view.promised, **view.counts}, "epochs": view.cost.epochs,
-        "wasted_epochs": view.cost.wasted_epochs, "device_seconds": view.cost.device_seconds, "usd": view.usd,
-        "unpriced_device_seconds": view.unpriced_seconds, "each": [asdict(trial) for trial in view.trials],
+        "wasted_epochs": view.cost.wasted_epochs, "device_seconds": view.cost.device_seconds, "usd": view.cost.usd,
+        "unpriced_device_seconds": view.cost.unpriced_seconds, "each": [asdict(trial) for trial in view.trials],
     }

@@ -17,9 +17,6 @@ from vsetune.tracking.records import AttemptRecord, StudyRecord
 from vsetune.tracking.store import TrackingStore
 from vsetune.tracking.study_state import StudyState, StudyStates
 
-PRICE = "price_usd_per_hour"
-"""In the environment of an attempt: dollars per hour for its share of the node it ran on."""
-
 
 @dataclass(frozen=True)
 class TrialView:
@@ -47,7 +44,6 @@ class TrialView:
 class StudyView:
     """promised: how many trials the study asks for, None where its file cannot be read here (somebody's components).
 
-    unpriced_seconds: device-seconds of attempts without a price, which are not in `usd`.
     """
 
     name: str
@@ -55,8 +51,6 @@ class StudyView:
     trials: Sequence[TrialView]
     promised: int | None
     cost: Cost
-    usd: float | None
-    unpriced_seconds: float
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -72,11 +66,8 @@ class StudyView:
 def observe(store: TrackingStore, states: StudyStates, record: StudyRecord) -> StudyView:
     """A study as it stands in the store. StorageError when that cannot be reached."""
     state, trials = states.state(record.name), trials_of(store.attempts(record.name))
-    priced = [_priced(trial) for trial in trials]
-    known = [usd for usd, _ in priced if usd is not None]
     return StudyView(
-        record.name, state, [_view(trial, usd, state) for trial, (usd, _) in zip(trials, priced, strict=True)],
-        _promised(record), cost_of(trials), sum(known) if known else None, sum(unpriced for _, unpriced in priced),
+        record.name, state, [_view(trial, state) for trial in trials], _promised(record), cost_of(trials)
     )
 
 
@@ -93,37 +84,15 @@ def _promised(record: StudyRecord) -> int | None:
         return None
 
 
-def _view(trial: Trial, usd: float | None, state: StudyState) -> TrialView:
+def _view(trial: Trial, state: StudyState) -> TrialView:
     last = trial[-1]
     cost = cost_of([trial])
     curve = next((attempt.curve for attempt in reversed(trial) if attempt.curve), ())
     return TrialView(
         last.start.trial, last.start.cell, last.status, len(trial), curve[-1][0] if curve else 0.0, _length(last),
         max((m_recall for _, m_recall in curve), default=None), _place(last.start.environment),
-        state.attempts_seen.get(last.attempt_id), cost.device_seconds, usd, last.error,
+        state.attempts_seen.get(last.attempt_id), cost.device_seconds, cost.usd, last.error,
     )
-
-
-def _priced(trial: Trial) -> tuple[float | None, float]:
-    """(dollars, device-seconds without a price); an attempt pays for what it added to those of its trial."""
-    usd: float | None = None
-    before = unpriced = 0.0
-    for number, attempt in enumerate(trial, start=1):
-        until = cost_of([trial[:number]]).device_seconds
-        own, before = max(until - before, 0.0), until
-        price = _price(attempt)
-        if price is None:
-            unpriced += own
-        else:
-            usd = (usd or 0.0) + price * own / 3600
-    return usd, unpriced
-
-
-def _price(attempt: AttemptRecord) -> float | None:
-    try:
-        return float(attempt.start.environment[PRICE])
-    except (KeyError, ValueError):
-        return None
 
 
 def _length(attempt: AttemptRecord) -> float | None:

@@ -30,7 +30,7 @@ def share_of(node: Mapping[str, float], needs: Needs) -> float:
 
 
 def place_of_this_worker(needs: Needs) -> dict[str, str]:
-    """For `AttemptStart.environment`: node_type, and usd_per_hour of the trial's share where the node has a price.
+    """For `AttemptStart.environment`: node, its type, and usd_per_hour of the trial's share where the node has a price.
 
     Nothing outside Ray.
     """
@@ -38,7 +38,7 @@ def place_of_this_worker(needs: Needs) -> dict[str, str]:
         return {}
     node = _this_node()
     labels = node.get("Labels", {})
-    place = {"node_type": type_of(labels)} if type_of(labels) else {}
+    place = {"node": str(node["NodeManagerAddress"])} | ({"node_type": type_of(labels)} if type_of(labels) else {})
     price = price_of(node["NodeID"], labels)
     return place if price is None else place | {"usd_per_hour": f"{price * share_of(node['Resources'], needs):.6g}"}
 

@@ -215,7 +215,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         key="usd", heading="US$", unit="dollars", better="lower", digits=2, part="cost", only_if_known=True,
         meaning="What the nodes cost for the time in device-seconds, by the price in their labels",
-        value=lambda row: row.cost.usd, views=_SCREEN,
+        value=lambda row: row.cost.whole_usd, views=_SCREEN,
     ),
     Column(
         key="attempts_in_words", heading="attempts", kind="text", part="cost", views=_CONFIGURATIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from vsetune.leaderboard.rows import Cost
@@ -39,7 +39,8 @@ def cost_of(trials: Sequence[Trial]) -> Cost:
         epochs=sum(cost.epochs for cost in costs),
         device_seconds=sum(cost.device_seconds for cost in costs),
         wasted_epochs=sum(cost.wasted_epochs for cost in costs),
-        usd=_sum_of_known([cost.usd for cost in costs if cost.device_seconds]),
+        usd=_sum_of_known(cost.usd for cost in costs),
+        unpriced_seconds=sum(cost.unpriced_seconds for cost in costs),
     )
 
 
@@ -54,18 +55,20 @@ def _cost(trial: Trial) -> Cost:
     alive = seconds = wasted = told = 0.0
     before: AttemptRecord | None = None
     money: list[float | None] = []
+    unpriced = 0.0
     for attempt in trial:
         inherited = _inherited_epochs(before, attempt) if before else 0.0
         inherited_seconds = _device_seconds(before) if before and inherited else 0.0
         held = max(0.0, _device_seconds(attempt) - inherited_seconds)
         seconds += held
-        money += [_usd(attempt, held)] if held else []
+        money.append(_usd(attempt, held))
+        unpriced += held if money[-1] is None else 0.0
         if before is not None and not _last_epoch(attempt):
             continue  # it has shown nothing yet: the earlier one still stands
         said = attempt.summary.get("wasted_epochs", told)
         wasted += max(alive - inherited, said - told, 0.0)
         alive, told, before = _last_epoch(attempt), said, attempt
-    return Cost(alive + wasted, seconds, wasted, _sum_of_known(money))
+    return Cost(alive + wasted, seconds, wasted, _sum_of_known(money), unpriced)
 
 
 def _usd(attempt: AttemptRecord, seconds: float) -> float | None:
@@ -73,10 +76,10 @@ def _usd(attempt: AttemptRecord, seconds: float) -> float | None:
     return None if price is None else float(price) * seconds / 3600
 
 
-def _sum_of_known(amounts: Sequence[float | None]) -> float | None:
-    """None where one is not known, or there is none."""
+def _sum_of_known(amounts: Iterable[float | None]) -> float | None:
+    """None where none is known."""
     known = [amount for amount in amounts if amount is not None]
-    return sum(known) if known and len(known) == len(amounts) else None
+    return sum(known) if known else None
 
 
 def _inherited_epochs(before: AttemptRecord, attempt: AttemptRecord) -> float:
