@@ -130,3 +130,16 @@ def test_efficientnet_cells_average_to_its_global_vector() -> None:
 def test_features_that_float16_cannot_hold_are_refused(value: float) -> None:
     with pytest.raises(DataError, match=r"a.jpg: a feature is .*, need finite values up to 65504"):
         to_float16(np.array([[0.0, value]], dtype=np.float32), place="a.jpg")
+
+
+def test_features_do_not_depend_on_the_threads_of_the_machine() -> None:
+    pytest.importorskip("efficientnet_lite_pytorch")
+    extractor, found, before = EfficientNetExtractor(EfficientNetLite0Spec(grid=2)), [], torch.get_num_threads()
+    try:
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            found.append(extractor.extract(images(4)))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert all(np.array_equal(found[0], other) for other in found[1:])
