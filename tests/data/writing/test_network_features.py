@@ -1,3 +1,5 @@
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -143,3 +145,21 @@ def test_features_do_not_depend_on_the_threads_of_the_machine() -> None:
     finally:
         torch.set_num_threads(before)
     assert all(np.array_equal(found[0], other) for other in found[1:])
+
+
+def test_features_without_a_network_do_not_depend_on_them_either() -> None:
+    code = (
+        "import hashlib, numpy as np\nfrom PIL import Image\n"
+        "from vsetune.config.sources.recipe import PixelsSpec\n"
+        "from vsetune.data.making.features import build_extractor\n"
+        "noise = np.random.default_rng(0).integers(0, 256, (16, 72, 72, 3), dtype=np.uint8)\n"
+        "made = build_extractor(PixelsSpec(width=1280)).extract([Image.fromarray(each) for each in noise])\n"
+        "print(hashlib.sha256(made.tobytes()).hexdigest())"
+    )
+    ours = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    found = set()
+    for threads in ("1", "2"):
+        environment = ours | {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        found.add(done.stdout)
+    assert len(found) == 1
