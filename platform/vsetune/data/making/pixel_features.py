@@ -65,7 +65,8 @@ class PixelExtractor:
 
 def _one_thread() -> AbstractContextManager[object]:
     """The last bits of a matrix product depend on how many threads share it, and so would the shards' hashes."""
-    return _libraries().limit(limits=1, user_api="blas")
+    limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
+    return limited
 
 
 @cache
