@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import torch
 from reader_throughput import wide_scenes
@@ -44,13 +44,31 @@ THREADS, ROUNDS = 2, 3
 LOCAL, FIRST, LATER, UNCACHED = "local", "S3, first epoch", "S3, later epoch", "S3, no cache"
 
 
-@dataclass
-class Measured:
-    """Of one kind of epoch, per round. starts: seconds from opening the data set to the end of the first step."""
+@dataclass(frozen=True)
+class Epoch:
+    """Of one epoch: pairs per second, and seconds from opening the data set to the end of the first step; by the clock
+    and by this process's own time, which other work on the machine hardly moves (but which does not see waiting).
+    """
 
-    rates: list[float] = field(default_factory=list)
-    requests: list[int] = field(default_factory=list)
-    starts: list[float] = field(default_factory=list)
+    rate: float
+    start_s: float
+    own_rate: float
+    own_start_s: float
+    requests: int
+
+
+class Watch:
+    """Both clocks, from when it is made."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter(), time.process_time()
+
+    def seconds(self) -> tuple[float, float]:
+        return time.perf_counter() - self._begin[0], time.process_time() - self._begin[1]
+
+
+Run = Callable[[str, int], tuple[int, tuple[float, float], tuple[float, float]]]
+"""Of an address and the number of an epoch: pairs, and both clocks at the end of the first step and of the epoch."""
 
 
 def main(folder: str | None, rounds: int, steps: int | None) -> None:
@@ -60,14 +78,14 @@ def main(folder: str | None, rounds: int, steps: int | None) -> None:
         os.environ["VSETUNE_HOME"], os.environ[FOLDER_VARIABLE] = str(place / "home"), str(place / "cache")
         local = folder or wide_scenes(place / "scenes")
         with s3_copy(local, place) as remote:
-            read_epoch(Dataset.open(local), 0)  # the first of all fills the page cache
+            read_epoch(local, 0)  # the first of all fills the page cache
             trained = in_turn(rounds, place / "cache", local, remote, partial(train_epoch, most=steps))
             show("VSE++", trained)
             show("reader alone", in_turn(rounds, place / "cache", local, remote, read_epoch))
             os.environ[SIZE_VARIABLE] = "0"
             requests = counted()
-            rate, _ = read_epoch(Dataset.open(remote), 0)
-            print(f"{'':14}{UNCACHED:18}{rate:8,.0f} pairs/s  {len(requests)} requests")
+            pairs, _, end = read_epoch(remote, 0)
+            print(f"{'':14}{UNCACHED:18}{pairs / end[0]:8,.0f} pairs/s; {len(requests)} requests")
 
 
 @contextmanager
@@ -84,62 +102,51 @@ def s3_copy(folder: str, place: Path) -> Iterator[str]:
         yield prefix
 
 
-def in_turn(
-    rounds: int, cache: Path, local: str, remote: str, run: Callable[[Dataset, int], tuple[float, float]]
-) -> dict[str, Measured]:
+def in_turn(rounds: int, cache: Path, local: str, remote: str, run: Run) -> dict[str, list[Epoch]]:
     """Each kind of epoch once per round, beginning with another one each time."""
-    found = {kind: Measured() for kind in (LOCAL, FIRST, LATER)}
+    found: dict[str, list[Epoch]] = {LOCAL: [], FIRST: [], LATER: []}
     for number in range(rounds):
         for kinds in ([LOCAL], [FIRST, LATER]) if number % 2 == 0 else ([FIRST, LATER], [LOCAL]):
             for kind in kinds:
                 if kind == FIRST:
                     shutil.rmtree(cache, ignore_errors=True)
                 requests = counted()
-                begin = time.perf_counter()
-                dataset = Dataset.open(local if kind == LOCAL else remote)
-                opened = time.perf_counter() - begin
-                rate, start = run(dataset, int(kind == LATER))
-                measured = found[kind]
-                measured.rates.append(rate)
-                measured.starts.append(opened + start)
-                measured.requests.append(len(requests))
+                pairs, start, end = run(local if kind == LOCAL else remote, int(kind == LATER))
+                found[kind].append(Epoch(pairs / end[0], start[0], pairs / end[1], start[1], len(requests)))
     return found
 
 
-def train_epoch(dataset: Dataset, epoch: int, *, most: int | None) -> tuple[float, float]:
-    """(pairs per second, seconds to the end of the first step) of one epoch of VSE++, as an attempt trains it.
-
-    most: steps.
-    """
+def train_epoch(address: str, epoch: int, *, most: int | None) -> tuple[int, tuple[float, float], tuple[float, float]]:
+    """One epoch of VSE++, as an attempt trains it. most: steps."""
     trial = TrialSpec.model_validate({
-        "study": "benchmark", "trial": "t", "cell": "vsepp.lmh", "seed": 0, "data": {"path": dataset.path},
+        "study": "benchmark", "trial": "t", "cell": "vsepp.lmh", "seed": 0, "data": {"path": address},
         "network": {"name": "vsepp", "embedding_size": 512}, "loss": {"name": "lmh"}, "training": {},
     })
-    begin = time.perf_counter()
+    watch = Watch()
+    dataset = Dataset.open(address)
     batches = TrainingBatches(trial, dataset, torch.device("cpu"))
     learner = Learner.build(trial, dataset, torch.device("cpu"))
     first = epoch * batches.steps_per_epoch
     learner.step(batches.take(first))
-    start = time.perf_counter() - begin
-    pairs = trial.training.batch_size
+    start, pairs = watch.seconds(), trial.training.batch_size
     for step in range(first + 1, first + min(batches.steps_per_epoch, most or batches.steps_per_epoch)):
         batch = batches.take(step)
         learner.step(batch)
         pairs += batch.pairs
-    seconds = time.perf_counter() - begin
+    end = watch.seconds()
     batches.close()
-    return pairs / seconds, start
+    return pairs, start, end
 
 
-def read_epoch(dataset: Dataset, epoch: int) -> tuple[float, float]:
+def read_epoch(address: str, epoch: int) -> tuple[int, tuple[float, float], tuple[float, float]]:
     """The same of the reader alone; its first batch stands for the first step."""
-    begin, pairs, start = time.perf_counter(), 0, 0.0
+    watch, pairs, start = Watch(), 0, (0.0, 0.0)
     for batch in training_batches(
-        dataset, "train", batch_size=128, batch_unit="pairs", seed=0, epoch=epoch, shuffle_pairs=10_000
+        Dataset.open(address), "train", batch_size=128, batch_unit="pairs", seed=0, epoch=epoch, shuffle_pairs=10_000
     ):
-        start = start or time.perf_counter() - begin
+        start = start if pairs else watch.seconds()
         pairs += batch.pairs
-    return pairs / (time.perf_counter() - begin), start
+    return pairs, start, watch.seconds()
 
 
 _sent: list[str] = []
@@ -156,18 +163,23 @@ def _count(event_name: str, **_: object) -> None:
     _sent.append(event_name)
 
 
-def show(what: str, found: dict[str, Measured]) -> None:
-    """One line per kind of epoch: the median rate, its ratio to the local epoch of the same round, requests, start."""
-    local = found[LOCAL].rates
-    for kind, measured in found.items():
-        ratios = [rate / ours for rate, ours in zip(measured.rates, local, strict=True)]
-        shown = " ".join(f"{ratio:.3f}" for ratio in ratios)
+def show(what: str, found: dict[str, list[Epoch]]) -> None:
+    """One line per kind of epoch: the median rate, its ratios to the local epoch of the same round, requests, start."""
+    for kind, epochs in found.items():
+        by_clock = [epoch.rate / local.rate for epoch, local in zip(epochs, found[LOCAL], strict=True)]
+        by_own = [epoch.own_rate / local.own_rate for epoch, local in zip(epochs, found[LOCAL], strict=True)]
         print(
-            f"{what:14}{kind:18}{statistics.median(measured.rates):8,.0f} pairs/s  "
-            f"ratio {statistics.median(ratios):.3f} ({shown})  {max(measured.requests):3} requests  "
-            f"first step after {statistics.median(measured.starts):.2f} s"
+            f"{what:14}{kind:18}{median(epoch.rate for epoch in epochs):8,.0f} pairs/s, ratios {listed(by_clock)}; "
+            f"{median(epoch.own_rate for epoch in epochs):,.0f} per second of its own, ratios {listed(by_own)}; "
+            f"{max(epoch.requests for epoch in epochs)} requests; first step after "
+            f"{median(epoch.start_s for epoch in epochs):.2f} s ({median(epoch.own_start_s for epoch in epochs):.2f})",
+            flush=True,
         )
         what = ""
+
+
+def listed(ratios: Sequence[float]) -> str:
+    return f"{median(ratios):.3f} (" + " ".join(f"{ratio:.3f}" for ratio in ratios) + ")"
 
 
 if __name__ == "__main__":

@@ -46,15 +46,17 @@ ingest_on_cluster(IngestRecipe.model_validate_json(sys.argv[1]), address=None, c
 """
 
 
+@pytest.mark.timeout(1200)
 def test_a_killed_ingest_goes_on_and_ends_in_the_bytes_of_one_machine(tmp_path: Path) -> None:
     ingest(recipe(tmp_path / "one"), progress=SilentProgress())
     many = recipe(tmp_path / "many")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     process = subprocess.Popen([sys.executable, "-c", _INGEST, many.model_dump_json()], env=environment)
     first = tmp_path / "many" / ".ingest" / "train-000000.json"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 400
     while not first.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
+    assert first.exists()
     process.send_signal(signal.SIGKILL)
     process.wait(timeout=30)
     written = (tmp_path / "many" / "train-000000.tar").stat().st_mtime_ns

@@ -54,7 +54,8 @@ def make_scenes(
 def ingest(
     recipe: Annotated[Path, typer.Argument(help="ingest recipe (YAML)", show_default=False)],
     address: Annotated[
-        str | None, typer.Option(help="of a Ray cluster that makes the shards, or auto; default: made here, one by one")
+        str | None,
+        typer.Option(help="of a Ray cluster to make the shards, auto, or local: all cores; default: one core"),
     ] = None,
 ) -> None:
     """Turn raw images, captions or features into shards. Killed at any moment, the same command goes on.
@@ -84,7 +85,7 @@ def _ingested(recipe: IngestRecipe, address: str | None) -> tuple[Manifest, str]
     if address is not None:
         from vsetune.jobs.ingest_on_cluster import ingest_on_cluster
 
-        return ingest_on_cluster(recipe, address=address, console=messages), place
+        return ingest_on_cluster(recipe, address=None if address == "local" else address, console=messages), place
     with terminal_progress(messages) as progress:
         return ingest(recipe, progress=progress), place
 

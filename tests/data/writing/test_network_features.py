@@ -1,3 +1,5 @@
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -130,3 +132,34 @@ def test_efficientnet_cells_average_to_its_global_vector() -> None:
 def test_features_that_float16_cannot_hold_are_refused(value: float) -> None:
     with pytest.raises(DataError, match=r"a.jpg: a feature is .*, need finite values up to 65504"):
         to_float16(np.array([[0.0, value]], dtype=np.float32), place="a.jpg")
+
+
+def test_features_do_not_depend_on_the_threads_of_the_machine() -> None:
+    pytest.importorskip("efficientnet_lite_pytorch")
+    extractor, found, before = EfficientNetExtractor(EfficientNetLite0Spec(grid=2)), [], torch.get_num_threads()
+    try:
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            found.append(extractor.extract(images(4)))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert all(np.array_equal(found[0], other) for other in found[1:])
+
+
+def test_features_without_a_network_do_not_depend_on_them_either() -> None:
+    code = (
+        "import hashlib, numpy as np\nfrom PIL import Image\n"
+        "from vsetune.config.sources.recipe import PixelsSpec\n"
+        "from vsetune.data.making.features import build_extractor\n"
+        "noise = np.random.default_rng(0).integers(0, 256, (16, 72, 72, 3), dtype=np.uint8)\n"
+        "made = build_extractor(PixelsSpec(width=1280)).extract([Image.fromarray(each) for each in noise])\n"
+        "print(hashlib.sha256(made.tobytes()).hexdigest())"
+    )
+    ours = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    found = set()
+    for threads in ("1", "2"):
+        environment = ours | {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        found.add(done.stdout)
+    assert len(found) == 1

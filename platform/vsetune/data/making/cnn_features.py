@@ -6,7 +6,8 @@ normalisation. The image is resized to a square and never cropped, so that the c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,17 @@ from torch.nn.functional import adaptive_avg_pool2d
 from vsetune.config.sources.recipe import EfficientNetLite0Spec, TransformersSpec, expand_path
 from vsetune.data.devices import device_named
 from vsetune.errors import ConfigError
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """On a CPU the last bits of a convolution depend on how many threads share it, and so would the shards' hashes."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class EfficientNetExtractor:
@@ -39,6 +51,7 @@ class EfficientNetExtractor:
         return self._spec.to_plain()
 
     @torch.inference_mode()
+    @_one_thread()
     def extract(self, images: Sequence[Image.Image]) -> np.ndarray:
         size = (self._spec.image_size, self._spec.image_size)
         resized = [image.resize(size, Image.Resampling.BICUBIC) for image in images]
@@ -63,6 +76,7 @@ class TransformersExtractor:
         return self._spec.to_plain()
 
     @torch.inference_mode()
+    @_one_thread()
     def extract(self, images: Sequence[Image.Image]) -> np.ndarray:
         inputs = self._processor(images=list(images), return_tensors="pt")
         pixels = inputs["pixel_values"].to(self._device)

@@ -9,10 +9,13 @@ same way, and a loss on hardest negatives collapses at the first step.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
 import numpy as np
 from PIL import Image
+from threadpoolctl import ThreadpoolController
 
 from vsetune.config.sources.recipe import PixelsSpec, ScenesSource
 from vsetune.data.making.raw import decode_image
@@ -55,8 +58,20 @@ class PixelExtractor:
         side = self._spec.grid * _CELL
         resized = [np.asarray(image.resize((side, side), Image.Resampling.BILINEAR)) for image in images]
         statistics = cell_statistics(np.stack(resized), grid=self._spec.grid)
-        units: np.ndarray = np.maximum(statistics @ self._weights + self._bias, 0.0)
+        with _one_thread():
+            units: np.ndarray = np.maximum(statistics @ self._weights + self._bias, 0.0)
         return units
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """The last bits of a matrix product depend on how many threads share it, and so would the shards' hashes."""
+    limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
+    return limited
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def cell_statistics(pixels: np.ndarray, *, grid: int) -> np.ndarray:
