@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,19 @@ def test_a_job_is_stopped_through_the_store_and_leaves_with_its_exit_code(
     assert "interrupted by a request in the tracking store" in attached.stdout
 
 
-def test_what_a_job_cannot_use_is_its_exit_code(environment: dict[str, str], tmp_path: Path) -> None:
+def test_what_a_job_cannot_use_is_its_exit_code_and_two_who_submit_at_once_start_one(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
     done = submitted(environment, study_file(tmp_path, data={"path": "data/nothing"}))
     assert done.returncode == 2, done.stdout + done.stderr
     assert "data/nothing" in done.stdout
+
+    study = study_file(tmp_path)
+    with ThreadPoolExecutor() as pool:
+        both = [pool.submit(submitted, environment, study, "--no-wait") for _ in range(2)]
+        said = [each.result().stderr for each in both]
+    assert sum("job mine-2: submitted to" in each for each in said) == 1, said
+    assert sum("job mine-2: study mine runs already" in each for each in said) == 1, said
 
 
 def wait_for_a_validation(environment: dict[str, str], folder: Path) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import ClassVar
 
+import psutil
 import pytest
 
 from vsetune.errors import UsageError
-from vsetune.jobs.leaving_node import drain, interruption, main, wait_for_interruption, wait_for_trials
+from vsetune.jobs.leaving_node import NodeHere, drain, interruption, main, wait_for_interruption, wait_for_trials
 
 
 class Metadata(BaseHTTPRequestHandler):
@@ -75,8 +78,40 @@ def test_a_node_without_this_service_is_told() -> None:
 
 def test_trials_are_waited_for_no_longer_than_there_is_time() -> None:
     still_there = iter([True, False])
-    assert wait_for_trials(60, busy=lambda: next(still_there))
-    assert not wait_for_trials(0, busy=lambda: True)
+    assert wait_for_trials(60, lambda: next(still_there))
+    assert not wait_for_trials(0, lambda: True)
+
+
+@pytest.fixture
+def raylets() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes that look like the raylets of a head, of a worker of its cluster, and of a worker of another."""
+    sleep = "import sys, time; print(flush=True); time.sleep(60)"
+    started = [
+        subprocess.Popen(
+            ["/ray/raylet", "-c", sleep, f"--node_id={node_id}", f"--gcs-address={address}", *more],
+            executable=sys.executable, stdout=subprocess.PIPE,
+        )
+        for node_id, address, *more in (
+            ("aa", "10.0.0.1:6101", "--head"), ("bb", "10.0.0.1:6101"), ("cc", "10.0.0.1:6102"),
+        )
+    ]
+    for process in started:
+        assert process.stdout is not None
+        process.stdout.readline()
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_the_node_that_leaves_is_the_worker_of_the_cluster_that_is_named(
+    raylets: list[subprocess.Popen[bytes]]
+) -> None:
+    node = NodeHere.of("127.0.0.1:6101")
+    assert (node.id, node.raylet.pid) == ("bb", raylets[1].pid)
+    assert not node.works()
+    with pytest.raises(UsageError, match="127.0.0.1:6103: need one worker node of this cluster .* found: none"):
+        NodeHere.of("127.0.0.1:6103")
 
 
 @pytest.mark.parametrize("words", [[], ["spot"], ["now", "head:6379"], ["now", "head:6379", "soon"], ["if", "x", "1"]])
@@ -88,5 +123,5 @@ def test_misuse_is_told_with_what_is_needed(words: list[str], caplog: pytest.Log
 @pytest.mark.slow  # Ray's command takes seconds to start
 def test_a_cluster_that_does_not_answer_is_told_in_a_line() -> None:
     with pytest.raises(UsageError, match="127.0.0.1:9: did not let this node go") as told:
-        drain("127.0.0.1:9", 100, "test")
+        drain("127.0.0.1:9", NodeHere("f" * 56, psutil.Process()), 100, "test")
     assert "\n" not in str(told.value)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,6 +31,8 @@ METADATA = "http://169.254.169.254/latest"
 _TOKEN_LASTS_S = 21600
 _LOOK_EVERY_S = 5.0
 _NOTICE_S = 120.0
+_OWN = {"ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent"}
+"""Ray's own processes below a raylet, and workers that wait."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,35 +71,71 @@ def wait_for_interruption(metadata: str = METADATA, *, every_s: float = _LOOK_EV
         time.sleep(every_s)
 
 
-def drain(address: str, seconds: float, why: str) -> None:
-    """Tells Ray that the node this runs on leaves in so many seconds. UsageError when Ray does not accept it."""
+@dataclass(frozen=True)
+class NodeHere:
+    """The worker node of a cluster that runs on this machine: Ray's id of it, and its raylet, whose children work."""
+
+    id: str
+    raylet: psutil.Process
+
+    @classmethod
+    def of(cls, address: str) -> NodeHere:
+        """address: of the cluster. UsageError when there is none here, or more than one as only tests have."""
+        port = address.rpartition(":")[2]
+        found = [
+            cls(options["node_id"], process)
+            for process, options in _raylets() if options.get("gcs-address", "").rpartition(":")[2] == port
+        ]
+        if len(found) != 1:
+            there = ", ".join(node.id for node in found) or "none"
+            raise UsageError(f"{address}: need one worker node of this cluster on this machine, found: {there}")
+        return found[0]
+
+    def works(self) -> bool:
+        """Does anything run here? Ray names its workers `ray::IDLE`, or `ray::` and what they run."""
+        names = [_words_of(child)[:1] for child in self.raylet.children(recursive=True)]
+        return any(word.startswith("ray::") and word not in _OWN for words in names for word in words)
+
+
+def drain(address: str, node: NodeHere, seconds: float, why: str) -> None:
+    """Tells Ray that a node leaves in so many seconds. UsageError when Ray does not accept it."""
     beside = Path(sys.executable).with_name("ray")
     ray_command = str(beside) if beside.exists() else shutil.which("ray") or "ray"
     done = subprocess.run(
-        [ray_command, "drain-node", "--address", address, "--reason", "DRAIN_NODE_REASON_PREEMPTION",
-         "--reason-message", why, "--deadline-remaining-seconds", str(int(seconds))],
-        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "RAY_ADDRESS": address},
+        [ray_command, "drain-node", "--address", address, "--node-id", node.id, "--reason",
+         "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", why, "--deadline-remaining-seconds", str(int(seconds))],
+        capture_output=True, text=True, timeout=60, check=False,
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["nothing told"])[-1]
         raise UsageError(f"{address}: did not let this node go ({last}); its trials end with it, and resume elsewhere")
 
 
-def wait_for_trials(seconds: float, *, busy: Callable[[], bool] | None = None) -> bool:
-    """Until no worker of Ray on this node runs anything, at most so long; whether all have ended."""
-    busy = busy or _works_here
+def wait_for_trials(seconds: float, works: Callable[[], bool]) -> bool:
+    """Until nothing runs on this node, at most so long; whether all has ended."""
     until = time.monotonic() + seconds
-    while busy():
+    while works():
         if time.monotonic() >= until:
             return False
-        time.sleep(1.0)
+        time.sleep(0.5)
     return True
 
 
-def _works_here() -> bool:
-    """Ray names its workers: `ray::IDLE`, or `ray::` and what they run."""
-    names = (process.info["cmdline"] for process in psutil.process_iter(["cmdline"]))
-    return any(words and words[0].startswith("ray::") and words[0] != "ray::IDLE" for words in names)
+def _raylets() -> Iterator[tuple[psutil.Process, dict[str, str]]]:
+    """Those of worker nodes, with their options; a head is never drained."""
+    for process in psutil.process_iter():
+        words = _words_of(process)
+        if words and Path(words[0]).name == "raylet" and "--head" not in words:
+            options = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
+            if "node_id" in options:
+                yield process, options
+
+
+def _words_of(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:  # it has ended
+        return []
 
 
 def main(words: Sequence[str]) -> int:
@@ -110,12 +148,13 @@ def main(words: Sequence[str]) -> int:
             seconds, why = float(words[2]), "the pod is stopped"
         else:
             raise UsageError(f"got {' '.join(words) or 'nothing'}, need `spot HEAD:PORT` or `now HEAD:PORT SECONDS`")
-        drain(words[1], seconds, why)
+        node = NodeHere.of(words[1])
+        drain(words[1], node, seconds, why)
     except UsageError as error:
         _log.error("%s", error)
         return 2
     _log.info("%s in %.0f s: Ray was told", why, seconds)
-    return 0 if wait_for_trials(seconds) else 1
+    return 0 if wait_for_trials(seconds, node.works) else 1
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class JobServer:
         require_listener(self.address)
         for name in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.WARNING)
-        with self._answering(), _only_this_address(self.address):
+        with self._answering(), _no_other_address():
             self._client = JobSubmissionClient(self.address)
             self._require_same_versions()
 
@@ -118,7 +118,7 @@ class JobServer:
                     metadata={STUDY_KEY: package.study},
                 )
         except UsageError as error:
-            if "already exists" not in str(error):
+            if "already exists" not in str(error.__cause__):
                 raise
             return self.job(job_id), False
         return self.job(job_id), True
@@ -232,8 +232,8 @@ def _refusal(text: str) -> str:
 
 
 @contextmanager
-def _only_this_address(address: str) -> Iterator[None]:
-    """Ray prefers these variables to the address that its client is given."""
+def _no_other_address() -> Iterator[None]:
+    """Ray's client prefers these variables to the address that it is given."""
     names = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
