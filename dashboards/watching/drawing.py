@@ -17,6 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 24
 MOST_LINES = 14
 """Curves drawn in a panel, those with the largest last values; the caption says how many there are."""
 MOST_NAMES = 6
+ENDED_AFTER_S = 45.0
 _BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 _SCALED: dict[Unit, Sequence[tuple[float, str]]] = {
     "bytes": _BYTES, "bytes/s": [(factor, f"{name}/s") for factor, name in _BYTES],
@@ -63,10 +64,10 @@ class Drawing:
 def drawing_of(answer: Answer, span: Span) -> Drawing:
     """An empty panel has no lines and says why."""
     panel = answer.panel
-    curves = sorted(answer.curves, key=lambda curve: -curve.points[-1][1])
+    curves = sorted(answer.curves, key=lambda curve: (has_ended(curve, span), -curve.points[-1][1]))
     values = [value for curve in curves for _, value in curve.points]
     low, high = min([0.0, *values]), max([0.0, *values])
-    if panel.unit != "share" and values and low == 0.0 and min(values) > 0.6 * high:
+    if panel.unit == "bytes" and values and min(values) > 0.6 * high:
         low = min(values)  # curves far from zero and close together
     step = _round_unit(high, panel.unit)
     ticks = [step * tick for tick in nice_ticks(low / step, (high if high > low else low + 1.0) / step, 4)]
@@ -81,6 +82,11 @@ def drawing_of(answer: Answer, span: Span) -> Drawing:
         _times(span, x), [Tick(y(value), in_words(value, panel.unit)) for value in ticks], lines, shown,
         len(curves) - len(shown),
     )
+
+
+def has_ended(curve: Curve, span: Span) -> bool:
+    """Nobody has exported it for the last minutes of the page."""
+    return curve.points[-1][0] < span.end - max(ENDED_AFTER_S, 2 * span.step_s)
 
 
 def name_of(curve: Curve, legend: str) -> str:
@@ -127,7 +133,8 @@ def _line(curve: Curve, answer: Answer, colours: dict[str, int], x: _Scale, y: _
     path = " ".join("M" + " L".join(f"{a} {b}" for a, b in stretch) for stretch in stretches if len(stretch) > 1)
     dots = [stretch[0] for stretch in stretches if len(stretch) == 1]
     index = colours[name]
-    return Line(name, index % PALETTE, index >= PALETTE, path, dots, in_words(curve.points[-1][1], answer.panel.unit))
+    last = "ended" if has_ended(curve, span) else in_words(curve.points[-1][1], answer.panel.unit)
+    return Line(name, index % PALETTE, index >= PALETTE, path, dots, last)
 
 
 def _times(span: Span, x: _Scale) -> list[Tick]:

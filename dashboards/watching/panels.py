@@ -150,7 +150,7 @@ TRIAL = Board(
         Panel("Device memory", of_trials(ours.TRIAL_DEVICE_MEMORY, "trial"), "bytes", "{{trial}}",
               "Allocated on its GPU; on the CPU, what its process holds."),
         Panel("Since the last validation", f"time() - {of_trials(ours.TRIAL_LAST_VALIDATION, 'trial')}", "seconds",
-              "{{trial}}", "Or since it was placed. The driver knows this also of a trial whose worker hangs."),
+              "{{trial}}", "Or since it was placed; a value needs 10 to 20 s to get here. Of trials that hang too."),
     ),
 )
 

@@ -82,8 +82,13 @@ def test_many_curves_are_counted_and_a_curve_keeps_its_colour_by_name() -> None:
     assert len({(line.colour, line.dashed) for line in drawn.named}) == MOST_NAMES
 
 
+def test_a_series_that_ended_is_named_last_and_shows_no_value() -> None:
+    drawn = drawing_of(answer("Epoch", [curve("old", (0, 9), (10, 9)), curve("new", (980, 1), (990, 2))]), SPAN)
+    assert [(line.name, line.last) for line in drawn.named] == [("new", "2"), ("old", "ended")]
+
+
 def test_the_page_escapes_names_says_what_is_empty_and_loads_nothing() -> None:
-    full = {"Epoch": [curve("<b>", (0, 1), (10, 2))], "Done": [curve("t", (0, 0.5))]}
+    full = {"Epoch": [curve("<b>", (0, 1), (10, 2))], "Done": [curve("t", (1000, 0.5))]}
     answers = [answer(panel.title, full.get(panel.title, [])) for board in (STUDY, TRIAL) for panel in board.panels]
     page = to_html(answers, SPAN, source="http://127.0.0.1:9090")
     assert "<b>" not in re.sub(r"<b>(50 %|–)</b>", "", page)
