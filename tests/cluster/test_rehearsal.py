@@ -190,8 +190,8 @@ def test_a_study_on_nodes_that_come_go_and_die_is_the_undisturbed_one(place: Pat
     with ExitStack() as stack:
         processes = Processes()
         s3, reaches_s3 = s3_server(place, processes, megabytes=512)
+        stack.enter_context(s3.running())  # before the next server looks for free ports
         tracking, tracking_uri, tracking_database = tracking_server(place, processes)
-        stack.enter_context(s3.running())
         stack.enter_context(tracking.running())
         search = stack.enter_context(postgres(place))("search")
         environment = environment_of(place, dashboard_port=DASHBOARD) | reaches_s3 | {
