@@ -43,6 +43,7 @@ def test_the_file_of_rays_launcher_names_types_limits_and_prices(tmp_path: Path)
     head, gpu = read_node_types(written(tmp_path, LAUNCHER))
     assert (head.most, gpu.most, gpu.usd_per_hour) == (1, 4, 2.45)
     assert str(gpu) == "spot_gpu (8 CPUs, 1 GPUs, H100)"
+    assert refused(Needs(cpus=8, memory_gib=500), [gpu], []) is None  # how much memory it has, the file does not say
 
 
 def test_a_manifest_of_kuberay_names_them_too(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from ray.exceptions import RayError
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.capacity import Capacity, RayCluster
+from vsetune.jobs.loopback import loopback_only
 from vsetune.jobs.node_types import known_node_types, refused
 from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay
 from vsetune.jobs.stopping import StopRequest, sigterm_handler_kept
@@ -69,9 +70,10 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
             for name, value in _WORKER_ENVIRONMENT.items():
                 os.environ.setdefault(name, value)  # workers inherit it
             # `local`, or Ray would join whatever cluster was last started on this machine
-            ray.init(
-                address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
-            )
+            with loopback_only():
+                ray.init(
+                    address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+                )
     except (OSError, RuntimeError, RayError) as error:
         if target is None:
             raise UsageError(f"ray: did not start here ({_first_line(error)}); repeat with --resume") from error

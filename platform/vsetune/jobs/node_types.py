@@ -7,6 +7,7 @@ nothing is waited for that is not there.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,9 +28,9 @@ _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "M": 1e6
 
 @dataclass(frozen=True)
 class NodeType:
-    """One kind of node. resources: amounts by Ray's names. most: nodes of it there can be at once.
+    """One kind of node. resources: amounts by Ray's names; endless memory where the file does not say how much.
 
-    usd_per_hour: None where the file does not say.
+    most: nodes of it there can be at once. usd_per_hour: None where the file does not say.
     """
 
     name: str
@@ -39,7 +40,7 @@ class NodeType:
 
     def __str__(self) -> str:
         amounts = [f"{self.resources.get('CPU', 0):g} CPUs", f"{self.resources.get('GPU', 0):g} GPUs"]
-        if "memory" in self.resources:
+        if math.isfinite(self.resources.get("memory", math.inf)):
             amounts.append(f"{self.resources['memory'] / 2**30:.3g} GiB")
         amounts += [key.partition(":")[2] for key in self.resources if key.startswith("accelerator_type:")]
         return f"{self.name} ({', '.join(amounts)})"
@@ -93,7 +94,8 @@ def _of_the_launcher(plain: Mapping[str, Any]) -> Iterator[NodeType]:
         labels = kind.get("labels") or {}
         limit = 1 if name == head else min(most, int(kind.get("max_workers", most)))
         yield NodeType(
-            name, {key: float(amount) for key, amount in (kind.get("resources") or {}).items()}, limit,
+            name, {"memory": math.inf} | {key: float(amount) for key, amount in (kind.get("resources") or {}).items()},
+            limit,
             _price(labels.get(PRICE_LABEL), name),
         )
 
@@ -105,7 +107,7 @@ def _of_kuberay(plain: Mapping[str, Any]) -> Iterator[NodeType]:
         container = group["template"]["spec"]["containers"][0]
         limits = container.get("resources", {}).get("limits", {})
         parameters = group.get("rayStartParams") or {}
-        resources = {"CPU": _amount(parameters.get("num-cpus", limits.get("cpu", 0)))}
+        resources = {"memory": math.inf, "CPU": _amount(parameters.get("num-cpus", limits.get("cpu", 0)))}
         resources["GPU"] = _amount(parameters.get("num-gpus", limits.get("nvidia.com/gpu", 0)))
         if "memory" in limits:
             resources["memory"] = 0.7 * _amount(limits["memory"])  # what Ray leaves beside its object store

@@ -90,4 +90,5 @@ def copies_that_fit(node: Mapping[str, float], needs: Needs) -> int:
     }
     if needs.accelerator and not node.get(f"accelerator_type:{needs.accelerator}"):
         return 0
-    return min(math.floor(node.get(name, 0.0) / amount + 1e-9) for name, amount in asked.items() if amount)
+    shares = [node.get(name, 0.0) / amount for name, amount in asked.items() if amount]
+    return math.floor(min(shares) + 1e-9)
