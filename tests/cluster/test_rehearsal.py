@@ -64,14 +64,15 @@ class Rehearsal:
         """(nodes there, trials that ran at once), whenever one of them changed."""
 
     def add_node(self, name: str) -> None:
-        folder = self._place / name
+        folder, session = self._place / name, self._place / f"r-{name[-1]}"
         folder.mkdir()
         number = 1 + len(list(self._place.glob("node-*")))
         process = subprocess.Popen(
             [
                 ray_command(), "start", "--block", f"--address=127.0.0.1:{PORT}", "--num-cpus=1",
                 "--node-ip-address=127.0.0.1", f"--dashboard-agent-listen-port={DASHBOARD + 20 + number}",
-                "--labels=vsetune.io/node-type=spot,vsetune.io/usd-per-hour=0.36", "--disable-usage-stats",
+                "--labels=vsetune.io/node-type=spot,vsetune.io/usd-per-hour=0.36", f"--temp-dir={session}",
+                "--disable-usage-stats",
             ],
             env=self._environment | {"VSETUNE_NODE_FOLDER": str(folder / "home"), "HOME": str(folder)},
             stdout=subprocess.DEVNULL, stderr=(folder / "stderr").open("wb"),
