@@ -38,7 +38,7 @@ STUDY = {
     "data": {"path": "data/scenes", "scenes": {"train": 300, "validation": 100, "test": 8}},
     "networks": [{"name": "vsepp", "fixed": {"embedding_size": 64, "word_size": 32}}],
     "losses": [{"name": "lmh"}, {"name": "lsh"}, {"name": "info_nce"}, {"name": "lseh"}],
-    "training": {"epochs": 8, "batch_size": 50, "validate_every_steps": 10, "learning_rate": 1e-3},
+    "training": {"epochs": 14, "batch_size": 50, "validate_every_steps": 10, "learning_rate": 1e-3},
     "search": {"configurations": 4, "sampler": "random"}, "scheduler": {"kind": "none"}, "seeds": [0, 1, 2],
 }
 CLUSTER = {
@@ -105,7 +105,7 @@ class Rehearsal:
             with closing(sqlite3.connect(f"file:{self._database}?mode=ro", uri=True, timeout=30)) as connection:
                 rows = connection.execute(
                     "SELECT s.value, COUNT(*) FROM tags k JOIN tags s ON s.run_uuid = k.run_uuid "
-                    "WHERE k.key = 'vsetune.kind' AND k.value = 'attempt' AND s.key = 'vsetune.status' GROUP BY s.value"
+                    "WHERE k.key = 'vsetune.kind' AND k.value = 'attempt' AND s.key = 'status' GROUP BY s.value"
                 )
                 return {str(status): int(count) for status, count in rows.fetchall()}
         except sqlite3.OperationalError:
