@@ -2,8 +2,10 @@
 VENV ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := $(VENV)/bin
-IN_PARALLEL := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+IN_PARALLEL := $(BIN)/python -m pytest -q -n $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2))) --maxprocesses 6 --dist loadfile --no-loadscope-reorder
 TAKES_LONGER := networks training tracking jobs cli
+
+unexport PYTHONDONTWRITEBYTECODE  # without it every test process and every worker of Ray compiles all modules anew
 
 .PHONY: help quickstart install test test-quick test-slow lint benchmark chaos mutation dashboards clean
 .DEFAULT_GOAL := help

@@ -127,7 +127,7 @@ class Rehearsal:
         return next(word.strip("'") for word in said.split() if word.strip("'").startswith("raysubmit_"))
 
     def status(self, job: str) -> str:
-        return self._ray_job("status", job)
+        return self._ray_job("status", job).lower()
 
     def stop(self, job: str) -> None:
         self._ray_job("stop", job)
@@ -204,7 +204,7 @@ def test_a_study_on_nodes_that_come_go_and_die_is_the_undisturbed_one(place: Pat
         there.wait(lambda: is_up(environment), "the head answers")
         job = there.submit(study, "first-machine")
         time.sleep(20)
-        assert "RUNNING" in there.status(job), there.logs(job)
+        assert "running" in there.status(job), there.logs(job)
         there.say("0 nodes: the study waits")
         for name in ("node-1", "node-2", "node-3", "node-4"):
             there.add_node(name)
@@ -226,10 +226,10 @@ def test_a_study_on_nodes_that_come_go_and_die_is_the_undisturbed_one(place: Pat
         there.say("MLflow was away for 8 s")
         there.wait(there.finished(15), "15 trials have finished")
         there.stop(job)
-        there.wait(lambda: "STOPPED" in there.status(job), "the driver was stopped")
+        there.wait(lambda: "stopped" in there.status(job), "the driver was stopped")
         shutil.rmtree(place / "first-machine")
         job = there.submit(study, "second-machine")
-        there.wait(lambda: "SUCCEEDED" in there.status(job), "the driver, submitted from another machine, is done")
+        there.wait(lambda: "succeeded" in there.status(job), "the driver, submitted from another machine, is done")
 
         shown = command(
             environment | {"PYTHONPATH": str(ROOT / "platform"), "VSETUNE_NODE_FOLDER": str(place / "reader")},
