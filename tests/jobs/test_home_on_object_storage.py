@@ -70,7 +70,7 @@ def trial_of(folder: Path) -> TrialSpec:
 def worker(trial: TrialSpec) -> AttemptTrainable:
     folder = f"runs/tiny/trials/{TRIAL}"
     return AttemptTrainable({
-        "trial": trial.to_plain(), "home": remote_home(), "needs": {"cpus": 1},
+        "trial": trial.to_plain(), "home": remote_home(), "needs": {"cpus": 1}, "phase": "search",
         "folder": folder if remote_home() else str(home() / folder),
     })
 

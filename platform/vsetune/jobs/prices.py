@@ -43,8 +43,13 @@ def place_of_this_worker(needs: Needs) -> dict[str, str]:
     return place if price is None else place | {"usd_per_hour": f"{price * share_of(node['Resources'], needs):.6g}"}
 
 
+def node_of_this_worker() -> str | None:
+    """The id that Ray gave the node; None outside Ray."""
+    return str(ray.get_runtime_context().get_node_id()) if ray.is_initialized() else None
+
+
 def _this_node() -> dict[str, Any]:
-    here = ray.get_runtime_context().get_node_id()
+    here = node_of_this_worker()
     found: dict[str, Any] = next(node for node in ray.nodes() if node["NodeID"] == here)
     return found
 

@@ -15,7 +15,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import ray
 from ray import tune
 
 from vsetune.config.spec.masked_output import mask_output
@@ -26,7 +25,7 @@ from vsetune.errors import DamagedCheckpoint, StorageError
 from vsetune.jobs.kept_plugins import load_kept, study_folder_of
 from vsetune.jobs.leaving import LeaveWatch
 from vsetune.jobs.metrics_export import MetricsBoard
-from vsetune.jobs.prices import place_of_this_worker
+from vsetune.jobs.prices import node_of_this_worker, place_of_this_worker
 from vsetune.jobs.signs_of_life import tell_sign
 from vsetune.jobs.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WITHIN_S, fetch_trial, trial_mirror
 from vsetune.jobs.trial_metrics import TrialMetrics
@@ -112,7 +111,7 @@ class AttemptTrainable(tune.Trainable):
         self._metrics = TrialMetrics(self._board, labels, self._attempt.history)
         return {
             "event": "opened",
-            "node_id": ray.get_runtime_context().get_node_id(),
+            "node_id": node_of_this_worker(),
             "number": self._attempt.number,
             "environment": dict(self._attempt.environment()) | place_of_this_worker(needs),
             "protocol": dict(self._attempt.protocol()),

@@ -29,12 +29,17 @@ Limit = Callable[[str], int | None]
 
 
 def tar_members(stream: BinaryIO, *, limit: Limit) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of the members that `limit` wants, in order. Flaw for damage."""
+    """(name, content) of the members that `limit` wants, in order. Flaw for damage.
+
+    What stands behind the mark of the end is read too: a stream may know only there that it gave what it should.
+    """
     while True:
         block = stream.read(_BLOCK)
         if len(block) < _BLOCK:
             raise Flaw("cut short: ends without the mark of its end")
         if not block.strip(b"\0"):
+            while stream.read(_SKIP_AT_ONCE):
+                pass
             return
         name, size = _described(block)
         most = limit(name)
