@@ -38,7 +38,7 @@ STUDY = {
     "data": {"path": "data/scenes", "scenes": {"train": 300, "validation": 100, "test": 8}},
     "networks": [{"name": "vsepp", "fixed": {"embedding_size": 64, "word_size": 32}}],
     "losses": [{"name": "lmh"}, {"name": "lsh"}, {"name": "info_nce"}, {"name": "lseh"}],
-    "training": {"epochs": 14, "batch_size": 50, "validate_every_steps": 10, "learning_rate": 1e-3},
+    "training": {"epochs": 9, "batch_size": 50, "validate_every_steps": 10, "learning_rate": 1e-3},
     "search": {"configurations": 4, "sampler": "random"}, "scheduler": {"kind": "none"}, "seeds": [0, 1, 2],
 }
 CLUSTER = {
@@ -190,7 +190,7 @@ def test_a_study_on_nodes_that_come_go_and_die_is_the_undisturbed_one(place: Pat
 
     with ExitStack() as stack:
         processes = Processes()
-        s3, reaches_s3 = s3_server(place, processes, megabytes=512)
+        s3, reaches_s3 = s3_server(place, processes, megabytes=4096)
         stack.enter_context(s3.running())  # before the next server looks for free ports
         tracking, tracking_uri, tracking_database = tracking_server(place, processes)
         stack.enter_context(tracking.running())
