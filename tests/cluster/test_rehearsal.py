@@ -58,7 +58,7 @@ class Rehearsal:
 
     def __init__(self, place: Path, environment: Mapping[str, str], database: Path) -> None:
         self._place, self._environment, self._database = place, dict(environment), database
-        self._nodes: dict[str, psutil.Process] = {}
+        self._nodes: dict[str, subprocess.Popen[bytes]] = {}
         self._began = time.monotonic()
         self.concurrency: list[tuple[int, int]] = []
         """(nodes there, trials that ran at once), whenever one of them changed."""
@@ -67,7 +67,7 @@ class Rehearsal:
         folder, session = self._place / name, self._place / f"r-{name[-1]}"
         folder.mkdir()
         number = 1 + len(list(self._place.glob("node-*")))
-        process = subprocess.Popen(
+        self._nodes[name] = subprocess.Popen(
             [
                 ray_command(), "start", "--block", f"--address=127.0.0.1:{PORT}", "--num-cpus=1",
                 "--node-ip-address=127.0.0.1", f"--dashboard-agent-listen-port={DASHBOARD + 20 + number}",
@@ -75,16 +75,18 @@ class Rehearsal:
                 "--disable-usage-stats",
             ],
             env=self._environment | {"VSETUNE_NODE_FOLDER": str(folder / "home"), "HOME": str(folder)},
-            stdout=subprocess.DEVNULL, stderr=(folder / "stderr").open("wb"),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
-        self._nodes[name] = psutil.Process(process.pid)
 
     def kill_node(self, name: str) -> None:
-        end_all(self._nodes.pop(name))
+        process = self._nodes.pop(name)
+        end_all(psutil.Process(process.pid))
+        process.wait(timeout=30)
         shutil.rmtree(self._place / name)
 
     def end(self) -> None:
-        end_all(*self._nodes.values())
+        for name in list(self._nodes):
+            self.kill_node(name)
 
     def say(self, what: str) -> None:
         sys.stderr.write(f"{time.monotonic() - self._began:6.0f} s  {what}\n")
