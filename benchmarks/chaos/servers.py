@@ -82,7 +82,7 @@ def s3_server(folder: Path, processes: Processes, *, megabytes: int = 256) -> tu
     """A seaweedfs server on `folder` that takes about so much, and the environment in which boto3 finds it."""
     data = folder / "s3"
     data.mkdir()
-    port, master, volume, filer = _free_ports(4)
+    port, master, volume, filer = free_ports(4)
     client_env = {
         "AWS_ENDPOINT_URL": f"http://{HOST}:{port}", "AWS_ACCESS_KEY_ID": "chaos",
         "AWS_SECRET_ACCESS_KEY": "chaos", "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
@@ -112,7 +112,7 @@ def s3_client(env: Mapping[str, str]) -> Any:
 
 def tracking_server(folder: Path, processes: Processes) -> tuple[Server, str, Path]:
     """An MLflow server on SQLite; its address and its database file."""
-    (port,) = _free_ports(1)
+    (port,) = free_ports(1)
     database, address = folder / "tracking.db", f"http://{HOST}:{port}"
     command = [
         sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{database}",
@@ -181,7 +181,7 @@ def _is_healthy(url: str) -> bool:
         return False
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that are free now, and so is the port `_GRPC_OFFSET` above each."""
     found: list[int] = []
     for port in range(20_000 + os.getpid() % 5_000, 29_000):

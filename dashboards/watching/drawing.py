@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vsetune.leaderboard.charts import PALETTE, nice_ticks
+from vsetune.leaderboard.charts import PALETTE, Tick, nice_ticks
 from watching.answers import Answer, Span
 from watching.panels import Unit
 from watching.prometheus_api import Curve
@@ -23,14 +23,6 @@ _SCALED: dict[Unit, Sequence[tuple[float, str]]] = {
     "bytes": _BYTES, "bytes/s": [(factor, f"{name}/s") for factor, name in _BYTES],
     "seconds": ((3600.0, "h"), (60.0, "min"), (1.0, "s")),
 }
-
-
-@dataclass(frozen=True)
-class Tick:
-    """position: in pixels."""
-
-    position: float
-    label: str
 
 
 @dataclass(frozen=True)

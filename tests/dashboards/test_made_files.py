@@ -40,7 +40,6 @@ def test_a_file_of_prometheus_is_what_the_code_makes(path: str, text: str) -> No
 
 
 def test_the_dashboards_of_grafana_are_what_the_code_makes() -> None:
-    pytest.importorskip("grafana_foundation_sdk", reason="the extra `dashboards` is not installed")
     made = files_of_grafana()
     assert {path.name for path in (FOLDER / "grafana").iterdir()} == {Path(path).name for path in made}
     for path, text in made.items():

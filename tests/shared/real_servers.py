@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -17,9 +16,10 @@ import boto3
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
+from chaos.servers import free_ports
+
 HOST, KEY, SECRET = "127.0.0.1", "of-the-test", "of-the-test-secret"
 _START_LIMIT_S = 90.0
-_GRPC_OFFSET = 10_000  # seaweedfs speaks gRPC this far above each of its ports
 
 
 @contextmanager
@@ -90,17 +90,6 @@ def postgres(folder: Path) -> Iterator[Callable[[str], str]]:
         yield database
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now, and so is the port 10,000 above each."""
-    found: list[int] = []
-    for port in range(21_000 + os.getpid() % 900, 29_000):
-        if _is_free(port) and _is_free(port + _GRPC_OFFSET):
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise RuntimeError("no free ports between 21000 and 29000")
-
-
 @contextmanager
 def _running(command: list[str], log: Path, answers: Callable[[], bool]) -> Iterator[None]:
     with log.open("ab") as out:
@@ -119,13 +108,3 @@ def _running(command: list[str], log: Path, answers: Callable[[], bool]) -> Iter
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(timeout=20)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True

@@ -135,7 +135,6 @@ def test_features_that_float16_cannot_hold_are_refused(value: float) -> None:
 
 
 def test_features_do_not_depend_on_the_threads_of_the_machine() -> None:
-    pytest.importorskip("efficientnet_lite_pytorch")
     extractor, found, before = EfficientNetExtractor(EfficientNetLite0Spec(grid=2)), [], torch.get_num_threads()
     try:
         for threads in (1, 2, 4):
