@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import random
-import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from started_threads import StartedThreads
 
 from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.pixel_input import PixelInput
@@ -255,11 +255,12 @@ def test_a_short_last_batch_can_be_left_out(tiny, workers):
 
 def test_stopping_early_leaves_no_thread_that_decodes(pictured):
     dataset = pictured(60).write()
+    decoders = StartedThreads("vsetune-decoder")
     batches = training_batches(dataset, "train", **OPTIONS, reads=CROPPED, workers=2)
     next(batches)
-    assert any(thread.name.startswith("vsetune-decoder") for thread in threading.enumerate())
+    assert decoders.alive()
     batches.close()
-    assert not any(thread.name.startswith("vsetune-decoder") for thread in threading.enumerate())
+    assert decoders.all_end()
 
 
 def test_padding_of_mirrored_captions_is_padding(pictured):

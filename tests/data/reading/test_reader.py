@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import math
-import threading
-import time
 from itertools import islice
 
 import numpy as np
 import pytest
 import torch
+from started_threads import StartedThreads
 
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.reader import evaluation_batches, steps_per_epoch, training_batches
@@ -25,10 +24,6 @@ def assert_equal(one: Batch, other: Batch) -> None:
     for name, value in vars(one).items():
         twin = getattr(other, name)
         assert (value is None and twin is None) or torch.equal(value, twin), name
-
-
-def reader_threads() -> int:
-    return sum(thread.name == "vsetune-reader" for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize(("batch_size", "workers"), [(1, 0), (4, 0), (7, 0), (1000, 0), (4, 2)])
@@ -164,24 +159,22 @@ def test_semantic_vectors_of_another_split_are_refused(tiny):
 @pytest.mark.parametrize("workers", [0, 1])
 def test_stopping_early_leaves_no_thread(tiny, workers):
     dataset = tiny(200).write()
-    before = reader_threads()
+    readers = StartedThreads("vsetune-reader")
     batches = training_batches(dataset, "train", **{**OPTIONS, "batch_size": 1}, workers=workers)
     next(batches)
+    assert readers.alive()
     batches.close()
-    assert reader_threads() == before
+    assert readers.all_end()
     with pytest.raises(StopIteration):
         next(batches)
 
 
 def test_dropping_the_iterator_leaves_no_thread(tiny):
     dataset = tiny(200).write()
-    before = reader_threads()
+    readers = StartedThreads("vsetune-reader")
     for _ in islice(training_batches(dataset, "train", **{**OPTIONS, "batch_size": 1}), 2):
         pass
-    deadline = time.monotonic() + 5
-    while reader_threads() != before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert reader_threads() == before
+    assert readers.all_end()
 
 
 def test_a_batch_moves_to_a_device_with_all_its_parts(tiny):
