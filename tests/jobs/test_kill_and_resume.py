@@ -22,7 +22,7 @@ from vsetune.leaderboard.building import build
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 
-PROMISED = {f"vsepp.{loss}-c{number:03d}-s0" for loss in ("lmh", "lseh") for number in range(3)}
+PROMISED = {f"vsepp.{loss}-c{number:03d}-s0" for loss in ("lmh", "lseh") for number in range(2)}
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def study_file(tmp_path: Path) -> Path:
         "data": {"path": "data/scenes", "scenes": {"train": 200, "validation": 40, "test": 8}},
         "networks": [{"name": "vsepp", "fixed": {"embedding_size": 64, "word_size": 32}}],
         "losses": [{"name": "lmh"}, {"name": "lseh"}],
-        "training": {"epochs": 8, "batch_size": 50, "validate_every_steps": 5, "learning_rate": 1e-3},
-        "search": {"configurations": 3}, "scheduler": {"kind": "none"},
+        "training": {"epochs": 6, "batch_size": 50, "validate_every_steps": 5, "learning_rate": 1e-3},
+        "search": {"configurations": 2}, "scheduler": {"kind": "none"},
     }))
     return path
 
@@ -83,9 +83,9 @@ def test_a_killed_study_resumes_to_exactly_the_promised_trials(study_file: Path)
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )
     deadline = time.monotonic() + 200
-    while finished_in_store(home) < 2:
+    while finished_in_store(home) < 1:
         assert process.poll() is None, process.stderr.read() if process.stderr else ""
-        assert time.monotonic() < deadline, "no two trials finished in time"
+        assert time.monotonic() < deadline, "no trial finished in time"
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
@@ -99,12 +99,12 @@ def test_a_killed_study_resumes_to_exactly_the_promised_trials(study_file: Path)
     resumed = run("study", "run", str(study_file), "--resume")
     assert resumed.returncode == 0, resumed.stderr
     board = build(tracking_store(TrackingSpec()).attempts("killed"), baseline="lmh")
-    assert {row.loss: row.trials for row in board.rows} == {"lmh": 3, "lseh": 3}
-    assert all(row.counts["finished"] == 3 for row in board.rows)
+    assert {row.loss: row.trials for row in board.rows} == {"lmh": 2, "lseh": 2}
+    assert all(row.counts["finished"] == 2 for row in board.rows)
     assert finished_in_store(home) == len(PROMISED)
     assert duplicated_points(home) == []
     for row in board.rows:
         for seed in row.seeds:
             epochs = [epoch for epoch, _ in seed.curve]
             assert epochs == sorted(set(epochs))
-            assert epochs[-1] == 8.0
+            assert epochs[-1] == 6.0

@@ -34,6 +34,9 @@ pytestmark = [
     pytest.mark.usefixtures("schema_made_once"),
 ]
 
+ONE_WORKER = {"cpus": 2}
+"""For studies that do not need two at once: each worker process imports torch first."""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
@@ -134,7 +137,7 @@ def test_a_finished_study_resumes_to_nothing_left_to_do(study_file: Path) -> Non
 
 def test_a_worker_killed_in_the_middle_costs_an_attempt_and_no_trial(tmp_path: Path) -> None:
     path = write_study(tmp_path, {
-        "losses": [{"name": "lmh", "search": "none"}], "seeds": [0], "resources": {"cpus": 2},
+        "losses": [{"name": "lmh", "search": "none"}], "seeds": [0], "resources": ONE_WORKER,
         "training": {"epochs": 20, "batch_size": 40, "learning_rate": 1e-3},
     })
     killer = threading.Thread(target=kill_worker_after_first_checkpoint, args=(Path(os.environ["VSETUNE_HOME"]),))
@@ -167,7 +170,7 @@ def test_a_diverging_trial_fails_alone(tmp_path: Path) -> None:
             {"name": "lmh", "search": "none"},
             {"name": "lsh", "search": "none", "training": {"learning_rate": 3e36, "gradient_clip": None}},
         ],
-        "seeds": [0],
+        "seeds": [0], "resources": ONE_WORKER,
     })
     outcome, shown = run_to_its_end(path)
     assert (dict(outcome.counts), outcome.ending) == ({"finished": 1, "failed": 1}, "partly failed")
@@ -183,7 +186,7 @@ def test_successive_halving_stops_trials_and_counts_them_as_pruned(tmp_path: Pat
         "losses": [{"name": "lmh", "search": {"margin": "default"}}], "seeds": [0],
         "search": {"configurations": 6, "training": {"learning_rate": {"low": 1e-6, "high": 1e-2, "log": True}}},
         "training": {"epochs": 6, "batch_size": 40, "learning_rate": 1e-2},
-        "scheduler": {"kind": "asha", "grace_epochs": 1, "reduction_factor": 2},
+        "scheduler": {"kind": "asha", "grace_epochs": 1, "reduction_factor": 2}, "resources": ONE_WORKER,
     })
     counts, _ = run(path)
     assert sum(counts.values()) == 6
@@ -226,7 +229,7 @@ def test_a_study_of_plugins_runs_resumes_and_is_read_from_its_own_copy(tmp_path:
     path = write_study(tmp_path, {
         "plugins": ["half_hinge/", "mine/"], "networks": [{"name": "bag"}], "baseline": "half_hinge",
         "losses": [{"name": "half_hinge"}, {"loss": [{"name": "half_hinge"}, {"name": "lmh"}]}],
-        "seeds": [0], "search": {"configurations": 1},
+        "seeds": [0], "search": {"configurations": 1}, "resources": ONE_WORKER,
     })
     try:
         assert run(path)[0] == {"finished": 2}
