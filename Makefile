@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 IN_PARALLEL := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # three tests share two cores: those of Ray and of servers wait more than they compute
 export PYTEST_XDIST_AUTO_NUM_WORKERS := $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
-TAKES_LONGER := networks training tracking jobs cli object_storage dashboards
+TAKES_LONGER := networks training tracking jobs cli object_storage dashboards data/writing search/test_storage.py \
+	data/reading/test_reader_s3.py data/reading/test_storage_outages.py data/reading/test_encoder_model.py \
+	data/reading/test_encoder_semantics.py
 
 unexport PYTHONDONTWRITEBYTECODE  # without it every test process and every worker of Ray compiles all modules anew
 
@@ -23,7 +25,7 @@ test: $(VENV)/.dev  ## lint, types and the tests that fit into minutes
 	$(BIN)/mypy
 	$(IN_PARALLEL)
 
-test-quick: $(VENV)/.dev  ## the tests without networks, training, MLflow, Ray, servers and whole commands: a minute
+test-quick: $(VENV)/.dev  ## the tests without networks, training, ingest, MLflow, Ray, servers and whole commands: a minute
 	$(IN_PARALLEL) $(TAKES_LONGER:%=--ignore=tests/%)
 
 test-slow: $(VENV)/.dev  ## the tests that take longer: real training, real data, killed processes
