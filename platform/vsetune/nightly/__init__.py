@@ -1,0 +1,1 @@
+"""Nightly sweeps: the same cells every night, held against their own history."""

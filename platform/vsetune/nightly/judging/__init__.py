@@ -1,0 +1,1 @@
+"""Is tonight like the nights before? Noise bands, a sequential test, and the promised rate of false alarms."""

@@ -1,0 +1,41 @@
+"""What is measured of every cell each night: name, unit, which way is worse, the smallest change that counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of a cell and night.
+
+    worse: the direction of a regression. scale: `linear` is judged as it is, `ratio` in logarithms (seconds, bytes).
+    smallest_change: default of what matters; in `unit` where linear, a fraction (0.05 is 5 %) where ratio.
+    """
+
+    name: str
+    text: str
+    unit: str
+    worse: Literal["lower", "higher"]
+    scale: Literal["linear", "ratio"]
+    smallest_change: float
+
+
+MEASURES: tuple[Measure, ...] = (
+    Measure("best_m_recall", "best M-Recall", "points", "lower", "linear", 1.0),
+    Measure("epochs_to_target", "epochs to target", "epochs", "higher", "linear", 0.25),
+    Measure("m_recall_area", "mean M-Recall over the curve", "points", "lower", "linear", 1.0),
+    Measure("epoch_time", "time per epoch", "products", "higher", "ratio", 0.05),
+    Measure("pair_rate", "pairs per product", "pairs", "lower", "ratio", 0.05),
+    Measure("peak_memory", "peak memory", "bytes", "higher", "ratio", 0.10),
+    Measure("start_time", "time to start a trial", "products", "higher", "ratio", 0.50),
+    Measure("data_wait", "share of time waiting for data", "share", "higher", "linear", 0.05),
+)
+"""`products`: seconds divided by those of a calibration product timed beside them (`calibration.py`).
+epochs_to_target: a seed that never reaches the target counts with the last epoch seen (restricted mean)."""
+
+FIRST_LOSSES = "first_losses"
+"""The losses of the first 20 steps at a fixed seed: equal bit for bit, or changed. No band, no tolerance."""
+
+BY_NAME = {measure.name: measure for measure in MEASURES}
