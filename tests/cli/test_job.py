@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import platform
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import ray
+from local_http import answering
 
 TOKEN = "f" * 40
 HERE = {"rayVersion": ray.__version__, "pythonVersion": platform.python_version()}
@@ -67,13 +67,8 @@ def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     AuthenticationTokenLoader.instance().reset_cache()
     monkeypatch.setattr(Dashboard, "facts", HERE)
     Dashboard.asked.clear()
-    server = HTTPServer(("127.0.0.1", 0), Dashboard)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(Dashboard) as url:
+        yield url
     AuthenticationTokenLoader.instance().reset_cache()
 
 

@@ -12,7 +12,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
@@ -23,11 +22,14 @@ import pytest
 import yaml
 from ray_heads import end_all, environment_of, ray_command, running_head
 from real_servers import postgres
+from short_folders import place
 
 from chaos.comparison import compare, doubts
 from chaos.processes import Processes
 from chaos.recorded import read, read_board
 from chaos.servers import BUCKET, s3_server, tracking_server
+
+__all__ = ["place"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 ROOT = Path(__file__).parents[2]
@@ -144,15 +146,6 @@ class Rehearsal:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """Short, since sockets lie in it; open to the user of the database."""
-    folder = Path(tempfile.mkdtemp(prefix="vs-", dir="/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

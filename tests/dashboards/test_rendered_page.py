@@ -5,11 +5,11 @@ from __future__ import annotations
 import http.server
 import json
 import re
-import threading
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from local_http import answering
 
 from watching.answers import Answer, Span, ask_all, table
 from watching.drawing import MOST_NAMES, drawing_of, in_words
@@ -46,12 +46,8 @@ class Answering(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        yield Server(f"http://127.0.0.1:{listening.server_address[1]}")
-        listening.shutdown()
-        thread.join()
+    with answering(Answering) as url:
+        yield Server(url)
 
 
 def test_every_panel_is_asked_and_values_that_are_not_finite_are_left_out(server: Server) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import ClassVar
 
 import psutil
 import pytest
+from local_http import answering
 
 from vsetune.errors import UsageError
 from vsetune.jobs.leaving_node import NodeHere, drain, interruption, main, wait_for_interruption, wait_for_trials
@@ -42,13 +42,8 @@ class Metadata(BaseHTTPRequestHandler):
 @pytest.fixture
 def metadata() -> Iterator[str]:
     Metadata.notices = []
-    server = HTTPServer(("127.0.0.1", 0), Metadata)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/latest"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(Metadata) as url:
+        yield f"{url}/latest"
 
 
 def notice(seconds: float) -> str:

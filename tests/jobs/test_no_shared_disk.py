@@ -8,9 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,9 @@ import boto3
 import pytest
 import yaml
 from real_servers import postgres, s3_server
+from short_folders import place
+
+__all__ = ["place"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 PLATFORM = Path(__file__).parents[2] / "platform"
@@ -52,15 +53,6 @@ class Machine:
         done = subprocess.run(**self.command(*words), timeout=600)
         assert done.returncode == code, done.stderr
         return str(getattr(done, shown))
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """Short, since Ray's sockets lie in it; open to the user of the database."""
-    folder = Path(tempfile.mkdtemp(prefix="vs-", dir="/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def results(board: str) -> dict[str, Any]:

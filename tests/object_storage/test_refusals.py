@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from mock_bucket import aws_account
 
 from vsetune.errors import StorageError
 from vsetune.object_storage import s3
@@ -35,16 +36,10 @@ class Refusing(BaseHTTPRequestHandler):
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    s3._client.cache_clear()
-    yield server
+    with aws_account(monkeypatch, endpoint=f"http://127.0.0.1:{server.server_port}"):
+        yield server
     server.shutdown()
     server.server_close()
-    s3._client.cache_clear()
 
 
 @pytest.mark.parametrize(

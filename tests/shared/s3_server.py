@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import boto3
 import pytest
+from mock_bucket import aws_account
 from moto.server import ThreadedMotoServer
-
-from vsetune.object_storage import s3
 
 
 @pytest.fixture(scope="session")
@@ -23,12 +22,6 @@ def endpoint() -> Iterator[str]:
 @pytest.fixture
 def prefix(endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
     """A prefix of its own for every test."""
-    for name, value in {
-        "AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    s3._client.cache_clear()
-    boto3.client("s3").create_bucket(Bucket="home")
-    yield f"s3://home/{request.node.name.translate({ord(sign): None for sign in '[] '})}"
-    s3._client.cache_clear()
+    with aws_account(monkeypatch, endpoint=endpoint):
+        boto3.client("s3").create_bucket(Bucket="home")
+        yield f"s3://home/{request.node.name.translate({ord(sign): None for sign in '[] '})}"

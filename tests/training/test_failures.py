@@ -14,6 +14,7 @@ from vsetune.errors import (
     DamagedCheckpoint,
     DataError,
     NumericError,
+    Preempted,
     StaleCheckpoint,
     StorageError,
 )
@@ -64,9 +65,10 @@ def test_what_happened_to_a_trial_is_an_interruption(error: Exception, kind: str
     assert "\n" not in failure.text
 
 
-def test_only_a_failed_device_spoils_its_process() -> None:
-    spoilt = {kind for error, kind in INTERRUPTIONS if failure_of(error).spoils_the_process}
-    assert spoilt == {"device"}
+def test_a_failed_device_and_a_machine_that_goes_spoil_the_process() -> None:
+    told = [*INTERRUPTIONS, (Preempted("trial: its machine will go, continued elsewhere."), "preempted")]
+    spoilt = {kind for error, kind in told if failure_of(error).spoils_the_process}
+    assert spoilt == {"device", "preempted"}
 
 
 def test_an_exception_without_words_is_named() -> None:

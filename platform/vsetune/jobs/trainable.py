@@ -32,7 +32,7 @@ from vsetune.jobs.trial_metrics import TrialMetrics
 from vsetune.object_storage.mirror import Mirror
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import set_aside
-from vsetune.training.failures import Failure, failure_of
+from vsetune.training.failures import Failure, Kind, failure_of
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,16 @@ LEAVE_WITHIN_S = 60.0
 
 
 class SpoiltProcess(Exception):
-    """Raised out of a worker whose device fails for good, so that Tune replaces its process. The text is the reason."""
+    """Raised out of a worker whose device fails for good or whose machine will go, so that Tune replaces its process: a
+    worker that only reported would be given the next trial. The text is the reason; kind: of the failure.
+    """
+
+    def __init__(self, reason: str, kind: Kind) -> None:
+        super().__init__(reason, kind)
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class AttemptTrainable(tune.Trainable):
@@ -171,7 +180,7 @@ class AttemptTrainable(tune.Trainable):
         if isinstance(error, DamagedCheckpoint):
             self._set_aside(failure.text)
         if failure.spoils_the_process:
-            raise SpoiltProcess(failure.text) from error
+            raise SpoiltProcess(failure.text, failure.kind) from error
         return self._report_of(failure)
 
     def _report_of(self, failure: Failure) -> dict[str, Any]:

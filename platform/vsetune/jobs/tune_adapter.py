@@ -99,7 +99,7 @@ class RecordingCallback(_StaysHere, tune.Callback):
         name = trial.config["trial"]["trial"]
         self._signs.reported(trial, result)
         if result.get("event") == "interrupted":
-            self._pause(name, result["error"], was_asked=result["kind"] == "preempted")
+            self._pause(name, result["error"])
         else:
             record_report(self._ledger, name, result)
         if self._ledger.trials[name].status in ("finished", "pruned"):  # recorded: nobody will continue it
@@ -110,8 +110,10 @@ class RecordingCallback(_StaysHere, tune.Callback):
         self._on_change()
 
     def on_trial_error(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
-        reason = self._signs.ended(trial) or _reason_of(trial)
-        self._pause(trial.config["trial"]["trial"], reason)
+        error = _error_of(trial)
+        reason = self._signs.ended(trial) or _reason_of(error)
+        was_asked = isinstance(error, SpoiltProcess) and error.kind == "preempted"
+        self._pause(trial.config["trial"]["trial"], reason, was_asked=was_asked)
         self._metrics.died(trial.config["trial"]["trial"], reason)
         self._on_change()
 
@@ -160,12 +162,15 @@ def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any]) ->
         ledger.close(trial, status, summary=summary, artifacts=artifacts)
 
 
-def _reason_of(trial: Any) -> str:
-    """Why Tune gave up a trial's actor, in one line. Tune keeps the exception in a file of the trial's own folder."""
+def _error_of(trial: Any) -> BaseException | None:
+    """What the actor that Tune gave up has raised; None where it died. Tune keeps it in the trial's folder."""
     file = trial.pickled_error_file
     error = cloudpickle.loads(Path(file).read_bytes()) if file and Path(file).exists() else None
-    if isinstance(error, RayTaskError) and isinstance(error.cause, SpoiltProcess):
-        return str(error.cause)
-    if isinstance(error, RayTaskError):
-        return f"process: {' '.join(str(error.cause).split())[:300]}"
-    return f"process: {DIED}"
+    return error.cause if isinstance(error, RayTaskError) else None
+
+
+def _reason_of(error: BaseException | None) -> str:
+    """Why Tune gave up a trial's actor, in one line."""
+    if isinstance(error, SpoiltProcess):
+        return str(error)
+    return f"process: {DIED if error is None else ' '.join(str(error).split())[:300]}"

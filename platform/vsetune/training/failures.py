@@ -61,8 +61,8 @@ class Failure:
 
     @property
     def spoils_the_process(self) -> bool:
-        """A CUDA error stays in its process: every later attempt there would fail too."""
-        return self.kind == "device"
+        """No later attempt can run there: a CUDA error stays in its process, a machine that goes takes it along."""
+        return self.kind in ("device", "preempted")
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -4,10 +4,9 @@ import multiprocessing
 import threading
 from dataclasses import fields
 
-import boto3
 import pytest
 import torch
-from moto import mock_aws
+from mock_bucket import bucket
 
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions.parses import read_parses
@@ -16,20 +15,9 @@ from vsetune.data.stored.shards import iter_captions
 from vsetune.errors import DataError
 from vsetune.object_storage import s3
 
+__all__ = ["bucket"]
+
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
-
-
-@pytest.fixture
-def bucket(monkeypatch):
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with mock_aws():
-        s3._client.cache_clear()
-        client = boto3.client("s3")
-        client.create_bucket(Bucket="data")
-        yield client
-    s3._client.cache_clear()
 
 
 def assert_equal(here, there):

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mock_bucket import aws_account
 
 from vsetune.data.batches.reader import training_batches
 from vsetune.data.batches.sample_stream import shuffled_images
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError, StorageError
-from vsetune.object_storage import s3
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
 
@@ -57,15 +57,9 @@ class Broken:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broken]:
     broken = Broken()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{broken.port}", "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    s3._client.cache_clear()
-    yield broken
+    with aws_account(monkeypatch, endpoint=f"http://127.0.0.1:{broken.port}"):
+        yield broken
     broken.close()
-    s3._client.cache_clear()
 
 
 def answer(status: str, body: bytes = b"", *, length: int | None = None) -> Callable[[socket.socket, str], None]:

@@ -8,9 +8,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
+from mock_bucket import bucket
 
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.looking.verify import verify
@@ -20,24 +19,12 @@ from vsetune.data.making.parallel_ingest import ShardTask, ingest_in_parallel
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import DataError, StorageError, StudyConflict
-from vsetune.object_storage import s3
+
+__all__ = ["bucket"]
 
 Make = Callable[..., IngestRecipe]
 Contents = Callable[[Path], dict[str, bytes]]
 Run = Callable[[IngestRecipe], Manifest]
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with mock_aws():
-        s3._client.cache_clear()
-        client = boto3.client("s3")
-        client.create_bucket(Bucket="data")
-        yield client
-    s3._client.cache_clear()
 
 
 def backwards(function: Callable[[ShardTask], Any], tasks: Sequence[ShardTask]) -> Iterator[tuple[ShardTask, Any]]:

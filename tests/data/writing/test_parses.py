@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import boto3
 import numpy as np
 import pytest
-from moto import mock_aws
+from mock_bucket import bucket
 
 from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.recipe import IngestRecipe
@@ -19,7 +18,8 @@ from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import ConfigError
-from vsetune.object_storage import s3
+
+__all__ = ["bucket"]
 
 Make = Callable[..., IngestRecipe]
 Run = Callable[[IngestRecipe], Manifest]
@@ -49,18 +49,6 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     for module in ("captions.parses", "making.ingest"):
         monkeypatch.setattr(f"vsetune.data.{module}.load_parser", lambda pipeline: parser)
     return parser
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with mock_aws():
-        s3._client.cache_clear()
-        boto3.client("s3").create_bucket(Bucket="data")
-        yield
-    s3._client.cache_clear()
 
 
 def heads(path: str | Path) -> dict[str, np.ndarray]:

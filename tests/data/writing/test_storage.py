@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mock_bucket import aws_account
+from s3_server import endpoint
 
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.looking.verify import summary, verify
@@ -14,29 +16,14 @@ from vsetune.errors import DataError, StorageError
 from vsetune.object_storage import s3
 from vsetune.object_storage.addresses import is_remote, join
 
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """A moto server on a free port."""
-    server_module = pytest.importorskip("moto.server")
-    server = server_module.ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+__all__ = ["endpoint"]
 
 
 @pytest.fixture
 def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    for name, value in {
-        "AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    s3._client.cache_clear()
-    s3._client().create_bucket(Bucket="data")
-    yield "s3://data/sets/scenes"
-    s3._client.cache_clear()
+    with aws_account(monkeypatch, endpoint=endpoint):
+        s3._client().create_bucket(Bucket="data")
+        yield "s3://data/sets/scenes"
 
 
 class Counting:
