@@ -55,7 +55,8 @@ def judged_rows(
         for column, (stream, judgement) in enumerate(zip(streams, judgements, strict=True))
     ]
     first = [judged_first_losses(line, tonight, cell, accepted) for cell in cells]
-    return [row for cell in cells for row in (*(r for r in rows if r.cell == cell), *(r for r in first if r.cell == cell))]
+    order = {cell: place for place, cell in enumerate(cells)}
+    return sorted([*rows, *first], key=lambda row: order[row.cell])  # stable: the first losses stay behind
 
 
 def nights_in_line(nights: Sequence[Night], tonight: Night, accepted: Sequence[Accepted]) -> int:

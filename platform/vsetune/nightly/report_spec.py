@@ -14,4 +14,4 @@ class ReportSpec(Spec):
         None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200,
         description="NAME of the environment variable that holds the URL of a webhook (Slack-compatible JSON)",
     )
-    mail_to: list[str] = Field(default_factory=list, max_length=100, description="addresses that get the report by mail")
+    mail_to: list[str] = Field(default_factory=list, max_length=100, description="addresses that get it by mail")

@@ -59,8 +59,11 @@ def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
     counts = Counter(row.verdict for row in rows)
     worse = [row for row in rows if row.verdict in _TOLD]
     if worse:
-        kinds = [_count(counts["regression"], "regression"), _count(counts["changed"], "cell") + " with changed first losses"]
-        found = " and ".join(kind for kind, n in zip(kinds, (counts["regression"], counts["changed"]), strict=True) if n)
+        kinds = {
+            _count(counts["regression"], "regression"): counts["regression"],
+            f"{_count(counts['changed'], 'cell')} with changed first losses": counts["changed"],
+        }
+        found = " and ".join(kind for kind, number in kinds.items() if number)
         named = "; ".join(_named(row) for row in worse[:_MOST_NAMED])
         more = f"; and {len(worse) - _MOST_NAMED} more" if len(worse) > _MOST_NAMED else ""
         return f"{found}: {named}{more}"
