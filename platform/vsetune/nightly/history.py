@@ -9,6 +9,7 @@ With a home on object storage the same files stand there too, and whoever holds 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from datetime import date as Day
 from pathlib import Path
 from typing import Any
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.spec.paths import home, remote_place
 from vsetune.errors import DataError, StorageError, StudyConflict
 from vsetune.files.locks import take_lock
@@ -33,6 +35,7 @@ FORMAT = 1
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NIGHTS, _REPORTS, _ACCEPTED, _LOCK, _LEASE = "nights", "reports", "accepted.json", "lock", "lease.json"
+_NIGHTS_IN_REPORT = 30
 _REPORT_ENDINGS = ("html", "md", "json")
 
 
@@ -154,7 +157,7 @@ class History:
     def keep_report(self, report: NightReport, html: str, markdown: str) -> Path:
         """Write the report's page, its Markdown and its data; the page's path. StorageError."""
         make_folder(self.folder / _REPORTS)
-        plain = readable_json({"format": FORMAT} | asdict(report))
+        plain = readable_json({"format": FORMAT} | asdict(_shortened(report)))
         for ending, content in zip(_REPORT_ENDINGS, (html.encode(), markdown.encode(), plain), strict=True):
             file = self.report_file(report.date, ending)
             write_whole(file, content, durable=True)
@@ -167,10 +170,13 @@ class History:
 
     def report_plain(self, date: str) -> Mapping[str, Any] | None:
         """The kept report of a date as plain data; None where there is none or it cannot be read."""
+        file = self.report_file(date, "json")
         try:
-            plain = read_json(self.report_file(date, "json"))
-        except DataError as error:
-            self.problems.append(str(error))
+            plain = json.loads(file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            self.problems.append(f"{file}: cannot read ({one_line(error)})")
             return None
         return plain if isinstance(plain, dict) else None
 
@@ -227,6 +233,15 @@ def is_date(text: str) -> bool:
         return _DATE.fullmatch(text) is not None and Day.fromisoformat(text) is not None
     except ValueError:
         return False
+
+
+def _shortened(report: NightReport) -> NightReport:
+    """The nights have files of their own: each report's data repeats the last of them alone."""
+    rows = [
+        replace(row, dates=tuple(row.dates)[-_NIGHTS_IN_REPORT:], values=tuple(row.values)[-_NIGHTS_IN_REPORT:])
+        for row in report.rows
+    ]
+    return replace(report, rows=rows)
 
 
 def _put_aside(file: Path, what: str) -> Path:
