@@ -6,15 +6,17 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vsetune.config.spec.paths import HOME_VARIABLE, home, local_path, remote_home
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.job_package import PASSED_ON
 from vsetune.nightly.installing.daily_time import DailyTime
+from vsetune.nightly.nightly_spec import NightlySpec
 
 MARK = "written by `vsetune nightly install`"
 """In every file of ours, so that another one is never overwritten or removed."""
@@ -22,6 +24,7 @@ MARK = "written by `vsetune nightly install`"
 SECRETS_FILE = Path("~/.config/vsetune/nightly.env")
 """Lines NAME=value with passwords and addresses that are secret, made by the person and readable by nobody else."""
 
+_OF_MAIL = {f"VSETUNE_SMTP_{name}" for name in ("HOST", "PORT", "USER", "PASSWORD", "FROM")}
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -53,9 +56,9 @@ class NightlyEntry:
         return shlex.join(self.command)
 
 
-def nightly_entry(name: str, file: Path, time: DailyTime, home_given: str | None) -> NightlyEntry:
+def nightly_entry(spec: NightlySpec, file: Path, time: DailyTime, home_given: str | None) -> NightlyEntry:
     """With the interpreter, the package and the settings of this process. ConfigError lists every problem."""
-    absolute = file.absolute()
+    name, absolute = spec.nightly, file.absolute()
     place = _home(home_given)
     variables = {**_variables(), HOME_VARIABLE: place}
     if os.environ.get("PYTHONPATH"):
@@ -69,13 +72,23 @@ def nightly_entry(name: str, file: Path, time: DailyTime, home_given: str | None
             raise UsageError(f"{text!a}: has a character that no entry can hold; rename it")
     return NightlyEntry(
         name, absolute, time, words, absolute.parent, dict(sorted(variables.items())),
-        _secrets_in([absolute.read_text(encoding="utf-8"), *variables.values()]), folder / "nightly" / name / "nightly.log",
+        _secrets(spec, [*_texts(spec.to_plain()), *variables.values()]), folder / "nightly" / name / "nightly.log",
     )
 
 
-def _secrets_in(texts: Sequence[str]) -> list[str]:
-    """Names of the variables that `${NAME}` in these texts asks for."""
-    return sorted({name for text in texts for name in _VARIABLE.findall(text)})
+def _secrets(spec: NightlySpec, texts: Sequence[str]) -> list[str]:
+    """Names of the variables that the report needs, and that `${NAME}` in these texts asks for."""
+    named = {name for text in texts for name in _VARIABLE.findall(text)}
+    named |= {spec.report.webhook} if spec.report.webhook else set()
+    return sorted(named | _OF_MAIL if spec.report.mail_to else named)
+
+
+def _texts(plain: Any) -> Iterator[str]:
+    if isinstance(plain, str):
+        yield plain
+    elif isinstance(plain, Mapping | list):
+        for each in plain.values() if isinstance(plain, Mapping) else plain:
+            yield from _texts(each)
 
 
 def _home(given: str | None) -> str:
