@@ -10,6 +10,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
+from vsetune.cli import nightly_history
 from vsetune.cli.output import interruptible, messages, results, say
 from vsetune.errors import ConfigError
 
@@ -20,6 +21,11 @@ app = typer.Typer(
     no_args_is_help=True, help="The same cells every night, held against their own history.",
     epilog="Example: vsetune nightly run studies/nightly.yaml",
 )
+
+app.command("install", epilog=nightly_history.INSTALL_EXAMPLE)(nightly_history.install)
+app.command("history", epilog=nightly_history.HISTORY_EXAMPLE)(nightly_history.history)
+app.command("bisect", epilog=nightly_history.BISECT_EXAMPLE)(nightly_history.bisect)
+app.command("accept", epilog=nightly_history.ACCEPT_EXAMPLE)(nightly_history.accept)
 
 NightlyFile = Annotated[Path, typer.Argument(help="nightly file (YAML)", show_default=False)]
 
