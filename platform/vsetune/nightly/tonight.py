@@ -15,7 +15,7 @@ from rich.console import Console
 import vsetune
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
-from vsetune.jobs.preparation import prepare_spec
+from vsetune.jobs.preparation import prepare_spec, tracking_uri
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.nightly.conditions import conditions_of_night
 from vsetune.nightly.delivering import deliver
@@ -66,12 +66,9 @@ def run_night(
             reason = f"the history has a night of {newer}, tonight would be {date}; set the clock or a later --date"
             night = _begun(plan, None, again=False)
             report = unjudged_report(spec, replace(night, state="failed"), f"the clock went back: {reason}", notes)
-            if existing is None:
-                _deliver(report, history, plan)
-            return report
+            return _delivered(report, history, plan, None) if existing is None else report
         night = _ran(plan, _begun(plan, existing, again=again), history)
-        report = report_of(spec, nights, night, history, notes)
-        return _deliver(report, history, plan)
+        return _delivered(report_of(spec, nights, night, history, notes), history, plan, night)
 
 
 def _begun(plan: NightPlan, existing: Night | None, *, again: bool) -> Night:
@@ -146,13 +143,15 @@ def _of_the_run(outcome: StudyOutcome) -> list[str]:
     return told
 
 
-def _deliver(report: NightReport, history: History, plan: NightPlan) -> NightReport:
-    """Nothing that fails here takes the result away from who waits for it."""
+def _delivered(report: NightReport, history: History, plan: NightPlan, night: Night | None) -> NightReport:
+    """The report, kept and sent; with a note for what failed."""
+    notes, uri = [], None
     try:
-        deliver(report, history, plan.spec.report, plan.console)
-    except (VsetuneError, OSError) as error:
-        return replace(report, notes=[*report.notes, f"the report could not be delivered: {one_line(error)}"])
-    return report
+        uri = tracking_uri(plan.spec.tracking)
+    except UsageError as error:
+        notes = [one_line(error)]
+    report = replace(report, notes=tuple(dict.fromkeys([*report.notes, *notes])))
+    return deliver(report, history.keep_report, plan.spec.report, night=night, tracking_uri=uri)
 
 
 def _told(error: Exception) -> str:
