@@ -14,10 +14,14 @@ from vsetune.nightly.judging.arrays import Bools, Floats, Integers, Streams
 from vsetune.nightly.judging.noise import Noise, noise
 from vsetune.nightly.judging.scores import Tail, normal_score, students_t
 
+SPENT = 0.5
+"""Of the false alarms promised. The other half is kept for what the limits do not know: tails that nobody has seen yet,
+cells that are less alike than they looked, and a baseline that stands still under suspicion."""
 REGRESSION_SHARE = 0.9
-"""Of all false alarms promised; improvements get the rest. Each is halved between tonight's band and the sum."""
-SUSPECT = 0.5
-"""A sum above this part of its limit: its nights do not teach the baseline until it has fallen."""
+"""Of what is spent; improvements get the rest. Each is halved between tonight's band and the sum of many nights."""
+SUSPECT = 0.7
+"""A sum above this part of its limit: its nights do not teach the baseline until it has fallen, so that a change is not
+taken for quiet before it is found."""
 REPAIRED = 2.0
 """Log-likelihood ratio, cumulated, of `back to the centre` against `still changed`, at which a change is over."""
 
@@ -81,8 +85,8 @@ class Told:
 @dataclass(frozen=True)
 class Seen:
     """One night of all streams, as judged. known: has a value. is_baseline: too few nights before. side: +1 regression,
-    -1 improvement, 0 neither. low, high: the band. change: tonight's distance to the centre, or that of the nights since
-    the change. since: its first night. is_outside: of the band, tonight. score: normal, positive is worse."""
+    -1 improvement, 0 neither. low, high: the band. change: tonight's distance to the centre, or that of the nights
+    since the change. since: its first night. is_outside: of the band, tonight. score: normal, positive is worse."""
 
     known: Bools
     is_baseline: Bools
@@ -147,7 +151,8 @@ class Watch:
         is_told = judged & (told.side != 0)
         level = told.values / np.maximum(told.nights, 1) - np.where(judged, quiet.centre, 0.0)
         level = np.where(is_told, level, 0.0) / quiet.scale
-        told.over = np.where(is_told, np.maximum(told.over + level**2 / 2 - level * distance / quiet.scale, 0), told.over)
+        evidence = told.over + level**2 / 2 - level * distance / quiet.scale
+        told.over = np.where(is_told, np.maximum(evidence, 0.0), told.over)
         over = is_told & (told.over >= REPAIRED)
         for one in (self.better, self.worse):
             spike = over & (told.side == one.towards) & (told.times == 1)
@@ -164,7 +169,7 @@ class Watch:
         side, since = np.zeros(distance.shape), np.full(distance.shape, index)
         change, is_outside, reaches = distance, np.zeros(distance.shape, np.bool_), []
         for one in (self.better, self.worse):
-            chance = one.share * self.false_alarms / np.maximum(streams, 1) / 2
+            chance = one.share * SPENT * self.false_alarms / np.maximum(streams, 1) / 2
             height = one.tail.limit(chance) @ self.members.T
             reach = np.maximum(students_t(height, quiet.freedom) * quiet.of_a_night, smallest)
             outside = judged & (one.towards * distance >= reach * (1 - 1e-9))
@@ -185,8 +190,8 @@ class Watch:
         mean = (told.values + np.where(known, values, 0.0)) / (told.nights + 1) - np.where(judged, quiet.centre, 0.0)
         return Seen(
             known, is_baseline, np.where(goes_on, told.side, side), quiet.centre, quiet.centre - reaches[0],
-            quiet.centre + reaches[1], np.where(goes_on, mean, change), np.where(goes_on, told.since, since), is_outside,
-            np.where(judged, score, np.nan),
+            quiet.centre + reaches[1], np.where(goes_on, mean, change), np.where(goes_on, told.since, since),
+            is_outside, np.where(judged, score, np.nan),
         )
 
     def _tell(self, side: Floats, seen: Seen, index: int) -> None:
