@@ -22,6 +22,8 @@ REGRESSION_SHARE = 0.9
 SUSPECT = 0.7
 """A sum above this part of its limit: its nights do not teach the baseline until it has fallen, so that a change is not
 taken for quiet before it is found."""
+BENEFIT = 2.0
+"""A drift is told while its size may, within so many standard errors, be the smallest change that matters."""
 REPAIRED = 2.0
 """Log-likelihood ratio, cumulated, of `back to the centre` against `still changed`, at which a change is over."""
 
@@ -52,6 +54,18 @@ class Side:
         self.nights = np.where(where, np.where(starts, 0.0, self.nights) + 1, self.nights)
         self.values = np.where(where, np.where(starts, 0.0, self.values) + np.where(where, values, 0.0), self.values)
         self.total = np.where(where, np.maximum(self.total + steps, 0.0), self.total)
+
+    def begin_where_likeliest(self, where: Bools, values: Floats, centre: Floats) -> None:
+        """Of the nights of these sums, keep those since the change: the start at which a change of unknown size is most
+        likely (Hinkley 1970). values: (histories, streams, nights) to tonight."""
+        for history, stream in np.argwhere(where):
+            nights = values[history, stream, self.since[history, stream]:][::-1]
+            counts = np.isfinite(nights).cumsum()
+            sums = np.nancumsum(nights)
+            away = self.towards * (sums - counts * centre[history, stream]) / np.sqrt(np.maximum(counts, 1))
+            last = int(np.argmax(away))
+            self.since[history, stream] = values.shape[-1] - 1 - last
+            self.nights[history, stream], self.values[history, stream] = counts[last], sums[last]
 
     def drift(self, quiet: Noise) -> Floats:
         """How far the nights of the sum are from the centre, their mean; positive is towards this side."""
@@ -178,12 +192,13 @@ class Watch:
             limit = cusum.limit(step, 1 / chance)
             one.is_suspect = one.total > SUSPECT * limit
             drift = one.drift(quiet)
-            matters = drift + quiet.scale / np.sqrt(np.maximum(one.nights, 1)) >= smallest
+            matters = drift + BENEFIT * quiet.scale / np.sqrt(np.maximum(one.nights, 1)) >= smallest
             drifted = judged & ~outside & (one.total >= limit) & matters & (drift > 0)
             fresh = (outside | drifted) & (told.side == 0)
+            one.begin_where_likeliest(fresh & drifted, self.values, quiet.centre)
             side = np.where(fresh, one.towards, side)
             since = np.where(fresh, np.where(drifted, one.since, index), since)
-            change = np.where(fresh, np.where(drifted, one.towards * drift, distance), change)
+            change = np.where(fresh, np.where(drifted, one.towards * one.drift(quiet), distance), change)
             is_outside |= outside
             reaches.append(reach)
         goes_on = judged & (told.side != 0)
