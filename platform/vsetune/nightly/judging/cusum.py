@@ -7,12 +7,12 @@ import numpy as np
 from vsetune.nightly.judging.arrays import Floats
 
 LEAST_ALLOWANCE, MOST_ALLOWANCE = 0.25, 1.0
-MOST_SCORE = 3.0
+MOST_SCORE = 2.5
 """Scores are winsorised here: a single night, however bad, is the band's business (Lucas & Crosier 1982)."""
 
 
 def allowance(smallest: Floats, scale: Floats) -> Floats:
-    """Half the change that matters, in scores: the sum is then quickest for a change of that size (Moustakides 1986)."""
+    """Half the change that matters, in scores: then the sum is quickest for such a change (Moustakides 1986)."""
     return np.clip(smallest / (2 * scale), LEAST_ALLOWANCE, MOST_ALLOWANCE)
 
 

@@ -14,10 +14,16 @@ from vsetune.nightly.judging.arrays import Bools, Floats, Integers, Streams
 from vsetune.nightly.judging.noise import Noise, noise
 from vsetune.nightly.judging.scores import Tail, normal_score, students_t
 
+SPENT = 0.5
+"""Of the false alarms promised. The other half is kept for what the limits do not know: tails that nobody has seen yet,
+cells that are less alike than they looked, and a baseline that stands still under suspicion."""
 REGRESSION_SHARE = 0.9
-"""Of all false alarms promised; improvements get the rest. Each is halved between tonight's band and the sum."""
-SUSPECT = 0.5
-"""A sum above this part of its limit: its nights do not teach the baseline until it has fallen."""
+"""Of what is spent; improvements get the rest. Each is halved between tonight's band and the sum of many nights."""
+SUSPECT = 0.7
+"""A sum above this part of its limit: its nights do not teach the baseline until it has fallen, so that a change is not
+taken for quiet before it is found."""
+BENEFIT = 2.0
+"""A drift is told while its size may, within so many standard errors, be the smallest change that matters."""
 REPAIRED = 2.0
 """Log-likelihood ratio, cumulated, of `back to the centre` against `still changed`, at which a change is over."""
 
@@ -48,6 +54,18 @@ class Side:
         self.nights = np.where(where, np.where(starts, 0.0, self.nights) + 1, self.nights)
         self.values = np.where(where, np.where(starts, 0.0, self.values) + np.where(where, values, 0.0), self.values)
         self.total = np.where(where, np.maximum(self.total + steps, 0.0), self.total)
+
+    def begin_where_likeliest(self, where: Bools, values: Floats, centre: Floats) -> None:
+        """Of the nights of these sums, keep those since the change: the start at which a change of unknown size is most
+        likely (Hinkley 1970). values: (histories, streams, nights) to tonight."""
+        for history, stream in np.argwhere(where):
+            nights = values[history, stream, self.since[history, stream]:][::-1]
+            counts = np.isfinite(nights).cumsum()
+            sums = np.nancumsum(nights)
+            away = self.towards * (sums - counts * centre[history, stream]) / np.sqrt(np.maximum(counts, 1))
+            last = int(np.argmax(away))
+            self.since[history, stream] = values.shape[-1] - 1 - last
+            self.nights[history, stream], self.values[history, stream] = counts[last], sums[last]
 
     def drift(self, quiet: Noise) -> Floats:
         """How far the nights of the sum are from the centre, their mean; positive is towards this side."""
@@ -81,8 +99,8 @@ class Told:
 @dataclass(frozen=True)
 class Seen:
     """One night of all streams, as judged. known: has a value. is_baseline: too few nights before. side: +1 regression,
-    -1 improvement, 0 neither. low, high: the band. change: tonight's distance to the centre, or that of the nights since
-    the change. since: its first night. is_outside: of the band, tonight. score: normal, positive is worse."""
+    -1 improvement, 0 neither. low, high: the band. change: tonight's distance to the centre, or that of the nights
+    since the change. since: its first night. is_outside: of the band, tonight. score: normal, positive is worse."""
 
     known: Bools
     is_baseline: Bools
@@ -147,7 +165,8 @@ class Watch:
         is_told = judged & (told.side != 0)
         level = told.values / np.maximum(told.nights, 1) - np.where(judged, quiet.centre, 0.0)
         level = np.where(is_told, level, 0.0) / quiet.scale
-        told.over = np.where(is_told, np.maximum(told.over + level**2 / 2 - level * distance / quiet.scale, 0), told.over)
+        evidence = told.over + level**2 / 2 - level * distance / quiet.scale
+        told.over = np.where(is_told, np.maximum(evidence, 0.0), told.over)
         over = is_told & (told.over >= REPAIRED)
         for one in (self.better, self.worse):
             spike = over & (told.side == one.towards) & (told.times == 1)
@@ -164,7 +183,7 @@ class Watch:
         side, since = np.zeros(distance.shape), np.full(distance.shape, index)
         change, is_outside, reaches = distance, np.zeros(distance.shape, np.bool_), []
         for one in (self.better, self.worse):
-            chance = one.share * self.false_alarms / np.maximum(streams, 1) / 2
+            chance = one.share * SPENT * self.false_alarms / np.maximum(streams, 1) / 2
             height = one.tail.limit(chance) @ self.members.T
             reach = np.maximum(students_t(height, quiet.freedom) * quiet.of_a_night, smallest)
             outside = judged & (one.towards * distance >= reach * (1 - 1e-9))
@@ -173,20 +192,21 @@ class Watch:
             limit = cusum.limit(step, 1 / chance)
             one.is_suspect = one.total > SUSPECT * limit
             drift = one.drift(quiet)
-            matters = drift + quiet.scale / np.sqrt(np.maximum(one.nights, 1)) >= smallest
+            matters = drift + BENEFIT * quiet.scale / np.sqrt(np.maximum(one.nights, 1)) >= smallest
             drifted = judged & ~outside & (one.total >= limit) & matters & (drift > 0)
             fresh = (outside | drifted) & (told.side == 0)
+            one.begin_where_likeliest(fresh & drifted, self.values, quiet.centre)
             side = np.where(fresh, one.towards, side)
             since = np.where(fresh, np.where(drifted, one.since, index), since)
-            change = np.where(fresh, np.where(drifted, one.towards * drift, distance), change)
+            change = np.where(fresh, np.where(drifted, one.towards * one.drift(quiet), distance), change)
             is_outside |= outside
             reaches.append(reach)
         goes_on = judged & (told.side != 0)
         mean = (told.values + np.where(known, values, 0.0)) / (told.nights + 1) - np.where(judged, quiet.centre, 0.0)
         return Seen(
             known, is_baseline, np.where(goes_on, told.side, side), quiet.centre, quiet.centre - reaches[0],
-            quiet.centre + reaches[1], np.where(goes_on, mean, change), np.where(goes_on, told.since, since), is_outside,
-            np.where(judged, score, np.nan),
+            quiet.centre + reaches[1], np.where(goes_on, mean, change), np.where(goes_on, told.since, since),
+            is_outside, np.where(judged, score, np.nan),
         )
 
     def _tell(self, side: Floats, seen: Seen, index: int) -> None:
