@@ -79,8 +79,8 @@ def summer_time_notes(time: DailyTime, *, start: datetime) -> list[str]:
             notes.append(f"{time.text}: does not exist on {local.date()} (summer time begins); that night starts at "
                          "another time or not at all")
         elif moment.utcoffset() != moment.replace(fold=1).utcoffset():
-            notes.append(f"{time.text}: comes twice on {local.date()} (summer time ends); the night runs once, a second "
-                         "start on one date is refused")
+            notes.append(f"{time.text}: comes twice on {local.date()} (summer time ends); the night runs once, a "
+                         "second start on one date is refused")
     return notes
 
 

@@ -10,7 +10,8 @@ from vsetune.errors import VsetuneError
 from vsetune.nightly.installing.nightly_entry import MARK, SECRETS_FILE, NightlyEntry
 
 _SERVICE = """\
-# {mark}: one night of {name}. Exit codes: 0 no change, 1 regression, 2 could not run; `systemctl --user --failed` shows it.
+# {mark}: one night of {name}.
+# Exit codes: 0 no change, 1 regression, 2 could not run; `systemctl --user --failed` shows the last two.
 [Unit]
 Description=vsetune nightly {name}
 Documentation=file://{file}
@@ -24,7 +25,8 @@ ExecStart={command}
 TimeoutStopSec=180
 """
 _TIMER = """\
-# {mark}: every day at {text}; a night missed while the machine was off starts once it is on again.
+# {mark}: every day at {text}.
+# A night missed while the machine was off starts once it is on again.
 [Unit]
 Description=vsetune nightly {name}, every day at {text}
 
