@@ -170,7 +170,7 @@ def bisect(
     if as_json:
         print_json(asdict(found))
         return
-    results.print(_table_of_tried(found))
+    results.print(_table_of_tried(found, [commit.hash for commit in asked.after]))
     if len(found.suspects) == 1:
         results.out(f"changed by {found.suspects[0].text}", highlight=False)
     else:
@@ -230,10 +230,11 @@ def _table_of_streams(found: Sequence[Stream], measure: str) -> Table:
     return table
 
 
-def _table_of_tried(found: Bisected) -> Table:
+def _table_of_tried(found: Bisected, order: Sequence[str]) -> Table:
+    """From the good revision to the bad one. order: hashes, oldest first."""
     table = Table("revision", "date", Column("subject", overflow="fold"), "is", Column("because", overflow="fold"))
-    order = [found.good, *sorted(found.tried, key=lambda each: each.commit.date), found.bad]
-    for tried in order:
+    between = sorted(found.tried, key=lambda each: order.index(each.commit.hash))
+    for tried in (found.good, *between, found.bad):
         subject = Text(tried.commit.subject)
         table.add_row(tried.commit.short, tried.commit.date[:10], subject, tried.side, Text(tried.text))
     return table

@@ -85,7 +85,11 @@ def summer_time_notes(time: DailyTime, *, start: datetime) -> list[str]:
 
 
 def _moments(time: DailyTime, start: datetime) -> Iterator[datetime]:
-    return (local.replace(tzinfo=_zone(time.zone)) for local in _days(time, start))
+    """Of a year; days on which the time does not exist are left out."""
+    for local in _days(time, start):
+        moment = local.replace(tzinfo=_zone(time.zone))
+        if _seen(moment, time.zone) == local:
+            yield moment
 
 
 def _days(time: DailyTime, start: datetime) -> Iterator[datetime]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -43,7 +44,7 @@ WantedBy=timers.target
 
 def unit_folder() -> Path:
     """Where systemd looks for units of the user."""
-    return Path("~/.config/systemd/user").expanduser()
+    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "systemd" / "user"
 
 
 def systemd_units(entry: NightlyEntry) -> dict[str, str]:
