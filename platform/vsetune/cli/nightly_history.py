@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from vsetune.nightly.history import History
     from vsetune.nightly.past_nights import PastNight, Stream
 
-INSTALL_EXAMPLE = "Example: vsetune nightly install studies/nightly.yaml --as systemd --at 02:30 --timezone Europe/Berlin"
+INSTALL_EXAMPLE = "Example: vsetune nightly install studies/nightly.yaml --as systemd --at 02:30"
 HISTORY_EXAMPLE = "Example: vsetune nightly history scenes --measure epoch_time"
 BISECT_EXAMPLE = "Example: vsetune nightly bisect studies/nightly.yaml --measure first_losses"
-ACCEPT_EXAMPLE = 'Example: vsetune nightly accept scenes --measure epoch_time --reason "attention is exact now, and slower"'
+ACCEPT_EXAMPLE = 'Example: vsetune nightly accept scenes --measure epoch_time --reason "attention is exact now"'
 
 NightlyFile = Annotated[Path, typer.Argument(help="nightly file (YAML)", show_default=False)]
-FileOrName = Annotated[str, typer.Argument(metavar="FILE_OR_NAME", help="nightly file, or its name", show_default=False)]
+FileOrName = Annotated[
+    str, typer.Argument(metavar="FILE_OR_NAME", help="nightly file, or its name", show_default=False)
+]
 OneMeasure = Annotated[str | None, typer.Option("--measure", help="only this measure, or first_losses")]
 OneCell = Annotated[str | None, typer.Option("--cell", help="only this cell, network.loss")]
 
@@ -44,7 +46,7 @@ def install(
         typer.Option(metavar="ZONE", help="such as Europe/Berlin; default: UTC, with cron the clock of this machine"),
     ] = None,
     home_folder: Annotated[
-        str | None, typer.Option("--home", metavar="PLACE", help="VSETUNE_HOME of the nights; default: that of this shell")
+        str | None, typer.Option("--home", metavar="PLACE", help="VSETUNE_HOME of the nights; default: as here")
     ] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="write there, start nothing; default: where it works")
@@ -57,8 +59,8 @@ def install(
 ) -> None:
     """Have a night run every day: by cron, systemd, GitHub Actions or Kubernetes.
 
-    May be repeated: an entry of the same sweep is replaced, everything else stays. No secret is written anywhere: cron and
-    systemd read ~/.config/vsetune/nightly.env, GitHub and Kubernetes their own secrets by name.
+    May be repeated: an entry of the same sweep is replaced, everything else stays. No secret is written anywhere: cron
+    and systemd read ~/.config/vsetune/nightly.env, GitHub and Kubernetes their own secrets by name.
     """
     from vsetune.nightly.installing import placing
     from vsetune.nightly.installing.daily_time import daily_time
@@ -109,7 +111,7 @@ def accept(
     sweep: FileOrName,
     reason: Annotated[str, typer.Option(help="why the change is meant; it stays in the history", show_default=False)],
     measure: OneMeasure = None, cell: OneCell = None,
-    date: Annotated[str | None, typer.Option(metavar="DATE", help="night with which the new line begins; default: last")]
+    date: Annotated[str | None, typer.Option(metavar="DATE", help="night the new line begins with; default: last")]
     = None,
 ) -> None:
     """Move the line after an intended change: nights before it no longer count for what is named."""
@@ -142,8 +144,8 @@ def bisect(
 ) -> None:
     """Find the commit that changed a measure, by measuring revisions in between. An interrupted search goes on.
 
-    Every revision runs in a worktree of its own, beside the good one, as often as it takes to tell them apart. Exit codes:
-    0 found, 1 good and bad do not differ or one of them cannot run, 2 the input is wrong, 130 interrupted.
+    Every revision runs in a worktree of its own, beside the good one, as often as it takes to tell them apart. Exit
+    codes: 0 found, 1 good and bad do not differ or one of them cannot run, 2 the input is wrong, 130 interrupted.
     """
     from vsetune.jobs.stopping import sigterm_like_ctrl_c
     from vsetune.nightly.blaming import Question, answerable, search
@@ -168,11 +170,11 @@ def bisect(
     if as_json:
         print_json(asdict(found))
         return
-    results.print(_table_of_tried(found))
+    results.print(_table_of_tried(found, [commit.hash for commit in asked.after]))
     if len(found.suspects) == 1:
         results.out(f"changed by {found.suspects[0].text}", highlight=False)
     else:
-        results.out(f"changed by one of these {len(found.suspects)}, those before the last cannot run:", highlight=False)
+        results.out(f"changed by one of these {len(found.suspects)}; all but the last cannot run:", highlight=False)
         for commit in found.suspects:
             results.out(f"  {commit.text}", highlight=False)
 
@@ -189,8 +191,8 @@ def _sweep(file_or_name: str) -> tuple[str, History]:
     try:
         return file_or_name, History(nightly_folder(known_name(file_or_name, there, "nightly sweep")))
     except ValueError as error:
-        told = str(error) if there else f"no nightly sweep has a history in {home()}; give its file, or run a night first"
-        raise UsageError(told) from error
+        nothing = f"no nightly sweep has a history in {home()}; give its file, or run a night first"
+        raise UsageError(str(error) if there else nothing) from error
 
 
 def _measure(name: str) -> str:
@@ -228,10 +230,11 @@ def _table_of_streams(found: Sequence[Stream], measure: str) -> Table:
     return table
 
 
-def _table_of_tried(found: Bisected) -> Table:
+def _table_of_tried(found: Bisected, order: Sequence[str]) -> Table:
+    """From the good revision to the bad one. order: hashes, oldest first."""
     table = Table("revision", "date", Column("subject", overflow="fold"), "is", Column("because", overflow="fold"))
-    order = [found.good, *sorted(found.tried, key=lambda each: each.commit.date), found.bad]
-    for tried in order:
+    between = sorted(found.tried, key=lambda each: order.index(each.commit.hash))
+    for tried in (found.good, *between, found.bad):
         subject = Text(tried.commit.subject)
         table.add_row(tried.commit.short, tried.commit.date[:10], subject, tried.side, Text(tried.text))
     return table

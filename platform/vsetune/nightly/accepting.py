@@ -30,18 +30,18 @@ class Wish:
 def accept_change(history: History, name: str, wish: Wish, revision: str) -> Accepted:
     """Write it to the history, under its lock; what was written.
 
-    revision: of the code that is running. UsageError in one line: no reason, an unknown measure or cell, no night of that
-    date, the same accepted already, or no night at all.
+    revision: of the code that is running. UsageError in one line: no reason, an unknown measure or cell, no night of
+    that date, the same accepted already, no change there, or no night at all.
     """
     reason = " ".join(wish.reason.split())
     if not reason:
-        raise UsageError("--reason: got nothing, need a sentence that says why the change is meant; it stays in the history")
+        raise UsageError("--reason: got nothing, need a sentence on why the change is meant; it stays in the history")
     if len(reason) > _LONGEST_REASON:
-        raise UsageError(f"--reason: got {len(reason):,} characters, need at most {_LONGEST_REASON:,}; link to the rest")
+        raise UsageError(f"--reason: got {len(reason):,} characters, need at most {_LONGEST_REASON:,}; link the rest")
     with history.held():
         nights = history.nights()
         if not nights:
-            raise UsageError(f"nightly {name}: has no night yet, so there is nothing to accept; see: vsetune nightly run")
+            raise UsageError(f"nightly {name}: has no night yet, so there is nothing to accept; run one first")
         night = _night(nights, wish.date, name)
         accepted = Accepted(
             night.date, _measure(wish.measure), _cell(wish.cell, nights), reason, revision,
@@ -87,8 +87,8 @@ def _require_new(accepted: Accepted, before: Sequence[Accepted]) -> None:
         if other.date == accepted.date and other.measure in (None, accepted.measure) and \
                 other.cell in (None, accepted.cell):
             raise UsageError(
-                f"{accepted.date}: is accepted already ({other.measure or 'all measures'}, {other.cell or 'all cells'}: "
-                f"{other.reason}); there is nothing to accept"
+                f"{accepted.date}: is accepted already ({other.measure or 'all measures'}, "
+                f"{other.cell or 'all cells'}: {other.reason}); there is nothing to accept"
             )
 
 

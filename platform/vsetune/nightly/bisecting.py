@@ -124,7 +124,7 @@ class LossJudge:
 
 
 def first_difference(expected: Losses, found: Losses) -> str | None:
-    """Where the losses part for the first time, in words; None where every bit is equal. CannotRun: a cell is missing."""
+    """Where the losses part for the first time, in words; None where every bit is equal. CannotRun: no such cell."""
     for cell, losses in expected.items():
         if cell not in found:
             raise CannotRun(f"gives no losses of {cell}")

@@ -20,7 +20,7 @@ from vsetune.errors import StudyConflict, UsageError
 from vsetune.files.hashes import fingerprint_of
 from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import make_folder, read_json, write_json
-from vsetune.nightly.bisecting import Bisected, CannotRun, Judge, LossJudge, Losses, PairedJudge, Tried, bisect
+from vsetune.nightly.bisecting import Bisected, CannotRun, Judge, Losses, LossJudge, PairedJudge, Tried, bisect
 from vsetune.nightly.history import History
 from vsetune.nightly.measures import BY_NAME, FIRST_LOSSES
 from vsetune.nightly.night import Night
@@ -38,7 +38,7 @@ _EDITED, _HEAD = "+changes", "HEAD"
 
 @dataclass(frozen=True)
 class Question:
-    """What to look for. cell, good, bad: None is chosen from the history. fewest: pairs of runs per revision at least."""
+    """What to look for. cell, good, bad: None is chosen from the history. fewest: pairs of runs of a revision."""
 
     file: Path
     measure: str
@@ -60,7 +60,7 @@ class Answerable:
 
 
 def answerable(question: Question, spec: NightlySpec, history: History, repository: Repository) -> Answerable:
-    """UsageError in one line: unknown measure, cell or revision, nothing in the history to choose from, edited files."""
+    """UsageError in one line: unknown measure, cell or revision, nothing in the history to choose, edited files."""
     try:
         known_name(question.measure, {*BY_NAME, FIRST_LOSSES}, "measure")
     except ValueError as error:
@@ -84,7 +84,7 @@ def search(
 ) -> Bisected:
     """Measure revisions until one commit is left. folder: of all searches of this sweep.
 
-    StudyConflict: another process is at it. NoDifference, CannotRun: the two ends are equal, or one of them gives nothing.
+    StudyConflict: another process is at it. NoDifference, CannotRun: the two ends are equal, or one gives nothing.
     """
     place = folder / _key(asked)
     make_folder(place)
@@ -160,7 +160,7 @@ def _first_losses(reruns: Reruns, notes: Notes, commit: Commit, file: Path, cell
 
 
 def _reruns(spec: NightlySpec, place: Path, repository: Repository, say: Callable[[str], None]) -> Reruns:
-    """Scenes are made by each revision anew, for what makes them may be what changed; other data are read where they are."""
+    """Scenes are made by each revision anew, as what makes them may have changed; other data stay where they are."""
     return Reruns(repository, place, home=place / "homes" if spec.data.scenes is not None else None, say=say)
 
 
@@ -230,8 +230,8 @@ def _good(
         usable = [night for night in before if (history.report_plain(night.date) or {}).get("exit_code") == 0]
     if not usable:
         raise UsageError(
-            "--good: missing, and the history has no quiet night of a committed revision before the change; name one with "
-            "--good REVISION"
+            "--good: missing, and the history has no quiet night of a committed revision before the change; name one "
+            "with --good REVISION"
         )
     return usable[-1].revision, f"the night of {usable[-1].date} (name another with --good)"
 

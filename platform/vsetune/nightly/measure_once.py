@@ -3,8 +3,8 @@
     python -m vsetune.nightly.measure_once FILE --cell CELL --seeds 1 2     {"values": {measure: number}}
     python -m vsetune.nightly.measure_once FILE --first-losses [--cell CELL]     {cell: {"losses": [...]}}
 
-FILE is read by the code of the revision, so that its defaults count. Data are those under VSETUNE_HOME, made if the file
-asks for scenes. Prints one line of JSON; a cell without losses has `problem`, one line, instead.
+FILE is read by the code of the revision, so that its defaults count. Data are those under VSETUNE_HOME, made if the
+file asks for scenes. Prints one line of JSON; a cell without losses has `problem`, one line, instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether two revisions differ in a number that a noisy machine measures: always in pairs, one run beside the other.
 
-What a machine does over hours (other load, heat) moves both runs of a pair, so only their difference is read. Differences
-are taken in logarithms where the measure is a ratio (seconds, bytes).
+What a machine does over hours (other load, heat) moves both runs of a pair, so only their difference is read, which is
+taken in logarithms where the measure is a ratio (seconds, bytes).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def differs(pairs: Sequence[Pair], measure: Measure, smallest_change: float) -> 
 
 
 def on_bad_side(pairs: Sequence[Pair], measure: Measure, gap: float) -> bool | None:
-    """Whether a revision is nearer to the bad one. gap: size of the shift of the bad one. None: more pairs are needed."""
+    """Whether a revision is nearer to the bad one. gap: size of the bad one's shift. None: more pairs are needed."""
     shift = shift_of(pairs, measure)
     if shift.pairs < FEWEST_PAIRS or abs(shift.size - gap / 2) < _CLEAR * shift.error:
         return None
@@ -84,7 +84,9 @@ def is_nearer_to_bad(shift: Shift, gap: float) -> bool:
     return (shift.size - gap / 2) * gap > 0
 
 
-def more_pairs(pairs: list[Pair], take: Callable[[int], Pair], say: Callable[[], bool | None], least: int) -> bool | None:
+def more_pairs(
+    pairs: list[Pair], take: Callable[[int], Pair], say: Callable[[], bool | None], least: int
+) -> bool | None:
     """Take pairs until something can be said, at least `least` and at most MOST_PAIRS; None when it still cannot.
 
     take: measures the pair of a round, 0 for the first. pairs: grows.

@@ -1,7 +1,7 @@
 """Runs a module of an older revision: its files in a git worktree, its packages in an environment that fits them.
 
-A revision that asks for the same packages as the code that runs now is run by this interpreter, with its own files first
-on the path. Any other gets an environment of its own, one for all revisions that ask for the same, which is kept.
+A revision that asks for the same packages as the code that runs now is run by this interpreter, with its own files
+first on the path. Any other gets an environment of its own, one for all revisions that ask for the same, which is kept.
 """
 
 from __future__ import annotations

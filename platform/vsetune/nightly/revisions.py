@@ -59,13 +59,14 @@ class Repository:
             files = [line[3:] for line in changed.splitlines()]
             more = f" and {len(files) - 1} more" if len(files) > 1 else ""
             raise UsageError(
-                f"{self.root}: {files[0].strip()}{more} differ from HEAD, and only commits are compared; commit or stash "
-                "them, or name the newest commit with --bad"
+                f"{self.root}: {files[0].strip()}{more} differ from HEAD, and only commits are compared; commit or "
+                "stash them, or name the newest commit with --bad"
             )
 
     def resolve(self, text: str, *, named: str) -> str:
         """The full hash of a revision. named: the option or place it comes from. UsageError for an unknown one."""
-        found = None if text.startswith("-") else _git(self.root, "rev-parse", "--verify", "--quiet", f"{text}^{{commit}}")
+        words = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}"]
+        found = _git(self.root, *words) if text.strip() else None
         if found is None:
             raise UsageError(
                 f"{named}: got {text[:60]}, which is no revision of {self.root}; see: git log, or fetch it"
@@ -85,8 +86,8 @@ class Repository:
             raise UsageError(f"--good and --bad: both are {good[:10]}, so there is nothing between them; name others")
         if _git(self.root, "merge-base", "--is-ancestor", good, bad) is None:
             raise UsageError(
-                f"--good: {good[:10]} is not an ancestor of {bad[:10]} (--bad), so no commit between them can be at fault; "
-                "name an older one"
+                f"--good: {good[:10]} is not an ancestor of {bad[:10]} (--bad), so no commit between them can be at "
+                "fault; name an older one"
             )
         return [_commit(line) for line in self._log("--first-parent", "--reverse", f"{good}..{bad}")]
 

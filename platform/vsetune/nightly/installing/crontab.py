@@ -62,8 +62,8 @@ def with_block(crontab: str, name: str, block: str | None) -> str:
         return kept + (block or "")
     if len(starts) != 1 or len(ends) != 1 or starts[0] > ends[0]:
         raise UsageError(
-            f"crontab: has {len(starts)} lines `{begin}` and {len(ends)} lines `{end}`, need one of each in this order; "
-            "mend it with: crontab -e"
+            f"crontab: has {len(starts)} lines `{begin}` and {len(ends)} lines `{end}`, need one of each in this "
+            "order; mend it with: crontab -e"
         )
     return "".join([*lines[: starts[0]], block or "", *lines[ends[0] + 1:]])
 
@@ -76,8 +76,8 @@ class Crontab:
         found = program or shutil.which("crontab")
         if found is None:
             raise UsageError(
-                "crontab: not found on this machine; install cron, use --as systemd, or see the line with --dry-run and "
-                "give it to what starts jobs here"
+                "crontab: not found on this machine; install cron, use --as systemd, or see the line with --dry-run "
+                "and give it to what starts jobs here"
             )
         self._program = found
 

@@ -79,13 +79,17 @@ def summer_time_notes(time: DailyTime, *, start: datetime) -> list[str]:
             notes.append(f"{time.text}: does not exist on {local.date()} (summer time begins); that night starts at "
                          "another time or not at all")
         elif moment.utcoffset() != moment.replace(fold=1).utcoffset():
-            notes.append(f"{time.text}: comes twice on {local.date()} (summer time ends); the night runs once, a second "
-                         "start on one date is refused")
+            notes.append(f"{time.text}: comes twice on {local.date()} (summer time ends); the night runs once, a "
+                         "second start on one date is refused")
     return notes
 
 
 def _moments(time: DailyTime, start: datetime) -> Iterator[datetime]:
-    return (local.replace(tzinfo=_zone(time.zone)) for local in _days(time, start))
+    """Of a year; days on which the time does not exist are left out."""
+    for local in _days(time, start):
+        moment = local.replace(tzinfo=_zone(time.zone))
+        if _seen(moment, time.zone) == local:
+            yield moment
 
 
 def _days(time: DailyTime, start: datetime) -> Iterator[datetime]:

@@ -25,7 +25,7 @@ def github_workflow(entry: NightlyEntry, root: Path, *, now: datetime) -> str:
     """
     file = entry.file.resolve()
     if not file.is_relative_to(root.resolve()):
-        raise UsageError(f"{entry.file}: is not in the repository {root}, so a workflow would not find it; move it there")
+        raise UsageError(f"{entry.file}: is not in the repository {root}, where a workflow looks for it; move it there")
     utc, moves = in_winter_utc(entry.time, start=now)
     environment = Environment(
         loader=PackageLoader("vsetune.nightly.installing", "templates"), autoescape=False, undefined=StrictUndefined,

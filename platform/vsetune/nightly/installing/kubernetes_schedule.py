@@ -25,12 +25,14 @@ _START_WITHIN_S = 4 * 3600
 _LONGEST_NIGHT_S = 20 * 3600
 
 _HEAD = """\
-# {mark}: one night of {name}, every day at {text}. Replace REGISTRY, then: kubectl apply -f {output}
-# Runs on the cluster of jobs/kuberay/ray_cluster.yaml, which keeps the history under VSETUNE_HOME=s3://... (settings.yaml).
+# {mark}: one night of {name}, every day at {text}.
+# Replace REGISTRY, then: kubectl apply -f {output}
+# Runs on the cluster of jobs/kuberay/ray_cluster.yaml, which keeps the history under VSETUNE_HOME=s3://... as
+# settings.yaml says.
 {secrets}{kind}"""
 _OF_RAYCRONJOB = """\
-# RayCronJob is alpha in KubeRay 1.6 and 1.7: its operator needs --feature-gates=RayCronJob=true{zone_note}. Where that gate
-# is off nothing happens and nothing is said; then write this again with --without-raycronjob.
+# RayCronJob is alpha in KubeRay 1.6 and 1.7: its operator needs --feature-gates=RayCronJob=true{zone_note}.
+# Where that gate is off nothing happens and nothing is said; then write this again with --without-raycronjob.
 """
 _ZONE_NOTE = ", and 1.7 for timeZone"
 _OF_CRONJOB = """\

@@ -97,7 +97,9 @@ def _home(given: str | None) -> str:
         return remote_home() or str(home())
     if given.startswith("s3://"):
         if shown_url(given) != given:
-            raise ConfigError(f"--home: got {shown_url(given)}, keys do not belong in the address; need s3://bucket/prefix")
+            raise ConfigError(
+                f"--home: got {shown_url(given)}, keys do not belong in the address; need s3://bucket/prefix"
+            )
         return given.rstrip("/")
     try:
         return str(Path(local_path(given)).absolute())
@@ -109,8 +111,8 @@ def _variables() -> dict[str, str]:
     """Those of this shell that say where records and data are. ConfigError for one with a password in it."""
     given = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name) and name != HOME_VARIABLE}
     problems = [
-        f"{name}: holds a password, and the entry would show it; write ${{VARIABLE}} in its place, and set that variable "
-        f"in {SECRETS_FILE}"
+        f"{name}: holds a password, and the entry would show it; write ${{VARIABLE}} in its place, and set that "
+        f"variable in {SECRETS_FILE}"
         for name, value in given.items() if shown_url(value) != value
     ]
     if problems:

@@ -67,7 +67,7 @@ def install(entry: Entry) -> list[str]:
         make_folder(entry.content.log.parent)
         table = Crontab()
         table.write(with_block(table.read(), entry.content.name, texts["crontab"]))
-        told = [f"crontab: {entry.content.name} runs at {entry.content.time.text}; its messages go to {entry.content.log}"]
+        told = [f"crontab: {entry.content.name} runs at {entry.content.time.text}, messages go to {entry.content.log}"]
     else:
         folder = _folder(entry)
         for name in texts:

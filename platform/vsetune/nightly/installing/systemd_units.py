@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +11,8 @@ from vsetune.errors import VsetuneError
 from vsetune.nightly.installing.nightly_entry import MARK, SECRETS_FILE, NightlyEntry
 
 _SERVICE = """\
-# {mark}: one night of {name}. Exit codes: 0 no change, 1 regression, 2 could not run; `systemctl --user --failed` shows it.
+# {mark}: one night of {name}.
+# Exit codes: 0 no change, 1 regression, 2 could not run; `systemctl --user --failed` shows the last two.
 [Unit]
 Description=vsetune nightly {name}
 Documentation=file://{file}
@@ -24,7 +26,8 @@ ExecStart={command}
 TimeoutStopSec=180
 """
 _TIMER = """\
-# {mark}: every day at {text}; a night missed while the machine was off starts once it is on again.
+# {mark}: every day at {text}.
+# A night missed while the machine was off starts once it is on again.
 [Unit]
 Description=vsetune nightly {name}, every day at {text}
 
@@ -41,7 +44,7 @@ WantedBy=timers.target
 
 def unit_folder() -> Path:
     """Where systemd looks for units of the user."""
-    return Path("~/.config/systemd/user").expanduser()
+    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "systemd" / "user"
 
 
 def systemd_units(entry: NightlyEntry) -> dict[str, str]:
