@@ -9,7 +9,8 @@ from plugin_folders import write_loss
 
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.job_address import DEFAULT_ADDRESS, job_address, require_listener
-from vsetune.jobs.job_package import PASSED_ON, packed
+from vsetune.jobs.job_package import PACKAGE_FOLDER, PASSED_ON, packed
+from vsetune.training.environment import git_revision
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,6 +100,7 @@ def test_addresses_go_along_and_keys_do_not(study_file: Path, monkeypatch: pytes
         pass
     assert package.variables == {
         "VSETUNE_HOME": "s3://bucket/home", "AWS_ENDPOINT_URL": "http://s3:8333", "RAY_JOB_STOP_WAIT_TIME_S": "120",
+        "VSETUNE_REVISION": git_revision(PACKAGE_FOLDER),
     }
     assert package.command.startswith("MLFLOW_TRACKING_URI='postgresql://me:${PG_PASSWORD}@db/runs' python ")
     assert "hunter2" not in repr(package)
@@ -112,7 +114,7 @@ def test_places_on_this_machine_stay_here(study_file: Path, monkeypatch: pytest.
     with packed(study_file, "mine") as package:
         pass
     assert package.left_here == ["VSETUNE_HOME", "MLFLOW_TRACKING_URI"]
-    assert set(package.variables) == {"VSETUNE_SEARCH_STORAGE", "RAY_JOB_STOP_WAIT_TIME_S"}
+    assert set(package.variables) == {"VSETUNE_SEARCH_STORAGE", "RAY_JOB_STOP_WAIT_TIME_S", "VSETUNE_REVISION"}
 
 
 def test_an_address_with_a_password_in_it_is_not_sent(study_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

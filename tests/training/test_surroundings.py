@@ -146,3 +146,10 @@ def test_a_frozen_network_with_a_loss_that_learns_nothing_is_refused() -> None:
 
 def test_code_outside_a_repository_has_no_revision(tmp_path: Path) -> None:
     assert git_revision(tmp_path) == "unknown"
+
+
+def test_code_that_was_sent_to_a_cluster_is_of_the_revision_that_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VSETUNE_REVISION", "abc1234+changes")
+    assert git_revision(tmp_path) == "abc1234+changes"

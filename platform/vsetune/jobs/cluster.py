@@ -18,6 +18,7 @@ from vsetune.jobs.loopback import loopback_only
 from vsetune.jobs.node_types import known_node_types, refused
 from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay
 from vsetune.jobs.stopping import StopRequest, sigterm_handler_kept
+from vsetune.training.environment import REVISION_VARIABLE, git_revision
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 
@@ -64,7 +65,10 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
         if target:
             ray.init(
                 address=target, log_to_driver=False, logging_level=logging.WARNING,
-                runtime_env={"py_modules": [*map(str, (PACKAGE_FOLDER, *modules))], "env_vars": _WORKER_ENVIRONMENT},
+                runtime_env={
+                    "py_modules": [*map(str, (PACKAGE_FOLDER, *modules))],
+                    "env_vars": {**_WORKER_ENVIRONMENT, REVISION_VARIABLE: git_revision(PACKAGE_FOLDER)},
+                },
             )
         else:
             for name, value in _WORKER_ENVIRONMENT.items():

@@ -18,6 +18,7 @@ from pathlib import Path
 from vsetune.config.spec.loading import read_yaml
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import ConfigError
+from vsetune.training.environment import REVISION_VARIABLE, git_revision
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 PASSED_ON = (
@@ -116,7 +117,8 @@ def _variables() -> tuple[str, dict[str, str], list[str]]:
     literal = {name: value for name, value in given.items() if "${" in value}
     before = "".join(f"{name}={shlex.quote(value)} " for name, value in literal.items())
     variables = {name: value for name, value in given.items() if name not in literal}
-    return before, variables | {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WITHIN_S)}, left_here
+    variables |= {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WITHIN_S), REVISION_VARIABLE: git_revision(PACKAGE_FOLDER)}
+    return before, variables, left_here
 
 
 def _is_here(place: str) -> bool:

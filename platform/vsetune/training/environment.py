@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from importlib import metadata
@@ -16,6 +17,9 @@ from vsetune.scoring.device import device_name, effective_precision
 _PACKAGES = (
     "torch", "numpy", "scikit-learn", "pillow", "transformers", "webdataset", "ray", "optuna", "mlflow",
 )
+
+REVISION_VARIABLE = "VSETUNE_REVISION"
+"""The revision of code that was sent somewhere without its repository: to the nodes of a cluster, as a job."""
 
 
 def describe_environment(training: TrainingSpec, *, device: torch.device, data_fingerprint: str) -> dict[str, str]:
@@ -50,11 +54,12 @@ def processor_name() -> str:
 def git_revision(folder: Path) -> str:
     """Commit of the code in `folder`, with `+changes` when files differ from it.
 
-    `unknown` outside a repository, and for an installed copy that merely lies inside one.
+    Outside a repository, and for an installed copy that merely lies inside one: what VSETUNE_REVISION says, else
+    `unknown`.
     """
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None or not _git(folder, "ls-files", "--", "."):
-        return "unknown"
+        return os.environ.get(REVISION_VARIABLE) or "unknown"
     return f"{commit}+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".") else commit
 
 
