@@ -21,15 +21,20 @@ REGRESSION_SHARE = 0.9
 """Of what is spent; improvements get the rest."""
 BAND_SHARE = 0.4
 """Of each direction's, for tonight alone; the rest is for two sums of many nights:"""
-FINE = (0.4, cusum.LEAST_ALLOWANCE, 2.5)
+FINE = (0.4, cusum.LEAST_ALLOWANCE, 2.25)
 """Share, smallest allowance, largest score of a night: for changes that just matter,"""
-COARSE = (0.2, 1.25, 3.0)
-"""and for larger ones that a single night does not prove, in two or three nights."""
+COARSE = (0.2, 1.25, 2.5)
+"""and for larger ones that a single night does not prove, in three nights."""
 SUSPECT = 0.7
 """A sum above this part of its limit: its nights do not teach the baseline until it has fallen, so that a change is not
 taken for quiet before it is found."""
 BENEFIT = 2.0
 """A drift is told while its size may, within so many standard errors, be the smallest change that matters."""
+BEYOND = 1.2
+"""Times the furthest single night that was noise: tonight alone is told only beyond."""
+SOON, MORE_PATIENCE = 2, 1.3
+"""A change that people were told of on no more nights may have been noise; a drift's limit is then so many times what
+it was."""
 REPAIRED = 2.0
 """Log-likelihood ratio, cumulated, of `back to the centre` against `still changed`, at which a change is over."""
 
@@ -38,7 +43,7 @@ REPAIRED = 2.0
 class Sum:
     """A cumulative sum towards one direction. share: of the false alarms of its direction. least: smallest allowance.
     most: largest score of a night. total: the sum; since: its first night; nights, values: how many are in it and the
-    sum of their values. is_suspect: above `SUSPECT`."""
+    sum of their values. is_suspect: above `SUSPECT`. patience: times its limit, of a stream that has cried wolf."""
 
     towards: float
     share: float
@@ -49,11 +54,12 @@ class Sum:
     nights: Floats
     values: Floats
     is_suspect: Bools
+    patience: Floats
 
     @classmethod
     def at_rest(cls, towards: float, share: float, least: float, most: float, shape: tuple[int, int]) -> Sum:
         return cls(towards, share, least, most, np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape),
-                   np.zeros(shape), np.zeros(shape, np.bool_))
+                   np.zeros(shape), np.zeros(shape, np.bool_), np.ones(shape))
 
     def add(self, where: Bools, values: Floats, steps: Floats, index: int) -> None:
         """One night more in the sums of these streams; a sum that falls to 0 begins anew with the next night."""
@@ -86,7 +92,7 @@ class Sum:
         step = np.maximum(cusum.allowance(smallest, night.quiet.scale), self.least)
         scores = np.clip(self.towards * night.score, -self.most, self.most)
         self.add(night.is_free, night.values, scores - step, night.index)
-        limit = cusum.limit(step, 1 / (self.share * chance))
+        limit = cusum.limit(step, 1 / (self.share * chance)) * self.patience
         self.is_suspect = self.total > SUSPECT * limit
         drift = self.drift(night.quiet)
         may_matter = drift + BENEFIT * night.quiet.scale / np.sqrt(np.maximum(self.nights, 1)) >= smallest
@@ -95,17 +101,19 @@ class Sum:
 
 @dataclass
 class Side:
-    """One direction. towards: +1 worse, -1 better. share: of the false alarms. tail: of the scores on this side."""
+    """One direction. towards: +1 worse, -1 better. share: of the false alarms. tail: of the scores on this side.
+    furthest: distance of a stream's furthest night that was told and was back the next."""
 
     towards: float
     share: float
     tail: Tail
+    furthest: Floats
     sums: tuple[Sum, ...]
 
     @classmethod
     def at_rest(cls, towards: float, share: float, shape: tuple[int, int], measures: int) -> Side:
         sums = (Sum.at_rest(towards, *one, shape) for one in (FINE, COARSE))
-        return cls(towards, share, Tail.unseen((shape[0], measures)), tuple(sums))
+        return cls(towards, share, Tail.unseen((shape[0], measures)), np.zeros(shape), tuple(sums))
 
 
 @dataclass(frozen=True)
@@ -211,7 +219,8 @@ class Watch:
 
     def _end_what_is_over(self, judged: Bools, distance: Floats, quiet: Noise) -> None:
         """A change is over when the nights speak for the centre and against the level that they had been at. One that
-        lasted a single night may have been noise: it becomes a part of the tail."""
+        was over soon may have been noise, so its like is told less easily of this stream: a single night becomes a part
+        of the tail and needs company the next time, a drift needs a higher sum."""
         told = self.told
         is_told = judged & (told.side != 0)
         level = told.values / np.maximum(told.nights, 1) - np.where(judged, quiet.centre, 0.0)
@@ -220,7 +229,12 @@ class Watch:
         told.over = np.where(is_told, np.maximum(evidence, 0.0), told.over)
         over = is_told & (told.over >= REPAIRED)
         for one in (self.better, self.worse):
-            spike = over & (told.side == one.towards) & (told.times == 1)
+            soon = over & (told.side == one.towards) & (told.times <= SOON)
+            spike = soon & (told.nights == 1)
+            for each in one.sums:
+                each.patience = np.where(soon & ~spike, each.patience * MORE_PATIENCE, each.patience)
+            distance_told = one.towards * level * quiet.scale
+            one.furthest = np.where(spike, np.maximum(one.furthest, distance_told), one.furthest)
             if spike.any():
                 one.tail = one.tail.with_scores(np.where(spike, one.towards * told.score, np.nan), self.members)
         told.forget(over)
@@ -233,7 +247,8 @@ class Watch:
         for one in (self.better, self.worse):
             chance = one.share * SPENT * self.false_alarms / np.maximum(streams, 1)
             height = one.tail.limit(BAND_SHARE * chance) @ self.members.T
-            reach = np.maximum(students_t(height, quiet.freedom) * quiet.of_a_night, smallest)
+            reach = students_t(height, quiet.freedom) * quiet.of_a_night
+            reach = np.maximum(np.maximum(reach, smallest), BEYOND * one.furthest)
             reaches.append(reach)
             outside = night.is_judged & (one.towards * night.distance >= reach * (1 - 1e-9))
             is_outside |= outside
