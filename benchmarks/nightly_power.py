@@ -203,8 +203,8 @@ def first_night(told: Bools, before: Bools) -> Integers:
 
 
 def delay_table(rows: list[tuple[str, str, str, list[Integers]]], rivals: list[str], planted: int) -> Table:
-    table = Table(title=f"Nights until a change after {planted} quiet nights is told: median / 90 %, and the share found "
-                        "within 1 / 3 / 7 nights")
+    table = Table(title=f"Nights until a change after {planted} quiet nights is told: median / 90 %, and the share "
+                        "found within 1 / 3 / 7 nights")
     for title in ("measure", "change", "in", "ours", "", *(f"x {name}" for name in rivals), "mean delay, times ours"):
         table.add_column(title, no_wrap=True)
     for name, text, where, found in rows:
