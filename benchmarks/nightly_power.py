@@ -8,7 +8,7 @@ are nights with a regression that was not told the night before. Then changes of
 `--planted`, in all cells or in one, and watched for 30 nights. The rivals see the same streams: a value further from
 the mean of the baseline nights than (a) a multiple of the smallest change that matters, the same multiple everywhere,
 or (b) a multiple of the baseline's standard deviation; the multiples are tuned to our rate of false alarms on the same
-quiet histories. Takes about three minutes on one core for 100 streams.
+quiet histories. Takes about five minutes on one core for 100 streams.
 """
 
 from __future__ import annotations
