@@ -175,8 +175,24 @@ def test_a_full_disk_is_told_and_the_rest_of_the_report_goes_out(home: Path, mon
     assert was_kept(sample_report())
 
 
+def test_secrets_and_broken_characters_in_what_people_wrote_reach_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept, report = Kept(), short_report()
+    broken = "fix \udcff\x00 https://me:gitpassword@example.org/x"
+    row = replace(report.rows[0], text="", suspects=[broken])
+    with http_receiver([200]) as server:
+        monkeypatch.setenv("CHAT", server.url)
+        send_out(replace(report, rows=[row], notes=[broken]), kept, spec(webhook="CHAT"))
+    written = kept.pages[0] + kept.markdowns[0] + server.requests[0][2].decode()
+    written.encode()
+    assert "gitpassword" not in written
+    assert "gitpassword" not in repr(kept.reports[0])
+    assert "\x00" not in written
+
+
 def test_a_night_that_could_not_run_is_reported_like_any_other(home: Path) -> None:
-    report = replace(sample_report(), exit_code=2, rows=[], headline="could not run: the lock is held", notes=[])
+    report = replace(sample_report(), exit_code=2, rows=[], headline="could not run: the lock is held", notes=())
     kept = Kept()
     assert deliver(report, kept, spec(), night=None, tracking_uri=None) == report
     assert kept.reports == [report]

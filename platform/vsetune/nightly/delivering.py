@@ -19,7 +19,7 @@ from vsetune.nightly.night_metrics import moment_of, push_metrics, stream_name, 
 from vsetune.nightly.report import NightReport
 from vsetune.nightly.report_page import to_html
 from vsetune.nightly.report_spec import ReportSpec
-from vsetune.nightly.report_words import SIGNS
+from vsetune.nightly.report_words import SIGNS, presentable
 from vsetune.nightly.webhook import post
 from vsetune.tracking.night_runs import NightRun, NightRuns
 from vsetune.tracking.opening import open_nights
@@ -41,7 +41,7 @@ def deliver(
     night: as measured, None where it could not run. tracking_uri: None keeps no run. Raises no VsetuneError and no
     OSError: where not even the files could be kept, `was_kept` says so of what is returned, and the caller shows it.
     """
-    delivery = _Delivery(report, keep, patience)
+    delivery = _Delivery(presentable(report), keep, patience)
     delivery.keep_files()
     if spec.mlflow and tracking_uri is not None:
         delivery.attempt("MLflow", lambda: delivery.keep_run(tracking_uri))
@@ -79,7 +79,7 @@ class _Delivery:
     def note(self, line: str) -> None:
         _log.warning("%s", line)
         if line not in self.report.notes:
-            self.report = replace(self.report, notes=[*self.report.notes, line])
+            self.report = replace(self.report, notes=(*self.report.notes, line))
 
     def keep_files(self) -> None:
         now = self.report
