@@ -84,7 +84,8 @@ def test_what_people_wrote_is_text_in_markdown() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["1. first", "- item", "# head", "a_b _c_ __d__", "x\ny", "https://evil.example www.evil.example", "|", "+1"],
+    ["1. first", "- item", "# head", "a_b _c_ __d__", "x\ny", "https://evil.example www.evil.example", "|", "+1", "+ 1",
+     "1)", "---", "===", "#", "-"],
 )
 def test_markdown_shows_a_line_as_it_is(text: str) -> None:
     rendered = MarkdownIt("commonmark").render(f"- {escaped(text)}")

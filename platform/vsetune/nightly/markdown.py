@@ -14,7 +14,7 @@ _LONGEST_TEXT = 300
 _BLANK = "\u200b"
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~&$!])")
 _OUTER_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
-_AT_START = re.compile(r"^(?:(\d{1,9})([.)])|([-+#=]))")
+_AT_START = re.compile(r"^(?:(\d{1,9})([.)])(?=\s|$)|([-+#=])(?![\w.,]))")
 
 
 def to_markdown(report: NightReport) -> str:
