@@ -16,7 +16,7 @@ def test_a_report_is_kept_in_mlflow_and_told_when_something_is_wrong_unless_the_
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"webhook": "https://hooks.example.org/services/verysecret"}, "got an address, need the name of an environment"),
+        ({"webhook": "https://hooks.example.org/verysecret"}, "got an address, need the name of an environment"),
         ({"webhook": "MY HOOK"}, "got 'MY HOOK', need the name of an environment variable"),
         ({"mail_to": ["a@example.org\nBcc: b@example.org"]}, "need one mail address"),
         ({"mail_to": ["a@example.org, b@example.org"]}, "need one mail address"),

@@ -15,7 +15,7 @@ from vsetune.nightly.http_sending import USUAL, Patience
 from vsetune.nightly.mail import send_mail, server_from_environment
 from vsetune.nightly.markdown import to_markdown
 from vsetune.nightly.night import Night
-from vsetune.nightly.night_metrics import moment_of, push_metrics, stream_name, write_metrics
+from vsetune.nightly.night_metrics import metrics_text, moment_of, push_metrics, stream_name, write_metrics
 from vsetune.nightly.report import NightReport
 from vsetune.nightly.report_page import to_html
 from vsetune.nightly.report_spec import ReportSpec
@@ -107,8 +107,9 @@ class _Delivery:
             self.runs.keep_files(self.report.mlflow_run, files)
 
     def export(self, night: Night | None) -> None:
-        text = write_metrics(self.report, night)
-        push_metrics(self.report.nightly, text, patience=self.patience)
+        name, text = self.report.nightly, metrics_text(self.report, night)
+        self.attempt("metrics", lambda: write_metrics(name, text))
+        push_metrics(name, text, patience=self.patience)
 
     def notify(self, spec: ReportSpec) -> None:
         page = _page_of(self.report, spec)

@@ -67,7 +67,7 @@ def send_mail(report: NightReport, to: Sequence[str], page_html: str, server: Ma
             refused = client.send_message(mail(report, to, page_html, sender=server.sender, page=page))
     except smtplib.SMTPRecipientsRefused as error:
         raise StorageError(f"{where}: {server.host} took none of them ({_answers(error.recipients)})") from error
-    except (OSError, smtplib.SMTPException, ssl.CertificateError) as error:
+    except (OSError, smtplib.SMTPException, UnicodeError) as error:  # the last: a host that is no name
         said = masked(one_line(error))
         raise StorageError(f"{where}: not handed in at {server.host}:{server.port} ({said})") from error
     if refused:
