@@ -37,7 +37,7 @@ _SAID_AT_ALL_TIMES = ("regression", "changed", "improvement", "missing")
 def run(
     file: NightlyFile,
     date: Annotated[
-        str | None, typer.Option(metavar="DATE", help="the day that names the night, such as 2026-01-31; default: today")
+        str | None, typer.Option(metavar="DATE", help="day that names the night, such as 2026-01-31; default: today")
     ] = None,
     again: Annotated[
         bool, typer.Option("--again", metavar="", help="replace the night of this date, also a complete one")

@@ -24,19 +24,22 @@ MOST_LOSS_PARTS = 16
 
 @dataclass(frozen=True)
 class ExportedMetric:
-    """name: as our code has it, Prometheus gets it with Ray's prefix. source: the process that knows it."""
+    """name: as our code has it, Prometheus gets it with Ray's prefix. source: the process that knows it.
+
+    `night`: written to a file when the night ends (nightly/night_metrics.py), so Ray gives it no prefix.
+    """
 
     name: str
     kind: Literal["gauge", "counter"]
     unit: str
     help: str
     labels: tuple[str, ...]
-    source: Literal["worker", "driver"]
+    source: Literal["worker", "driver", "night"]
 
     @property
     def in_prometheus(self) -> str:
         """What queries ask for."""
-        return f"ray_{self.name}"
+        return self.name if self.source == "night" else f"ray_{self.name}"
 
 
 TRIAL_M_RECALL = ExportedMetric(

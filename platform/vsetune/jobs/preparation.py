@@ -140,8 +140,8 @@ def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
         make_scenes(spec.data.path, spec.data.scenes, console)
     except StudyConflict as error:
         raise StudyConflict(
-            f"{where}: data.scenes: {spec.data.path} holds other data than these sizes and this seed give; name another "
-            "data.path, delete that folder, or remove scenes to use what is there"
+            f"{where}: data.scenes: {spec.data.path} holds other data than these sizes and this seed give; name "
+            "another data.path, delete that folder, or remove scenes to use what is there"
         ) from error
 
 

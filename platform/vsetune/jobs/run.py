@@ -53,7 +53,7 @@ class StudyOutcome:
 
     page: the leaderboard as a web page, also kept with the study's run in the tracking store. troubles: trials that
     failed or were left open. stopped_by: why the run ended before the study did, None if nobody asked. undelivered:
-    records that wait in the journal for the tracking store; outage: why. attempts: all of the study, with those that wait.
+    records that wait in the journal for the tracking store; outage: why. attempts: all of them, waiting ones too.
     """
 
     counts: Mapping[str, int]

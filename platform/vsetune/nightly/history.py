@@ -96,7 +96,7 @@ class History:
             if place is None:
                 yield
                 return
-            lease = Lease(join(place, _LEASE), f"nightly {self.folder.name}")
+            lease = Lease(join(place, _LEASE), f"nightly {self.folder.name}", on_lost=self.problems.append)
             try:
                 self._fetch()
                 yield
@@ -218,8 +218,8 @@ def night_of(plain: Any, file: Path) -> Night:
         known = {each.name: plain[each.name] for each in fields(Night) if each.name in plain}
         cells = {name: CellNight(**cell | {"first_losses": tuple(cell["first_losses"])})
                  for name, cell in known["cells"].items()}
-        lists = {name: tuple(known[name]) for name in ("seeds", "problems") if name in known}
-        night = replace(Night(**known), cells=cells, **lists)
+        known |= {name: tuple(known[name]) for name in ("seeds", "problems") if name in known}
+        night = Night(**known | {"cells": cells})
     except (TypeError, KeyError, AttributeError) as error:
         raise DataError(f"{file}: is no night ({type(error).__name__}: {error})") from error
     if night.date != file.stem or not is_date(night.date):

@@ -51,11 +51,12 @@ def judged_rows(
     ], dtype=np.bool_).reshape(past.shape)
     judgements = judge(past, now, [stream.measure for stream in streams], tolerance, alarmed=alarmed)
     rows = [
-        _row(stream, judgement, line, tonight, past[:, column], suspects)
+        _row(stream, judgement, line, tonight, past[:, column], suspects, _begin(line, stream, accepted, tonight.date))
         for column, (stream, judgement) in enumerate(zip(streams, judgements, strict=True))
     ]
     first = [judged_first_losses(line, tonight, cell, accepted) for cell in cells]
-    return [row for cell in cells for row in (*(r for r in rows if r.cell == cell), *(r for r in first if r.cell == cell))]
+    order = {cell: place for place, cell in enumerate(cells)}
+    return sorted([*rows, *first], key=lambda row: order[row.cell])  # stable: the first losses stay behind
 
 
 def nights_in_line(nights: Sequence[Night], tonight: Night, accepted: Sequence[Accepted]) -> int:
@@ -79,10 +80,17 @@ def _counted(night: Night, stream: Stream, accepted: Sequence[Accepted], date: s
     return math.nan if is_before else _value(night, stream)
 
 
+def _begin(line: Sequence[Night], stream: Stream, accepted: Sequence[Accepted], date: str) -> int:
+    """How many nights of the line are before the one that the stream's own line was moved to."""
+    begin = counts_from(accepted, stream.cell, stream.measure.name, date)
+    return sum(night.date < begin for night in line)
+
+
 def _row(
     stream: Stream, judgement: Judgement, line: Sequence[Night], tonight: Night, past: np.ndarray,
-    conditions: Sequence[str],
+    conditions: Sequence[str], begin: int,
 ) -> ReportRow:
+    """begin: index of the first night of the stream's own line."""
     dates = [night.date for night in line] + [tonight.date]
     values = [*map(_known, past), _known(_value(tonight, stream))]
     since = None if judgement.since is None else dates[judgement.since]
@@ -91,7 +99,7 @@ def _row(
     if judgement.verdict in ("regression", "improvement"):
         suspects = [*conditions, *_commits(line, tonight, since or tonight.date)]
     row = ReportRow(
-        cell=stream.cell, measure=stream.measure, verdict=judgement.verdict, dates=dates, values=values,
+        cell=stream.cell, measure=stream.measure, verdict=judgement.verdict, dates=dates[begin:], values=values[begin:],
         tonight=values[-1], centre=judgement.centre, low=judgement.low, high=judgement.high, change=judgement.change,
         since=since, found_by=judgement.found_by, suspects=suspects,
     )

@@ -48,8 +48,8 @@ def interruptions(nights: Sequence[Night], tonight: str) -> Iterator[str]:
     if earlier:
         missed = _dates_between(earlier[-1].date, tonight)
         if missed:
-            shown = ", ".join(missed[:_MOST_DATES]) + (f" and {len(missed) - _MOST_DATES} more" * (len(missed) > _MOST_DATES))
-            yield f"no night ran on {shown}"
+            more = f" and {len(missed) - _MOST_DATES} more" if len(missed) > _MOST_DATES else ""
+            yield f"no night ran on {', '.join(missed[:_MOST_DATES])}{more}"
 
 
 def newer_than(nights: Sequence[Night], date: str) -> str | None:

@@ -1,4 +1,4 @@
-"""A nightly sweep: which cells run every night, on what, and what counts as a change. One YAML file, one NightlySpec."""
+"""A nightly sweep: which cells run every night, on what, what counts as a change. One YAML file, one NightlySpec."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ class NightlySpec(Spec):
             study=name, description=self.description, plugins=self.plugins, data=self.data, networks=self.networks,
             losses=[_fixed(entry) for entry in self.losses], overrides=self.overrides, cells=self.cells,
             baseline=self.losses[0].cell_name, training=self.training, evaluation=self.evaluation,
-            search=SearchSpec(configurations=1), scheduler=SchedulerSpec(kind="none", grace_epochs=self.training.epochs),
+            search=SearchSpec(configurations=1),
+            scheduler=SchedulerSpec(kind="none", grace_epochs=self.training.epochs),
             seeds=seeds, resources=self.resources, tracking=self.tracking,
         )
 

@@ -79,7 +79,8 @@ def change_of(measure: Measure, given: Any) -> float:
     elif not is_share and isinstance(given, int | float) and not isinstance(given, bool):
         value = float(given)
     else:
-        need = "per cent, such as 5 %" if is_share else f"a number of {measure.unit}, such as {measure.smallest_change:g}"
+        usual = f"{measure.smallest_change:g}"
+        need = "per cent, such as 5 %" if is_share else f"a number of {measure.unit}, such as {usual}"
         raise ValueError(f"{measure.name}: got {given!r}, need {need}")
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{measure.name}: got {given!r}, need more than 0")

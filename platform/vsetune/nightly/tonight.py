@@ -6,7 +6,6 @@ Whatever happens there is a report: what could not be run or judged is told in a
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,13 +14,12 @@ from rich.console import Console
 
 import vsetune
 from vsetune.config.spec.foreign_text import one_line
-from vsetune.config.study.cells import Cell
 from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
-from vsetune.jobs.preparation import PreparedStudy, prepare_spec
+from vsetune.jobs.preparation import prepare_spec, tracking_uri
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.nightly.conditions import conditions_of_night
 from vsetune.nightly.delivering import deliver
-from vsetune.nightly.first_steps import FirstLosses, take_first_steps
+from vsetune.nightly.first_steps import take_first_steps
 from vsetune.nightly.history import History, nightly_folder
 from vsetune.nightly.lines import newer_than
 from vsetune.nightly.measuring import calibration_of, cell_nights, unmeasured
@@ -65,15 +63,12 @@ def run_night(
             )
         newer = newer_than(nights, date)
         if newer is not None:
-            reason = f"the history has a night of {newer}, tonight would be {date}; set the clock, or name a later --date"
+            reason = f"the history has a night of {newer}, tonight would be {date}; set the clock or a later --date"
             night = _begun(plan, None, again=False)
             report = unjudged_report(spec, replace(night, state="failed"), f"the clock went back: {reason}", notes)
-            if existing is None:
-                _deliver(report, history, plan)
-            return report
+            return _delivered(report, history, plan, None) if existing is None else report
         night = _ran(plan, _begun(plan, existing, again=again), history)
-        report = report_of(spec, nights, night, history, notes)
-        return _deliver(report, history, plan)
+        return _delivered(report_of(spec, nights, night, history, notes), history, plan, night)
 
 
 def _begun(plan: NightPlan, existing: Night | None, *, again: bool) -> Night:
@@ -105,7 +100,8 @@ def _ran(plan: NightPlan, night: Night, history: History) -> Night:
     except Exception as error:  # whatever it is, the report tells of it
         if not isinstance(error, UsageError | VsetuneError | OSError):
             _log.exception("nightly %s: the night of %s failed", plan.spec.nightly, plan.date)
-        problems.append(_told(error))
+        other = "; --again begins the night anew" if isinstance(error, StudyConflict) else ""
+        problems.append(f"{_told(error)}{other}")
         night = replace(night, state="failed")
     night = replace(night, ended=_now(), problems=tuple(dict.fromkeys(problems)))
     try:
@@ -147,13 +143,15 @@ def _of_the_run(outcome: StudyOutcome) -> list[str]:
     return told
 
 
-def _deliver(report: NightReport, history: History, plan: NightPlan) -> NightReport:
-    """Nothing that fails here takes the result away from who waits for it."""
+def _delivered(report: NightReport, history: History, plan: NightPlan, night: Night | None) -> NightReport:
+    """The report, kept and sent; with a note for what failed."""
+    notes, uri = [], None
     try:
-        deliver(report, history, plan.spec.report, plan.console)
-    except (VsetuneError, OSError) as error:
-        return replace(report, notes=[*report.notes, f"the report could not be delivered: {one_line(error)}"])
-    return report
+        uri = tracking_uri(plan.spec.tracking)
+    except UsageError as error:
+        notes = [one_line(error)]
+    report = replace(report, notes=tuple(dict.fromkeys([*report.notes, *notes])))
+    return deliver(report, history.keep_report, plan.spec.report, night=night, tracking_uri=uri)
 
 
 def _told(error: Exception) -> str:

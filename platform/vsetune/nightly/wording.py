@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vsetune.nightly.measures import Measure
 from vsetune.nightly.report import ReportRow
+from vsetune.nightly.report_words import change_words, value_words
 
 _MOST_NAMED = 3
 _TOLD = ("regression", "changed")
@@ -20,12 +20,12 @@ def sentence(row: ReportRow, *, trouble: str | None) -> ReportRow:
     if row.verdict == "missing":
         return replace(row, text=f"{name}: not measured tonight" + (f" ({trouble})" if trouble else ""))
     assert row.tonight is not None
-    now = amount(row.measure, row.tonight)
+    now = value_words(row.measure, row.tonight)
     if row.verdict == "baseline":
         known = sum(value is not None for value in row.values)
         return replace(row, text=f"{name}: {now}, night {known} of the baseline")
     assert row.centre is not None
-    usual = amount(row.measure, row.centre)
+    usual = value_words(row.measure, row.centre)
     if row.verdict == "quiet":
         return replace(row, text=f"{name}: {now}, as usual ({usual})")
     how = "better" if row.verdict == "improvement" else "worse"
@@ -35,23 +35,10 @@ def sentence(row: ReportRow, *, trouble: str | None) -> ReportRow:
 
 
 def change_text(row: ReportRow) -> str:
-    """How far from the usual: per cent where ratio, in the unit otherwise."""
-    if row.measure is None or row.change is None:
-        return "" if row.change is None else f"{row.change:.2g} of their size"
-    if row.measure.scale == "ratio":
-        return f"{100 * row.change:+.0f} %" if abs(row.change) >= 0.1 else f"{100 * row.change:+.1f} %"
-    if row.measure.unit == "share":
-        return f"{100 * row.change:+.1f} points of share"
-    return f"{row.change:+.2f} {row.measure.unit}"
-
-
-def amount(measure: Measure, value: float) -> str:
-    """A value for people, with its unit."""
-    if measure.unit == "bytes":
-        return f"{value / 2**20:,.0f} MiB"
-    if measure.unit == "share":
-        return f"{100 * value:.1f} %"
-    return f"{value:,.4g} {measure.unit}"
+    """How far from the usual; of first losses by how much of their size."""
+    if row.measure is None:
+        return "" if row.change is None else f"by up to {row.change:.2g} of their size"
+    return change_words(row)
 
 
 def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
@@ -59,8 +46,11 @@ def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
     counts = Counter(row.verdict for row in rows)
     worse = [row for row in rows if row.verdict in _TOLD]
     if worse:
-        kinds = [_count(counts["regression"], "regression"), _count(counts["changed"], "cell") + " with changed first losses"]
-        found = " and ".join(kind for kind, n in zip(kinds, (counts["regression"], counts["changed"]), strict=True) if n)
+        kinds = {
+            _count(counts["regression"], "regression"): counts["regression"],
+            f"{_count(counts['changed'], 'cell')} with changed first losses": counts["changed"],
+        }
+        found = " and ".join(kind for kind, number in kinds.items() if number)
         named = "; ".join(_named(row) for row in worse[:_MOST_NAMED])
         more = f"; and {len(worse) - _MOST_NAMED} more" if len(worse) > _MOST_NAMED else ""
         return f"{found}: {named}{more}"

@@ -14,6 +14,7 @@ from vsetune.errors import StorageError, UnusableStore
 from vsetune.tracking.guarded_store import GuardedStore
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.night_runs import NightRuns
 from vsetune.tracking.sqlite_file import prepare_sqlite
 from vsetune.tracking.store import TrackingStore
 
@@ -49,17 +50,20 @@ def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool 
     """
     if _is_memory(uri):
         return MemoryStore(Path(artifact_root) if artifact_root is not None else None)
-    _load_adapter(uri)
-    if uri.startswith(_SQLITE):
-        database = _sqlite_file(uri)
-        prepare_sqlite(database)
-        artifact_root = artifact_root or database.absolute().parent / "artifacts"
-    else:
-        _probe(uri)
-    location = artifact_root.absolute().as_uri() if isinstance(artifact_root, Path) else artifact_root
+    location = _made_ready(uri, artifact_root)
     from vsetune.tracking.mlflow_store import MlflowStore
 
     return MlflowStore(uri, location, shown_uri=shown_url(uri), curve_plots=curve_plots)
+
+
+def open_nights(uri: str, artifact_root: Path | str | None) -> NightRuns | None:
+    """Where nights of sweeps are kept, by the same rules as `open_store`; None where nothing is: `memory:`."""
+    if _is_memory(uri):
+        return None
+    location = _made_ready(uri, artifact_root)
+    from vsetune.tracking.mlflow_nights import MlflowNights
+
+    return MlflowNights(uri, location, shown_uri=shown_url(uri))
 
 
 def open_journaled(
@@ -80,6 +84,18 @@ def open_journaled(
         return store if check is None else GuardedStore(store, check)
 
     return JournaledStore(opened, folder, bring=bring)
+
+
+def _made_ready(uri: str, artifact_root: Path | str | None) -> str | None:
+    """MLflow imported, the store reachable, a SQLite file made: the place of artifacts as a URL. StorageError."""
+    _load_adapter(uri)
+    if uri.startswith(_SQLITE):
+        database = _sqlite_file(uri)
+        prepare_sqlite(database)
+        artifact_root = artifact_root or database.absolute().parent / "artifacts"
+    else:
+        _probe(uri)
+    return artifact_root.absolute().as_uri() if isinstance(artifact_root, Path) else artifact_root
 
 
 def _is_memory(uri: str) -> bool:

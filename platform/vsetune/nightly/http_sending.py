@@ -1,0 +1,102 @@
+"""One request to a server of somebody else: bounded in time, tried again where that may help, told in one line."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import logging
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from vsetune.config.spec.foreign_text import one_line
+from vsetune.config.spec.secrets import masked, remember
+from vsetune.errors import ConfigError, StorageError
+
+_log = logging.getLogger(__name__)
+_LATER = {408, 425, 429, 500, 502, 503, 504}
+_MOST_READ = 2000
+
+
+@dataclass(frozen=True)
+class Patience:
+    """timeout_s: of one try. pauses_s: between tries, so there is one try more than pauses."""
+
+    timeout_s: float = 10.0
+    pauses_s: Sequence[float] = (2.0, 8.0, 30.0)
+    sleep: Callable[[float], None] = time.sleep
+
+
+USUAL = Patience()
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A POST that is redirected would arrive as a GET, without its content."""
+
+    def redirect_request(self, *arguments: Any, **named: Any) -> None:
+        return None
+
+
+_opener = urllib.request.build_opener(_NoRedirects)
+
+
+def send(
+    what: str, address: str, content: bytes, *, method: str, content_type: str, patience: Patience = USUAL
+) -> None:
+    """Deliver content. Refusals (4xx) at once, silence and 5xx after the last try: StorageError, one line.
+
+    what: opens the line, `webhook of SLACK_WEBHOOK`. address: http or https, user and password in it become a header;
+    no message repeats it. ConfigError when it is none.
+    """
+    request = _request(what, address, content, method, content_type)
+    for tried, pause in enumerate([*patience.pauses_s, None], start=1):
+        trouble, may_help = _tried(request, patience.timeout_s)
+        if trouble is None:
+            return
+        if not may_help or pause is None:
+            tries = "" if tried == 1 else f" in {tried} tries"
+            raise StorageError(masked(f"{what}: not delivered{tries} ({trouble})"))
+        _log.info("%s: %s, again in %g s", what, trouble, pause)
+        patience.sleep(pause)
+
+
+def _request(what: str, address: str, content: bytes, method: str, content_type: str) -> urllib.request.Request:
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"{what}: holds no address ({type(error).__name__}); need https://...") from error
+    if parts.scheme not in ("http", "https") or not host or not address.isascii() or not address.isprintable() \
+            or " " in address:
+        raise ConfigError(f"{what}: holds no address; need https://... without blanks")
+    headers = {"Content-Type": content_type, "User-Agent": "vsetune"}
+    if parts.username is not None:
+        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+        remember(unquote(parts.password or ""), headers["Authorization"].removeprefix("Basic "))
+    place = f"[{host}]" if ":" in host else host
+    bare = urlunsplit((parts.scheme, f"{place}:{port}" if port else place, parts.path, parts.query, ""))
+    return urllib.request.Request(bare, data=content, method=method, headers=headers)
+
+
+def _tried(request: urllib.request.Request, timeout_s: float) -> tuple[str | None, bool]:
+    """What went wrong, None if nothing, and whether the same may succeed later."""
+    try:
+        with _opener.open(request, timeout=timeout_s) as answer:
+            answer.read(_MOST_READ)
+    except urllib.error.HTTPError as error:
+        with error:
+            said = one_line(error.read(_MOST_READ).decode(errors="replace"), most=80) if error.fp else ""
+        return f"answered {error.code}{f': {said}' if said else ''}", error.code in _LATER
+    except TimeoutError:
+        return f"no answer within {timeout_s:g} s", True
+    except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
+        reason = getattr(error, "reason", None) or error
+        if isinstance(reason, TimeoutError):
+            return f"no answer within {timeout_s:g} s", True
+        return one_line(getattr(reason, "strerror", None) or reason, most=120), True
+    return None, False

@@ -1,0 +1,162 @@
+"""A night for Prometheus. Its process is gone before it could be asked, so its metrics wait in a file.
+
+`metrics.prom` in the sweep's folder is what node_exporter's textfile collector reads; with VSETUNE_PUSHGATEWAY set the
+same text is pushed there. Names have no prefix of Ray's: they do not come through Ray.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+from vsetune.config.spec.paths import home
+from vsetune.errors import StorageError
+from vsetune.files.whole_files import write_text
+from vsetune.jobs.exported_metrics import ExportedMetric
+from vsetune.nightly.http_sending import USUAL, Patience, send
+from vsetune.nightly.measures import FIRST_LOSSES
+from vsetune.nightly.night import Night
+from vsetune.nightly.report import NightReport, ReportRow
+from vsetune.nightly.report_words import SIGNS
+from vsetune.object_storage.home_files import keep_in_home
+
+FILE = "metrics.prom"
+PUSHGATEWAY = "VSETUNE_PUSHGATEWAY"
+OF_SWEEP, OF_STREAM = ("nightly",), ("nightly", "cell", "measure")
+
+EXIT_CODE = ExportedMetric(
+    "vsetune_nightly_exit_code", "gauge", "0, 1 or 2", "Of the last report: 0 no change, 1 regression, 2 could not run",
+    OF_SWEEP, "night",
+)
+LAST_REPORT = ExportedMetric(
+    "vsetune_nightly_last_report_timestamp_seconds", "gauge", "Unix time, s", "When the last reported night ended",
+    OF_SWEEP, "night",
+)
+LAST_COMPLETE = ExportedMetric(
+    "vsetune_nightly_last_complete_timestamp_seconds", "gauge", "Unix time, s",
+    "When the last night ended in which every cell was measured; absent while there is none", OF_SWEEP, "night",
+)
+DURATION = ExportedMetric(
+    "vsetune_nightly_duration_seconds", "gauge", "s", "How long the last reported night took", OF_SWEEP, "night",
+)
+ROWS = ExportedMetric(
+    "vsetune_nightly_rows", "gauge", "rows", "Rows of the last report (a cell and a measure) by verdict",
+    (*OF_SWEEP, "verdict"), "night",
+)
+REGRESSED = ExportedMetric(
+    "vsetune_nightly_regressed", "gauge", "0 or 1", "1 where the last report tells a regression, or other first losses",
+    OF_STREAM, "night",
+)
+VALUE = ExportedMetric(
+    "vsetune_nightly_value", "gauge", "as the measure has it", "The night's value; absent where not measured",
+    OF_STREAM, "night",
+)
+LOW = ExportedMetric(
+    "vsetune_nightly_low", "gauge", "as the measure has it", "Lower end of quiet nights; absent in the baseline",
+    OF_STREAM, "night",
+)
+HIGH = ExportedMetric(
+    "vsetune_nightly_high", "gauge", "as the measure has it", "Upper end of quiet nights; absent in the baseline",
+    OF_STREAM, "night",
+)
+
+NIGHT_METRICS = (EXIT_CODE, LAST_REPORT, LAST_COMPLETE, DURATION, ROWS, REGRESSED, VALUE, LOW, HIGH)
+"""4 series per sweep, one per verdict, and at most 4 per cell and measure."""
+
+Sample = tuple[Mapping[str, str], float]
+
+
+def metrics_file(name: str) -> Path:
+    """Where the metrics of a sweep stand, beside its history."""
+    return home() / "nightly" / name / FILE
+
+
+def write_metrics(report: NightReport, night: Night | None) -> str:
+    """Write `metrics.prom`; the text. The last complete night is carried over from the file before.
+
+    StorageError when the file cannot be read or written.
+    """
+    file = metrics_file(report.nightly)
+    text = exposition(report, night, last_complete=_kept_stamp(file))
+    write_text(file, text)
+    keep_in_home(file)
+    return text
+
+
+def push_metrics(name: str, text: str, *, patience: Patience = USUAL) -> None:
+    """Replace the sweep's metrics at the Pushgateway, if one is set. StorageError or ConfigError, one line."""
+    gateway = os.environ.get(PUSHGATEWAY, "").strip().rstrip("/")
+    if gateway:
+        address = f"{gateway}/metrics/job/vsetune_nightly/nightly/{quote(name, safe='')}"
+        send(f"Pushgateway of {PUSHGATEWAY}", address, text.encode(), method="PUT",
+             content_type="text/plain; version=0.0.4", patience=patience)
+
+
+def exposition(report: NightReport, night: Night | None, *, last_complete: float | None = None) -> str:
+    """The metrics in Prometheus' text format. last_complete: of earlier nights, Unix seconds."""
+    ended, started = moment_of(report.ended), moment_of(report.started)
+    if night is not None and night.state == "complete" and ended is not None:
+        last_complete = ended
+    values = {
+        EXIT_CODE: report.exit_code, LAST_REPORT: ended, LAST_COMPLETE: last_complete,
+        DURATION: None if ended is None or started is None else ended - started,
+    }
+    sweep = {"nightly": report.nightly}
+    samples: dict[ExportedMetric, list[Sample]] = {
+        metric: [] if value is None else [(sweep, value)] for metric, value in values.items()
+    }
+    samples[ROWS] = [
+        ({**sweep, "verdict": verdict}, sum(row.verdict == verdict for row in report.rows)) for verdict in SIGNS
+    ]
+    streams = [({**sweep, "cell": row.cell, "measure": stream_name(row)}, row) for row in report.rows]
+    samples[REGRESSED] = [(labels, float(row.verdict in ("regression", "changed"))) for labels, row in streams]
+    for metric, part in ((VALUE, "tonight"), (LOW, "low"), (HIGH, "high")):
+        known = [(labels, getattr(row, part)) for labels, row in streams if row.measure is not None]
+        samples[metric] = [(labels, value) for labels, value in known if value is not None and math.isfinite(value)]
+    return "".join(line for metric in NIGHT_METRICS for line in _lines(metric, samples[metric]))
+
+
+def stream_name(row: ReportRow) -> str:
+    """The measure's name, as metrics and stored runs have it."""
+    return row.measure.name if row.measure is not None else FIRST_LOSSES
+
+
+def _lines(metric: ExportedMetric, samples: Iterable[Sample]) -> Iterable[str]:
+    written = [f"{metric.name}{{{_labels(labels)}}} {value!r}\n" for labels, value in samples]
+    if written:
+        yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n"
+        yield from written
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def moment_of(text: str) -> float | None:
+    """Unix seconds of an ISO time, one without a zone is in UTC; None for what is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _kept_stamp(file: Path) -> float | None:
+    """Of the last complete night, from a file of ours."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{file}: cannot be read ({error.strerror}); check its rights") from error
+    found = re.search(rf"^{LAST_COMPLETE.name}\{{.*\}} ([0-9.e+]+)$", text, re.MULTILINE)
+    return float(found[1]) if found else None

@@ -1,0 +1,194 @@
+"""Numbers and verdicts of a night as people read them: the same words on the page, in Markdown, chat and mail."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from vsetune.leaderboard.wording import NOTHING, fixed
+from vsetune.nightly.measures import Measure
+from vsetune.nightly.report import NightReport, ReportRow, Verdict
+
+FIRST_LOSSES_TEXT = "losses of the first steps"
+_BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
+_DIGITS = {"points": 1, "epochs": 2}
+_LARGEST = 1e15
+"""Larger numbers are written with an exponent."""
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A verdict to the eye. mark: one character, so that colour alone never tells. tone: class of the style sheet."""
+
+    word: str
+    mark: str
+    tone: str
+
+    def counted(self, number: int) -> str:
+        """`2 regressions`, `9 missing`."""
+        is_noun = self.word in ("regression", "improvement")
+        return f"{number} {self.word}{'s' if is_noun and number != 1 else ''}"
+
+
+SIGNS: dict[Verdict, Sign] = {
+    "regression": Sign("regression", "✗", "bad"),
+    "changed": Sign("changed", "≠", "bad"),
+    "missing": Sign("missing", "?", "odd"),
+    "improvement": Sign("improvement", "↑", "good"),
+    "baseline": Sign("baseline", "○", "calm"),
+    "quiet": Sign("quiet", "✓", "calm"),
+}
+"""Loudest first: the order in which verdicts are told."""
+
+EXIT_WORDS = {
+    0: Sign("Exit code 0: no measure is worse than its own nights.", "✓", "good"),
+    1: Sign("Exit code 1: something is worse than its own nights, or the first losses differ.", "✗", "bad"),
+    2: Sign("Exit code 2: the night could not run, so nothing was judged.", "!", "odd"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is not quiet, in words. rows: more than one where several measures of a cell are missing for one reason."""
+
+    rows: Sequence[ReportRow]
+    sign: Sign
+    cell: str
+    measure: str
+    tonight: str
+    band: str
+    change: str
+    text: str
+    suspects: Sequence[str]
+
+
+def findings(report: NightReport) -> list[Finding]:
+    """Everything that is neither quiet nor baseline, loudest first."""
+    found = [_finding([row], measure_words(row)) for row in report.rows
+             if row.verdict in ("regression", "changed", "improvement")]
+    for cell in dict.fromkeys(row.cell for row in report.rows):
+        rows = [row for row in report.rows if row.cell == cell]
+        missing = [row for row in rows if row.verdict == "missing"]
+        if missing:
+            names = ", ".join(map(measure_words, missing))
+            found.append(_finding(missing, "all its measures" if missing == rows and len(rows) > 1 else names))
+    order = list(SIGNS)
+    return sorted(found, key=lambda finding: order.index(finding.rows[0].verdict))
+
+
+def counts(rows: Sequence[ReportRow]) -> list[tuple[Sign, int]]:
+    """How many rows have each verdict, loudest first."""
+    counted = Counter(row.verdict for row in rows)
+    return [(sign, counted[verdict]) for verdict, sign in SIGNS.items() if counted[verdict]]
+
+
+def counts_in_words(rows: Sequence[ReportRow]) -> str:
+    """`2 regressions, 106 quiet`."""
+    return ", ".join(sign.counted(number) for sign, number in counts(rows)) or "nothing was measured"
+
+
+def ran_words(report: NightReport) -> str:
+    """`2026-11-21 02:00 to 02:09 UTC (10 min)`; the texts of the report where they are no times."""
+    try:
+        started, ended = (datetime.fromisoformat(text) for text in (report.started, report.ended))
+        minutes = (ended - started).total_seconds() / 60
+    except (ValueError, TypeError):  # no time, or one with a zone and one without
+        return f"{report.started} to {report.ended}"
+    end = f"{ended:%H:%M}" if started.date() == ended.date() else f"{ended:%Y-%m-%d %H:%M}"
+    zone = " UTC" if not started.utcoffset() else f" {started:%Z}"
+    return f"{started:%Y-%m-%d %H:%M} to {end}{zone} ({fixed(minutes, 0 if minutes >= 10 else 1)} min)"
+
+
+def measure_words(row: ReportRow) -> str:
+    return row.measure.text if row.measure is not None else FIRST_LOSSES_TEXT
+
+
+def value_words(measure: Measure | None, value: float | None) -> str:
+    """`58.1 points`; a dash where there is none."""
+    if measure is None or value is None:
+        return NOTHING
+    factor, unit, digits = _as_shown(measure, value)
+    return _with_unit(_number(value / factor, digits), unit)
+
+
+def tonight_words(row: ReportRow) -> str:
+    """Tonight's value; of the first losses, whether they are the line's."""
+    if row.measure is not None:
+        return value_words(row.measure, row.tonight)
+    return {"quiet": "equal", "changed": "different", "baseline": "kept"}.get(row.verdict, NOTHING)
+
+
+def band_words(row: ReportRow) -> str:
+    """`60.2 to 62.1 points`; a dash while there is no band."""
+    if row.measure is None:
+        return "equal bit for bit"
+    if row.low is None or row.high is None:
+        return NOTHING
+    factor, unit, digits = _as_shown(row.measure, row.high)
+    low, high = (_number(bound / factor, digits) for bound in (row.low, row.high))
+    return _with_unit(f"{low} to {high}", unit)
+
+
+def change_words(row: ReportRow) -> str:
+    """`−1.8 points`, `+21.3 %`; a dash where nothing is known."""
+    if row.measure is None or row.change is None:
+        return NOTHING
+    if row.measure.scale == "ratio" or row.measure.unit == "share":
+        unit = "%" if row.measure.scale == "ratio" else "percentage points"
+        return _with_unit(_signed(100 * row.change, 1), unit)
+    return _with_unit(_signed(row.change, _DIGITS.get(row.measure.unit, 2)), row.measure.unit)
+
+
+def in_a_line(finding: Finding) -> str:
+    """A finding where there is no table."""
+    parts = [f"{finding.sign.mark} {finding.cell}: {finding.measure}, {finding.sign.word}"]
+    if finding.tonight != NOTHING:
+        against = f" (quiet: {finding.band})" if finding.band != NOTHING else ""
+        parts.append(f"tonight {finding.tonight}{against}")
+    if finding.change != NOTHING:
+        parts.append(finding.change)
+    if finding.suspects:
+        parts.append(f"first suspect: {finding.suspects[0]}")
+    elif finding.text:
+        parts.append(finding.text)
+    return "; ".join(parts)
+
+
+def _finding(rows: Sequence[ReportRow], measure: str) -> Finding:
+    row = rows[0]
+    return Finding(
+        rows, SIGNS[row.verdict], row.cell, measure, tonight_words(row),
+        band_words(row) if len(rows) == 1 else NOTHING, change_words(row), row.text, row.suspects,
+    )
+
+
+def _as_shown(measure: Measure, reference: float) -> tuple[float, str, int | None]:
+    """What to divide by, the unit then, and how many digits stand after the point; None: three significant ones."""
+    if measure.unit == "bytes":
+        factor, unit = next(((factor, unit) for factor, unit in _BYTES if abs(reference) >= factor), (1.0, "bytes"))
+        return factor, unit, None
+    if measure.unit == "share":
+        return 0.01, "%", 1
+    return 1.0, measure.unit, _DIGITS.get(measure.unit)
+
+
+def _number(value: float, digits: int | None) -> str:
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "∞"
+    if digits is None:
+        digits = 0 if value == 0 else max(0, 2 - math.floor(math.log10(abs(value))))
+    if abs(value) >= _LARGEST or digits > 8:
+        return f"{value:.3g}".replace("-", "−")
+    return fixed(value, digits)
+
+
+def _signed(value: float, digits: int) -> str:
+    text = _number(value, digits)
+    return f"+{text}" if value > 0 else text
+
+
+def _with_unit(text: str, unit: str) -> str:
+    return f"{text} {unit}"

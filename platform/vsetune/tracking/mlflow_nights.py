@@ -1,0 +1,75 @@
+"""Nights of sweeps in MLflow: an experiment `nightly/NAME` for each sweep, a run for each night."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from mlflow import MlflowClient
+from mlflow.entities import LifecycleStage, Metric, Run
+
+from vsetune.config.spec.secrets import masked
+from vsetune.errors import UsageError
+from vsetune.tracking import encoding
+from vsetune.tracking.mlflow_batches import log_in_batches
+from vsetune.tracking.mlflow_errors import in_one_line, opening
+from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
+from vsetune.tracking.night_runs import NightRun, NightRuns
+
+_KIND = "nights"
+_DATE = "vsetune.date"
+_MOST_OF_A_DATE = 50
+_REFUSED = re.compile(r"[^A-Za-z0-9_.-]")
+"""MLflow takes few other signs in the name of a metric, and reads some of them as a path."""
+
+
+class MlflowNights(NightRuns):
+    """Made by `open_nights`, which has checked that the URI answers."""
+
+    def __init__(self, uri: str, artifact_root: str | None, *, shown_uri: str) -> None:
+        self._shown_uri = shown_uri
+        self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
+        with opening(shown_uri):
+            self._client = MlflowClient(tracking_uri=uri)
+            shorten_busy_timeout(uri)
+
+    def keep(self, night: NightRun) -> str:
+        """The new run is whole before the old one goes to MLflow's bin, so a crash between leaves two and not none."""
+        with in_one_line(f"tracking store {self._shown_uri}: cannot keep the night {night.date}", then="repeat"):
+            experiment_id = self._experiment(night.sweep)
+            of_date = f"tags.`{encoding.KIND}` = 'night' AND tags.`{_DATE}` = '{night.date}'"
+            earlier = self._client.search_runs([experiment_id], of_date, max_results=_MOST_OF_A_DATE)
+            run = self._create(night, experiment_id)
+            for old in earlier:
+                self._client.delete_run(old.info.run_id)
+            return str(run.info.run_id)
+
+    def keep_files(self, run_id: str, files: Mapping[str, str]) -> None:
+        with in_one_line(f"tracking store {self._shown_uri}: cannot keep files of run {run_id}", then="repeat"):
+            for name, text in files.items():
+                self._client.log_text(run_id, text, name)
+
+    def _experiment(self, sweep: str) -> str:
+        name = f"nightly/{sweep}"
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            location = f"{self._artifact_root}/nightly-{sweep}" if self._artifact_root else None
+            tags = {encoding.KIND: _KIND, encoding.NOTE: f"One run per night of the nightly sweep {sweep}.",
+                    "mlflow.experimentKind": "custom_model_development"}
+            return str(self._client.create_experiment(name, artifact_location=location, tags=tags))
+        if found.lifecycle_stage != LifecycleStage.ACTIVE:
+            raise UsageError(
+                f"tracking store {self._shown_uri}: the experiment {name} is in MLflow's bin; restore it with "
+                f"`mlflow experiments restore --experiment-id {found.experiment_id}`"
+            )
+        return str(found.experiment_id)
+
+    def _create(self, night: NightRun, experiment_id: str) -> Run:
+        started, ended = round(1000 * night.started), round(1000 * night.ended)
+        exact = {encoding.KIND: "night", _DATE: night.date, encoding.NOTE: night.note}
+        tags = {name: masked(text)[: encoding.PIECE] for name, text in (dict(night.tags) | exact).items()}
+        run = self._client.create_run(experiment_id, start_time=started, tags=tags, run_name=night.date)
+        metrics = [Metric(_REFUSED.sub("_", name), float(value), ended, 0) for name, value in night.metrics.items()]
+        log_in_batches(self._client, run.info.run_id, metrics=metrics)
+        self._client.set_terminated(run.info.run_id, "FINISHED", end_time=ended)
+        return run

@@ -1,0 +1,161 @@
+"""The page and the Markdown of a night: everything is there, nothing foreign is obeyed, no request leaves them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from markdown_it import MarkdownIt
+from night_reports import CELLS, HOSTILE, sample_report, short_report
+
+from vsetune.nightly import report_words as words
+from vsetune.nightly.markdown import MOST_FINDINGS, escaped, to_markdown
+from vsetune.nightly.measures import BY_NAME
+from vsetune.nightly.report import ReportRow
+from vsetune.nightly.report_page import to_html, to_mail_html
+from vsetune.nightly.sparkline import HEIGHT, WIDTH, sparkline
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_page_tells_the_headline_every_row_and_its_notes() -> None:
+    report = sample_report()
+    page = Page(to_html(report))
+    text = " ".join(" ".join(page.texts).split())
+    assert report.headline in text
+    assert "Exit code 1" in text
+    assert all(note in text for note in report.notes)
+    assert page.tags.count("tr") == len(report.rows) + len(words.findings(report)) + len(CELLS) + 1
+    assert page.tags.count("details") == len(CELLS)
+    assert "✗ 1 regression" in text
+    assert "9d0c2b4 Weight the hardest negative once" in text
+
+
+def test_the_page_asks_for_nothing_and_runs_nothing() -> None:
+    page = Page(to_html(sample_report()))
+    assert not {"script", "link", "img", "iframe", "form", "a"} & set(page.tags)
+    assert not {"src", "href", "style"} & {name for name, _ in page.attributes}
+    assert "url(" not in to_html(sample_report())
+    assert "@import" not in to_html(sample_report())
+
+
+def test_cells_with_findings_are_unfolded_and_quiet_ones_are_not() -> None:
+    unfolded = re.findall(r"<details open>\s*<summary><strong>([^<]*)", to_html(sample_report()))
+    assert unfolded == ["vsepp.lseh", "sgraf.lmh", "gsmn.lmh"]
+    assert "<details>" not in to_html(short_report())
+
+
+@pytest.mark.parametrize("make", [to_html, to_mail_html])
+def test_what_people_wrote_is_text_on_the_page(make) -> None:
+    page = Page(make(short_report()))
+    assert "img" not in page.tags
+    assert HOSTILE in " ".join(page.texts)
+
+
+def test_what_people_wrote_is_text_in_markdown() -> None:
+    made = to_markdown(short_report())
+    rendered = MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(made)
+    page = Page(rendered)
+    assert not {"img", "a", "code", "em"} & set(page.tags)
+    assert page.tags.count("td") == 7  # one row: what is quiet is only counted
+    shown = "".join(page.texts).replace("\u200b", "")
+    assert shown.count(HOSTILE) == 4  # headline, cell, suspect, note
+    assert "@everyone" not in made
+    assert "#12" not in made
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1. first", "- item", "# head", "a_b _c_ __d__", "x\ny", "https://evil.example www.evil.example", "|", "+1"],
+)
+def test_markdown_shows_a_line_as_it_is(text: str) -> None:
+    rendered = MarkdownIt("commonmark").render(f"- {escaped(text)}")
+    page = Page(rendered)
+    assert page.tags == ["ul", "li"]
+    assert "".join(page.texts).replace("\u200b", "").strip() == " ".join(text.split())
+
+
+def test_markdown_of_a_night_with_very_many_findings_stays_short() -> None:
+    report = sample_report()
+    row = next(row for row in report.rows if row.verdict == "regression")
+    many = replace(report, rows=[replace(row, cell=f"network{n}.loss") for n in range(500)])
+    assert f"And {500 - MOST_FINDINGS} more" in to_markdown(many)
+    assert len(to_markdown(many)) < 60_000
+
+
+def test_a_night_that_could_not_run_has_a_page_without_rows() -> None:
+    report = replace(sample_report(), exit_code=2, rows=[], headline="could not run: no space left", notes=[], ended="")
+    text = " ".join(Page(to_html(report)).texts)
+    assert "could not run: no space left" in text
+    assert "Exit code 2" in text
+    assert "Exit code 2" in to_markdown(report)
+
+
+@pytest.mark.parametrize(
+    ("name", "tonight", "band", "change", "expected"),
+    [
+        ("best_m_recall", 58.14, (60.0, 62.08), -2.94, ("58.1 points", "60.0 to 62.1 points", "−2.9 points")),
+        ("epoch_time", 1050.4, (801.2, 855.0), 0.2138, ("1,050 products", "801 to 855 products", "+21.4 %")),
+        ("peak_memory", 1.31e9, (1.29e9, 1.33e9), 0.004, ("1.22 GiB", "1.20 to 1.24 GiB", "+0.4 %")),
+        ("data_wait", 0.042, (0.03, 0.055), 0.01, ("4.2 %", "3.0 to 5.5 %", "+1.0 percentage points")),
+        ("epochs_to_target", 2.1, (0.0, 0.0), 0.0, ("2.10 epochs", "0.00 to 0.00 epochs", "0.00 epochs")),
+        ("pair_rate", 0.00123, None, None, ("0.00123 pairs", "–", "–")),
+        ("epoch_time", float("nan"), (1e300, float("inf")), float("inf"), ("not a number products",
+                                                                         "1e+300 to ∞ products", "+∞ %")),
+    ],
+)
+def test_a_value_is_shown_in_the_unit_of_its_measure(name, tonight, band, change, expected) -> None:
+    low, high = band or (None, None)
+    row = ReportRow("c", BY_NAME[name], "quiet", ["2026-01-01"], [tonight], tonight, None, low, high, change)
+    assert (words.tonight_words(row), words.band_words(row), words.change_words(row)) == expected
+
+
+def a_row(values, days=None, **others) -> ReportRow:
+    days = days or [f"2026-01-{day + 1:02d}" for day in range(len(values))]
+    return ReportRow("c", BY_NAME["best_m_recall"], "quiet", days, values, values[-1], **others)
+
+
+def test_a_sparkline_stays_in_its_picture_and_has_gaps_where_nights_are_missing() -> None:
+    drawn = sparkline(a_row([60.0, None, 61.0, 62.0, 55.0], low=59.0, high=63.0, centre=61.0))
+    assert drawn is not None
+    assert drawn.path.count("M") == 1
+    assert len(drawn.dots) == 1
+    numbers = [float(text) for text in re.findall(r"[\d.]+", drawn.path)]
+    assert all(0 <= x <= WIDTH for x in numbers[::2])
+    assert all(0 <= y <= HEIGHT for y in numbers[1::2])
+    assert drawn.tonight is not None
+    assert drawn.band is not None
+    assert drawn.tonight[1] > drawn.band[0] + drawn.band[1]  # below the band is further down
+
+
+def test_a_sweep_of_every_third_night_has_gaps_only_where_one_was_missed() -> None:
+    days = ["2026-01-01", "2026-01-04", "2026-01-07", "2026-01-13", "2026-01-16"]
+    drawn = sparkline(a_row([1.0, 2.0, 3.0, 4.0, 5.0], days))
+    assert drawn is not None
+    assert drawn.path.count("M") == 2
+
+
+def test_a_sparkline_of_equal_values_lies_in_the_middle_and_of_none_is_not_drawn() -> None:
+    drawn = sparkline(a_row([5.0, 5.0, 5.0]))
+    assert drawn is not None
+    assert drawn.tonight is not None
+    assert drawn.tonight[1] == HEIGHT / 2
+    assert sparkline(a_row([None, float("nan")])) is None
