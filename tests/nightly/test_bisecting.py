@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vsetune.errors import UsageError
-from vsetune.nightly.bisecting import CannotRun, LossJudge, Losses, NoDifference, PairedJudge, Tried, bisect
+from vsetune.nightly.bisecting import CannotRun, Losses, LossJudge, NoDifference, PairedJudge, Tried, bisect
 from vsetune.nightly.measures import BY_NAME
 from vsetune.nightly.paired import MOST_PAIRS, Pair, differs, shift_of
 from vsetune.nightly.rerunning import Reruns
@@ -115,14 +115,13 @@ def test_false_findings_are_rare_where_nothing_changed() -> None:
 
 def test_more_pairs_are_taken_where_the_spread_is_large_and_no_more_than_enough() -> None:
     history = commits(2)
-    for noise, expected in ((0.001, 3), (0.10, MOST_PAIRS)):
-        judge = PairedJudge(EPOCH_TIME, 0.05, noisy(0.2, 1, noise, 3))
-        try:
-            bisect(history[0], history[1:], judge, quiet)
-        except NoDifference as told:
-            assert "too noisy to tell apart" in str(told)
-        pairs = len(judge.known[history[1].hash])
-        assert 3 <= pairs <= expected
+    judge = PairedJudge(EPOCH_TIME, 0.05, noisy(0.2, 1, 0.001, 3))
+    bisect(history[0], history[1:], judge, quiet)
+    assert len(judge.known[history[1].hash]) == 3
+    judge = PairedJudge(EPOCH_TIME, 0.05, noisy(0.2, 1, 0.30, 3))
+    with pytest.raises(NoDifference, match="too noisy to tell apart in 20 pairs of runs"):
+        bisect(history[0], history[1:], judge, quiet)
+    assert len(judge.known[history[1].hash]) == MOST_PAIRS
 
 
 def test_a_difference_smaller_than_half_of_what_matters_is_none() -> None:
@@ -262,9 +261,9 @@ def test_packages_that_cannot_be_had_are_told(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     commit = asking_for("['no-such-package-at-all']", repository)
     known, told = Repository(repository / "platform" / "vsetune"), list[str]()
-    with Reruns(known, tmp_path / "cache" / "one", home=None, say=told.append).opened() as reruns:
-        with pytest.raises(CannotRun, match="its packages cannot be installed: "):
-            reruns.json_of(commit, "vsetune.probe", [])
+    reruns = Reruns(known, tmp_path / "cache" / "one", home=None, say=told.append)
+    with reruns.opened(), pytest.raises(CannotRun, match="its packages cannot be installed: "):
+        reruns.json_of(commit, "vsetune.probe", [])
     assert [f"{commit.short} asks for other packages" in line for line in told] == [True]
 
 
