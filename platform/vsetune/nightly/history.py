@@ -122,10 +122,6 @@ class History:
         make_folder(self.folder / _NIGHTS)
         self._write(self._night_file(night.date), {"format": FORMAT} | night.to_plain())
 
-    def forget(self, date: str) -> None:
-        """Put a night aside, as `DATE.json.replaced-1`, so that another takes its place."""
-        _put_aside(self._night_file(date), "replaced")
-
     def set_aside_damaged(self) -> list[str]:
         """Rename what cannot be read, so that it is told once; one line for each."""
         told = []
