@@ -27,6 +27,7 @@ from vsetune.cli import (
     leaderboard,
     network_evaluate,
     network_import,
+    nightly,
     study,
     tracking,
     train,
@@ -64,6 +65,7 @@ app = typer.Typer(
 app.add_typer(study.app, name="study")
 app.add_typer(job.app, name="job")
 app.add_typer(leaderboard.app, name="leaderboard")
+app.add_typer(nightly.app, name="nightly")
 app.add_typer(trial.app, name="trial")
 app.add_typer(data.app, name="data")
 app.add_typer(tracking.app, name="tracking")

@@ -98,6 +98,7 @@ def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs
         "folder": prepared.worker_folder(assignment.trial.trial),
         "home": remote_home(),
         "needs": asdict(needs),
+        "calibrates": prepared.calibrates,
     }
 
 

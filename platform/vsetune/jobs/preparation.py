@@ -50,12 +50,16 @@ _NOT_IN_FINGERPRINT = {"description", "plugins", "resources", "tracking"}
 
 @dataclass(frozen=True)
 class PreparedStudy:
-    """A study that can run: checked, its data present, its folder chosen. plugins: other people's code in it."""
+    """A study that can run: checked, its data present, its folder chosen. plugins: other people's code in it.
+
+    calibrates: its workers also tell times in calibration products; no part of what the study is.
+    """
 
     spec: StudySpec
     cells: list[Cell]
     data_fingerprint: str
     plugins: Sequence[Plugin] = ()
+    calibrates: bool = False
 
     @property
     def folder(self) -> Path:
@@ -87,14 +91,18 @@ class PreparedStudy:
 
 def prepare_study(path: Path, console: Console) -> PreparedStudy:
     """Reads and checks a study file, makes the embedded data if it asks for them. Raises UsageError in one line."""
-    spec = load_study(path)
-    cells = resolve_cells(spec, where=str(path))
+    return prepare_spec(load_study(path), console, where=str(path))
+
+
+def prepare_spec(spec: StudySpec, console: Console, *, where: str) -> PreparedStudy:
+    """The same for a study that was read already. where: the file to mend, it opens every message."""
+    cells = resolve_cells(spec, where=where)
     require_home(spec)
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"path": under_home(spec.data.path)})})
     if spec.data.scenes is not None:
-        _make_scenes_of(spec, path, console)
+        _make_scenes_of(spec, console, where=where)
     dataset = Dataset.open(spec.data.path)
-    require_fit(spec, cells, dataset, where=str(path))
+    require_fit(spec, cells, dataset, where=where)
     with console.status("checking the shards"):
         require_unchanged(dataset, [name for name in _splits(spec) if name in dataset.manifest.splits])
     _make_semantics(spec, cells, dataset, console)
@@ -120,20 +128,20 @@ def _splits(spec: StudySpec) -> list[str]:
     return [name for name in (data.train_split, data.validation_split, data.test_split) if name is not None]
 
 
-def _make_scenes_of(spec: StudySpec, path: Path, console: Console) -> None:
+def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
     """The data set that `data.scenes` asks for; what goes wrong is told in the words of the study file."""
     assert spec.data.scenes is not None
     if is_remote(spec.data.path) and not spec.data.path.startswith(f"{remote_home()}/"):
         raise ConfigError(
-            f"{path}: data.scenes: can only be made in a local folder, got data.path {spec.data.path}; remove scenes, "
+            f"{where}: data.scenes: can only be made in a local folder, got data.path {spec.data.path}; remove scenes, "
             "or name a folder"
         )
     try:
         make_scenes(spec.data.path, spec.data.scenes, console)
     except StudyConflict as error:
         raise StudyConflict(
-            f"{path}: data.scenes: {spec.data.path} holds other data than these sizes and this seed give; name another "
-            "data.path, delete that folder, or remove scenes to use what is there"
+            f"{where}: data.scenes: {spec.data.path} holds other data than these sizes and this seed give; name "
+            "another data.path, delete that folder, or remove scenes to use what is there"
         ) from error
 
 

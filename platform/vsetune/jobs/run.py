@@ -53,7 +53,7 @@ class StudyOutcome:
 
     page: the leaderboard as a web page, also kept with the study's run in the tracking store. troubles: trials that
     failed or were left open. stopped_by: why the run ended before the study did, None if nobody asked. undelivered:
-    records that wait in the journal for the tracking store; outage: why.
+    records that wait in the journal for the tracking store; outage: why. attempts: all of them, waiting ones too.
     """
 
     counts: Mapping[str, int]
@@ -65,6 +65,7 @@ class StudyOutcome:
     stopped_by: str | None
     undelivered: int
     outage: str
+    attempts: Sequence[AttemptRecord] = ()
 
     @property
     def was_interrupted(self) -> bool:
@@ -100,7 +101,8 @@ def run_study(
                 place_trials(prepared, ledger, stop, console, forget=held.forget_checkpoint, metrics=metrics)
         ledger.interrupt()
         ending = _ending(ledger)
-        board, remark = _leaderboard(store.attempts(spec.study), spec.baseline)
+        attempts = store.attempts(spec.study)
+        board, remark = _leaderboard(attempts, spec.baseline)
         exports, remark = _export(board, folder) if board is not None else ([], remark)
         store.finish_study(spec.study, "killed" if ending == "interrupted" else "finished", exports)
         undelivered = store.deliver(DELIVER_WITHIN_S)
@@ -108,7 +110,10 @@ def run_study(
     counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
     stopped_by = stop.reason or (ledger.search_outage if ending == "interrupted" else None)
     page = exports[0] if exports else None
-    return StudyOutcome(counts, ending, board, page, remark, _troubles(ledger), stopped_by, undelivered, outage)
+    troubles = _troubles(ledger)
+    return StudyOutcome(
+        counts, ending, board, page, remark, troubles, stopped_by, undelivered, outage, tuple(attempts)
+    )
 
 
 def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 from vsetune.config.components.catalogue import import_sibling
+from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.spec.paths import on_this_node
-from vsetune.config.study.study_spec import StudySpec, TrackingSpec
+from vsetune.config.study.study_spec import LossEntry, NetworkEntry, StudySpec, TrackingSpec
 from vsetune.errors import ConfigError, MissingPlugin
 from vsetune.jobs.kept_plugins import load_kept_by_name
 from vsetune.losses.loss_catalogue import LOSSES
@@ -25,10 +26,29 @@ from vsetune.plugins.plugin_loading import (
 )
 
 _log = logging.getLogger(__name__)
+SweepT = TypeVar("SweepT", bound=Spec)
+
+
+class NamesComponents(Protocol):
+    """What a file says of the networks, losses and plugins it needs: a study, or a nightly sweep."""
+
+    @property
+    def plugins(self) -> list[str]: ...
+
+    @property
+    def networks(self) -> list[NetworkEntry]: ...
+
+    @property
+    def losses(self) -> list[LossEntry]: ...
 
 
 def load_study(path: Path) -> StudySpec:
-    """A study from its file, once the plugins it names and those of installed packages are known.
+    """A study from its file, as `load_sweep` reads it."""
+    return load_sweep(path, StudySpec)
+
+
+def load_sweep(path: Path, spec: type[SweepT]) -> SweepT:
+    """A spec of networks and losses from its file, once the plugins it names and those of installed packages are known.
 
     Folders under `plugins` come back absolute. Where a component is gone and the study has begun, the copy that the
     study keeps is used. ConfigError lists every problem with its key; every line opens with the path.
@@ -36,17 +56,18 @@ def load_study(path: Path) -> StudySpec:
     content = read_yaml(path)
     try:
         _load_plugins(content, path.absolute().parent)
-        study = parse_spec(content, StudySpec, where=str(path))
-        _require_code(study)
+        sweep = parse_spec(content, spec, where=str(path))
+        named = cast(NamesComponents, sweep)
+        _require_code(named)
     except ConfigError as error:
         lines = [line if line.startswith(str(path)) else f"{path}: {line}" for line in error.problems]
         raise ConfigError(lines) from error
-    return study.model_copy(
-        update={"plugins": [resolved_reference(each, base=path.absolute().parent) for each in study.plugins]}
+    return sweep.model_copy(
+        update={"plugins": [resolved_reference(each, base=path.absolute().parent) for each in named.plugins]}
     )
 
 
-def used_specs(study: StudySpec) -> list[tuple[str, type[Any]]]:
+def used_specs(study: NamesComponents) -> list[tuple[str, type[Any]]]:
     """(file beside the spec, spec) of every network and loss of a study, each once."""
     networks = {entry.name for entry in study.networks}
     losses = {name for entry in study.losses for name in (entry.name, *(part.name for part in entry.loss)) if name}
@@ -55,7 +76,7 @@ def used_specs(study: StudySpec) -> list[tuple[str, type[Any]]]:
     ]
 
 
-def used_plugins(study: StudySpec) -> list[Plugin]:
+def used_plugins(study: NamesComponents) -> list[Plugin]:
     """The plugins among the networks and losses of a study."""
     found = (plugin_of(spec) for _, spec in used_specs(study))
     return [plugin for plugin in found if plugin is not None]
@@ -111,7 +132,7 @@ def _study_folder(content: Mapping[str, Any]) -> Path | None:
         return None
 
 
-def _require_code(study: StudySpec) -> None:
+def _require_code(study: NamesComponents) -> None:
     """ConfigError when the code beside the spec of a plugin cannot be imported."""
     for file, spec in used_specs(study):
         if plugin_of(spec) is not None:

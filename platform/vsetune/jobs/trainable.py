@@ -28,8 +28,10 @@ from vsetune.jobs.metrics_export import MetricsBoard
 from vsetune.jobs.prices import node_of_this_worker, place_of_this_worker
 from vsetune.jobs.signs_of_life import tell_sign
 from vsetune.jobs.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WITHIN_S, fetch_trial, trial_mirror
+from vsetune.jobs.trial_meter import TrialMeter
 from vsetune.jobs.trial_metrics import TrialMetrics
 from vsetune.object_storage.mirror import Mirror
+from vsetune.scoring.device import choose_device
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import set_aside
 from vsetune.training.failures import Failure, failure_of
@@ -50,7 +52,7 @@ class AttemptTrainable(tune.Trainable):
 
     config: trial (TrialSpec as plain data), folder (the trial's own: seen by every node, or relative to the folder of
     whatever node it runs on), home (the remote home under which `folder` is mirrored, or None), needs (`Needs` as plain
-    data).
+    data), calibrates (whether times are also told in calibration products, see `TrialMeter`).
     Reports, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted` at most once and
     last.
     """
@@ -60,6 +62,7 @@ class AttemptTrainable(tune.Trainable):
         self._attempt: Attempt | None = None
         self._mirror: Mirror | None = None
         self._metrics: TrialMetrics | None = None
+        self._meter: TrialMeter | None = None
         self._wanted = config
         if config.get("home") is not None:
             os.environ[HOME_VARIABLE] = config["home"]
@@ -99,16 +102,19 @@ class AttemptTrainable(tune.Trainable):
 
     def _open(self) -> dict[str, Any]:
         plain, folder = self._wanted["trial"], self._folder
+        needs = Needs(**self._wanted["needs"])
+        device = "cuda" if needs.gpus else "cpu"
+        self._meter = TrialMeter(choose_device(device), calibrates=self._wanted.get("calibrates", False))
         load_kept(plain.get("plugins", {}), study_folder_of(folder), where=f"trial {plain['trial']}")
         self._mirror = trial_mirror(folder)
         if self._mirror is not None:
             fetch_trial(self._mirror)
         trial = TrialSpec.model_validate(plain)
-        needs = Needs(**self._wanted["needs"])
-        self._attempt = Attempt(trial, folder, device="cuda" if needs.gpus else "cpu", threads=needs.cpus)
+        self._attempt = Attempt(trial, folder, device=device, threads=needs.cpus)
         self._keep(within_s=BEGIN_WITHIN_S)  # another node must never count this execution again
         labels = {"study": trial.study, "cell": trial.cell, "trial": trial.trial, "phase": self._wanted["phase"]}
         self._metrics = TrialMetrics(self._board, labels, self._attempt.history)
+        self._meter.opened()
         return {
             "event": "opened",
             "node_id": node_of_this_worker(),
@@ -116,20 +122,27 @@ class AttemptTrainable(tune.Trainable):
             "environment": dict(self._attempt.environment()) | place_of_this_worker(needs),
             "protocol": dict(self._attempt.protocol()),
             "inherited": [asdict(point) for point in self._attempt.history[: self._attempt.inherited]],
-            "summary": self._attempt.summary(),
+            "summary": self._summary(),
         }
 
     def _advance(self) -> dict[str, Any]:
         assert self._attempt is not None
+        assert self._meter is not None
         if self._attempt.is_finished:  # the process died after the last validation, before the end was recorded
             return self._end({"event": "point", "point": None})
         with LeaveWatch(self._attempt.leave, live=self._live).watching():
-            point = self._attempt.advance()
+            point = self._meter.around(self._attempt.advance, self._attempt.history)
         self._keep()
         if self._metrics is not None:
             self._metrics.validated(point)
         report = {"event": "point", "point": asdict(point)}
-        return self._end(report) if self._attempt.is_finished else report | {"summary": self._attempt.summary()}
+        return self._end(report) if self._attempt.is_finished else report | {"summary": self._summary()}
+
+    def _summary(self) -> dict[str, float]:
+        """Totals of the trial so far, and what this worker measured of it; nothing before it was opened."""
+        if self._attempt is None or self._meter is None:
+            return {}
+        return self._attempt.summary() | self._meter.summary()
 
     def _live(self) -> None:
         attempt = self._attempt
@@ -138,7 +151,9 @@ class AttemptTrainable(tune.Trainable):
 
     def _end(self, report: dict[str, Any]) -> dict[str, Any]:
         assert self._attempt is not None
-        summary = self._attempt.finish()
+        assert self._meter is not None
+        measured = self._meter.summary()  # before the best checkpoint is scored
+        summary = self._attempt.finish() | measured
         self._keep(within_s=TRIAL_END_WITHIN_S)
         return report | {"is_finished": True, "done": True, "summary": summary, "artifacts": self._artifacts()}
 
@@ -177,7 +192,7 @@ class AttemptTrainable(tune.Trainable):
     def _report_of(self, failure: Failure) -> dict[str, Any]:
         return {
             "event": "failed" if failure.is_final else "interrupted", "kind": failure.kind, "error": failure.text,
-            "summary": self._attempt.summary() if self._attempt is not None else {}, "done": True,
+            "summary": self._summary(), "done": True,
         }
 
     def _set_aside(self, reason: str) -> None:

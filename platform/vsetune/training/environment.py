@@ -25,6 +25,7 @@ def describe_environment(training: TrainingSpec, *, device: torch.device, data_f
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
+        "processor": processor_name(),
         "device": str(device),
         "device_name": device_name(device),
         "precision": effective_precision(training, device),
@@ -34,6 +35,16 @@ def describe_environment(training: TrainingSpec, *, device: torch.device, data_f
     if device.type == "cuda":
         described["cuda"] = str(torch.version.cuda)
     return described | {f"package_{name}": version for name, version in _versions().items()}
+
+
+def processor_name() -> str:
+    """The model of this machine's processor, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()
 
 
 def git_revision(folder: Path) -> str:

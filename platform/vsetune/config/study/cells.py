@@ -59,7 +59,7 @@ class Cell:
 
 
 def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
-    """Every cell of a study, networks outermost. ConfigError lists all problems, each once.
+    """Every cell of a study, or those under `cells`, networks outermost. ConfigError lists all problems, each once.
 
     Every cell is checked at its defaults, at both ends of each range and at every pair of those, so that a space whose
     settings contradict each other is told here; a draw inside that no spec accepts is a matter of `refusal`. Losses
@@ -69,6 +69,8 @@ def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
     problems: list[str] = []
     for n, network in enumerate(study.networks):
         for m, loss in enumerate(study.losses):
+            if study.cells is not None and f"{network.cell_name}.{loss.cell_name}" not in study.cells:
+                continue
             try:
                 cell = _resolve(study, network, loss, keys=(f"networks[{n}]", f"losses[{m}]"), where=where)
                 _check(study, cell, where=where)

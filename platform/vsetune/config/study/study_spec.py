@@ -213,6 +213,10 @@ class StudySpec(Spec):
     networks: list[NetworkEntry] = Field(min_length=1, max_length=100)
     losses: list[LossEntry] = Field(min_length=1, max_length=100)
     overrides: list[Override] = Field(default_factory=list, max_length=1000)
+    cells: list[str] | None = Field(
+        None, min_length=1, max_length=10_000,
+        description="only these cells, `network.loss`; null: every network with every loss",
+    )
     baseline: str = Field("lmh", max_length=100, description="cell name of the loss that the others are compared with")
     training: TrainingSpec = TrainingSpec()
     evaluation: EvaluationSpec = EvaluationSpec()
@@ -224,6 +228,11 @@ class StudySpec(Spec):
     )
     resources: ResourceSpec = ResourceSpec()
     tracking: TrackingSpec = TrackingSpec()
+
+    def to_plain(self) -> dict[str, Any]:
+        """Without `cells` where all of them run: the fingerprints of such studies are as old as the first of them."""
+        plain = super().to_plain()
+        return plain if self.cells is not None else {key: value for key, value in plain.items() if key != "cells"}
 
     @model_validator(mode="after")
     def _consistent(self) -> StudySpec:
@@ -238,6 +247,7 @@ class StudySpec(Spec):
         for override in self.overrides:
             if override.network not in networks or override.loss not in losses:
                 raise ValueError(f"overrides: no cell {override.network}.{override.loss} in this study")
+        _require_known_cells(self.cells or [], networks, losses)
         unknown = self.resources.unknown_cells(networks, losses)
         if unknown:
             raise ValueError(
@@ -252,3 +262,16 @@ class StudySpec(Spec):
             )
         return self
 
+
+def _require_known_cells(cells: list[str], networks: list[str], losses: list[str]) -> None:
+    """ValueError with what there is, when one of `cells` is no network with a loss of this study, or stands twice."""
+    existing = {f"{network}.{loss}" for network in networks for loss in losses}
+    unknown = [name for name in cells if name not in existing]
+    if unknown:
+        raise ValueError(
+            f"cells: got {', '.join(unknown)}, need network.loss of the networks {', '.join(networks)} and the losses "
+            f"{', '.join(losses)}"
+        )
+    repeated = sorted({name for name in cells if cells.count(name) > 1})
+    if repeated:
+        raise ValueError(f"cells: {', '.join(repeated)} is listed twice; name each once")

@@ -1,0 +1,205 @@
+"""Which commit changed a number: binary search between a good and a bad revision, measuring as little as will do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from vsetune.errors import VsetuneError
+from vsetune.nightly.measures import Measure
+from vsetune.nightly.paired import (
+    FEWEST_PAIRS,
+    Pair,
+    Shift,
+    differs,
+    is_nearer_to_bad,
+    more_pairs,
+    on_bad_side,
+    shift_of,
+)
+from vsetune.nightly.revisions import Commit
+
+Side = Literal["good", "bad", "skipped"]
+Losses = Mapping[str, Sequence[float]]
+"""The first losses of every cell, exact."""
+
+
+class CannotRun(VsetuneError):
+    """A revision that gives no number: it is skipped. The message is the reason, in one line."""
+
+
+class NoDifference(VsetuneError):
+    """Good and bad give the same: there is nothing to look for. Exit code 1."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What one revision gave. value: of the measure, None for first losses. pairs: runs of it beside the good one."""
+
+    commit: Commit
+    side: Side
+    text: str
+    value: float | None = None
+    reference: float | None = None
+    pairs: int = 0
+
+
+@dataclass(frozen=True)
+class Bisected:
+    """suspects: commits of which one made the change, oldest first; more than one where those between cannot run.
+
+    good, bad: what the two ends gave. tried: every revision that was measured on the way, in that order.
+    """
+
+    suspects: Sequence[Commit]
+    good: Tried
+    bad: Tried
+    tried: Sequence[Tried]
+
+
+class Judge(Protocol):
+    """Tells on which side a revision is. CannotRun where it gives no number."""
+
+    def ends(self, good: Commit, bad: Commit) -> tuple[Tried, Tried]:
+        """What the two ends give. NoDifference where that is the same."""
+        ...
+
+    def judge(self, commit: Commit) -> Tried:
+        """A revision between them."""
+        ...
+
+
+def bisect(good: Commit, after: Sequence[Commit], judge: Judge, tell: Callable[[Tried, int], None]) -> Bisected:
+    """The commit that made the change. after: commits after `good`, oldest first; the last one is bad.
+
+    tell: called with every revision that was tried, and how many may still be at fault. CannotRun when one of the two
+    ends gives no number, NoDifference when both give the same.
+    """
+    first, last = judge.ends(good, after[-1])
+    tried: list[Tried] = []
+    low, high = -1, len(after) - 1  # of the newest good one and the oldest bad one
+    skipped: set[int] = set()
+    while untried := [place for place in range(low + 1, high) if place not in skipped]:
+        middle = (low + high) / 2
+        place = min(untried, key=lambda each: abs(each - middle))
+        seen = _judged(judge, after[place])
+        tried.append(seen)
+        if seen.side == "skipped":
+            skipped.add(place)
+        elif seen.side == "bad":
+            high = place
+        else:
+            low = place
+        tell(seen, high - low)
+    return Bisected(after[low + 1: high + 1], first, last, tried)
+
+
+def _judged(judge: Judge, commit: Commit) -> Tried:
+    try:
+        return judge.judge(commit)
+    except CannotRun as error:
+        return Tried(commit, "skipped", str(error))
+
+
+@dataclass
+class LossJudge:
+    """By the first losses, bit for bit. run: those of a revision."""
+
+    run: Callable[[Commit], Losses]
+    _of_good: Losses = field(default_factory=dict, init=False)
+
+    def ends(self, good: Commit, bad: Commit) -> tuple[Tried, Tried]:
+        self._of_good = self.run(good)
+        other = first_difference(self._of_good, self.run(bad))
+        if other is None:
+            cells = ", ".join(self._of_good)
+            raise NoDifference(f"first_losses: {good.short} and {bad.short} give the same bits ({cells})")
+        return Tried(good, "good", "the losses that others are compared with"), Tried(bad, "bad", other)
+
+    def judge(self, commit: Commit) -> Tried:
+        other = first_difference(self._of_good, self.run(commit))
+        return Tried(commit, "good", "the same bits") if other is None else Tried(commit, "bad", other)
+
+
+def first_difference(expected: Losses, found: Losses) -> str | None:
+    """Where the losses part for the first time, in words; None where every bit is equal. CannotRun: no such cell."""
+    for cell, losses in expected.items():
+        if cell not in found:
+            raise CannotRun(f"gives no losses of {cell}")
+        ours, theirs = [repr(float(each)) for each in losses], [repr(float(each)) for each in found[cell]]
+        if len(ours) != len(theirs):
+            return f"{cell}: {len(theirs)} losses instead of {len(ours)}"
+        for step, (one, other) in enumerate(zip(ours, theirs, strict=True), start=1):
+            if one != other:
+                return f"{cell}: loss of step {step} is {other} instead of {one}"
+    return None
+
+
+@dataclass
+class PairedJudge:
+    """By a number that is measured beside that of the good revision, again and again until the two part.
+
+    take: runs the good revision and another, with the seed of a round, and gives both numbers. known: pairs of earlier
+    calls by hash, which grow. smallest_change: what matters, as `Measure.smallest_change`.
+    """
+
+    measure: Measure
+    smallest_change: float
+    take: Callable[[Commit, Commit, int], Pair]
+    known: dict[str, list[Pair]] = field(default_factory=dict)
+    fewest: int = FEWEST_PAIRS
+    _good: Commit | None = field(default=None, init=False)
+    _gap: float = field(default=0.0, init=False)
+
+    def ends(self, good: Commit, bad: Commit) -> tuple[Tried, Tried]:
+        self._good = good
+        pairs = self._pairs(bad)
+        said = more_pairs(
+            pairs, lambda number: self.take(good, bad, number),
+            lambda: differs(pairs, self.measure, self.smallest_change), self.fewest,
+        )
+        shift = shift_of(pairs, self.measure)
+        if not said:
+            why = "the same" if said is False else "too noisy to tell apart"
+            raise NoDifference(
+                f"{self.measure.name}: {good.short} and {bad.short} are {why} in {shift.pairs} pairs of runs "
+                f"({self._text(shift)}); name others with --good and --bad, or another --cell"
+            )
+        self._gap = shift.size
+        return (
+            Tried(good, "good", "what others are compared with", shift.reference, None, shift.pairs),
+            self._tried(bad, "bad", shift, ""),
+        )
+
+    def judge(self, commit: Commit) -> Tried:
+        good = self._good
+        assert good is not None, "ends comes first"
+        pairs = self._pairs(commit)
+        said = more_pairs(
+            pairs, lambda number: self.take(good, commit, number),
+            lambda: on_bad_side(pairs, self.measure, self._gap), self.fewest,
+        )
+        shift = shift_of(pairs, self.measure)
+        is_bad = is_nearer_to_bad(shift, self._gap) if said is None else said
+        return self._tried(commit, "bad" if is_bad else "good", shift, ", a close call" if said is None else "")
+
+    def _pairs(self, commit: Commit) -> list[Pair]:
+        return self.known.setdefault(commit.hash, [])
+
+    def _tried(self, commit: Commit, side: Side, shift: Shift, remark: str) -> Tried:
+        text = f"{self._text(shift)}{remark}"
+        return Tried(commit, side, text, shift.value, shift.reference, shift.pairs)
+
+    def _text(self, shift: Shift) -> str:
+        """Value against value, and by how much."""
+        if self.measure.scale == "ratio":
+            by = f"{_per_cent(shift.size)} ± {100 * shift.error:.1f} %"
+        else:
+            by = f"{shift.size:+.3g} ± {shift.error:.2g} {self.measure.unit}"
+        return f"{shift.value:.5g} against {shift.reference:.5g}, {by}"
+
+
+def _per_cent(logarithm: float) -> str:
+    return f"{100 * math.expm1(logarithm):+.1f}"

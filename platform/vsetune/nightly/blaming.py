@@ -1,0 +1,243 @@
+"""`vsetune nightly bisect`: from a sweep and a measure to the commit at fault; an interrupted search goes on.
+
+    nightly/NAME/bisect/KEY/notes.json     what was measured so far, by revision
+    nightly/NAME/bisect/KEY/trees/         worktrees, while it runs
+    nightly/NAME/bisect/environments/      of revisions that ask for other packages
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vsetune.config.spec.base import known_name
+from vsetune.config.study.cells import resolve_cells
+from vsetune.errors import StudyConflict, UsageError
+from vsetune.files.hashes import fingerprint_of
+from vsetune.files.locks import take_lock
+from vsetune.files.whole_files import make_folder, read_json, write_json
+from vsetune.nightly.bisecting import Bisected, CannotRun, Judge, Losses, LossJudge, PairedJudge, Tried, bisect
+from vsetune.nightly.history import History
+from vsetune.nightly.measures import BY_NAME, FIRST_LOSSES
+from vsetune.nightly.night import Night
+from vsetune.nightly.nightly_spec import NightlySpec
+from vsetune.nightly.paired import Pair
+from vsetune.nightly.rerunning import Reruns
+from vsetune.nightly.revisions import Commit, Repository
+
+_MODULE = "vsetune.nightly.measure_once"
+_REPEATABLE = {"best_m_recall", "epochs_to_target", "m_recall_area"}
+"""Equal for a revision and a seed whenever they are measured on one machine, so that once is enough."""
+_ALARMS = ("regression", "changed")
+_EDITED, _HEAD = "+changes", "HEAD"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to look for. cell, good, bad: None is chosen from the history. fewest: pairs of runs of a revision."""
+
+    file: Path
+    measure: str
+    cell: str | None
+    good: str | None
+    bad: str | None
+    fewest: int
+
+
+@dataclass(frozen=True)
+class Answerable:
+    """A question with everything chosen. after: commits after `good`, oldest first, the last one bad. cell: None is
+    every cell, for first losses alone."""
+
+    question: Question
+    cell: str | None
+    good: Commit
+    after: Sequence[Commit]
+
+
+def answerable(question: Question, spec: NightlySpec, history: History, repository: Repository) -> Answerable:
+    """UsageError in one line: unknown measure, cell or revision, nothing in the history to choose, edited files."""
+    try:
+        known_name(question.measure, {*BY_NAME, FIRST_LOSSES}, "measure")
+    except ValueError as error:
+        raise UsageError(f"--measure: {error}") from error
+    nights = history.nights()
+    alarm = _alarm(nights, history, question)
+    cell = question.cell or (alarm or {}).get("cell")
+    cell = _known_cell(cell, spec, question)
+    bad_text, bad_from = _bad(question, nights)
+    if bad_text == _HEAD and question.bad is None:
+        repository.require_clean()
+    bad = repository.resolve(bad_text, named=bad_from)
+    good_text, good_from = _good(question, nights, history, alarm)
+    good = repository.resolve(good_text, named=good_from)
+    return Answerable(question, cell, repository.commit(good), repository.between(good, bad))
+
+
+def search(
+    asked: Answerable, spec: NightlySpec, folder: Path, repository: Repository, *, say: Callable[[str], None],
+    tell: Callable[[Tried, int], None],
+) -> Bisected:
+    """Measure revisions until one commit is left. folder: of all searches of this sweep.
+
+    StudyConflict: another process is at it. NoDifference, CannotRun: the two ends are equal, or one gives nothing.
+    """
+    place = folder / _key(asked)
+    make_folder(place)
+    with _alone(place), _reruns(spec, place, repository, say).opened() as reruns:
+        return bisect(asked.good, asked.after, _judge(asked, spec, reruns, Notes(place / "notes.json"), say), tell)
+
+
+class Notes:
+    """What was measured, kept after every run: pairs by revision, values of the good one by round, losses."""
+
+    def __init__(self, file: Path) -> None:
+        """DataError when the file is damaged."""
+        self._file = file
+        plain = read_json(file) or {}
+        self.pairs: dict[str, list[Pair]] = {
+            name: [Pair(*each) for each in pairs] for name, pairs in plain.get("pairs", {}).items()
+        }
+        self.references: dict[str, float] = dict(plain.get("references", {}))
+        self.losses: dict[str, dict[str, list[float]]] = dict(plain.get("losses", {}))
+
+    def keep(self) -> None:
+        """StorageError when it cannot be written."""
+        pairs = {name: [[pair.reference, pair.value] for pair in each] for name, each in self.pairs.items()}
+        write_json(self._file, {"pairs": pairs, "references": self.references, "losses": self.losses}, durable=False)
+
+
+def _judge(
+    asked: Answerable, spec: NightlySpec, reruns: Reruns, notes: Notes, say: Callable[[str], None]
+) -> Judge:
+    file, cell = asked.question.file.absolute(), asked.cell
+    if asked.question.measure == FIRST_LOSSES:
+        return LossJudge(lambda commit: _first_losses(reruns, notes, commit, file, cell))
+    assert cell is not None, "a measure is one of a cell"
+    measure = BY_NAME[asked.question.measure]
+
+    def value(commit: Commit, number: int) -> float:
+        words = [str(file), "--cell", cell, "--seeds", str(number)]
+        values = reruns.json_of(commit, _MODULE, words).get("values", {})
+        if measure.name not in values:
+            raise CannotRun(f"{commit.short}: gives no {measure.name} of {cell}")
+        return float(values[measure.name])
+
+    def reference(good: Commit, number: int) -> float:
+        if measure.name not in _REPEATABLE:
+            return value(good, number)
+        if str(number) not in notes.references:
+            notes.references[str(number)] = value(good, number)
+            notes.keep()
+        return notes.references[str(number)]
+
+    def take(good: Commit, commit: Commit, number: int) -> Pair:
+        if number % 2:  # which of the two comes first changes, so that no drift of the machine adds up
+            other = value(commit, number)
+            pair = Pair(reference(good, number), other)
+        else:
+            pair = Pair(reference(good, number), value(commit, number))
+        notes.pairs = {**judge.known, commit.hash: [*judge.known.get(commit.hash, []), pair]}
+        notes.keep()
+        say(f"{commit.short}, run {number + 1}: {pair.value:.5g} against {pair.reference:.5g} of {good.short}")
+        return pair
+
+    judge = PairedJudge(measure, spec.tolerances.smallest_change_of(measure), take, notes.pairs, asked.question.fewest)
+    return judge
+
+
+def _first_losses(reruns: Reruns, notes: Notes, commit: Commit, file: Path, cell: str | None) -> Losses:
+    if commit.hash not in notes.losses:
+        words = [str(file), "--first-losses", *(["--cell", cell] if cell else [])]
+        found: Mapping[str, Mapping[str, Any]] = reruns.json_of(commit, _MODULE, words)
+        for name, each in found.items():
+            if "losses" not in each:
+                raise CannotRun(f"{commit.short}: {name}: {each.get('problem', 'no losses')}")
+        notes.losses[commit.hash] = {name: list(each["losses"]) for name, each in found.items()}
+        notes.keep()
+    return notes.losses[commit.hash]
+
+
+def _reruns(spec: NightlySpec, place: Path, repository: Repository, say: Callable[[str], None]) -> Reruns:
+    """Scenes are made by each revision anew, as what makes them may have changed; other data stay where they are."""
+    return Reruns(repository, place, home=place / "homes" if spec.data.scenes is not None else None, say=say)
+
+
+def _key(asked: Answerable) -> str:
+    """Of the folder of one search: another file, range or machine is another search."""
+    return fingerprint_of({
+        "file": asked.question.file.read_text(encoding="utf-8"), "measure": asked.question.measure, "cell": asked.cell,
+        "good": asked.good.hash, "bad": asked.after[-1].hash, "machine": platform.node(),
+    })
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    try:
+        lock = take_lock(place / "lock", wait_s=0)
+    except BlockingIOError:
+        raise StudyConflict(f"{place}: another process searches the same range; wait for it or stop it") from None
+    with lock:
+        yield
+
+
+def _known_cell(cell: str | None, spec: NightlySpec, question: Question) -> str | None:
+    """UsageError for one that the sweep does not have. None, for a measure, is its first cell."""
+    names = [each.name for each in resolve_cells(spec.study("bisect", [0]), where=str(question.file))]
+    if cell is None:
+        return None if question.measure == FIRST_LOSSES else names[0]
+    try:
+        return known_name(cell, names, "cell")
+    except ValueError as error:
+        raise UsageError(f"--cell: {error}") from error
+
+
+def _alarm(nights: Sequence[Night], history: History, question: Question) -> Mapping[str, Any] | None:
+    """The row of the newest report that says what is looked for, the largest change first."""
+    report = history.report_plain(nights[-1].date) if nights else None
+    rows = [
+        row for row in (report or {}).get("rows", ())
+        if row["verdict"] in _ALARMS and (row["measure"] or {}).get("name", FIRST_LOSSES) == question.measure
+        and question.cell in (None, row["cell"])
+    ]
+    return max(rows, key=lambda row: abs(row.get("change") or 0.0), default=None)
+
+
+def _bad(question: Question, nights: Sequence[Night]) -> tuple[str, str]:
+    """(revision, where it comes from): as given, that of the newest night, or HEAD."""
+    if question.bad is not None:
+        return question.bad, "--bad"
+    if nights and _is_commit(nights[-1].revision):
+        return nights[-1].revision, f"the night of {nights[-1].date} (name another with --bad)"
+    return _HEAD, _HEAD
+
+
+def _good(
+    question: Question, nights: Sequence[Night], history: History, alarm: Mapping[str, Any] | None
+) -> tuple[str, str]:
+    """(revision, where it comes from): as given, or that of the last night before the change began.
+
+    Without an alarm in the newest report, the last night whose report is quiet. UsageError when there is none.
+    """
+    if question.good is not None:
+        return question.good, "--good"
+    since = (alarm or {}).get("since")
+    before = [night for night in nights[:-1] if _is_commit(night.revision) and night.state != "failed"]
+    if since is not None:
+        usable = [night for night in before if night.date < since]
+    else:
+        usable = [night for night in before if (history.report_plain(night.date) or {}).get("exit_code") == 0]
+    if not usable:
+        raise UsageError(
+            "--good: missing, and the history has no quiet night of a committed revision before the change; name one "
+            "with --good REVISION"
+        )
+    return usable[-1].revision, f"the night of {usable[-1].date} (name another with --good)"
+
+
+def _is_commit(revision: str) -> bool:
+    return not revision.endswith(_EDITED) and revision != "unknown"

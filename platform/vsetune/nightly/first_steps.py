@@ -1,0 +1,132 @@
+"""The losses of the first steps at a fixed seed: on one machine and one thread equal bit for bit, or the code changed.
+
+    python -m vsetune.nightly.first_steps FILE
+
+FILE: JSON with `steps`, `plugins` (folders or modules) and `trials` (TrialSpecs as plain data). Prints JSON: by cell
+either `losses`, exact floats, or `problem`, one line. A process of its own, because the threads of one that trained
+already cannot be taken back, and because nothing that it did before may matter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import vsetune
+from vsetune.config.spec.foreign_text import one_line
+from vsetune.config.spec.masked_output import mask_output
+from vsetune.config.study.cells import Cell, build_trial
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.dataset import Dataset
+from vsetune.files.whole_files import write_json
+from vsetune.plugins.plugin_loading import load_installed, load_plugins
+from vsetune.training.batches import TrainingBatches
+from vsetune.training.random_state import RandomState
+from vsetune.training.schedule import phase_at, total_steps
+from vsetune.training.step import Learner
+
+_LONGEST_S = 3600.0
+_LONGEST_PROBLEM = 300
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+
+@dataclass(frozen=True)
+class FirstLosses:
+    """Of one night. losses: by cell, one float per step. problems: by cell, one line each."""
+
+    losses: Mapping[str, Sequence[float]]
+    problems: Mapping[str, str]
+
+
+def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, seed: int) -> FirstLosses:
+    """The first losses of every cell, from a process that is started for it. A cell that fails is a problem of its own;
+    a process that fails is one of all cells."""
+    trials = [build_trial(study, cell, {}, trial="first-steps", seed=seed).to_plain() for cell in cells]
+    with tempfile.TemporaryDirectory(prefix="vsetune-first-steps-") as folder:
+        file = Path(folder) / "trials.json"
+        write_json(file, {"steps": steps, "plugins": study.plugins, "trials": trials}, durable=False)
+        told = _run(file)
+    if isinstance(told, str):
+        return FirstLosses({}, {cell.name: told for cell in cells})
+    return FirstLosses(
+        {name: found["losses"] for name, found in told.items() if "losses" in found},
+        {name: found["problem"] for name, found in told.items() if "problem" in found},
+    )
+
+
+def first_losses(trial: TrialSpec, steps: int) -> list[float]:
+    """The losses of the first steps of a trial on the CPU, float32 as exact floats; fewer where the trial is shorter.
+
+    The steps are those of an attempt: the same start, batches, schedule and random numbers.
+    """
+    device, dataset = torch.device("cpu"), Dataset.open(trial.data.path)
+    batches, random = TrainingBatches(trial, dataset, device), RandomState(trial.seed, device)
+    losses: list[float] = []
+    pairs_seen = 0
+    try:
+        with random.active():
+            learner = Learner.build(trial, dataset, device)
+            for step in range(min(steps, total_steps(trial.training, batches.steps_per_epoch))):
+                epoch = pairs_seen / batches.pairs
+                phase, _ = phase_at(trial.training, epoch)
+                if phase != learner.phase:
+                    learner = learner.enter(phase, learned=True)
+                if step % batches.steps_per_epoch == 0:
+                    learner.loss.start_epoch(step // batches.steps_per_epoch)
+                batch = batches.take(step)
+                learner.set_epoch(epoch)
+                losses.append(learner.step(batch).loss.item())
+                pairs_seen += batch.pairs
+    finally:
+        batches.close()
+    return losses
+
+
+def _run(file: Path) -> dict[str, dict[str, Any]] | str:
+    """What the process printed, or why it did not, in one line."""
+    package_root = str(Path(vsetune.__file__).resolve().parents[1])  # this very code, wherever the process starts
+    paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "vsetune.nightly.first_steps", str(file)], capture_output=True, text=True,
+            timeout=_LONGEST_S, check=False, env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+    except subprocess.TimeoutExpired:
+        return f"the first steps did not end within {_LONGEST_S:g} s"
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return f"the first steps could not be taken: {one_line(last)[:_LONGEST_PROBLEM]}"
+    told: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    return told
+
+
+def _taken(plain: dict[str, Any], steps: int) -> dict[str, Any]:
+    try:
+        return {"losses": first_losses(TrialSpec.model_validate(plain), steps)}
+    except Exception as error:  # whatever it is, it concerns this cell alone, and is told
+        return {"problem": f"{type(error).__name__}: {one_line(error)}"[:_LONGEST_PROBLEM]}
+
+
+def main(file: Path) -> None:
+    """Prints what `take_first_steps` reads."""
+    mask_output()
+    torch.set_num_threads(1)
+    wanted = json.loads(file.read_text())
+    load_installed()
+    load_plugins(wanted["plugins"], base=file.parent)
+    found = {plain["cell"]: _taken(plain, wanted["steps"]) for plain in wanted["trials"]}
+    sys.stdout.write(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""What starts a night every night: an entry for cron, systemd, GitHub Actions or Kubernetes; no secret is in any."""

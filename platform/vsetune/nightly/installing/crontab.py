@@ -1,0 +1,105 @@
+"""The entry in a user's crontab: between two markers, so that it is found again; every other line stays as it is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from datetime import datetime
+
+from vsetune.errors import UsageError, VsetuneError
+from vsetune.nightly.installing.daily_time import DailyTime, seen_from
+from vsetune.nightly.installing.nightly_entry import MARK, SECRETS_FILE, NightlyEntry
+
+_LONGEST_LINE = 990
+"""Characters; cron takes 1,000 with the time, and cuts what is longer without a word."""
+
+
+def cron_time(time: DailyTime, *, now: datetime) -> DailyTime:
+    """The time by the clock of this machine, by which cron goes. UsageError where summer time parts the two."""
+    if time.zone is None:
+        return time
+    here = seen_from(time, None, start=now)
+    if here is None:
+        raise UsageError(
+            f"--timezone: got {time.zone}, and cron goes by the clock of this machine, which summer time moves "
+            "differently; leave --timezone out, or use --as systemd, which knows time zones"
+        )
+    return here
+
+
+def cron_block(entry: NightlyEntry, *, now: datetime) -> str:
+    """The lines of one sweep. UsageError for what no crontab can hold."""
+    here = cron_time(entry.time, now=now)
+    variables = "".join(f"{name}={shlex.quote(value)} " for name, value in entry.variables.items())
+    secrets = f"set -a; [ ! -r {SECRETS_FILE} ] || . {SECRETS_FILE}; set +a"
+    command = (
+        f"{secrets}; cd {shlex.quote(str(entry.folder))} && {variables}{entry.shell} "
+        f">> {shlex.quote(str(entry.log))} 2>&1"
+    ).replace("%", r"\%")  # a bare one ends the command
+    line = f"{here.cron()} {command}"
+    if len(line) > _LONGEST_LINE:
+        raise UsageError(
+            f"crontab: the line would have {len(line)} characters, need at most {_LONGEST_LINE}; shorten paths, or use "
+            "--as systemd"
+        )
+    begin, end = _markers(entry.name)
+    return f"{begin}, {MARK}: {here.clock} by the clock of this machine\n{line}\n{end}\n"
+
+
+def with_block(crontab: str, name: str, block: str | None) -> str:
+    """A crontab in which this block stands in place of what stood for the sweep; None takes it away.
+
+    UsageError when only one of the two markers is there: what lies between is not known.
+    """
+    begin, end = _markers(name)
+    lines = crontab.splitlines(keepends=True)
+    starts = [number for number, line in enumerate(lines) if re.match(re.escape(begin) + r"\b(?![\w-])", line)]
+    ends = [number for number, line in enumerate(lines) if line.strip() == end]
+    if not starts and not ends:
+        kept = crontab if not crontab or crontab.endswith("\n") else crontab + "\n"
+        return kept + (block or "")
+    if len(starts) != 1 or len(ends) != 1 or starts[0] > ends[0]:
+        raise UsageError(
+            f"crontab: has {len(starts)} lines `{begin}` and {len(ends)} lines `{end}`, need one of each in this "
+            "order; mend it with: crontab -e"
+        )
+    return "".join([*lines[: starts[0]], block or "", *lines[ends[0] + 1:]])
+
+
+class Crontab:
+    """The user's table, through the `crontab` program."""
+
+    def __init__(self, program: str | None = None) -> None:
+        """UsageError where there is no such program."""
+        found = program or shutil.which("crontab")
+        if found is None:
+            raise UsageError(
+                "crontab: not found on this machine; install cron, use --as systemd, or see the line with --dry-run "
+                "and give it to what starts jobs here"
+            )
+        self._program = found
+
+    def read(self) -> str:
+        """Empty where the user has none yet."""
+        done = subprocess.run([self._program, "-l"], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return done.stdout
+        if "no crontab" in done.stderr.lower():
+            return ""
+        raise VsetuneError(f"crontab -l: {_line(done.stderr)}; is this user allowed to use cron?")
+
+    def write(self, text: str) -> None:
+        """In place of the whole table. VsetuneError when cron refuses it; then the old one stays."""
+        done = subprocess.run([self._program, "-"], input=text, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise VsetuneError(f"crontab: refused the new table ({_line(done.stderr)}); the old one stays")
+
+
+def _markers(name: str) -> tuple[str, str]:
+    return f"# BEGIN vsetune nightly {name}", f"# END vsetune nightly {name}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()) or "without a word"

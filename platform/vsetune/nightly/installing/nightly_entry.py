@@ -1,0 +1,120 @@
+"""What every kind of entry is made of: which sweep, when, by which program, with which variables. No secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vsetune.config.spec.paths import HOME_VARIABLE, home, local_path, remote_home
+from vsetune.config.spec.secrets import shown_url
+from vsetune.errors import ConfigError, UsageError
+from vsetune.jobs.job_package import PASSED_ON
+from vsetune.nightly.installing.daily_time import DailyTime
+from vsetune.nightly.nightly_spec import NightlySpec
+
+MARK = "written by `vsetune nightly install`"
+"""In every file of ours, so that another one is never overwritten or removed."""
+
+SECRETS_FILE = Path("~/.config/vsetune/nightly.env")
+"""Lines NAME=value with passwords and addresses that are secret, made by the person and readable by nobody else."""
+
+_OF_MAIL = {f"VSETUNE_SMTP_{name}" for name in ("HOST", "PORT", "USER", "PASSWORD", "FROM")}
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True)
+class NightlyEntry:
+    """name: of the sweep. file: absolute path of its nightly.yaml. time: when it starts.
+
+    command: words that run a night of it from `folder`. variables: of the environment, without secrets. secrets: names
+    of the variables that hold some. log: where its messages go on this machine.
+    """
+
+    name: str
+    file: Path
+    time: DailyTime
+    command: Sequence[str]
+    folder: Path
+    variables: Mapping[str, str]
+    secrets: Sequence[str]
+    log: Path
+
+    @property
+    def label(self) -> str:
+        """For names of units and objects, where underscores and capitals are not allowed."""
+        return f"vsetune-nightly-{self.name.lower().replace('_', '-')}"
+
+    @property
+    def shell(self) -> str:
+        """The command as a shell takes it."""
+        return shlex.join(self.command)
+
+
+def nightly_entry(spec: NightlySpec, file: Path, time: DailyTime, home_given: str | None) -> NightlyEntry:
+    """With the interpreter, the package and the settings of this process. ConfigError lists every problem."""
+    name, absolute = spec.nightly, file.absolute()
+    place = _home(home_given)
+    variables = {**_variables(), HOME_VARIABLE: place}
+    if os.environ.get("PYTHONPATH"):
+        variables["PYTHONPATH"] = os.pathsep.join(
+            str(Path(each).absolute()) for each in os.environ["PYTHONPATH"].split(os.pathsep) if each
+        )
+    words = [sys.executable, "-m", "vsetune.cli.entry", "nightly", "run", str(absolute)]
+    folder = home() if "://" in place else Path(place)
+    for text in (*words, *variables.values()):
+        if not text.isprintable():
+            raise UsageError(f"{text!a}: has a character that no entry can hold; rename it")
+    return NightlyEntry(
+        name, absolute, time, words, absolute.parent, dict(sorted(variables.items())),
+        _secrets(spec, [*_texts(spec.to_plain()), *variables.values()]), folder / "nightly" / name / "nightly.log",
+    )
+
+
+def _secrets(spec: NightlySpec, texts: Sequence[str]) -> list[str]:
+    """Names of the variables that the report needs, and that `${NAME}` in these texts asks for."""
+    named = {name for text in texts for name in _VARIABLE.findall(text)}
+    named |= {spec.report.webhook} if spec.report.webhook else set()
+    return sorted(named | _OF_MAIL if spec.report.mail_to else named)
+
+
+def _texts(plain: Any) -> Iterator[str]:
+    if isinstance(plain, str):
+        yield plain
+    elif isinstance(plain, Mapping | list):
+        for each in plain.values() if isinstance(plain, Mapping) else plain:
+            yield from _texts(each)
+
+
+def _home(given: str | None) -> str:
+    """The home written into the entry, absolute: as --home says, or that of this process."""
+    if given is None:
+        return remote_home() or str(home())
+    if given.startswith("s3://"):
+        if shown_url(given) != given:
+            raise ConfigError(
+                f"--home: got {shown_url(given)}, keys do not belong in the address; need s3://bucket/prefix"
+            )
+        return given.rstrip("/")
+    try:
+        return str(Path(local_path(given)).absolute())
+    except ValueError as error:
+        raise ConfigError(f"--home: {error}") from error
+
+
+def _variables() -> dict[str, str]:
+    """Those of this shell that say where records and data are. ConfigError for one with a password in it."""
+    given = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name) and name != HOME_VARIABLE}
+    problems = [
+        f"{name}: holds a password, and the entry would show it; write ${{VARIABLE}} in its place, and set that "
+        f"variable in {SECRETS_FILE}"
+        for name, value in given.items() if shown_url(value) != value
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return given

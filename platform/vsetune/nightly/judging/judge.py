@@ -1,0 +1,98 @@
+"""Is tonight like the nights before?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from vsetune.errors import UsageError
+from vsetune.nightly.judging.arrays import Bools, Floats, Streams
+from vsetune.nightly.judging.tolerance import Tolerance
+from vsetune.nightly.judging.watch import Seen, Watch
+from vsetune.nightly.measures import Measure
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Of one stream tonight.
+
+    centre, low, high: where quiet nights are and the band they stay in, in the unit of the measure; None before
+    `baseline_nights` nights. change: distance to the centre, of tonight or, after a drift or a longer change, of the mean
+    of its nights; in the unit where linear, a fraction where ratio, positive is higher. since: index into the nights,
+    past first, of the first one of the change; None where there is none. found_by: `band` where tonight alone is
+    outside, `drift` where the sum of many nights tells. score: how unusual tonight is, in standard normal deviations,
+    positive is worse.
+    """
+
+    verdict: Literal["baseline", "quiet", "regression", "improvement", "missing"]
+    centre: float | None
+    low: float | None
+    high: float | None
+    change: float | None
+    since: int | None
+    found_by: Literal["", "band", "drift"]
+    score: float | None
+
+
+def judge(
+    past: Floats,
+    tonight: Floats,
+    measures: Sequence[Measure],
+    tolerance: Tolerance,
+    *,
+    alarmed: Bools | None = None,
+) -> list[Judgement]:
+    """One judgement per stream; a stream is one measure of one cell, `measures` says which measure.
+
+    past: (nights, streams), oldest first, of the current line of each stream: NaN before it began, as on every night
+    without a value; an infinity, or a ratio that is not positive, is no value either. tonight: (streams,). alarmed:
+    (nights, streams), whether people were told of a regression or an improvement that night: such nights teach nothing,
+    and a change goes on being told until the nights are back or it is accepted (its line begun anew). None: what this
+    function would have told, night after night. Streams whose measures have one name share what is known of their noise.
+    How: docs/decisions/0039-nightly-verdicts.md. Raises UsageError for shapes that do not fit.
+    """
+    past, tonight = np.asarray(past, dtype=np.float64), np.asarray(tonight, dtype=np.float64)
+    streams = len(measures)
+    if tonight.shape != (streams,) or past.ndim != 2 or past.shape[1] != streams:
+        raise UsageError(f"judge: got past {past.shape} and tonight {tonight.shape} for {streams} measures, need (nights, "
+                         f"{streams}) and ({streams},); pass one column per measure")
+    if alarmed is not None and alarmed.shape != past.shape:
+        raise UsageError(f"judge: got alarmed {alarmed.shape}, need one entry per past night and stream, {past.shape}")
+    if not streams:
+        return []
+    watched = Streams.of(measures, [tolerance.change_that_matters(measure) for measure in measures])
+    watch = Watch(watched, 1, false_alarms=1 / tolerance.false_alarm_nights, baseline_nights=tolerance.baseline_nights)
+    for night, values in enumerate(watched.judged(past)):
+        watch.night(values[None], None if alarmed is None else alarmed[night][None])
+    return judgements(watch.night(watched.judged(tonight)[None]), watched)
+
+
+def judgements(seen: Seen, streams: Streams, history: int = 0) -> list[Judgement]:
+    """Of one of the histories, in the units of the measures."""
+    centre, bounds = streams.in_units(seen.centre[history]), (streams.in_units(seen.low[history]),
+                                                              streams.in_units(seen.high[history]))
+    low, high = np.minimum(*bounds), np.maximum(*bounds)
+    change = streams.change_in_units(seen.change[history])
+    found = []
+    for stream in range(len(streams.sign)):
+        is_baseline, side = bool(seen.is_baseline[history, stream]), float(seen.side[history, stream])
+        if is_baseline:
+            verdict: Literal["baseline", "missing"] = "baseline" if seen.known[history, stream] else "missing"
+            found.append(Judgement(verdict, None, None, None, None, None, "", None))
+            continue
+        band = float(centre[stream]), float(low[stream]), float(high[stream])
+        if not seen.known[history, stream]:
+            found.append(Judgement("missing", *band, None, None, "", None))
+            continue
+        distance, score = float(change[stream]), float(seen.score[history, stream])
+        if not side:
+            found.append(Judgement("quiet", *band, distance, None, "", score))
+            continue
+        found.append(Judgement(
+            "regression" if side > 0 else "improvement", *band, distance, int(seen.since[history, stream]),
+            "band" if seen.is_outside[history, stream] else "drift", score,
+        ))
+    return found

@@ -1,0 +1,94 @@
+"""Where a stream stands on quiet nights and how far it strays: robust, and steadied by the other cells.
+
+Location: mean of the nights, winsorised at `CLIP` scales from their median (one step of Huber's M-estimator; Huber 1964).
+Scale: the winsorised standard deviation, made consistent for normal noise, then moderated towards the scale that the
+cells of the same measure share (Smyth 2004, "Linear models and empirical Bayes methods", eq. 2 and section 6.2): the
+fewer the nights and the more alike the cells, the more it is theirs. Never below `SMALLEST_SHARE` of the smallest change
+that matters, so that a history without any noise says nothing about changes that do not matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vsetune.nightly.judging.arrays import Floats
+
+CLIP = 2.5
+WINSORISED_VARIANCE = 0.9776
+"""Of a standard normal value, winsorised at CLIP."""
+SMALLEST_SHARE = 1 / 8
+MOST_SHARED_FREEDOM = 8.0
+"""Cells are never taken to be more alike than so many nights of their own would outweigh."""
+FEWEST_CELLS = 3
+"""Fewer cells than these share no scale."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Of quiet nights, as judged, (..., streams): centre (NaN without nights), scale (> 0), degrees of freedom of the
+    scale (>= 0), nights it was learnt from."""
+
+    centre: Floats
+    scale: Floats
+    freedom: Floats
+    nights: Floats
+
+    @property
+    def of_a_night(self) -> Floats:
+        """Scale of one more night around the centre: its own noise and the error of the centre."""
+        return self.scale * np.sqrt(1 + 1 / np.maximum(self.nights, 1))
+
+
+def noise(quiet: Floats, smallest: Floats, members: Floats) -> Noise:
+    """quiet: (..., streams, nights), NaN where a night does not count. smallest: (streams,). members: (streams,
+    measures)."""
+    nights = np.isfinite(quiet).sum(axis=-1).astype(np.float64)
+    middle = _median(quiet, nights)
+    spread = 1.4826 * (1 + 1 / np.maximum(nights, 1)) * _median(np.abs(quiet - middle[..., None]), nights)
+    reach = CLIP * np.fmax(spread, SMALLEST_SHARE * smallest)[..., None]
+    inside = np.clip(quiet, middle[..., None] - reach, middle[..., None] + reach)
+    at_least_one = np.maximum(nights, 1)
+    centre = np.where(nights > 0, np.nansum(inside, axis=-1) / at_least_one, np.nan)
+    squares = np.nansum((inside - centre[..., None]) ** 2, axis=-1)
+    variance = squares / np.maximum(nights - 1, 1) / WINSORISED_VARIANCE
+    least = (SMALLEST_SHARE * smallest) ** 2
+    freedom = np.maximum(nights - 1, 0)
+    moderated, freedom = _moderated(np.maximum(variance, least), freedom, members)
+    return Noise(centre, np.sqrt(np.maximum(moderated, least)), freedom, nights)
+
+
+def _median(values: Floats, nights: Floats) -> Floats:
+    """Over the last axis, of the entries that are numbers; NaN where none is."""
+    ordered = np.sort(values, axis=-1)
+    if not ordered.shape[-1]:
+        return np.full(nights.shape, np.nan)
+    count = nights.astype(np.int64)
+    low = np.take_along_axis(ordered, np.maximum(count - 1, 0)[..., None] // 2, axis=-1)
+    high = np.take_along_axis(ordered, np.minimum(count // 2, ordered.shape[-1] - 1)[..., None], axis=-1)
+    middle: Floats = (low + high)[..., 0] / 2
+    return middle
+
+
+def _moderated(variance: Floats, freedom: Floats, members: Floats) -> tuple[Floats, Floats]:
+    """Variance and degrees of freedom after the cells of a measure have spoken with each other."""
+    counts = freedom > 0
+    own = np.maximum(freedom, 1)
+    logarithm = np.where(counts, np.log(variance) + 1 / own + 1 / (3 * own**2), 0.0)
+    cells = counts @ members
+    enough = np.maximum(cells, 1)
+    mean = logarithm @ members / enough
+    around = np.where(counts, logarithm - mean @ members.T, 0.0)
+    scatter = around**2 @ members / np.maximum(cells - 1, 1)
+    half = own / 2
+    expected = np.where(counts, 1 / half + 1 / (2 * half**2) + 1 / (6 * half**3), 0.0) @ members / enough
+    unlike = np.maximum(scatter - expected, 2 / MOST_SHARED_FREEDOM)
+    shared_freedom = np.where(cells >= FEWEST_CELLS, 1 + 2 / unlike, 0.0)
+    shared_freedom = np.minimum(shared_freedom, MOST_SHARED_FREEDOM)
+    floor = np.maximum(shared_freedom, 1)
+    shared = np.exp(mean - 1 / floor - 1 / (3 * floor**2))
+    weight = shared_freedom @ members.T
+    total = weight + freedom
+    moderated = (weight * (shared @ members.T) + freedom * variance) / np.maximum(total, 1)
+    return np.where(total > 0, moderated, variance), total

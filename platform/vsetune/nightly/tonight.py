@@ -1,0 +1,163 @@
+"""Runs one night: the study of tonight, the first losses, the comparison with the history, the report.
+
+Whatever happens there is a report: what could not be run or judged is told in a line, and the exit code is 2.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+import vsetune
+from vsetune.config.spec.foreign_text import one_line
+from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
+from vsetune.jobs.preparation import prepare_spec, tracking_uri
+from vsetune.jobs.run import StudyOutcome, run_study
+from vsetune.nightly.conditions import conditions_of_night
+from vsetune.nightly.delivering import deliver
+from vsetune.nightly.first_steps import take_first_steps
+from vsetune.nightly.history import History, nightly_folder
+from vsetune.nightly.lines import newer_than
+from vsetune.nightly.measuring import calibration_of, cell_nights, unmeasured
+from vsetune.nightly.night import Night
+from vsetune.nightly.nightly_spec import NightlySpec
+from vsetune.nightly.report import NightReport
+from vsetune.nightly.reporting import report_of, unjudged_report
+from vsetune.training.environment import git_revision
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NightPlan:
+    """What is run tonight. where: the file to mend, it opens messages. address: of a Ray cluster, see `run_study`."""
+
+    spec: NightlySpec
+    date: str
+    where: str
+    address: str | None
+    console: Console
+
+
+def run_night(
+    spec: NightlySpec, *, date: str, where: str, again: bool, address: str | None, console: Console
+) -> NightReport:
+    """The night of an ISO date, from its beginning or from where an earlier process left it; its report, delivered.
+
+    again: replace a night of that date that is complete. StudyConflict: it is complete, or another process is at it.
+    StorageError: the history cannot be written at all.
+    """
+    plan, history = NightPlan(spec, date, where, address, console), History(nightly_folder(spec.nightly))
+    with history.held():
+        notes = history.set_aside_damaged()
+        nights = history.nights()
+        existing = next((night for night in nights if night.date == date), None)
+        if existing is not None and existing.state == "complete" and not again:
+            raise StudyConflict(
+                f"nightly {spec.nightly}: the night of {date} is complete; --again replaces it, `vsetune nightly "
+                "history` shows it"
+            )
+        newer = newer_than(nights, date)
+        if newer is not None:
+            reason = f"the history has a night of {newer}, tonight would be {date}; set the clock or a later --date"
+            night = _begun(plan, None, again=False)
+            report = unjudged_report(spec, replace(night, state="failed"), f"the clock went back: {reason}", notes)
+            return _delivered(report, history, plan, None) if existing is None else report
+        night = _ran(plan, _begun(plan, existing, again=again), history)
+        return _delivered(report_of(spec, nights, night, history, notes), history, plan, night)
+
+
+def _begun(plan: NightPlan, existing: Night | None, *, again: bool) -> Night:
+    """The night as it stands in the history while it runs; who finds it there knows that it was not finished."""
+    goes_on = existing is not None and not again
+    study = existing.study if existing is not None and goes_on else _study_name(plan, existing)
+    return Night(
+        date=plan.date, started=existing.started if existing is not None and goes_on else _now(), ended="",
+        state="partial", revision=git_revision(Path(vsetune.__file__).parent), conditions={}, cells={},
+        seeds=tuple(plan.spec.seeds_of(plan.date)), study=study,
+    )
+
+
+def _study_name(plan: NightPlan, replaced: Night | None) -> str:
+    """A night that is run again is another study: `nightly-NAME-DATE`, then `nightly-NAME-DATE-2`, ..."""
+    name = f"nightly-{plan.spec.nightly}-{plan.date}"
+    if replaced is None or not replaced.study.startswith(name):
+        return name
+    number = replaced.study.removeprefix(name).removeprefix("-")
+    return f"{name}-{int(number) + 1 if number.isdigit() else 2}"
+
+
+def _ran(plan: NightPlan, night: Night, history: History) -> Night:
+    """The night with all that it gave, kept in the history. Every failure is one of its problems."""
+    problems: list[str] = []
+    try:
+        history.keep(night)
+        night = _measured(plan, night, problems)
+    except Exception as error:  # whatever it is, the report tells of it
+        if not isinstance(error, UsageError | VsetuneError | OSError):
+            _log.exception("nightly %s: the night of %s failed", plan.spec.nightly, plan.date)
+        other = "; --again begins the night anew" if isinstance(error, StudyConflict) else ""
+        problems.append(f"{_told(error)}{other}")
+        night = replace(night, state="failed")
+    night = replace(night, ended=_now(), problems=tuple(dict.fromkeys(problems)))
+    try:
+        history.keep(night)
+    except StorageError as error:
+        night = replace(night, problems=(*night.problems, f"the night is not in the history: {error}"))
+    return night
+
+
+def _measured(plan: NightPlan, night: Night, problems: list[str]) -> Night:
+    spec, console = plan.spec, plan.console
+    study = spec.study(night.study, list(night.seeds))
+    prepared = replace(prepare_spec(study, console, where=plan.where), calibrates=True)
+    names = [cell.name for cell in prepared.cells]
+    with console.status("taking the first steps"):
+        first = take_first_steps(
+            prepared.spec, prepared.cells, steps=spec.first_steps.steps, seed=spec.first_steps.seed
+        )
+    outcome = run_study(prepared, resume=True, retry_failed=True, address=plan.address, console=console)
+    cells = cell_nights(outcome.attempts, names, seeds=spec.seeds, target=spec.target, first=first)
+    problems += [line for name in names for line in unmeasured(name, cells[name], first)]
+    problems += _of_the_run(outcome)
+    complete = [name for name in names if cells[name].trouble is None]
+    is_whole = len(complete) == len(names) and not first.problems
+    return replace(
+        night, state="complete" if is_whole else "partial" if complete else "failed", cells=cells,
+        conditions=conditions_of_night(spec, prepared, outcome.attempts),
+        calibration_seconds=calibration_of(outcome.attempts),
+    )
+
+
+def _of_the_run(outcome: StudyOutcome) -> list[str]:
+    told = [f"trial {each.trial} {'is open' if each.is_open else 'failed'}: {each.reason}" for each in outcome.troubles]
+    if outcome.was_interrupted:
+        by = f" by {outcome.stopped_by}" if outcome.stopped_by else ""
+        told.append(f"interrupted{by}; the same command goes on with it")
+    if outcome.undelivered:
+        told.append(f"{outcome.undelivered} records wait for the tracking store ({outcome.outage})")
+    return told
+
+
+def _delivered(report: NightReport, history: History, plan: NightPlan, night: Night | None) -> NightReport:
+    """The report, kept and sent; with a note for what failed."""
+    notes, uri = [], None
+    try:
+        uri = tracking_uri(plan.spec.tracking)
+    except UsageError as error:
+        notes = [one_line(error)]
+    report = replace(report, notes=tuple(dict.fromkeys([*report.notes, *notes])))
+    return deliver(report, history.keep_report, plan.spec.report, night=night, tracking_uri=uri)
+
+
+def _told(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if isinstance(error, VsetuneError) and text else f"{type(error).__name__}: {one_line(error)}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

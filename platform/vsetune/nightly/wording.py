@@ -1,0 +1,81 @@
+"""A report in words: one sentence per row, one line for the whole night."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vsetune.nightly.report import ReportRow
+from vsetune.nightly.report_words import change_words, value_words
+
+_MOST_NAMED = 3
+_TOLD = ("regression", "changed")
+
+
+def sentence(row: ReportRow, *, trouble: str | None) -> ReportRow:
+    """The row with its verdict in one sentence. trouble: why its cell is incomplete tonight."""
+    assert row.measure is not None
+    name = row.measure.text
+    if row.verdict == "missing":
+        return replace(row, text=f"{name}: not measured tonight" + (f" ({trouble})" if trouble else ""))
+    assert row.tonight is not None
+    now = value_words(row.measure, row.tonight)
+    if row.verdict == "baseline":
+        known = sum(value is not None for value in row.values)
+        return replace(row, text=f"{name}: {now}, night {known} of the baseline")
+    assert row.centre is not None
+    usual = value_words(row.measure, row.centre)
+    if row.verdict == "quiet":
+        return replace(row, text=f"{name}: {now}, as usual ({usual})")
+    how = "better" if row.verdict == "improvement" else "worse"
+    drift = ", a drift of several nights" if row.found_by == "drift" else ""
+    since = f", since {row.since}" if row.since and row.since != row.dates[-1] else ""
+    return replace(row, text=f"{name}: {change_text(row)} {how}, {now} where {usual} is usual{drift}{since}")
+
+
+def change_text(row: ReportRow) -> str:
+    """How far from the usual; of first losses by how much of their size."""
+    if row.measure is None:
+        return "" if row.change is None else f"by up to {row.change:.2g} of their size"
+    return change_words(row)
+
+
+def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
+    """The one line that people read. needed: nights of a baseline."""
+    counts = Counter(row.verdict for row in rows)
+    worse = [row for row in rows if row.verdict in _TOLD]
+    if worse:
+        kinds = {
+            _count(counts["regression"], "regression"): counts["regression"],
+            f"{_count(counts['changed'], 'cell')} with changed first losses": counts["changed"],
+        }
+        found = " and ".join(kind for kind, number in kinds.items() if number)
+        named = "; ".join(_named(row) for row in worse[:_MOST_NAMED])
+        more = f"; and {len(worse) - _MOST_NAMED} more" if len(worse) > _MOST_NAMED else ""
+        return f"{found}: {named}{more}"
+    cells = len({row.cell for row in rows})
+    measured = sum(row.measure is not None for row in rows)
+    missing = f", {counts['missing']} not measured" if counts["missing"] else ""
+    better = f", {_count(counts['improvement'], 'improvement')}" if counts["improvement"] else ""
+    if counts["baseline"] and not counts["quiet"] - _quiet_bits(rows) and not better:
+        nights = max((sum(v is not None for v in row.values) for row in rows if row.verdict == "baseline"), default=0)
+        return f"baseline night {nights} of {needed}: {_count(cells, 'cell')}, {_count(measured, 'measure')}{missing}"
+    quiet = counts["quiet"] - _quiet_bits(rows)
+    building = f", {counts['baseline']} still building a baseline" if counts["baseline"] else ""
+    quiet_or_not = "nothing got worse" if better else "nothing changed"
+    return f"{quiet_or_not}: {_count(cells, 'cell')}, {_count(quiet, 'measure')} quiet{better}{building}{missing}"
+
+
+def _quiet_bits(rows: Sequence[ReportRow]) -> int:
+    return sum(row.verdict == "quiet" and row.measure is None for row in rows)
+
+
+def _named(row: ReportRow) -> str:
+    what = "first losses" if row.measure is None else row.measure.text
+    suspect = f" (suspect {row.suspects[0]})" if row.suspects else ""
+    return f"{row.cell} {what} {change_text(row)}{suspect}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,272 @@
+"""`vsetune nightly install`: what is written for cron, systemd, GitHub and Kubernetes; what was there stays."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from vsetune.errors import ConfigError, StorageError, UsageError, VsetuneError
+from vsetune.nightly.installing.crontab import with_block
+from vsetune.nightly.installing.daily_time import daily_time
+from vsetune.nightly.installing.nightly_entry import nightly_entry
+from vsetune.nightly.installing.placing import Entry, EntryKind, entry_texts, install, remove
+from vsetune.nightly.nightly_spec import load_nightly
+
+FIELDS = Path(__file__).parents[1] / "cluster" / "kuberay_fields.yaml"
+SWEEP: dict[str, Any] = {
+    "nightly": "Tiny_one", "data": {"path": "data/tiny", "scenes": {"train": 20, "validation": 8, "test": 8}},
+    "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}], "report": {"webhook": "SLACK_WEBHOOK"},
+}
+OTHERS = "MAILTO=ann@example.org\n5 4 * * * /usr/bin/backup --all\n"
+FAKE_CRONTAB = """\
+#!{python}
+import pathlib, sys
+table = pathlib.Path(__file__).with_name("table")
+if sys.argv[1:] == ["-l"]:
+    if not table.exists():
+        sys.exit("no crontab for ann")
+    sys.stdout.write(table.read_text())
+else:
+    table.write_text(sys.stdin.read())
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that git knows, with a blank and a percent sign in its name; nothing of this machine's settings."""
+    root = tmp_path / "a 100% repository"
+    (root / ".git").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("PYTHONPATH", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    return root
+
+
+@pytest.fixture
+def entry(repository: Path) -> Callable[..., Entry]:
+    """entry(kind, **of Entry): for a sweep in studies/ of the repository, at 02:30."""
+
+    def make(kind: str, zone: str | None = "UTC", home: str | None = None, **of_entry: Any) -> Entry:
+        file = repository / "studies" / "nightly.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(yaml.safe_dump(SWEEP))
+        content = nightly_entry(load_nightly(file), file, daily_time("02:30", zone), home)
+        return Entry(EntryKind(kind), content, **of_entry)
+
+    return make
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program `crontab` of the user, which keeps its table in the file that is returned."""
+    program = tmp_path / "bin" / "crontab"
+    program.parent.mkdir()
+    program.write_text(FAKE_CRONTAB.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    return program.with_name("table")
+
+
+def run_line(line: str) -> tuple[str, list[str]]:
+    """(five fields, words of the command) of a crontab's line, as cron and the shell read it."""
+    fields = line.split(maxsplit=5)
+    return " ".join(fields[:5]), shlex.split(fields[5].replace(r"\%", "%"))
+
+
+def test_cron_gets_a_line_between_markers_and_every_other_line_stays(entry: Callable[..., Entry], table: Path) -> None:
+    table.write_text(OTHERS)
+    install(entry("cron", zone=None))
+    before, begin, line, end = table.read_text().rpartition("# BEGIN")[0], *table.read_text().splitlines()[-3:]
+    assert before == OTHERS
+    assert (begin.split(",")[0], end) == ("# BEGIN vsetune nightly Tiny_one", "# END vsetune nightly Tiny_one")
+    time, words = run_line(line)
+    assert time == "30 2 * * *"
+    assert [words[-9], words[-6:-3]] == [sys.executable, ["nightly", "run", str(entry("cron").content.file)]]
+    assert f"VSETUNE_HOME={os.environ['VSETUNE_HOME']}" in words
+    assert words[-1] == "2>&1"
+    assert Path(words[-2]).parent.is_dir()
+
+
+def test_cron_is_given_the_same_line_again_and_once_only(entry: Callable[..., Entry], table: Path) -> None:
+    install(entry("cron", zone=None))
+    once = table.read_text()
+    install(entry("cron", zone=None))
+    assert table.read_text() == once
+    table.write_text(once + OTHERS)
+    assert remove(entry("cron", zone=None)) == ["crontab: Tiny_one is removed"]
+    assert table.read_text() == OTHERS
+    assert "nothing to remove" in remove(entry("cron", zone=None))[0]
+
+
+def test_the_line_of_cron_runs_in_a_shell(entry: Callable[..., Entry], tmp_path: Path) -> None:
+    """With `false` in place of Python: the folder is found, the log is written, the exit code comes through."""
+    made = entry("cron", zone=None)
+    made.content.log.parent.mkdir(parents=True)
+    text = entry_texts(made)["crontab"].splitlines()[1].split(maxsplit=5)[5].replace(r"\%", "%")
+    done = subprocess.run(["sh", "-c", text.replace(sys.executable, "false")], env={"HOME": str(tmp_path)}, check=False)
+    assert done.returncode == 1
+    assert made.content.log.exists()
+
+
+def test_a_sweep_whose_name_begins_like_another_has_a_block_of_its_own() -> None:
+    long = "# BEGIN vsetune nightly a-b, x\nlong\n# END vsetune nightly a-b\n"
+    short = "# BEGIN vsetune nightly a, x\nshort\n# END vsetune nightly a\n"
+    both = with_block(long, "a", short)
+    assert both == long + short
+    assert with_block(both, "a", None) == long
+    assert with_block(both, "a-b", None) == short
+
+
+def test_half_a_block_in_the_crontab_is_left_alone_and_told() -> None:
+    with pytest.raises(UsageError, match="1 lines .* and 0 lines"):
+        with_block("# BEGIN vsetune nightly a, x\nline\n", "a", "new\n")
+
+
+def test_without_cron_it_is_said_what_to_do(entry: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UsageError, match="crontab: not found on this machine; install cron, use --as systemd"):
+        install(entry("cron", zone=None))
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
+def test_systemd_takes_the_units_and_the_calendar(entry: Callable[..., Entry], tmp_path: Path) -> None:
+    made = entry("systemd", zone="Europe/Berlin", output=tmp_path / "units")
+    install(made)
+    files = sorted((tmp_path / "units").iterdir())
+    assert [file.name for file in files] == ["vsetune-nightly-tiny-one.service", "vsetune-nightly-tiny-one.timer"]
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", "--user", *map(str, files)], capture_output=True, text=True, check=False,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+    calendar = next(line for line in files[1].read_text().splitlines() if line.startswith("OnCalendar="))
+    subprocess.run(["systemd-analyze", "calendar", calendar.partition("=")[2]], check=True, capture_output=True)
+
+
+def test_a_missed_night_is_caught_up_by_systemd(entry: Callable[..., Entry]) -> None:
+    texts = entry_texts(entry("systemd"))
+    timer, service = texts["vsetune-nightly-tiny-one.timer"], texts["vsetune-nightly-tiny-one.service"]
+    assert {"Persistent=true", "OnCalendar=*-*-* 02:30:00 UTC"} <= set(timer.splitlines())
+    (command,) = [line for line in service.splitlines() if line.startswith("ExecStart=")]
+    words = shlex.split(command.partition("=")[2].replace("%%", "%"))
+    assert words == [*entry("systemd").content.command]
+
+
+def test_systemd_that_cannot_be_told_leaves_the_units_and_says_what_to_run(
+    entry: Callable[..., Entry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(VsetuneError, match="systemctl --user enable --now vsetune-nightly-tiny-one.timer"):
+        install(entry("systemd"))
+    assert len(list((tmp_path / "config" / "systemd" / "user").iterdir())) == 2
+    with pytest.raises(VsetuneError, match="its files are removed"):
+        remove(entry("systemd"))
+    assert list((tmp_path / "config" / "systemd" / "user").iterdir()) == []
+
+
+def test_github_gets_a_workflow_with_schedule_button_history_and_summary(
+    entry: Callable[..., Entry], repository: Path
+) -> None:
+    told = install(entry("github", zone="Europe/Berlin"))
+    workflow = yaml.safe_load((repository / ".github" / "workflows" / "vsetune-nightly-tiny-one.yml").read_text())
+    assert workflow["on"] == {"schedule": [{"cron": "30 1 * * *"}], "workflow_dispatch": None}
+    assert workflow["concurrency"] == {"group": "vsetune-nightly-tiny-one", "cancel-in-progress": False}
+    assert workflow["permissions"] == {"contents": "read"}
+    (job,) = workflow["jobs"].values()
+    assert job["env"] == {"SLACK_WEBHOOK": "${{ secrets.SLACK_WEBHOOK }}"}
+    runs = [step["run"] for step in job["steps"] if "run" in step]
+    assert runs[1] == "vsetune nightly run studies/nightly.yaml"
+    assert '"$GITHUB_STEP_SUMMARY"' in runs[2]
+    restore, save = (step for step in job["steps"] if "cache/" in step.get("uses", ""))
+    assert restore["with"]["path"] == save["with"]["path"]
+    assert restore["with"]["key"] == save["with"]["key"]
+    assert restore["with"]["key"].startswith(restore["with"]["restore-keys"].strip())
+    assert save["if"] == "${{ always() }}"
+    assert any("the secrets SLACK_WEBHOOK" in line for line in told)
+    assert any("does not exist on" in line for line in told)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_kuberay_takes_the_raycronjob(entry: Callable[..., Entry], zone: str) -> None:
+    manifest = yaml.safe_load(entry_texts(entry("kubernetes", zone=zone))["vsetune-nightly-tiny-one.yaml"])
+    assert (manifest["apiVersion"], manifest["kind"]) == ("ray.io/v1", "RayCronJob")
+    fields = yaml.safe_load(FIELDS.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator({**fields, "$ref": "#/$defs/RayCronJob"}).validate(manifest["spec"])
+    assert manifest["spec"].get("timeZone") == (None if zone == "UTC" else zone)
+    template = manifest["spec"]["jobTemplate"]["submitterPodTemplate"]
+    kubernetes_validate.validate(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": template["spec"]}, "1.33", strict=True
+    )
+    assert shlex.split(manifest["spec"]["jobTemplate"]["entrypoint"]) == [
+        "sh", "-c", "cd /home/ray/vsetune && exec python jobs/nightly.py studies/nightly.yaml",
+    ]
+
+
+def test_kubernetes_takes_the_plain_cronjob_which_never_runs_twice_at_once(entry: Callable[..., Entry]) -> None:
+    text = entry_texts(entry("kubernetes", with_raycronjob=False))["vsetune-nightly-tiny-one.yaml"]
+    manifest = yaml.safe_load(text)
+    kubernetes_validate.validate(manifest, "1.33", strict=True)
+    assert manifest["spec"]["concurrencyPolicy"] == "Forbid"
+    assert manifest["spec"]["timeZone"] == "Etc/UTC"
+    (container,) = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"][:3] == ["ray", "job", "submit"]
+    assert {each["name"]: set(each) - {"name"} for each in container["env"]} == {
+        "RAY_AUTH_MODE": {"value"}, "RAY_AUTH_TOKEN": {"valueFrom"},
+    }
+    assert "#   - name: SLACK_WEBHOOK" in text.splitlines()
+
+
+@pytest.mark.parametrize("kind", list(EntryKind))
+def test_no_entry_holds_a_secret(
+    entry: Callable[..., Entry], kind: EntryKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLACK_WEBHOOK", "https://hooks.example.org/s3cret")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://ann:${PG_PASSWORD}@db/vsetune")
+    monkeypatch.setenv("PG_PASSWORD", "s3cret")
+    made = entry(str(kind), zone=None if kind is EntryKind.CRON else "UTC")
+    assert "s3cret" not in "".join(entry_texts(made).values())
+    assert made.content.secrets == ["PG_PASSWORD", "SLACK_WEBHOOK"]
+
+
+def test_a_variable_with_a_password_in_it_is_refused(
+    entry: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://ann:s3cret@db/vsetune")
+    with pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI: holds a password") as told:
+        entry("github")
+    assert "s3cret" not in str(told.value)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    with pytest.raises(ConfigError, match="keys do not belong in the address"):
+        entry("github", home="s3://key:secret@bucket/x")
+
+
+@pytest.mark.parametrize("kind", ["github", "kubernetes", "systemd"])
+def test_a_file_of_somebody_else_is_neither_overwritten_nor_removed(
+    entry: Callable[..., Entry], kind: str, tmp_path: Path
+) -> None:
+    made = entry(kind, output=tmp_path / "there")
+    (tmp_path / "there").mkdir()
+    theirs = tmp_path / "there" / next(iter(entry_texts(made)))
+    theirs.write_text("mine\n")
+    for work in (install, remove):
+        with pytest.raises(UsageError, match="move it away, or name another folder with --output"):
+            work(made)
+    assert theirs.read_text() == "mine\n"
+
+
+def test_a_folder_that_cannot_be_written_is_told(entry: Callable[..., Entry], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot"):
+        install(entry("kubernetes", output=tmp_path / "file" / "below"))

@@ -1,0 +1,60 @@
+"""Which nights tonight is held against, and what is told of those that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vsetune.nightly.history import Accepted
+from vsetune.nightly.lines import changed_conditions, counts_from, interruptions, line_of, newer_than
+from vsetune.nightly.night import CellNight, Night, NightState
+
+HERE: Mapping[str, str] = {"threads": "1", "data": "a"}
+THERE: Mapping[str, str] = {"threads": "2", "data": "a"}
+
+
+def night(day: int, conditions: Mapping[str, str] = HERE, state: NightState = "complete", ended: str = "x") -> Night:
+    cells = {} if state == "failed" or not ended else {"vsepp.lmh": CellNight({})}
+    return Night(f"2026-01-{day:02}", "begin", ended, state, "abc", conditions, cells)
+
+
+def test_a_line_is_all_nights_under_the_conditions_of_tonight() -> None:
+    nights = [night(1), night(2, THERE), night(3), night(4, {}, "failed"), night(5, {}, "partial", "")]
+    assert [each.date for each in line_of(nights, night(6))] == ["2026-01-01", "2026-01-03"]
+    assert [each.date for each in line_of(nights, night(6, THERE))] == ["2026-01-02"]
+    assert line_of(nights, night(1)) == []
+
+
+def test_changed_conditions_are_named_against_the_newest_night_that_knows_them() -> None:
+    nights = [night(1, THERE), night(2), night(3, {}, "failed")]
+    assert changed_conditions(nights, night(4)) == []
+    assert changed_conditions(nights, night(4, THERE)) == ["threads: 2, was 1"]
+    assert changed_conditions(nights, night(4, {"threads": "1"})) == ["data: nothing, was a"]
+    assert changed_conditions([], night(4)) == []
+
+
+def test_missed_partial_and_unfinished_nights_are_told_since_the_last_complete_one() -> None:
+    nights = [
+        night(1, state="partial"), night(2), night(3, state="partial"), night(4, {}, "partial", ""), night(6, {}, "failed")
+    ]
+    told = list(interruptions(nights, "2026-01-16"))
+    assert told[0].startswith("night 2026-01-03 was partial")
+    assert told[1].startswith("night 2026-01-04 was begun at begin and never finished")
+    assert told[2].startswith("night 2026-01-06 was failed")
+    assert told[3:] == ["no night ran on 2026-01-07, 2026-01-08, 2026-01-09, 2026-01-10, 2026-01-11 and 4 more"]
+    assert list(interruptions([night(1)], "2026-01-02")) == []
+    assert list(interruptions([], "2026-01-02")) == []
+
+
+def test_a_clock_that_went_back_is_seen() -> None:
+    assert newer_than([night(1), night(5)], "2026-01-03") == "2026-01-05"
+    assert newer_than([night(1), night(5)], "2026-01-05") is None
+
+
+def test_a_stream_counts_from_its_last_acceptance() -> None:
+    accepted = [
+        Accepted("2026-01-03", None, None, "all", "abc", ""), Accepted("2026-01-05", "epoch_time", "a.b", "one", "abc", ""),
+        Accepted("2026-01-09", None, None, "later", "abc", ""),
+    ]
+    assert counts_from(accepted, "a.b", "epoch_time", "2026-01-08") == "2026-01-05"
+    assert counts_from(accepted, "a.b", "pair_rate", "2026-01-08") == "2026-01-03"
+    assert counts_from(accepted, "a.b", "pair_rate", "2026-01-02") == ""
