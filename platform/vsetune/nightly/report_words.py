@@ -14,7 +14,7 @@ from vsetune.leaderboard.wording import NOTHING, fixed
 from vsetune.nightly.measures import Measure
 from vsetune.nightly.report import NightReport, ReportRow, Verdict
 
-FIRST_LOSSES_TEXT = "losses of the first steps"
+FIRST_LOSSES_TEXT = "first losses"
 _BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
 _DIGITS = {"points": 1, "epochs": 2}
 _LONGEST_TEXT = 2000
@@ -51,6 +51,7 @@ _EXIT_WORDS = {
     1: Sign("Exit code 1: something is worse than its own nights, or the first losses differ.", "✗", "bad"),
     2: Sign("Exit code 2: the night could not run, so nothing was judged.", "!", "odd"),
 }
+_NOT_WHOLE = Sign("Exit code 2: the night is not complete; what was measured is judged.", "!", "odd")
 
 
 _NOTHING_JUDGED = Sign("Exit code 0: nothing was judged yet, the line has too few nights.", "○", "calm")
@@ -72,9 +73,11 @@ class Finding:
 
 
 def banner(report: NightReport) -> Sign:
-    """What the exit code means. A night without any verdict is not called good."""
-    is_judged = any(row.verdict not in ("baseline", "missing") for row in report.rows)
-    return _EXIT_WORDS[report.exit_code] if report.exit_code or is_judged else _NOTHING_JUDGED
+    """What the exit code means. A night without any verdict on a measure is not called good."""
+    is_judged = any(row.measure is not None and row.verdict not in ("baseline", "missing") for row in report.rows)
+    if report.exit_code == 0 and not is_judged:
+        return _NOTHING_JUDGED
+    return _NOT_WHOLE if report.exit_code == 2 and report.rows else _EXIT_WORDS[report.exit_code]
 
 
 def plain(text: str, most: int) -> str:
@@ -187,7 +190,8 @@ def _finding(rows: Sequence[ReportRow], measure: str) -> Finding:
     row = rows[0]
     return Finding(
         rows, SIGNS[row.verdict], row.cell, measure, tonight_words(row),
-        band_words(row) if len(rows) == 1 else NOTHING, change_words(row), row.text, row.suspects,
+        band_words(row) if len(rows) == 1 else NOTHING, change_words(row),
+        row.text.removeprefix(f"{measure_words(row)}: "), row.suspects,
     )
 
 
