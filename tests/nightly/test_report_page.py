@@ -102,6 +102,13 @@ def test_markdown_of_a_night_with_very_many_findings_stays_short() -> None:
     assert len(to_markdown(many)) < 60_000
 
 
+def test_a_commit_is_shown_by_its_first_digits() -> None:
+    report = replace(sample_report(), revision="3f2a9c1e77b0" + "0" * 28 + "+changes", promise="at most one")
+    assert "code 3f2a9c1e77b0+changes; " in to_markdown(report)
+    assert "At most one.\n" in to_markdown(report)
+    assert ">3f2a9c1e77b0+changes<" in to_html(report)
+
+
 def test_an_incomplete_night_says_that_what_was_measured_is_judged() -> None:
     assert "is not complete; what was measured is judged" in to_html(replace(sample_report(), exit_code=2))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ FIRST_LOSSES_TEXT = "first losses"
 _BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
 _DIGITS = {"points": 1, "epochs": 2}
 _LONGEST_TEXT = 2000
+_COMMIT = re.compile(r"^([0-9a-f]{12})[0-9a-f]{28}(?![0-9a-f])")
 _LARGEST = 1e15
 """Larger numbers are written with an exponent."""
 
@@ -117,6 +119,17 @@ def counts(rows: Sequence[ReportRow]) -> list[tuple[Sign, int]]:
 def counts_in_words(rows: Sequence[ReportRow]) -> str:
     """`2 regressions, 106 quiet`."""
     return ", ".join(sign.counted(number) for sign, number in counts(rows)) or "nothing was measured"
+
+
+def revision_words(report: NightReport) -> str:
+    """A commit by its first 12 digits, and what was told of it: `3f2a9c1e77b0+changes`."""
+    return _COMMIT.sub(r"\1", report.revision)
+
+
+def promise_words(report: NightReport) -> str:
+    """The promise as a sentence; nothing where none was made."""
+    promise = report.promise.strip().rstrip(".")
+    return f"{promise[0].upper()}{promise[1:]}." if promise else ""
 
 
 def ran_words(report: NightReport) -> str:
