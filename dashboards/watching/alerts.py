@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vsetune.jobs import exported_metrics as ours
+from vsetune.nightly import night_metrics as nights
 
 SILENT_STUDY_S, SILENT_TRIAL_S = 900, 1800
 FAILED_SHARE, ENOUGH_ATTEMPTS = 0.2, 5
 BACKLOG_RECORDS = 500
 USD_PER_DAY = 200
+SILENT_NIGHTLY_S = 36 * 3600
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,42 @@ ALERTS = (
 )
 
 
+_REGRESSED = f"max by ({', '.join(nights.OF_STREAM)}) ({nights.REGRESSED.in_prometheus})"
+NIGHT_ALERTS = (
+    Alert(
+        "VsetuneNightlyRegression", f"sum by (nightly) ({_REGRESSED}) > 0", "0m", "warning",
+        "nightly {{ $labels.nightly }}: {{ $value }} measures of cells are worse than their own nights",
+        "the report of the night names the first suspects; vsetune nightly bisect finds the commit, vsetune nightly "
+        "accept moves the line where the change is meant",
+    ),
+    Alert(
+        "VsetuneNightlyCouldNotRun", f"max by (nightly) ({nights.EXIT_CODE.in_prometheus}) == 2", "0m", "critical",
+        "nightly {{ $labels.nightly }}: the last night could not run",
+        "its report says why; mend that and run it again, an interrupted night goes on",
+    ),
+    Alert(
+        "VsetuneNightlySilent",
+        f"time() - max by (nightly) ({nights.LAST_COMPLETE.in_prometheus}) > {SILENT_NIGHTLY_S} or "
+        f"time() - max by (nightly) ({nights.LAST_REPORT.in_prometheus}) > {SILENT_NIGHTLY_S}", "5m", "critical",
+        "nightly {{ $labels.nightly }}: no complete night for {{ $value | humanizeDuration }}",
+        "see whether its timer still runs and what its last report says",
+    ),
+    Alert(
+        "VsetuneNightlyIncomplete",
+        f'max by (nightly) ({nights.ROWS.in_prometheus}{{verdict="missing"}}) > 0', "0m", "info",
+        "nightly {{ $labels.nightly }}: {{ $value }} measures of cells were not measured in the last night",
+        "its report says why; what was not measured is not judged",
+    ),
+)
+EVERY_ALERT = (*ALERTS, *NIGHT_ALERTS)
+
+
 def rules() -> dict[str, object]:
     """The rule file as plain data."""
-    return {"groups": [{"name": "vsetune", "rules": [_plain(alert) for alert in ALERTS]}]}
+    return {"groups": [
+        {"name": "vsetune", "rules": [_plain(alert) for alert in ALERTS]},
+        {"name": "vsetune-nightly", "rules": [_plain(alert) for alert in NIGHT_ALERTS]},
+    ]}
 
 
 def _plain(alert: Alert) -> dict[str, object]:

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from vsetune.jobs.exported_metrics import METRICS
+from vsetune.nightly.night_metrics import NIGHT_METRICS
 from watching.alerts import rules
 from watching.panels import BOARDS
 from watching.scraping import aws, kuberay, laptop
@@ -46,6 +47,6 @@ def table_of_metrics() -> str:
     """The table in docs/dashboards.md."""
     rows = [
         f"| `{metric.in_prometheus}` | {metric.kind} | {metric.unit} | {', '.join(metric.labels)} | {metric.help} |"
-        for metric in METRICS
+        for metric in (*METRICS, *NIGHT_METRICS)
     ]
     return "\n".join(["| metric | kind | unit | labels | what it is |", "| --- | --- | --- | --- | --- |", *rows])

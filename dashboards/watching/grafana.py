@@ -10,6 +10,7 @@ from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacem
 from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableRefresh, VariableSort
 
 from vsetune.jobs import exported_metrics as ours
+from vsetune.nightly import night_metrics as nights
 from watching.panels import Board, Panel, Unit
 
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -26,21 +27,21 @@ def grafana_json(board: Board) -> str:
     """The file that Grafana imports or is provisioned with. It names no data source: people choose theirs."""
     made = (
         dashboard.Dashboard(board.title).uid(f"vsetune-{board.name}").description(board.help).tags(["vsetune"])
-        .time("now-3h", "now").refresh("30s").timezone("browser").editable()
+        .time(board.since, "now").refresh("30s").timezone("browser").editable()
         .with_variable(dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
         .link(dashboard.DashboardLink("other views").type("dashboards").tags(["vsetune"]).as_dropdown(True)
               .keep_time(True).include_vars(True))
     )
     for position, name in enumerate(board.variables):
-        made = made.with_variable(_variable(name, board.variables[:position]))
+        made = made.with_variable(_variable(board, name, board.variables[:position]))
     for panel in board.panels:
         made = made.with_panel(_panel(panel))
     return json.dumps(made.build(), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
 
 
-def _variable(name: str, before: tuple[str, ...]) -> dashboard.QueryVariable:
+def _variable(board: Board, name: str, before: tuple[str, ...]) -> dashboard.QueryVariable:
     chosen = ", ".join(f'{other}=~"${other}"' for other in before)
-    metric = _VARIABLE_SOURCES[name].in_prometheus
+    metric = (nights.REGRESSED if "nightly" in board.variables else _VARIABLE_SOURCES[name]).in_prometheus
     return (
         dashboard.QueryVariable(name).label(name).datasource(DATASOURCE)
         .query(f"label_values({metric}{{{chosen}}}, {name})" if chosen else f"label_values({metric}, {name})")
@@ -65,7 +66,7 @@ def _panel(panel: Panel) -> timeseries.Panel | stat.Panel:
         query = query.range()
     if panel.unit == "share":
         made = made.min(0)
-    empty = "no GPU" if panel.needs == "gpu" else "nothing yet"
+    empty = "no GPU" if panel.needs == "gpu" else "nothing yet"  # a night that has not been is nothing yet
     return (
         made.title(panel.title).description(panel.help).datasource(DATASOURCE).unit(UNITS[panel.unit])
         .no_value(empty).with_target(query)

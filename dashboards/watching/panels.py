@@ -12,13 +12,15 @@ from typing import Literal
 
 from vsetune.jobs import exported_metrics as ours
 from vsetune.jobs.exported_metrics import ExportedMetric
+from vsetune.nightly import night_metrics as nights
 
 Unit = Literal["share", "number", "seconds", "hours", "bytes", "bytes/s", "USD", "USD/h", "pairs/s", "epochs"]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One query. legend: labels in braces, as Grafana has them. needs: hardware without which it is empty."""
+    """One query. legend: labels in braces, as Grafana has them. needs: what must be there, or it is empty: a GPU, a
+    nightly sweep whose metrics are collected."""
 
     title: str
     expr: str
@@ -26,18 +28,22 @@ class Panel:
     legend: str
     help: str
     kind: Literal["line", "stat"] = "line"
-    needs: Literal["", "gpu"] = ""
+    needs: Literal["", "gpu", "night"] = ""
 
 
 @dataclass(frozen=True)
 class Board:
-    """A dashboard. variables: labels by which it can be narrowed, each among the values that the one before leaves."""
+    """A dashboard. variables: labels by which it can be narrowed, each among the values that the one before leaves.
+
+    since: the start of what it shows at first, as Grafana has it.
+    """
 
     name: str
     title: str
     help: str
     variables: tuple[str, ...]
     panels: tuple[Panel, ...]
+    since: str = "now-3h"
 
 
 def series(metric: ExportedMetric, *labels: str, of: str = "") -> str:
@@ -54,6 +60,17 @@ def now(metric: ExportedMetric, *by: str, of: str = "") -> str:
 def of_trials(metric: ExportedMetric, *by: str) -> str:
     """A gauge of the chosen trials."""
     return f"max by ({', '.join(by)}) ({series(metric, 'cell', 'trial')})"
+
+
+def of_nights(metric: ExportedMetric, *by: str) -> str:
+    """What the last report of the chosen sweeps says, by some of the metric's labels."""
+    chosen = ", ".join(f'{name}=~"${name}"' for name in ("nightly", "cell", "measure") if name in metric.labels)
+    return f"max by ({', '.join(by)}) ({metric.in_prometheus}{{{chosen}}})"
+
+
+def _part(name: str, metric: ExportedMetric) -> str:
+    """A metric of a stream, with a label for the curve it makes."""
+    return f'label_replace({of_nights(metric, *_STREAM)}, "part", "{name}", "", "")'
 
 
 CLUSTER = Board(
@@ -154,7 +171,38 @@ TRIAL = Board(
     ),
 )
 
-BOARDS = (CLUSTER, STUDY, TRIAL)
+_STREAM = nights.OF_STREAM
+_MIDDLE, _WIDTH = (f"({of_nights(nights.HIGH, *_STREAM)} {sign} {of_nights(nights.LOW, *_STREAM)})" for sign in "+-")
+NIGHTLY = Board(
+    "nightly", "vsetune nightly", "What nightly sweeps found. A night ends with its report, whose numbers stay until "
+    "the next.", ("nightly", "cell", "measure"),
+    (
+        Panel("Exit code", of_nights(nights.EXIT_CODE, "nightly"), "number", "{{nightly}}",
+              "Of the last report: 0 no change, 1 regression, 2 could not run.", "stat", needs="night"),
+        Panel("Worse than their own nights", f"sum by (nightly) ({of_nights(nights.REGRESSED, *_STREAM)})", "number",
+              "{{nightly}}", "Cells and measures with a regression, or with other first losses.", "stat",
+              needs="night"),
+        Panel("Since the last complete night", f"time() - {of_nights(nights.LAST_COMPLETE, 'nightly')}", "seconds",
+              "{{nightly}}", "Complete: every cell was measured.", "stat", needs="night"),
+        Panel("Since the last report", f"time() - {of_nights(nights.LAST_REPORT, 'nightly')}", "seconds", "{{nightly}}",
+              "Of any night, also of one that could not run.", "stat", needs="night"),
+        Panel("Rows by verdict", of_nights(nights.ROWS, "nightly", "verdict"), "number", "{{nightly}} {{verdict}}",
+              "A row is a cell and a measure.", needs="night"),
+        Panel("How long a night takes", of_nights(nights.DURATION, "nightly"), "seconds", "{{nightly}}",
+              "From its start to its report.", needs="night"),
+        Panel("Worse, by cell", f"sum by (nightly, cell) ({of_nights(nights.REGRESSED, *_STREAM)})", "number",
+              "{{nightly}} {{cell}}", "How many measures of the cell are worse than their own nights.", needs="night"),
+        Panel("Place in the band", f"(2 * {of_nights(nights.VALUE, *_STREAM)} - {_MIDDLE}) / ({_WIDTH} > 0)", "number",
+              "{{cell}} {{measure}}", "0 is its middle, -1 and 1 are its ends: quiet nights stay between them.",
+              needs="night"),
+        Panel("Value and band", " or ".join([_part("tonight", nights.VALUE), _part("low", nights.LOW),
+                                             _part("high", nights.HIGH)]), "number", "{{cell}} {{measure}} {{part}}",
+              "In the unit of the measure: choose one above.", needs="night"),
+    ),
+    since="now-30d",
+)
+
+BOARDS = (CLUSTER, STUDY, TRIAL, NIGHTLY)
 
 
 def every_panel() -> Iterator[tuple[Board, Panel]]:
@@ -164,6 +212,6 @@ def every_panel() -> Iterator[tuple[Board, Panel]]:
 
 def filled(expr: str, *, rate_interval: str = "1m", **chosen: str) -> str:
     """A query as Prometheus takes it: Grafana's variables replaced. chosen: regular expressions, else everything."""
-    for name in ("study", "cell", "trial"):
+    for name in ("study", "cell", "trial", "nightly", "measure"):
         expr = expr.replace(f'"${name}"', f'"{chosen.get(name, ".*")}"')
     return expr.replace("$__rate_interval", rate_interval)

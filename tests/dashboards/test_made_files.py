@@ -12,11 +12,13 @@ import pytest
 import yaml
 
 from vsetune.jobs.exported_metrics import METRICS
-from watching.alerts import ALERTS
+from vsetune.nightly.night_metrics import NIGHT_METRICS
+from watching.alerts import EVERY_ALERT
 from watching.files import files_of_grafana, files_of_prometheus, table_of_metrics
 from watching.panels import BOARDS, Board, Panel, every_panel, filled
 
 FOLDER = Path(__file__).parents[2] / "dashboards"
+ALL_METRICS = (*METRICS, *NIGHT_METRICS)
 PROMTOOL = shutil.which("promtool")
 PANELS = [pytest.param(panel, id=f"{board.name}: {panel.title}") for board, panel in every_panel()]
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not on PATH; it comes with prometheus")
@@ -24,7 +26,7 @@ RAYS_OWN = re.compile(r"ray_(?:node|resources)\w*")
 
 
 def ours_in(text: str) -> set[str]:
-    return set(re.findall(r"ray_vsetune_\w+", text))
+    return set(re.findall(r"(?:ray_vsetune|vsetune_nightly)_\w+", text))
 
 
 def promtool(*arguments: str) -> str:
@@ -58,24 +60,24 @@ def test_a_dashboard_has_every_panel_and_names_no_data_source(board: Board) -> N
 
 @pytest.mark.parametrize("panel", PANELS)
 def test_a_panel_asks_for_metrics_that_somebody_exports(panel: Panel) -> None:
-    known = {metric.in_prometheus for metric in METRICS}
+    known = {metric.in_prometheus for metric in ALL_METRICS}
     assert ours_in(panel.expr) <= known
     assert ours_in(panel.expr) or RAYS_OWN.search(panel.expr) or "up{" in panel.expr
     assert "$" not in filled(panel.expr)
-    labels = {label for metric in METRICS for label in metric.labels} | {"instance", "State"}
+    labels = {label for metric in ALL_METRICS for label in metric.labels} | {"instance", "State"}
     assert set(re.findall(r"\{\{(\w+)\}\}", panel.legend)) <= labels
 
 
 def test_every_exported_metric_is_shown_or_alerted_on() -> None:
-    shown = ours_in(" ".join([*(panel.expr for _, panel in every_panel()), *(alert.expr for alert in ALERTS)]))
-    assert shown == {metric.in_prometheus for metric in METRICS}
+    shown = ours_in(" ".join([*(panel.expr for _, panel in every_panel()), *(alert.expr for alert in EVERY_ALERT)]))
+    assert shown == {metric.in_prometheus for metric in ALL_METRICS}
 
 
 def test_every_alert_says_what_to_do_and_has_a_planted_fault() -> None:
     tried = yaml.safe_load((FOLDER / "prometheus" / "alerts_test.yaml").read_text(encoding="utf-8"))
     planted = {case["alertname"] for test in tried["tests"] for case in test["alert_rule_test"] if case["exp_alerts"]}
-    assert planted == {alert.name for alert in ALERTS}
-    assert all(alert.summary and alert.fix for alert in ALERTS)
+    assert planted == {alert.name for alert in EVERY_ALERT}
+    assert all(alert.summary and alert.fix for alert in EVERY_ALERT)
 
 
 @needs_promtool

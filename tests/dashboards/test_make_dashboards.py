@@ -30,7 +30,7 @@ def test_files_lie_where_prometheus_and_grafana_look_and_are_written_again(home:
     assert patterns[0] == "targets/*.json"
     assert (home / "prometheus" / "targets").is_dir()
     provider = yaml.safe_load((files["provisioning"] / "dashboards" / "vsetune.yaml").read_text())["providers"][0]
-    assert len(list(Path(provider["options"]["path"]).glob("*.json"))) == 3
+    assert len(list(Path(provider["options"]["path"]).glob("*.json"))) == 4
     source = yaml.safe_load((files["provisioning"] / "datasources" / "vsetune.yaml").read_text())["datasources"][0]
     assert source["url"] == "http://127.0.0.1:9090"
     assert str(files["provisioning"]) in where_to_look("http://127.0.0.1:9090", files)

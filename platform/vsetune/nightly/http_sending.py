@@ -60,7 +60,7 @@ def send(
         if not may_help or pause is None:
             tries = "" if tried == 1 else f" in {tried} tries"
             raise StorageError(masked(f"{what}: not delivered{tries} ({trouble})"))
-        _log.info("%s: %s, again in %g s", what, trouble, pause)
+        _log.info("%s: %s, again in %g s", what, masked(trouble), pause)
         patience.sleep(pause)
 
 
@@ -94,6 +94,8 @@ def _tried(request: urllib.request.Request, timeout_s: float) -> tuple[str | Non
         return f"answered {error.code}{f': {said}' if said else ''}", error.code in _LATER
     except TimeoutError:
         return f"no answer within {timeout_s:g} s", True
+    except UnicodeError:  # what encodes the host says it in many words
+        return "its host can be no name", False
     except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
         reason = getattr(error, "reason", None) or error
         if isinstance(reason, TimeoutError):

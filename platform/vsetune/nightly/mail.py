@@ -18,7 +18,7 @@ from vsetune.errors import ConfigError, StorageError
 from vsetune.nightly.report import NightReport
 from vsetune.nightly.report_page import to_mail_html
 from vsetune.nightly.report_spec import mail_address
-from vsetune.nightly.report_words import EXIT_WORDS, counts_in_words, findings, in_a_line
+from vsetune.nightly.report_words import banner, counts_in_words, findings, in_a_line, plain
 
 PREFIX = "VSETUNE_SMTP_"
 TIMEOUT_S = 20.0
@@ -67,7 +67,7 @@ def send_mail(report: NightReport, to: Sequence[str], page_html: str, server: Ma
             refused = client.send_message(mail(report, to, page_html, sender=server.sender, page=page))
     except smtplib.SMTPRecipientsRefused as error:
         raise StorageError(f"{where}: {server.host} took none of them ({_answers(error.recipients)})") from error
-    except (OSError, smtplib.SMTPException, ssl.CertificateError) as error:
+    except (OSError, smtplib.SMTPException, UnicodeError) as error:  # the last: a host that is no name
         said = masked(one_line(error))
         raise StorageError(f"{where}: not handed in at {server.host}:{server.port} ({said})") from error
     if refused:
@@ -77,8 +77,8 @@ def send_mail(report: NightReport, to: Sequence[str], page_html: str, server: Ma
 def mail(report: NightReport, to: Sequence[str], page_html: str, *, sender: str, page: str | None) -> EmailMessage:
     """The message. No text of the report reaches its head but the subject, which is one line."""
     made = EmailMessage(policy=SMTP)
-    banner = EXIT_WORDS[report.exit_code]
-    subject = f"{banner.mark} {report.nightly} {report.date}: {report.headline}"
+    sign = banner(report)
+    subject = f"{sign.mark} {report.nightly} {report.date}: {report.headline}"
     made["Subject"] = masked(one_line(subject, most=_LONGEST_SUBJECT))
     made["From"], made["To"] = sender, ", ".join(to)
     made["Date"], made["Message-ID"] = formatdate(), make_msgid(domain=sender.rpartition("@")[2])
@@ -91,11 +91,11 @@ def mail(report: NightReport, to: Sequence[str], page_html: str, *, sender: str,
 
 
 def _plain(report: NightReport, page: str | None) -> str:
-    lines = [report.headline, EXIT_WORDS[report.exit_code].word, ""]
+    lines = [report.headline, banner(report).word, ""]
     lines += [in_a_line(finding) for finding in findings(report)[:50]]
     lines += ["", *report.notes, "", f"{counts_in_words(report.rows)}. Code {report.revision}."]
     lines += [page if page else "The whole page is attached."]
-    return "\n".join(one_line(line, most=_LONGEST_LINE) if line else "" for line in lines) + "\n"
+    return "\n".join(plain(line, _LONGEST_LINE) for line in lines) + "\n"
 
 
 def _connected(server: MailServer) -> smtplib.SMTP:

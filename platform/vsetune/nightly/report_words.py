@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from vsetune.config.spec.foreign_text import one_line
+from vsetune.config.spec.secrets import masked
 from vsetune.leaderboard.wording import NOTHING, fixed
 from vsetune.nightly.measures import Measure
 from vsetune.nightly.report import NightReport, ReportRow, Verdict
@@ -15,6 +17,7 @@ from vsetune.nightly.report import NightReport, ReportRow, Verdict
 FIRST_LOSSES_TEXT = "losses of the first steps"
 _BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
 _DIGITS = {"points": 1, "epochs": 2}
+_LONGEST_TEXT = 2000
 _LARGEST = 1e15
 """Larger numbers are written with an exponent."""
 
@@ -43,11 +46,14 @@ SIGNS: dict[Verdict, Sign] = {
 }
 """Loudest first: the order in which verdicts are told."""
 
-EXIT_WORDS = {
+_EXIT_WORDS = {
     0: Sign("Exit code 0: no measure is worse than its own nights.", "✓", "good"),
     1: Sign("Exit code 1: something is worse than its own nights, or the first losses differ.", "✗", "bad"),
     2: Sign("Exit code 2: the night could not run, so nothing was judged.", "!", "odd"),
 }
+
+
+_NOTHING_JUDGED = Sign("Exit code 0: nothing was judged yet, the line has too few nights.", "○", "calm")
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,26 @@ class Finding:
     change: str
     text: str
     suspects: Sequence[str]
+
+
+def banner(report: NightReport) -> Sign:
+    """What the exit code means. A night without any verdict is not called good."""
+    is_judged = any(row.verdict not in ("baseline", "missing") for row in report.rows)
+    return _EXIT_WORDS[report.exit_code] if report.exit_code or is_judged else _NOTHING_JUDGED
+
+
+def plain(text: str, most: int) -> str:
+    """Foreign text as one line of at most so many characters; nothing stays nothing."""
+    return one_line(text, most=most) if text.strip() else ""
+
+
+def presentable(report: NightReport) -> NightReport:
+    """The report without secrets and without characters that no file or terminal takes: a commit may hold anything."""
+    def clean(text: str) -> str:
+        return masked(plain(text, _LONGEST_TEXT))
+
+    rows = [replace(row, text=clean(row.text), suspects=tuple(map(clean, row.suspects))) for row in report.rows]
+    return replace(report, headline=clean(report.headline), notes=tuple(map(clean, report.notes)), rows=rows)
 
 
 def findings(report: NightReport) -> list[Finding]:
@@ -133,11 +159,11 @@ def band_words(row: ReportRow) -> str:
 
 
 def change_words(row: ReportRow) -> str:
-    """`−1.8 points`, `+21.3 %`; a dash where nothing is known."""
+    """`−1.8 points`, `+21.3 %`, of a share `+1.0 pp` (points of per cent); a dash where nothing is known."""
     if row.measure is None or row.change is None:
         return NOTHING
     if row.measure.scale == "ratio" or row.measure.unit == "share":
-        unit = "%" if row.measure.scale == "ratio" else "percentage points"
+        unit = "%" if row.measure.scale == "ratio" else "pp"
         return _with_unit(_signed(100 * row.change, 1), unit)
     return _with_unit(_signed(row.change, _DIGITS.get(row.measure.unit, 2)), row.measure.unit)
 
