@@ -73,6 +73,7 @@ class History:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.problems: list[str] = []
+        self._lease: Lease | None = None
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -97,10 +98,12 @@ class History:
                 yield
                 return
             lease = Lease(join(place, _LEASE), f"nightly {self.folder.name}", on_lost=self.problems.append)
+            self._lease = lease
             try:
                 self._fetch()
                 yield
             finally:
+                self._lease = None
                 lease.release()
 
     def nights(self) -> list[Night]:
@@ -190,6 +193,9 @@ class History:
             return None
 
     def _write(self, file: Path, plain: Any) -> None:
+        """StorageError, also when another machine has taken the history over."""
+        if self._lease is not None:
+            self._lease.check()
         write_whole(file, readable_json(plain), durable=True)
         keep_in_home(file)
 
