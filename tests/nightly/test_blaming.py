@@ -19,7 +19,7 @@ from vsetune.nightly.history import History
 from vsetune.nightly.measures import BY_NAME
 from vsetune.nightly.night import CellNight, Night
 from vsetune.nightly.nightly_spec import load_nightly
-from vsetune.nightly.report import NightReport, ReportRow
+from vsetune.nightly.report import NightReport, ReportRow, Verdict
 from vsetune.nightly.revisions import Repository
 
 SWEEP = {
@@ -100,7 +100,8 @@ def report(date: str, revision: str, rows: Sequence[ReportRow] = ()) -> NightRep
 
 def row(cell: str, measure: str | None, since: str, change: float) -> ReportRow:
     named = None if measure is None else BY_NAME[measure]
-    return ReportRow(cell, named, "changed" if named is None else "regression", (), (), None, change=change, since=since)
+    verdict: Verdict = "changed" if named is None else "regression"
+    return ReportRow(cell, named, verdict, (), (), None, change=change, since=since)
 
 
 def test_the_commit_that_changed_the_losses_is_found_and_nothing_is_left_behind(
@@ -154,7 +155,7 @@ def test_an_interrupted_search_goes_on_with_what_it_measured(
 def test_good_and_bad_come_from_the_nights_around_the_change(
     ask: Callable[..., Bisected], revisions: Sequence[str], tmp_path: Path, log: Path
 ) -> None:
-    """The newest report tells of the cell and of the night since when; a night after that is no good one, quiet or not."""
+    """The newest report tells of the cell and of the night since when; no night after that is a good one."""
     history = History(tmp_path / "history")
     for day, revision in ((1, revisions[1]), (2, revisions[4]), (3, revisions[6]), (4, revisions[7])):
         date = f"2026-11-0{day}"
