@@ -144,8 +144,9 @@ def bisect(
 ) -> None:
     """Find the commit that changed a measure, by measuring revisions in between. An interrupted search goes on.
 
-    Every revision runs in a worktree of its own, beside the good one, as often as it takes to tell them apart. Exit
-    codes: 0 found, 1 good and bad do not differ or one of them cannot run, 2 the input is wrong, 130 interrupted.
+    Every revision runs in a worktree of its own, beside the good one, as often as it takes to tell them apart.
+
+    Exit codes: 0 found, 1 good and bad do not differ or one of them cannot run, 2 the input is wrong, 130 interrupted.
     """
     from vsetune.jobs.stopping import sigterm_like_ctrl_c
     from vsetune.nightly.blaming import Question, answerable, search
