@@ -123,10 +123,11 @@ def test_first_losses_that_differ_in_one_step_are_a_change(losses: Sequence[floa
     assert (row.verdict, row.found_by, row.since) == ("changed", "bits", tonight.date)
     assert row.change == pytest.approx(change, rel=1e-2)
     assert f"from step {step} on" in row.text
-    later = judged_first_losses([*nights, tonight], replace(tonight, date="2026-01-05"), CELL, [])
+    tomorrow = replace(tonight, date="2026-01-05")
+    later = judged_first_losses([*nights, tonight], tomorrow, CELL, [])
     assert (later.verdict, later.since) == ("changed", tonight.date)
     accepted = [Accepted(tonight.date, "first_losses", None, "meant", "def", "now")]
-    assert judged_first_losses([*nights, tonight], replace(tonight, date="2026-01-05"), CELL, accepted).verdict == "quiet"
+    assert judged_first_losses([*nights, tonight], tomorrow, CELL, accepted).verdict == "quiet"
 
 
 def test_first_losses_without_anything_to_compare_are_no_change() -> None:

@@ -102,12 +102,30 @@ def test_markdown_of_a_night_with_very_many_findings_stays_short() -> None:
     assert len(to_markdown(many)) < 60_000
 
 
+def test_a_commit_is_shown_by_its_first_digits() -> None:
+    report = replace(sample_report(), revision="3f2a9c1e77b0" + "0" * 28 + "+changes", promise="at most one")
+    assert "code 3f2a9c1e77b0+changes; " in to_markdown(report)
+    assert "At most one.\n" in to_markdown(report)
+    assert ">3f2a9c1e77b0+changes<" in to_html(report)
+
+
+def test_an_incomplete_night_says_that_what_was_measured_is_judged() -> None:
+    assert "is not complete; what was measured is judged" in to_html(replace(sample_report(), exit_code=2))
+
+
+def test_a_cell_that_was_not_measured_is_one_finding_with_its_reason() -> None:
+    (missing,) = [finding for finding in words.findings(sample_report()) if finding.sign.word == "missing"]
+    assert (missing.cell, missing.measure, len(missing.rows)) == ("pcme.pcme", "all its measures", 9)
+    assert missing.text == "not measured tonight (1 of 3 seeds failed: out of memory)"
+
+
 def test_a_night_of_the_baseline_is_not_called_good() -> None:
     report = sample_report()
-    rows = [replace(row, verdict="baseline") for row in report.rows if row.verdict == "quiet"]
+    rows = [replace(row, verdict="baseline") for row in report.rows if row.verdict == "quiet" and row.measure]
+    rows += [row for row in report.rows if row.verdict == "quiet" and row.measure is None]
     text = " ".join(Page(to_html(replace(report, exit_code=0, rows=rows))).texts)
     assert "Exit code 0: nothing was judged yet" in text
-    assert "✓" not in text
+    assert "✗" not in text
 
 
 def test_a_finding_without_suspect_and_without_text_has_an_empty_field() -> None:

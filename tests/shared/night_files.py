@@ -29,12 +29,15 @@ def tiny_spec(**changes: Any) -> NightlySpec:
     return NightlySpec.model_validate(copy.deepcopy(PLAIN) | changes)
 
 
-def night_of_day(day: int, *, revision: str = "abc", cells: dict[str, CellNight] | None = None, **values: float) -> Night:
+def night_of_day(
+    day: int, *, revision: str = "abc", cells: dict[str, CellNight] | None = None, **values: float
+) -> Night:
     """The complete night of a day in January 2026. values: measures that are not as usual (give or take 1 %)."""
     noise = np.random.default_rng(day).normal(0, 0.01, len(USUAL))
     usual = {name: value * (1 + spread) for (name, value), spread in zip(USUAL.items(), noise, strict=True)}
+    date = f"2026-01-{day:02}"
     night = Night(
-        f"2026-01-{day:02}", f"2026-01-{day:02}T01:00:00+00:00", f"2026-01-{day:02}T01:04:00+00:00", "complete", revision,
-        {"threads": "1"}, {"vsepp.lmh": CellNight(usual | values, LOSSES)},
+        date, f"{date}T01:00:00+00:00", f"{date}T01:04:00+00:00", "complete", revision, {"threads": "1"},
+        {"vsepp.lmh": CellNight(usual | values, LOSSES)},
     )
     return night if cells is None else replace(night, cells=cells)

@@ -97,24 +97,25 @@ def _changes(rows: Sequence[ReportRow]) -> dict[tuple[str, str], ReportRow]:
             _moved(found["vsepp.lseh", "best_m_recall"], -2.9, 3), verdict="regression", found_by="drift",
             suspects=("9d0c2b4 Weight the hardest negative once (A. Writer, 2026-11-18)",
                       "51be77a Read shards in two threads (B. Writer, 2026-11-18)"),
-            text="lower than the line by 2.9 points for three nights"),
+            text="best M-Recall: −2.9 points worse, a drift of several nights, since 2026-11-19"),
         ("sgraf.lmh", "epoch_time"): replace(
             _moved(found["sgraf.lmh", "epoch_time"], 0.214, 1), verdict="regression", found_by="band",
             suspects=("3f2a9c1 Normalize regions in the attention loop (C. Writer, 2026-11-20)",),
-            text="one night above its band"),
+            text="time per epoch: +21.4 % worse"),
         ("sgraf.lmh", ""): replace(
             found["sgraf.lmh", ""], verdict="changed", found_by="bits", since=TONIGHT, text="differ from step 1 on",
             suspects=("3f2a9c1 Normalize regions in the attention loop (C. Writer, 2026-11-20)",)),
         ("gsmn.lmh", "start_time"): replace(
             _moved(found["gsmn.lmh", "start_time"], -0.62, 2), verdict="improvement", found_by="band",
-            text="starts faster than the line"),
+            text="time to start a trial: −62.0 % better, since 2026-11-20"),
     }
     for row in rows:
         key = (row.cell, row.measure.name if row.measure else "")
         if row.cell == "pcme.pcme":
             values = [*row.values[:-1], None]
+            name = row.measure.text if row.measure else "first losses"
             changed[key] = replace(row, verdict="missing", values=values, tonight=None, change=None,
-                                   text="1 of 3 seeds failed (out of memory)")
+                                   text=f"{name}: not measured tonight (1 of 3 seeds failed: out of memory)")
         if row.cell == "vsrn.luwm":
             changed[key] = replace(row, verdict="baseline", dates=row.dates[-1:], values=row.values[-1:], low=None,
                                    high=None, centre=None, change=None)

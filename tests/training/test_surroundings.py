@@ -146,3 +146,13 @@ def test_a_frozen_network_with_a_loss_that_learns_nothing_is_refused() -> None:
 
 def test_code_outside_a_repository_has_no_revision(tmp_path: Path) -> None:
     assert git_revision(tmp_path) == "unknown"
+
+
+@pytest.mark.parametrize(("told", "revision"), [
+    ("0123456789abcdef", "0123456789abcdef"), ("0123456+changes", "0123456+changes"), ("main; rm", "unknown"),
+])
+def test_code_without_a_repository_is_of_the_revision_that_its_job_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, revision: str
+) -> None:
+    monkeypatch.setenv("VSETUNE_REVISION", told)
+    assert git_revision(tmp_path) == revision

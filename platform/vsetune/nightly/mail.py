@@ -18,7 +18,7 @@ from vsetune.errors import ConfigError, StorageError
 from vsetune.nightly.report import NightReport
 from vsetune.nightly.report_page import to_mail_html
 from vsetune.nightly.report_spec import mail_address
-from vsetune.nightly.report_words import banner, counts_in_words, findings, in_a_line, plain
+from vsetune.nightly.report_words import banner, counts_in_words, findings, in_a_line, plain, revision_words
 
 PREFIX = "VSETUNE_SMTP_"
 TIMEOUT_S = 20.0
@@ -93,7 +93,7 @@ def mail(report: NightReport, to: Sequence[str], page_html: str, *, sender: str,
 def _plain(report: NightReport, page: str | None) -> str:
     lines = [report.headline, banner(report).word, ""]
     lines += [in_a_line(finding) for finding in findings(report)[:50]]
-    lines += ["", *report.notes, "", f"{counts_in_words(report.rows)}. Code {report.revision}."]
+    lines += ["", *report.notes, "", f"{counts_in_words(report.rows)}. Code {revision_words(report)}."]
     lines += [page if page else "The whole page is attached."]
     return "\n".join(plain(line, _LONGEST_LINE) for line in lines) + "\n"
 

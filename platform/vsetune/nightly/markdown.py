@@ -6,7 +6,16 @@ import re
 from collections.abc import Sequence
 
 from vsetune.nightly.report import NightReport
-from vsetune.nightly.report_words import Finding, banner, counts, findings, plain, ran_words
+from vsetune.nightly.report_words import (
+    Finding,
+    banner,
+    counts,
+    findings,
+    plain,
+    promise_words,
+    ran_words,
+    revision_words,
+)
 
 MOST_FINDINGS = 50
 """Rows of the table; a body of an issue takes 65,536 characters."""
@@ -32,11 +41,11 @@ def to_markdown(report: NightReport) -> str:
         lines += [f"And {len(found) - MOST_FINDINGS} more, on the page.", ""]
     if report.notes:
         lines += [*(f"- {escaped(note)}" for note in report.notes), ""]
-    facts = [f"code {escaped(report.revision)}", f"ran {escaped(ran_words(report))}",
+    facts = [f"code {escaped(revision_words(report))}", f"ran {escaped(ran_words(report))}",
              f"{report.baseline_nights} nights in this line before tonight"]
     facts += [f"study {escaped(report.study)}"] if report.study else []
     facts += [f"MLflow run {escaped(report.mlflow_run)}"] if report.mlflow_run else []
-    lines += [f"{'; '.join(facts)}. {escaped(report.promise)}".strip()]
+    lines += [f"{'; '.join(facts)}. {escaped(promise_words(report))}".strip()]
     return "\n".join(lines) + "\n"
 
 

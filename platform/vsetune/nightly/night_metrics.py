@@ -29,8 +29,8 @@ PUSHGATEWAY = "VSETUNE_PUSHGATEWAY"
 OF_SWEEP, OF_STREAM = ("nightly",), ("nightly", "cell", "measure")
 
 EXIT_CODE = ExportedMetric(
-    "vsetune_nightly_exit_code", "gauge", "0, 1 or 2", "Of the last report: 0 no change, 1 regression, 2 could not run",
-    OF_SWEEP, "night",
+    "vsetune_nightly_exit_code", "gauge", "0, 1 or 2",
+    "Of the last report: 0 no change, 1 regression, 2 could not run or not all of it", OF_SWEEP, "night",
 )
 LAST_REPORT = ExportedMetric(
     "vsetune_nightly_last_report_timestamp_seconds", "gauge", "Unix time, s", "When the last reported night ended",

@@ -47,7 +47,8 @@ def to_html(report: NightReport) -> str:
     return _environment().get_template("night.html.j2").render(
         report=report, banner=banner(report), counts=words.counts(report.rows), cells=cells,
         findings=[(finding, _pictures(finding)) for finding in words.findings(report)], drawn=drawn,
-        ran=words.ran_words(report), nothing=NOTHING,
+        ran=words.ran_words(report), revision=words.revision_words(report), promise=words.promise_words(report),
+        nothing=NOTHING,
     )
 
 
@@ -55,6 +56,7 @@ def to_mail_html(report: NightReport) -> str:
     """The short form for a mail: style in the elements, since readers of mail drop style sheets."""
     return _environment().get_template("mail.html.j2").render(
         report=report, banner=banner(report), counts=words.counts_in_words(report.rows),
+        revision=words.revision_words(report),
         findings=words.findings(report),
     )
 

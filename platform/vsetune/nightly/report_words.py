@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +15,11 @@ from vsetune.leaderboard.wording import NOTHING, fixed
 from vsetune.nightly.measures import Measure
 from vsetune.nightly.report import NightReport, ReportRow, Verdict
 
-FIRST_LOSSES_TEXT = "losses of the first steps"
+FIRST_LOSSES_TEXT = "first losses"
 _BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
 _DIGITS = {"points": 1, "epochs": 2}
 _LONGEST_TEXT = 2000
+_COMMIT = re.compile(r"^([0-9a-f]{12})[0-9a-f]{28}(?![0-9a-f])")
 _LARGEST = 1e15
 """Larger numbers are written with an exponent."""
 
@@ -51,6 +53,7 @@ _EXIT_WORDS = {
     1: Sign("Exit code 1: something is worse than its own nights, or the first losses differ.", "✗", "bad"),
     2: Sign("Exit code 2: the night could not run, so nothing was judged.", "!", "odd"),
 }
+_NOT_WHOLE = Sign("Exit code 2: the night is not complete; what was measured is judged.", "!", "odd")
 
 
 _NOTHING_JUDGED = Sign("Exit code 0: nothing was judged yet, the line has too few nights.", "○", "calm")
@@ -72,9 +75,11 @@ class Finding:
 
 
 def banner(report: NightReport) -> Sign:
-    """What the exit code means. A night without any verdict is not called good."""
-    is_judged = any(row.verdict not in ("baseline", "missing") for row in report.rows)
-    return _EXIT_WORDS[report.exit_code] if report.exit_code or is_judged else _NOTHING_JUDGED
+    """What the exit code means. A night without any verdict on a measure is not called good."""
+    is_judged = any(row.measure is not None and row.verdict not in ("baseline", "missing") for row in report.rows)
+    if report.exit_code == 0 and not is_judged:
+        return _NOTHING_JUDGED
+    return _NOT_WHOLE if report.exit_code == 2 and report.rows else _EXIT_WORDS[report.exit_code]
 
 
 def plain(text: str, most: int) -> str:
@@ -114,6 +119,17 @@ def counts(rows: Sequence[ReportRow]) -> list[tuple[Sign, int]]:
 def counts_in_words(rows: Sequence[ReportRow]) -> str:
     """`2 regressions, 106 quiet`."""
     return ", ".join(sign.counted(number) for sign, number in counts(rows)) or "nothing was measured"
+
+
+def revision_words(report: NightReport) -> str:
+    """A commit by its first 12 digits, and what was told of it: `3f2a9c1e77b0+changes`."""
+    return _COMMIT.sub(r"\1", report.revision)
+
+
+def promise_words(report: NightReport) -> str:
+    """The promise as a sentence; nothing where none was made."""
+    promise = report.promise.strip().rstrip(".")
+    return f"{promise[0].upper()}{promise[1:]}." if promise else ""
 
 
 def ran_words(report: NightReport) -> str:
@@ -187,7 +203,8 @@ def _finding(rows: Sequence[ReportRow], measure: str) -> Finding:
     row = rows[0]
     return Finding(
         rows, SIGNS[row.verdict], row.cell, measure, tonight_words(row),
-        band_words(row) if len(rows) == 1 else NOTHING, change_words(row), row.text, row.suspects,
+        band_words(row) if len(rows) == 1 else NOTHING, change_words(row),
+        row.text.removeprefix(f"{measure_words(row)}: "), row.suspects,
     )
 
 

@@ -11,7 +11,7 @@ from vsetune.config.spec.secrets import masked, remember
 from vsetune.errors import ConfigError
 from vsetune.nightly.http_sending import USUAL, Patience, send
 from vsetune.nightly.report import NightReport
-from vsetune.nightly.report_words import banner, counts_in_words, findings, in_a_line, plain
+from vsetune.nightly.report_words import banner, counts_in_words, findings, in_a_line, plain, revision_words
 
 MOST_FINDINGS = 10
 _MARKS = re.compile(r"[*~`]|(?<![^\W_])_|_(?![^\W_])")
@@ -41,7 +41,7 @@ def message(report: NightReport, *, page: str | None) -> dict[str, Any]:
     if len(found) > MOST_FINDINGS:
         lines.append(f"and {len(found) - MOST_FINDINGS} more")
     link = [f"<{page}|the whole report>"] if page else []
-    foot = [_escaped(f"{counts_in_words(report.rows)}; code {report.revision}"), *link]
+    foot = [_escaped(f"{counts_in_words(report.rows)}; code {revision_words(report)}"), *link]
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": {"type": "plain_text", "text": masked(plain(title, _LONGEST_HEADER))}},
         _section(f"*{_escaped(report.headline)}*"),

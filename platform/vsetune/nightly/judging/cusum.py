@@ -1,4 +1,7 @@
-"""When small changes have added up: Page's (1954) cumulative sum, over scores that start themselves (Hawkins 1987)."""
+"""When small changes have added up: Page's (1954) cumulative sum, over scores that start themselves (Hawkins 1987).
+
+Scores are winsorised: a single night, however bad, is the band's business (Lucas & Crosier 1982).
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,10 @@ import numpy as np
 from vsetune.nightly.judging.arrays import Floats
 
 LEAST_ALLOWANCE, MOST_ALLOWANCE = 0.25, 1.0
-MOST_SCORE = 3.0
-"""Scores are winsorised here: a single night, however bad, is the band's business (Lucas & Crosier 1982)."""
 
 
 def allowance(smallest: Floats, scale: Floats) -> Floats:
-    """Half the change that matters, in scores: the sum is then quickest for a change of that size (Moustakides 1986)."""
+    """Half the change that matters, in scores: then the sum is quickest for such a change (Moustakides 1986)."""
     return np.clip(smallest / (2 * scale), LEAST_ALLOWANCE, MOST_ALLOWANCE)
 
 

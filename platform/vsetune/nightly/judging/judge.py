@@ -20,11 +20,11 @@ class Judgement:
     """Of one stream tonight.
 
     centre, low, high: where quiet nights are and the band they stay in, in the unit of the measure; None before
-    `baseline_nights` nights. change: distance to the centre, of tonight or, after a drift or a longer change, of the mean
-    of its nights; in the unit where linear, a fraction where ratio, positive is higher. since: index into the nights,
-    past first, of the first one of the change; None where there is none. found_by: `band` where tonight alone is
-    outside, `drift` where the sum of many nights tells. score: how unusual tonight is, in standard normal deviations,
-    positive is worse.
+    `baseline_nights` nights. change: distance to the centre, of tonight or, after a drift or a longer change, of the
+    mean of its nights; in the unit where linear, a fraction where ratio, positive is higher. since: index into the
+    nights, past first, of the first one of the change; None where there is none. found_by: `band` where tonight alone
+    is outside, `drift` where the sum of many nights tells. score: how unusual tonight is, in standard normal
+    deviations, positive is worse.
     """
 
     verdict: Literal["baseline", "quiet", "regression", "improvement", "missing"]
@@ -49,16 +49,16 @@ def judge(
 
     past: (nights, streams), oldest first, of the current line of each stream: NaN before it began, as on every night
     without a value; an infinity, or a ratio that is not positive, is no value either. tonight: (streams,). alarmed:
-    (nights, streams), whether people were told of a regression or an improvement that night: such nights teach nothing,
-    and a change goes on being told until the nights are back or it is accepted (its line begun anew). None: what this
-    function would have told, night after night. Streams whose measures have one name share what is known of their noise.
-    How: docs/decisions/0039-nightly-verdicts.md. Raises UsageError for shapes that do not fit.
+    (nights, streams), whether people were told of a regression or an improvement that night: such nights teach
+    nothing, and a change goes on being told until the nights are back or it is accepted (its line begun anew). None:
+    what this function would have told, night after night. Streams whose measures have one name share what is known of
+    their noise. How: docs/decisions/0039-nightly-verdicts.md. Raises UsageError for shapes that do not fit.
     """
     past, tonight = np.asarray(past, dtype=np.float64), np.asarray(tonight, dtype=np.float64)
     streams = len(measures)
     if tonight.shape != (streams,) or past.ndim != 2 or past.shape[1] != streams:
-        raise UsageError(f"judge: got past {past.shape} and tonight {tonight.shape} for {streams} measures, need (nights, "
-                         f"{streams}) and ({streams},); pass one column per measure")
+        raise UsageError(f"judge: got past {past.shape} and tonight {tonight.shape} for {streams} measures, need "
+                         f"(nights, {streams}) and ({streams},); pass one column per measure")
     if alarmed is not None and alarmed.shape != past.shape:
         raise UsageError(f"judge: got alarmed {alarmed.shape}, need one entry per past night and stream, {past.shape}")
     if not streams:

@@ -1,10 +1,10 @@
 """Where a stream stands on quiet nights and how far it strays: robust, and steadied by the other cells.
 
-Location: mean of the nights, winsorised at `CLIP` scales from their median (one step of Huber's M-estimator; Huber 1964).
+Location: mean of the nights, winsorised at `CLIP` scales from their median (one step towards Huber's (1964) estimator).
 Scale: the winsorised standard deviation, made consistent for normal noise, then moderated towards the scale that the
-cells of the same measure share (Smyth 2004, "Linear models and empirical Bayes methods", eq. 2 and section 6.2): the
-fewer the nights and the more alike the cells, the more it is theirs. Never below `SMALLEST_SHARE` of the smallest change
-that matters, so that a history without any noise says nothing about changes that do not matter.
+cells of the same measure share (Smyth 2004, "Linear models and empirical Bayes methods", section 6.2): the fewer the
+nights and the more alike the cells, the more it is theirs. Never below `SMALLEST_SHARE` of the smallest change that
+matters, so that a history without any noise says nothing about changes that do not matter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLIP = 2.5
 WINSORISED_VARIANCE = 0.9776
 """Of a standard normal value, winsorised at CLIP."""
 SMALLEST_SHARE = 1 / 8
-MOST_SHARED_FREEDOM = 8.0
+MOST_SHARED_FREEDOM = 12.0
 """Cells are never taken to be more alike than so many nights of their own would outweigh."""
 FEWEST_CELLS = 3
 """Fewer cells than these share no scale."""
@@ -45,8 +45,8 @@ def noise(quiet: Floats, smallest: Floats, members: Floats) -> Noise:
     """quiet: (..., streams, nights), NaN where a night does not count. smallest: (streams,). members: (streams,
     measures)."""
     nights = np.isfinite(quiet).sum(axis=-1).astype(np.float64)
-    middle = _median(quiet, nights)
-    spread = 1.4826 * (1 + 1 / np.maximum(nights, 1)) * _median(np.abs(quiet - middle[..., None]), nights)
+    middle = median(quiet)
+    spread = 1.4826 * (1 + 1 / np.maximum(nights, 1)) * median(np.abs(quiet - middle[..., None]))
     reach = CLIP * np.fmax(spread, SMALLEST_SHARE * smallest)[..., None]
     inside = np.clip(quiet, middle[..., None] - reach, middle[..., None] + reach)
     at_least_one = np.maximum(nights, 1)
@@ -59,14 +59,14 @@ def noise(quiet: Floats, smallest: Floats, members: Floats) -> Noise:
     return Noise(centre, np.sqrt(np.maximum(moderated, least)), freedom, nights)
 
 
-def _median(values: Floats, nights: Floats) -> Floats:
+def median(values: Floats) -> Floats:
     """Over the last axis, of the entries that are numbers; NaN where none is."""
-    ordered = np.sort(values, axis=-1)
-    if not ordered.shape[-1]:
-        return np.full(nights.shape, np.nan)
-    count = nights.astype(np.int64)
-    low = np.take_along_axis(ordered, np.maximum(count - 1, 0)[..., None] // 2, axis=-1)
-    high = np.take_along_axis(ordered, np.minimum(count // 2, ordered.shape[-1] - 1)[..., None], axis=-1)
+    if not values.shape[-1]:
+        return np.full(values.shape[:-1], np.nan)
+    ordered = np.sort(values, axis=-1)  # NaN last
+    count = np.isfinite(values).sum(axis=-1)[..., None]
+    low = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=-1)
+    high = np.take_along_axis(ordered, np.minimum(count // 2, values.shape[-1] - 1), axis=-1)
     middle: Floats = (low + high)[..., 0] / 2
     return middle
 

@@ -1,9 +1,9 @@
 """How unusual a night is, as a normal score, and how unusual it must be.
 
-Score: Wallace's (1959) transformation of Student's t, which Hawkins (1987) uses for self-starting charts: the error of a
-centre and a scale learnt from few nights is in it. Limit: the normal quantile where noise is normal; where it is not,
-the quantile of a generalised Pareto tail (Pickands 1975), fitted by moments (Hosking & Wallis 1987) to the scores of all
-cells of the measure that went above `ABOVE`, beside `PRIOR_SCORES` imagined scores with an exponential tail.
+Score: Wallace's (1959) transformation of Student's t, which Hawkins (1987) uses for self-starting charts: the error of
+a centre and a scale learnt from few nights is in it. Limit: the normal quantile where noise is normal; where it is
+not, the quantile of a generalised Pareto tail (Pickands 1975), fitted by moments (Hosking & Wallis 1987) to the scores
+above `ABOVE` of all cells of the measure, beside some of the whole report and `PRIOR_SCORES` imagined ones.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from scipy.special import ndtri
 
 from vsetune.nightly.judging.arrays import Floats
 
-ABOVE_SHARE = 0.1
 ABOVE = 1.2815515655446004
 """A tenth of normal scores are above."""
-PRIOR_SCORES = 100.0
-PRIOR_EXCESS = 0.5
+PRIOR_SCORES = 200.0
+PRIOR_TAIL = (1.0, 0.1, 0.1 * 0.5, 0.1 * 0.6)
+"""Of an imagined score: itself, above, excess and its square. Heavier than normal scores (0.1 * 0.47, 0.1 * 0.39)."""
+BORROWED_SCORES = 2000.0
 MOST_EXCESS = 15.0
-"""One night says no more than this about the tail."""
+"""One score says no more than this about the tail."""
+HEAVIEST = 0.45
+"""Shape of a Pareto tail: moments know no heavier one than 0.5."""
 FURTHEST = 1e9
 
 
@@ -43,34 +46,34 @@ def students_t(score: Floats, freedom: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Tail:
-    """What scores have been above `ABOVE`, (..., measures): all scores seen, how many were above, the sums of their
-    excess and of its square."""
+    """Scores, and how far they were above `ABOVE`. sums: (4, ..., measures), the number of scores, of those above, the
+    sum of their excess and that of its squares."""
 
-    seen: Floats
-    above: Floats
-    excess: Floats
-    squares: Floats
+    sums: Floats
 
     @classmethod
     def unseen(cls, shape: tuple[int, ...]) -> Tail:
-        return cls(*(np.zeros(shape) for _ in range(4)))
+        return cls(np.zeros((4, *shape)))
 
     def with_scores(self, scores: Floats, members: Floats) -> Tail:
-        """scores: (..., streams), NaN where there is none."""
+        """scores: (..., streams), NaN where there is none. members: (streams, measures)."""
         known = np.isfinite(scores)
         excess = np.clip(np.where(known, scores, 0.0) - ABOVE, 0.0, MOST_EXCESS)
-        return Tail(self.seen + known @ members, self.above + (excess > 0) @ members, self.excess + excess @ members,
-                    self.squares + excess**2 @ members)
+        return Tail(self.sums + np.stack([known, excess > 0, excess, excess**2]) @ members)
 
     def limit(self, probability: Floats) -> Floats:
-        """(..., measures): the score that a quiet night goes above with this probability (..., 1), 0 < it < 0.1."""
-        prior = ABOVE_SHARE * PRIOR_SCORES
-        above = self.above + prior
-        mean = (self.excess + prior * PRIOR_EXCESS) / above
-        variance = (self.squares + prior * 2 * PRIOR_EXCESS**2) / above - mean**2
-        shape = np.minimum(0.5 * (1 - mean**2 / variance), 0.45)
+        """(..., measures): the score that a quiet night goes above with this probability (..., 1), 0 < it < 0.1.
+
+        From the scores of the measure, at most `BORROWED_SCORES` of the whole report, and the imagined ones.
+        """
+        whole = self.sums.sum(axis=-1, keepdims=True)
+        borrowed = whole * np.minimum(1.0, BORROWED_SCORES / np.maximum(whole[0], 1.0))
+        imagined = np.reshape(PRIOR_SCORES * np.array(PRIOR_TAIL), (4, *[1] * (whole.ndim - 1)))
+        seen, above, excess, squares = self.sums + borrowed + imagined
+        mean = excess / above
+        shape = np.minimum(0.5 * (1 - mean**2 / (squares / above - mean**2)), HEAVIEST)
         shape = np.where(np.abs(shape) < 1e-6, 1e-6, shape)
-        times = np.log(above / (self.seen + PRIOR_SCORES) / probability)
-        heavy = ABOVE + mean * (1 - shape) * np.expm1(shape * np.maximum(times, 0)) / shape
+        times = np.maximum(np.log(above / seen / probability), 0.0)
+        heavy = ABOVE + mean * (1 - shape) * np.expm1(shape * times) / shape
         limit: Floats = np.maximum(heavy, -ndtri(probability))
         return limit

@@ -14,32 +14,52 @@ from vsetune.nightly.judging.arrays import Bools, Floats, Integers, Streams
 from vsetune.nightly.judging.noise import Noise, noise
 from vsetune.nightly.judging.scores import Tail, normal_score, students_t
 
+SPENT = 0.5
+"""Of the false alarms promised. The other half is kept for what the limits do not know: tails that nobody has seen yet,
+cells that are less alike than they looked, and a baseline that stands still under suspicion."""
 REGRESSION_SHARE = 0.9
-"""Of all false alarms promised; improvements get the rest. Each is halved between tonight's band and the sum."""
-SUSPECT = 0.5
-"""A sum above this part of its limit: its nights do not teach the baseline until it has fallen."""
+"""Of what is spent; improvements get the rest."""
+BAND_SHARE = 0.4
+"""Of each direction's, for tonight alone; the rest is for two sums of many nights:"""
+FINE = (0.4, cusum.LEAST_ALLOWANCE, 2.25)
+"""Share, smallest allowance, largest score of a night: for changes that just matter,"""
+COARSE = (0.2, 1.25, 2.5)
+"""and for larger ones that a single night does not prove, in three nights."""
+SUSPECT = 0.7
+"""A sum above this part of its limit: its nights do not teach the baseline until it has fallen, so that a change is not
+taken for quiet before it is found."""
+BENEFIT = 2.0
+"""A drift is told while its size may, within so many standard errors, be the smallest change that matters."""
+BEYOND = 1.2
+"""Times the furthest single night that was noise: tonight alone is told only beyond."""
+SOON, MORE_PATIENCE = 2, 1.3
+"""A change that people were told of on no more nights may have been noise; a drift's limit is then so many times what
+it was."""
 REPAIRED = 2.0
 """Log-likelihood ratio, cumulated, of `back to the centre` against `still changed`, at which a change is over."""
 
 
 @dataclass
-class Side:
-    """One direction. towards: +1 worse, -1 better. share: of the false alarms. total: the cumulative sum; since: its
-    first night; nights, values: how many are in it and the sum of their values. is_suspect: above `SUSPECT`."""
+class Sum:
+    """A cumulative sum towards one direction. share: of the false alarms of its direction. least: smallest allowance.
+    most: largest score of a night. total: the sum; since: its first night; nights, values: how many are in it and the
+    sum of their values. is_suspect: above `SUSPECT`. patience: times its limit, of a stream that has cried wolf."""
 
     towards: float
     share: float
-    tail: Tail
+    least: float
+    most: float
     total: Floats
     since: Integers
     nights: Floats
     values: Floats
     is_suspect: Bools
+    patience: Floats
 
     @classmethod
-    def at_rest(cls, towards: float, share: float, shape: tuple[int, int], measures: int) -> Side:
-        return cls(towards, share, Tail.unseen((shape[0], measures)), np.zeros(shape), np.zeros(shape, np.int64),
-                   np.zeros(shape), np.zeros(shape), np.zeros(shape, np.bool_))
+    def at_rest(cls, towards: float, share: float, least: float, most: float, shape: tuple[int, int]) -> Sum:
+        return cls(towards, share, least, most, np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape),
+                   np.zeros(shape), np.zeros(shape, np.bool_), np.ones(shape))
 
     def add(self, where: Bools, values: Floats, steps: Floats, index: int) -> None:
         """One night more in the sums of these streams; a sum that falls to 0 begins anew with the next night."""
@@ -49,10 +69,65 @@ class Side:
         self.values = np.where(where, np.where(starts, 0.0, self.values) + np.where(where, values, 0.0), self.values)
         self.total = np.where(where, np.maximum(self.total + steps, 0.0), self.total)
 
+    def begin_where_likeliest(self, where: Bools, values: Floats, centre: Floats) -> None:
+        """Of the nights of these sums, keep those since the change: the start at which a change of unknown size is most
+        likely (Hinkley 1970). values: (histories, streams, nights) to tonight."""
+        for history, stream in np.argwhere(where):
+            nights = values[history, stream, self.since[history, stream]:][::-1]
+            counts = np.isfinite(nights).cumsum()
+            sums = np.nancumsum(nights)
+            away = self.towards * (sums - counts * centre[history, stream]) / np.sqrt(np.maximum(counts, 1))
+            last = int(np.argmax(away))
+            self.since[history, stream] = values.shape[-1] - 1 - last
+            self.nights[history, stream], self.values[history, stream] = counts[last], sums[last]
+
     def drift(self, quiet: Noise) -> Floats:
         """How far the nights of the sum are from the centre, their mean; positive is towards this side."""
         mean = self.values / np.maximum(self.nights, 1)
         return self.towards * (mean - np.where(np.isfinite(quiet.centre), quiet.centre, mean))
+
+    def has_drifted(self, night: Night, smallest: Floats, chance: Floats) -> Bools:
+        """Adds tonight. smallest: change that matters. chance: of a false alarm per night. True where the sum is above
+        its limit and may be a change that matters."""
+        step = np.maximum(cusum.allowance(smallest, night.quiet.scale), self.least)
+        scores = np.clip(self.towards * night.score, -self.most, self.most)
+        self.add(night.is_free, night.values, scores - step, night.index)
+        limit = cusum.limit(step, 1 / (self.share * chance)) * self.patience
+        self.is_suspect = self.total > SUSPECT * limit
+        drift = self.drift(night.quiet)
+        may_matter = drift + BENEFIT * night.quiet.scale / np.sqrt(np.maximum(self.nights, 1)) >= smallest
+        return night.is_free & (self.total >= limit) & may_matter & (drift > 0)
+
+
+@dataclass
+class Side:
+    """One direction. towards: +1 worse, -1 better. share: of the false alarms. tail: of the scores on this side.
+    furthest: distance of a stream's furthest night that was told and was back the next."""
+
+    towards: float
+    share: float
+    tail: Tail
+    furthest: Floats
+    sums: tuple[Sum, ...]
+
+    @classmethod
+    def at_rest(cls, towards: float, share: float, shape: tuple[int, int], measures: int) -> Side:
+        sums = (Sum.at_rest(towards, *one, shape) for one in (FINE, COARSE))
+        return cls(towards, share, Tail.unseen((shape[0], measures)), np.zeros(shape), tuple(sums))
+
+
+@dataclass(frozen=True)
+class Night:
+    """What is to be judged. index: of the night. is_judged: has a value and a baseline; is_free: and nothing told that
+    goes on. distance: to the centre, 0 where not judged. score: normal."""
+
+    index: int
+    values: Floats
+    is_judged: Bools
+    is_free: Bools
+    quiet: Noise
+    distance: Floats
+    score: Floats
 
 
 @dataclass
@@ -81,8 +156,8 @@ class Told:
 @dataclass(frozen=True)
 class Seen:
     """One night of all streams, as judged. known: has a value. is_baseline: too few nights before. side: +1 regression,
-    -1 improvement, 0 neither. low, high: the band. change: tonight's distance to the centre, or that of the nights since
-    the change. since: its first night. is_outside: of the band, tonight. score: normal, positive is worse."""
+    -1 improvement, 0 neither. low, high: the band. change: tonight's distance to the centre, or that of the nights
+    since the change. since: its first night. is_outside: of the band, tonight. score: normal, positive is worse."""
 
     known: Bools
     is_baseline: Bools
@@ -124,7 +199,9 @@ class Watch:
         judged = known & ~is_baseline
         distance = np.where(judged, values - np.where(judged, quiet.centre, 0.0), 0.0)
         self._end_what_is_over(judged, distance, quiet)
-        seen = self._see(judged, distance, quiet, known, is_baseline)
+        score = normal_score(distance / quiet.of_a_night, quiet.freedom)
+        night = Night(index, values, judged, judged & (self.told.side == 0), quiet, distance, score)
+        seen = self._see(night, known, is_baseline)
         side = seen.side
         if alarmed is not None:
             side = np.where(alarmed, np.where(side != 0, side, np.where(distance < 0, -1.0, 1.0)), 0.0)
@@ -136,57 +213,61 @@ class Watch:
         """(histories, streams, nights), NaN where a night does not teach, or not before its suspicion has passed."""
         nights = np.arange(self.values.shape[-1])
         teaches = self.teaches
-        for one in (self.better, self.worse):
+        for one in (*self.better.sums, *self.worse.sums):
             teaches = teaches & ~(one.is_suspect[..., None] & (nights >= one.since[..., None]))
         return np.where(teaches, self.values, np.nan)
 
     def _end_what_is_over(self, judged: Bools, distance: Floats, quiet: Noise) -> None:
         """A change is over when the nights speak for the centre and against the level that they had been at. One that
-        lasted a single night may have been noise: it becomes a part of the tail."""
+        was over soon may have been noise, so its like is told less easily of this stream: a single night becomes a part
+        of the tail and needs company the next time, a drift needs a higher sum."""
         told = self.told
         is_told = judged & (told.side != 0)
         level = told.values / np.maximum(told.nights, 1) - np.where(judged, quiet.centre, 0.0)
         level = np.where(is_told, level, 0.0) / quiet.scale
-        told.over = np.where(is_told, np.maximum(told.over + level**2 / 2 - level * distance / quiet.scale, 0), told.over)
+        evidence = told.over + level**2 / 2 - level * distance / quiet.scale
+        told.over = np.where(is_told, np.maximum(evidence, 0.0), told.over)
         over = is_told & (told.over >= REPAIRED)
         for one in (self.better, self.worse):
-            spike = over & (told.side == one.towards) & (told.times == 1)
+            soon = over & (told.side == one.towards) & (told.times <= SOON)
+            spike = soon & (told.nights == 1)
+            for each in one.sums:
+                each.patience = np.where(soon & ~spike, each.patience * MORE_PATIENCE, each.patience)
+            distance_told = one.towards * level * quiet.scale
+            one.furthest = np.where(spike, np.maximum(one.furthest, distance_told), one.furthest)
             if spike.any():
                 one.tail = one.tail.with_scores(np.where(spike, one.towards * told.score, np.nan), self.members)
         told.forget(over)
 
-    def _see(self, judged: Bools, distance: Floats, quiet: Noise, known: Bools, is_baseline: Bools) -> Seen:
-        index, smallest, told = self.values.shape[-1] - 1, self.streams.smallest, self.told
-        values = self.values[..., -1]
-        score = normal_score(distance / quiet.of_a_night, quiet.freedom)
+    def _see(self, night: Night, known: Bools, is_baseline: Bools) -> Seen:
+        quiet, smallest, told = night.quiet, self.streams.smallest, self.told
         streams = np.isfinite(self.values).any(axis=-1).sum(axis=-1, keepdims=True)
-        step = cusum.allowance(smallest, quiet.scale)
-        side, since = np.zeros(distance.shape), np.full(distance.shape, index)
-        change, is_outside, reaches = distance, np.zeros(distance.shape, np.bool_), []
+        side, change, since = np.zeros(known.shape), night.distance, np.full(known.shape, night.index)
+        is_outside, reaches = np.zeros(known.shape, np.bool_), []
         for one in (self.better, self.worse):
-            chance = one.share * self.false_alarms / np.maximum(streams, 1) / 2
-            height = one.tail.limit(chance) @ self.members.T
-            reach = np.maximum(students_t(height, quiet.freedom) * quiet.of_a_night, smallest)
-            outside = judged & (one.towards * distance >= reach * (1 - 1e-9))
-            winsorised = np.clip(one.towards * score, -cusum.MOST_SCORE, cusum.MOST_SCORE)
-            one.add(judged & (told.side == 0), values, winsorised - step, index)
-            limit = cusum.limit(step, 1 / chance)
-            one.is_suspect = one.total > SUSPECT * limit
-            drift = one.drift(quiet)
-            matters = drift + quiet.scale / np.sqrt(np.maximum(one.nights, 1)) >= smallest
-            drifted = judged & ~outside & (one.total >= limit) & matters & (drift > 0)
-            fresh = (outside | drifted) & (told.side == 0)
-            side = np.where(fresh, one.towards, side)
-            since = np.where(fresh, np.where(drifted, one.since, index), since)
-            change = np.where(fresh, np.where(drifted, one.towards * drift, distance), change)
-            is_outside |= outside
+            chance = one.share * SPENT * self.false_alarms / np.maximum(streams, 1)
+            height = one.tail.limit(BAND_SHARE * chance) @ self.members.T
+            reach = students_t(height, quiet.freedom) * quiet.of_a_night
+            reach = np.maximum(np.maximum(reach, smallest), BEYOND * one.furthest)
             reaches.append(reach)
-        goes_on = judged & (told.side != 0)
-        mean = (told.values + np.where(known, values, 0.0)) / (told.nights + 1) - np.where(judged, quiet.centre, 0.0)
+            outside = night.is_judged & (one.towards * night.distance >= reach * (1 - 1e-9))
+            is_outside |= outside
+            unexplained = ~outside
+            side = np.where(outside & night.is_free, one.towards, side)
+            for each in one.sums:
+                drifted = each.has_drifted(night, smallest, chance) & unexplained
+                each.begin_where_likeliest(drifted, self.values, quiet.centre)
+                side = np.where(drifted, one.towards, side)
+                since = np.where(drifted, each.since, since)
+                change = np.where(drifted, one.towards * each.drift(quiet), change)
+                unexplained &= ~drifted
+        goes_on = night.is_judged & (told.side != 0)
+        mean = (told.values + np.where(known, night.values, 0.0)) / (told.nights + 1)
+        mean -= np.where(night.is_judged, quiet.centre, 0.0)
         return Seen(
             known, is_baseline, np.where(goes_on, told.side, side), quiet.centre, quiet.centre - reaches[0],
-            quiet.centre + reaches[1], np.where(goes_on, mean, change), np.where(goes_on, told.since, since), is_outside,
-            np.where(judged, score, np.nan),
+            quiet.centre + reaches[1], np.where(goes_on, mean, change), np.where(goes_on, told.since, since),
+            is_outside, np.where(night.is_judged, night.score, np.nan),
         )
 
     def _tell(self, side: Floats, seen: Seen, index: int) -> None:
@@ -194,15 +275,13 @@ class Watch:
         told, known, values = self.told, seen.known, self.values[..., -1]
         told.forget((side == 0) | (side != told.side))
         starts = (side != 0) & (told.side == 0)
-        earlier = np.zeros(side.shape, np.bool_)
-        for one in (self.better, self.worse):
-            drifted = starts & (side == one.towards) & (seen.since < index)
+        told.since = np.where(starts, seen.since, told.since)
+        for one in (*self.better.sums, *self.worse.sums):
+            drifted = starts & (side == one.towards) & (seen.since < index) & (one.since == seen.since)
             told.nights = np.where(drifted, one.nights - 1, told.nights)
             told.values = np.where(drifted, one.values - np.where(known, values, 0.0), told.values)
-            earlier |= drifted
             one.total = np.where(side != 0, 0.0, one.total)
             one.is_suspect &= side == 0
-        told.since = np.where(starts, np.where(earlier, seen.since, index), told.since)
         told.score = np.where(starts, np.nan_to_num(seen.score), told.score)
         told.side = side
         counts = known & (side != 0)

@@ -1,0 +1,102 @@
+"""Noise of quiet nights for `nightly_power.py`: recorded in a history of real nights, or imagined."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vsetune.nightly.judging.arrays import Floats, Integers, Streams
+from vsetune.nightly.judging.tolerance import Tolerance
+from vsetune.nightly.measures import BY_NAME, MEASURES, Measure
+
+FEWEST_NIGHTS = 3
+CELLS = 12
+IMAGINED_NIGHTS = 20_000
+IMAGINED = {
+    "best_m_recall": 1.0, "epochs_to_target": 0.3, "m_recall_area": 0.8, "epoch_time": 0.03, "pair_rate": 0.03,
+    "peak_memory": 0.01, "start_time": 0.15, "data_wait": 0.02,
+}
+"""Standard deviations as judged: in the unit where linear, of the logarithm where ratio."""
+
+
+@dataclass(frozen=True)
+class QuietNights:
+    """residuals: (nights, streams) as judged, around 0, NaN where there was no value; the last streams are means over
+    all cells of a measure. of: (streams,), the number of the measure in `measures`; cell: its number, -1 for all."""
+
+    measures: list[Measure]
+    streams: Streams
+    residuals: Floats
+    of: Integers
+    cell: Integers
+    source: str
+
+    def histories(self, count: int, nights: int, rng: np.random.Generator) -> Floats:
+        """(count, nights, streams): whole nights drawn again, so that streams go on depending on each other."""
+        drawn: Floats = self.residuals[rng.integers(0, len(self.residuals), size=(count, nights))]
+        return drawn
+
+
+def recorded(folder: Path) -> QuietNights:
+    """All nights of a folder of `Night.to_plain()` files as one line; raises SystemExit where there are too few."""
+    nights = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.json"))]
+    nights = sorted((one for one in nights if "cells" in one and "conditions" in one), key=lambda one: str(one["date"]))
+    keys = sorted({(name, cell) for night in nights for cell, seen in night["cells"].items() for name in seen["values"]})
+    keys = [key for key in keys if key[0] in BY_NAME]
+    if len(nights) < FEWEST_NIGHTS or not keys:
+        raise SystemExit(f"{folder}: got {len(nights)} nights, need at least {FEWEST_NIGHTS}; run `vsetune nightly run`")
+    values = np.array([[_value(night, *key) for key in keys] for night in nights])
+    measures = [BY_NAME[name] for name, _ in keys]
+    judged = _streams(measures).judged(values)
+    count = np.isfinite(judged).sum(axis=0)
+    kept = count >= FEWEST_NIGHTS
+    judged, count = judged[:, kept], count[kept]
+    residuals = (judged - np.nanmean(judged, axis=0)) * np.sqrt(count / (count - 1))
+    names = sorted({cell for _, cell in keys})
+    cells = [names.index(cell) for (_, cell), keep in zip(keys, kept, strict=True) if keep]
+    measures = [measure for measure, keep in zip(measures, kept, strict=True) if keep]
+    return _with_all_cells(measures, np.array(cells), residuals, f"{len(nights)} nights of {folder}")
+
+
+def imagined(rng: np.random.Generator) -> QuietNights:
+    """Normal noise, half of its variance common to the cells of a measure, cells up to twice as noisy as others, and
+    one night in 100 on which the machine is busy: everything in seconds is up to 15 % slower."""
+    measures = [measure for measure in MEASURES for _ in range(CELLS)]
+    deviation = np.array([IMAGINED[measure.name] for measure in measures]) * rng.uniform(0.7, 1.4, size=len(measures))
+    common = rng.normal(size=(IMAGINED_NIGHTS, len(MEASURES))).repeat(CELLS, axis=1)
+    residuals = deviation * np.sqrt(0.5) * (common + rng.normal(size=common.shape))
+    busy = (rng.random((IMAGINED_NIGHTS, 1)) < 0.01) * rng.uniform(0, 0.15, size=(IMAGINED_NIGHTS, 1))
+    seconds = [measure.name in ("epoch_time", "pair_rate", "start_time") for measure in measures]
+    residuals += busy * np.array(seconds)
+    return _with_all_cells(measures, np.tile(np.arange(CELLS), len(MEASURES)), residuals, "imagined noise")
+
+
+def _value(night: dict[str, Any], name: str, cell: str) -> float:
+    seen = night["cells"].get(cell)
+    value = seen["values"].get(name) if seen and not seen["trouble"] else None
+    return float("nan") if value is None else float(value)
+
+
+def _streams(measures: list[Measure]) -> Streams:
+    return Streams.of(measures, [Tolerance().change_that_matters(measure) for measure in measures])
+
+
+def _with_all_cells(measures: list[Measure], cells: Integers, residuals: Floats, source: str) -> QuietNights:
+    """As `all_cells` does; residuals are around 0 already."""
+    named = sorted({measure.name: measure for measure in measures}.values(), key=lambda one: MEASURES.index(one))
+    of = np.array([named.index(measure) for measure in measures])
+    together = []
+    for number, measure in enumerate(named):
+        own = residuals[:, np.flatnonzero(of[: len(cells)] == number)]
+        if own.shape[1] < 2:
+            continue
+        known = np.isfinite(own).sum(axis=1)
+        together.append(np.where(known >= 2, np.nansum(own, axis=1) / np.maximum(known, 1), np.nan))
+        measures = [*measures, replace(measure, name=f"{measure.name} of all cells")]
+        of = np.append(of, number)
+    cells = np.append(cells, np.full(len(together), -1))
+    return QuietNights(named, _streams(measures), np.column_stack([residuals, *together]), of, cells, source)

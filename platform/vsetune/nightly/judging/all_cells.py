@@ -1,0 +1,55 @@
+"""What all cells of a measure say together: a step that is a little slower everywhere is seen here first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vsetune.nightly.judging.arrays import Floats, Streams
+from vsetune.nightly.judging.noise import median
+from vsetune.nightly.judging.tolerance import Tolerance
+from vsetune.nightly.measures import Measure
+
+FEWEST = 2
+"""Fewer cells than these on a night say nothing together."""
+
+
+@dataclass(frozen=True)
+class AllCells:
+    """Further streams for `judge`, one per measure that several cells have: past, tonight and measures go behind those
+    of the cells. measures: of the same direction and scale, with a name of their own (their noise is less than a
+    cell's). of: the measure that each one stands for."""
+
+    past: Floats
+    tonight: Floats
+    measures: list[Measure]
+    of: list[Measure]
+
+
+def all_cells(past: Floats, tonight: Floats, measures: Sequence[Measure], tolerance: Tolerance) -> AllCells:
+    """Arguments as for `judge`. Mean over the cells, of logarithms where ratio (the geometric mean).
+
+    A cell that is missing one night does not move the mean: every cell is held against its own median of the past, and
+    a cell without a past has no say.
+    """
+    streams = Streams.of(measures, [tolerance.change_that_matters(measure) for measure in measures])
+    nights = np.concatenate([streams.judged(past), streams.judged(tonight)[None]])
+    level = median(nights[:-1].T)
+    columns, found, named = [], [], []
+    for number in np.unique(streams.measure):
+        cells = np.flatnonzero((streams.measure == number) & np.isfinite(level))
+        if len(cells) < FEWEST:
+            continue
+        of = measures[cells[0]]
+        away = nights[:, cells] - level[cells]
+        known = np.isfinite(away)
+        mean = np.nansum(away, axis=1) / np.maximum(known.sum(axis=1), 1) + level[cells].mean()
+        column = np.where(known.sum(axis=1) >= FEWEST, mean, np.nan) * streams.sign[cells[0]]
+        columns.append(np.exp(np.clip(column, -700, 700)) if of.scale == "ratio" else column)
+        smallest = tolerance.smallest_change.get(of.name, of.smallest_change)
+        named.append(replace(of, name=f"{of.name} of all cells", smallest_change=smallest))
+        found.append(of)
+    together = np.array(columns).T if columns else np.empty((len(nights), 0))
+    return AllCells(together[:-1], together[-1], named, found)
