@@ -45,10 +45,11 @@ def recorded(folder: Path) -> QuietNights:
     """All nights of a folder of `Night.to_plain()` files as one line; raises SystemExit where there are too few."""
     nights = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.json"))]
     nights = sorted((one for one in nights if "cells" in one and "conditions" in one), key=lambda one: str(one["date"]))
-    keys = sorted({(name, cell) for night in nights for cell, seen in night["cells"].items() for name in seen["values"]})
-    keys = [key for key in keys if key[0] in BY_NAME]
+    found = {(name, cell) for night in nights for cell, seen in night["cells"].items() for name in seen["values"]}
+    keys = sorted(key for key in found if key[0] in BY_NAME)
     if len(nights) < FEWEST_NIGHTS or not keys:
-        raise SystemExit(f"{folder}: got {len(nights)} nights, need at least {FEWEST_NIGHTS}; run `vsetune nightly run`")
+        raise SystemExit(f"{folder}: got {len(nights)} nights with values, need at least {FEWEST_NIGHTS}; "
+                         "name a folder that `vsetune nightly run` has filled")
     values = np.array([[_value(night, *key) for key in keys] for night in nights])
     measures = [BY_NAME[name] for name, _ in keys]
     judged = _streams(measures).judged(values)

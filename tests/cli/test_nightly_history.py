@@ -43,7 +43,8 @@ def history() -> History:
             "epoch_time": "regression" if is_last else "quiet", None: "changed" if is_last else "quiet",
         }
         rows = [
-            ReportRow(CELL, BY_NAME[name] if name else None, verdict, (), (), None) for name, verdict in verdicts.items()
+            ReportRow(CELL, BY_NAME[name] if name else None, verdict, (), (), None)
+            for name, verdict in verdicts.items()
         ]
         history.keep_report(
             NightReport("tiny", date, "abc", 1 if is_last else 0, "headline", (), rows, "", 7, 7, "", ""), "", ""

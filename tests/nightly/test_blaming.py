@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from vsetune.nightly.history import History
 from vsetune.nightly.measures import BY_NAME
 from vsetune.nightly.night import CellNight, Night
 from vsetune.nightly.nightly_spec import load_nightly
-from vsetune.nightly.report import NightReport, ReportRow
+from vsetune.nightly.report import NightReport, ReportRow, Verdict
 from vsetune.nightly.revisions import Repository
 
 SWEEP = {
@@ -27,8 +28,8 @@ SWEEP = {
     "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}, {"name": "lsh"}],
 }
 MEASURE_ONCE = """\
-import json, pathlib, sys
-log = pathlib.Path(LOG)
+import json, os, pathlib, sys
+log = pathlib.Path(os.environ["PROBE_LOG"])
 log.write_text(log.read_text() + f"NUMBER {' '.join(sys.argv[2:])}\\n")
 if "--first-losses" in sys.argv:
     print(json.dumps({"vsepp.lmh": {"losses": [1.0]}, "vsepp.lsh": {"losses": [LOSS]}}))
@@ -44,28 +45,36 @@ def git(folder: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What was run: the number of the revision and the words, line by line."""
     (tmp_path / "log").write_text("")
+    monkeypatch.setenv("PROBE_LOG", str(tmp_path / "log"))
     return tmp_path / "log"
 
 
-@pytest.fixture
-def repository(tmp_path: Path, log: Path) -> Repository:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight commits: with number 3 losses change and recall falls by 3, with number 6 an epoch takes a fifth longer."""
-    root = tmp_path / "repository"
+    root = tmp_path_factory.mktemp("written")
     room = root / "platform" / "vsetune" / "nightly"
     room.mkdir(parents=True)
     for folder in (room, room.parent):
         (folder / "__init__.py").write_text("")
     git(root, "init", "--quiet", "--initial-branch=main")
     for number in range(8):
-        text = MEASURE_ONCE.replace("LOG", repr(str(log))).replace("NUMBER", str(number))
+        text = MEASURE_ONCE.replace("NUMBER", str(number))
         text = text.replace("LOSS", "4.0" if number >= 3 else "1.0").replace("TIME", "12.0" if number >= 6 else "10.0")
         (room / "measure_once.py").write_text(text)
         git(root, "add", "--all")
         git(root, "commit", "--quiet", f"--message=Change {number}")
-    return Repository(room.parent)
+    return root
+
+
+@pytest.fixture
+def repository(written: Path, tmp_path: Path, log: Path) -> Repository:
+    """A copy of it for each test."""
+    shutil.copytree(written, tmp_path / "repository")
+    return Repository(tmp_path / "repository" / "platform" / "vsetune")
 
 
 @pytest.fixture
@@ -100,7 +109,8 @@ def report(date: str, revision: str, rows: Sequence[ReportRow] = ()) -> NightRep
 
 def row(cell: str, measure: str | None, since: str, change: float) -> ReportRow:
     named = None if measure is None else BY_NAME[measure]
-    return ReportRow(cell, named, "changed" if named is None else "regression", (), (), None, change=change, since=since)
+    verdict: Verdict = "changed" if named is None else "regression"
+    return ReportRow(cell, named, verdict, (), (), None, change=change, since=since)
 
 
 def test_the_commit_that_changed_the_losses_is_found_and_nothing_is_left_behind(
@@ -118,12 +128,12 @@ def test_the_commit_that_changed_the_losses_is_found_and_nothing_is_left_behind(
 def test_a_slower_epoch_is_found_by_runs_beside_the_good_revision(
     ask: Callable[..., Bisected], revisions: Sequence[str], log: Path
 ) -> None:
-    found = ask("epoch_time", good=revisions[0])
+    found = ask("epoch_time", good=revisions[4])
     assert [commit.subject for commit in found.suspects] == ["Change 6"]
     assert (found.good.value, found.bad.value) == (pytest.approx(10.01), pytest.approx(12.012))
     runs = log.read_text().splitlines()
     assert {line.partition(" ")[2] for line in runs} == {f"--cell vsepp.lmh --seeds {seed}" for seed in range(3)}
-    assert len([line for line in runs if line.startswith("0 ")]) == len(runs) / 2
+    assert len([line for line in runs if line.startswith("4 ")]) == len(runs) / 2
 
 
 def test_quality_of_the_good_revision_is_measured_once_per_seed(
@@ -154,15 +164,15 @@ def test_an_interrupted_search_goes_on_with_what_it_measured(
 def test_good_and_bad_come_from_the_nights_around_the_change(
     ask: Callable[..., Bisected], revisions: Sequence[str], tmp_path: Path, log: Path
 ) -> None:
-    """The newest report tells of the cell and of the night since when; a night after that is no good one, quiet or not."""
+    """The newest report tells of the cell and of the night since when; no night after that is a good one."""
     history = History(tmp_path / "history")
-    for day, revision in ((1, revisions[1]), (2, revisions[4]), (3, revisions[6]), (4, revisions[7])):
+    for day, revision in ((1, revisions[1]), (2, revisions[5]), (3, revisions[6]), (4, revisions[7])):
         date = f"2026-11-0{day}"
         history.keep(night(date, revision))
         rows = [row("vsepp.lsh", "epoch_time", "2026-11-03", 0.2), row("vsepp.lmh", "epoch_time", "2026-11-03", 0.1)]
         history.keep_report(report(date, revision, rows if day == 4 else ()), "", "")
     found = ask("epoch_time")
-    assert (found.good.commit.hash, found.bad.commit.hash) == (revisions[4], revisions[7])
+    assert (found.good.commit.hash, found.bad.commit.hash) == (revisions[5], revisions[7])
     assert [commit.subject for commit in found.suspects] == ["Change 6"]
     assert "--cell vsepp.lsh" in log.read_text()
 

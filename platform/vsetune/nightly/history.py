@@ -106,6 +106,12 @@ class History:
                 self._lease = None
                 lease.release()
 
+    def fetch(self) -> None:
+        """For who only reads: what stands under a remote home; with a local one it is here already. StorageError."""
+        if remote_place(self.folder) is not None:
+            make_folder(self.folder)
+            self._fetch()
+
     def nights(self) -> list[Night]:
         """All nights, oldest first. One that cannot be read is left out, and a line about it added to `problems`."""
         found = []

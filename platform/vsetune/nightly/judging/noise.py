@@ -84,9 +84,10 @@ def _moderated(variance: Floats, freedom: Floats, members: Floats) -> tuple[Floa
     half = own / 2
     expected = np.where(counts, 1 / half + 1 / (2 * half**2) + 1 / (6 * half**3), 0.0) @ members / enough
     unlike = np.maximum(scatter - expected, 2 / MOST_SHARED_FREEDOM)
-    shared_freedom = np.where(cells >= FEWEST_CELLS, 1 + 2 / unlike, 0.0)
+    solved = np.minimum(1 + 2 / unlike, 2.2 / np.sqrt(unlike))  # trigamma(solved / 2) is about unlike
+    shared_freedom = np.where(cells >= FEWEST_CELLS, solved, 0.0)
     shared_freedom = np.minimum(shared_freedom, MOST_SHARED_FREEDOM)
-    floor = np.maximum(shared_freedom, 1)
+    floor = np.maximum(shared_freedom, 0.1)
     shared = np.exp(mean - 1 / floor - 1 / (3 * floor**2))
     weight = shared_freedom @ members.T
     total = weight + freedom
