@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from night_reports import night_of, sample_report, short_report
-from receiving_servers import http_receiver, smtp_receiver
+from receiving_servers import DRIP, http_receiver, smtp_receiver
 
 from vsetune.errors import StorageError
 from vsetune.nightly.delivering import deliver, was_kept
@@ -19,6 +20,7 @@ from vsetune.nightly.http_sending import Patience
 from vsetune.nightly.night_metrics import FILE
 from vsetune.nightly.report import NightReport
 from vsetune.nightly.report_spec import ReportSpec
+from vsetune.nightly.time_limit import within
 
 NOBODY = 9  # the port `discard`, where nothing listens
 HASTY = Patience(timeout_s=0.2, pauses_s=(0.0, 0.0), sleep=lambda _: None)
@@ -129,6 +131,16 @@ def test_a_webhook_that_does_not_answer_well_is_one_line(
         assert kept.reports[-1] == after
         assert "webhook of CHAT: not delivered" in kept.markdowns[-1]
         assert "webhook of CHAT: not delivered" in kept.pages[-1]
+
+
+def test_a_webhook_that_answers_a_byte_at_a_time_does_not_hold_the_night(
+    home: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with http_receiver([DRIP]) as server:
+        monkeypatch.setenv("CHAT", server.url)
+        after = deliver(sample_report(), Kept(), spec(webhook="CHAT"), night=None, tracking_uri=None,
+                        patience=Patience(timeout_s=0.2, pauses_s=()))
+    assert new_notes(sample_report(), after) == ["webhook of CHAT: not delivered (no whole answer within 0.4 s)"]
 
 
 @pytest.mark.parametrize(
@@ -324,3 +336,13 @@ def certificate(tmp_path: Path) -> Path:
     from local_certificate import write_certificate
 
     return write_certificate(tmp_path / "server.pem")
+
+
+def test_a_step_without_end_is_left_behind_and_one_that_fails_fails_here() -> None:
+    over = threading.Event()
+    with pytest.raises(TimeoutError, match=r"no end within 0.01 s"):
+        within(0.01, over.wait)
+    over.set()
+    with pytest.raises(KeyError):
+        within(5, lambda: {}["x"])
+    assert within(5, lambda: 3) == 3
