@@ -93,7 +93,7 @@ NIGHT_ALERTS = (
     ),
     Alert(
         "VsetuneNightlyCouldNotRun", f"max by (nightly) ({nights.EXIT_CODE.in_prometheus}) == 2", "0m", "critical",
-        "nightly {{ $labels.nightly }}: the last night could not run",
+        "nightly {{ $labels.nightly }}: the last night could not run, or not all of it",
         "its report says why; mend that and run it again, an interrupted night goes on",
     ),
     Alert(

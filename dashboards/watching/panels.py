@@ -178,7 +178,8 @@ NIGHTLY = Board(
     "the next.", ("nightly", "cell", "measure"),
     (
         Panel("Exit code", of_nights(nights.EXIT_CODE, "nightly"), "number", "{{nightly}}",
-              "Of the last report: 0 no change, 1 regression, 2 could not run.", "stat", needs="night"),
+              "Of the last report: 0 no change, 1 regression, 2 could not run, or not all of it.", "stat",
+              needs="night"),
         Panel("Worse than their own nights", f"sum by (nightly) ({of_nights(nights.REGRESSED, *_STREAM)})", "number",
               "{{nightly}}", "Cells and measures with a regression, or with other first losses.", "stat",
               needs="night"),

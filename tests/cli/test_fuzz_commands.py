@@ -20,7 +20,8 @@ from vsetune.config.spec.loading import load_spec
 from vsetune.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
-STUDIES = sorted((ROOT / "studies").glob("*.yaml"))
+STUDIES = sorted((ROOT / "studies").glob("[!n]*.yaml"))
+"""Without `nightly*.yaml`, which are no studies."""
 TINY = {
     "name": "tiny", "output": "data/tiny", "source": {"layout": "scenes", "train": 3, "validation": 2, "test": 2},
     "features": {"extractor": "pixels", "grid": 2, "width": 8}, "shard": {"max_images": 2},

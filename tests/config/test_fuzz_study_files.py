@@ -15,7 +15,8 @@ from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 
-STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.yaml"))
+STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("[!n]*.yaml"))
+"""Without `nightly*.yaml`, which are no studies."""
 SMALLEST = sorted(STUDIES, key=lambda path: path.stat().st_size)[:4]
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -20,7 +20,8 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError
 from vsetune.jobs.study_file import load_study
 
-STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.yaml"))
+STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("[!n]*.yaml"))
+"""Without `nightly*.yaml`, which are no studies."""
 
 MINIMAL: dict[str, Any] = {
     "study": "tiny", "data": {"path": "data/scenes"}, "networks": [{"name": "vsepp"}],
@@ -281,6 +282,34 @@ def test_a_sum_of_losses_written_out_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(dump_yaml(study.to_plain()))
     assert load_spec(path, StudySpec) == study
+
+
+CELLS = {"networks": [{"name": "vsepp"}, {"name": "scan"}]}
+
+
+def test_only_the_cells_that_are_named_are_resolved() -> None:
+    study = parse_spec(MINIMAL | CELLS | {"cells": ["scan.lmh", "vsepp.lseh"]}, StudySpec, where="f.yaml")
+    assert [cell.name for cell in resolve_cells(study, where="f.yaml")] == ["vsepp.lseh", "scan.lmh"]
+    assert study.to_plain()["cells"] == ["scan.lmh", "vsepp.lseh"]
+
+
+def test_a_study_that_names_no_cells_is_written_as_it_always_was() -> None:
+    study = parse_spec(MINIMAL | CELLS, StudySpec, where="f.yaml")
+    assert len(resolve_cells(study, where="f.yaml")) == 4
+    assert "cells" not in study.to_plain()
+    assert parse_spec(study.to_plain(), StudySpec, where="f.yaml") == study
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["vsepp.lhm"], "cells: got vsepp.lhm, need network.loss of the networks vsepp, scan and the losses lmh, lseh"),
+        (["scan.lmh", "scan.lmh"], "cells: scan.lmh is listed twice; name each once"),
+        ([], "cells: got [], need at least 1"),
+    ],
+)
+def test_cells_that_are_not_there_are_told_with_what_is(cells: list[str], expected: str) -> None:
+    assert problems(CELLS | {"cells": cells}) == [f"f.yaml: {expected}"]
 
 
 def test_every_whole_number_has_an_upper_bound() -> None:

@@ -24,7 +24,7 @@ TEXTS = {
 }
 """Code in sentences that is a literal text: of a caption, of a column, of a heading, of a plugin's file."""
 
-OPTIONS_OF_OTHERS = {"--dashboard-host", "--runtime-env-json", "--temp-dir"}
+OPTIONS_OF_OTHERS = {"--dashboard-host", "--feature-gates=RayCronJob=true", "--runtime-env-json", "--temp-dir"}
 
 PAGES = pages("CHANGELOG.md")
 BLOCKS = [block for page in PAGES for block in blocks(page)]

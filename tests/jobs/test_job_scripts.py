@@ -27,6 +27,7 @@ def run_script(script: Path, *words: str, monkeypatch: pytest.MonkeyPatch) -> li
 @pytest.mark.parametrize(("name", "words", "command"), [
     ("sweep", ["a.yaml"], ["study", "run", "a.yaml", "--resume", "--address", "auto"]),
     ("ingest", ["recipe.yaml"], ["data", "ingest", "recipe.yaml", "--address", "auto"]),
+    ("nightly", ["a.yaml"], ["nightly", "run", "a.yaml", "--address", "auto"]),
     ("leaderboard", ["a", "--json"], ["leaderboard", "show", "a", "--json"]),
 ])
 def test_a_script_is_one_command_of_vsetune(

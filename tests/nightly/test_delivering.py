@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from night_reports import night_of, sample_report, short_report
-from receiving_servers import http_receiver, smtp_receiver
+from receiving_servers import DRIP, http_receiver, smtp_receiver
 
 from vsetune.errors import StorageError
 from vsetune.nightly.delivering import deliver, was_kept
@@ -19,6 +20,7 @@ from vsetune.nightly.http_sending import Patience
 from vsetune.nightly.night_metrics import FILE
 from vsetune.nightly.report import NightReport
 from vsetune.nightly.report_spec import ReportSpec
+from vsetune.nightly.time_limit import within
 
 NOBODY = 9  # the port `discard`, where nothing listens
 HASTY = Patience(timeout_s=0.2, pauses_s=(0.0, 0.0), sleep=lambda _: None)
@@ -131,11 +133,22 @@ def test_a_webhook_that_does_not_answer_well_is_one_line(
         assert "webhook of CHAT: not delivered" in kept.pages[-1]
 
 
+def test_a_webhook_that_answers_a_byte_at_a_time_does_not_hold_the_night(
+    home: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with http_receiver([DRIP]) as server:
+        monkeypatch.setenv("CHAT", server.url)
+        after = deliver(sample_report(), Kept(), spec(webhook="CHAT"), night=None, tracking_uri=None,
+                        patience=Patience(timeout_s=0.2, pauses_s=()))
+    assert new_notes(sample_report(), after) == ["webhook of CHAT: not delivered (no whole answer within 0.4 s)"]
+
+
 @pytest.mark.parametrize(
     ("value", "told"),
     [
         (None, "webhook of CHAT: not set in the environment; export CHAT, or take `webhook` out of the file"),
         ("file:///etc/passwd", "webhook of CHAT: holds no address; need https://... without blanks"),
+        (f"https://{'a' * 70}.example.org/x", "webhook of CHAT: not delivered (its host can be no name)"),
         ("https://[::1", "webhook of CHAT: holds no address (ValueError); need https://..."),
         (f"http://127.0.0.1:{NOBODY}/x/verysecrettoken",
          "webhook of CHAT: not delivered in 3 tries (Connection refused)"),
@@ -175,8 +188,24 @@ def test_a_full_disk_is_told_and_the_rest_of_the_report_goes_out(home: Path, mon
     assert was_kept(sample_report())
 
 
+def test_secrets_and_broken_characters_in_what_people_wrote_reach_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept, report = Kept(), short_report()
+    broken = "fix \udcff\x00 https://me:gitpassword@example.org/x"
+    row = replace(report.rows[0], text="", suspects=[broken])
+    with http_receiver([200]) as server:
+        monkeypatch.setenv("CHAT", server.url)
+        send_out(replace(report, rows=[row], notes=[broken]), kept, spec(webhook="CHAT"))
+    written = kept.pages[0] + kept.markdowns[0] + server.requests[0][2].decode()
+    written.encode()
+    assert "gitpassword" not in written
+    assert "gitpassword" not in repr(kept.reports[0])
+    assert "\x00" not in written
+
+
 def test_a_night_that_could_not_run_is_reported_like_any_other(home: Path) -> None:
-    report = replace(sample_report(), exit_code=2, rows=[], headline="could not run: the lock is held", notes=[])
+    report = replace(sample_report(), exit_code=2, rows=[], headline="could not run: the lock is held", notes=())
     kept = Kept()
     assert deliver(report, kept, spec(), night=None, tracking_uri=None) == report
     assert kept.reports == [report]
@@ -190,6 +219,15 @@ def test_a_push_replaces_the_metrics_of_the_sweep(home: Path, monkeypatch: pytes
     assert (method, path) == ("PUT", "/metrics/job/vsetune_nightly/nightly/scenes")
     assert headers["Authorization"].startswith("Basic ")
     assert body == (home / "nightly" / "scenes" / FILE).read_bytes()
+
+
+def test_metrics_are_pushed_where_the_disk_takes_no_more(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "nightly").write_text("a file where the folder should be")
+    with http_receiver([202]) as server:
+        monkeypatch.setenv("VSETUNE_PUSHGATEWAY", f"http://127.0.0.1:{server.port}")
+        (note,) = new_notes(sample_report(), send_out(sample_report(), Kept(), spec()))
+    assert "metrics.prom" in note
+    assert len(server.requests) == 1
 
 
 def test_metrics_are_as_prometheus_reads_them_and_remember_the_last_complete_night(home: Path) -> None:
@@ -264,6 +302,7 @@ def test_a_mail_is_encrypted_where_the_server_offers_it(
     [
         ({}, {"mail_encryption": "required"}, "offers no STARTTLS, and mail_encryption is required; use another port"),
         ({"PORT": str(NOBODY)}, {}, f"mail to a@example.org: not handed in at 127.0.0.1:{NOBODY} ([Errno 111]"),
+        ({"HOST": "a" * 70}, {}, "mail to a@example.org: not handed in at aaaa"),
         ({"PORT": "many"}, {}, "mail: VSETUNE_SMTP_PORT: got 'many', need a port such as 587"),
         ({"FROM": "a@b\nBcc: c@d"}, {}, "mail: VSETUNE_SMTP_FROM: got 'a@b\\nBcc: c@d', need one mail address"),
         ({"FROM": ""}, {}, "mail: VSETUNE_SMTP_FROM not set in the environment"),
@@ -297,3 +336,13 @@ def certificate(tmp_path: Path) -> Path:
     from local_certificate import write_certificate
 
     return write_certificate(tmp_path / "server.pem")
+
+
+def test_a_step_without_end_is_left_behind_and_one_that_fails_fails_here() -> None:
+    over = threading.Event()
+    with pytest.raises(TimeoutError, match=r"no end within 0.01 s"):
+        within(0.01, over.wait)
+    over.set()
+    with pytest.raises(KeyError):
+        within(5, lambda: {}["x"])
+    assert within(5, lambda: 3) == 3

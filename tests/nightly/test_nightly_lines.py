@@ -34,7 +34,8 @@ def test_changed_conditions_are_named_against_the_newest_night_that_knows_them()
 
 def test_missed_partial_and_unfinished_nights_are_told_since_the_last_complete_one() -> None:
     nights = [
-        night(1, state="partial"), night(2), night(3, state="partial"), night(4, {}, "partial", ""), night(6, {}, "failed")
+        night(1, state="partial"), night(2), night(3, state="partial"), night(4, {}, "partial", ""),
+        night(6, {}, "failed"),
     ]
     told = list(interruptions(nights, "2026-01-16"))
     assert told[0].startswith("night 2026-01-03 was partial")
@@ -52,7 +53,8 @@ def test_a_clock_that_went_back_is_seen() -> None:
 
 def test_a_stream_counts_from_its_last_acceptance() -> None:
     accepted = [
-        Accepted("2026-01-03", None, None, "all", "abc", ""), Accepted("2026-01-05", "epoch_time", "a.b", "one", "abc", ""),
+        Accepted("2026-01-03", None, None, "all", "abc", ""),
+        Accepted("2026-01-05", "epoch_time", "a.b", "one", "abc", ""),
         Accepted("2026-01-09", None, None, "later", "abc", ""),
     ]
     assert counts_from(accepted, "a.b", "epoch_time", "2026-01-08") == "2026-01-05"

@@ -84,7 +84,8 @@ def test_what_people_wrote_is_text_in_markdown() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["1. first", "- item", "# head", "a_b _c_ __d__", "x\ny", "https://evil.example www.evil.example", "|", "+1"],
+    ["1. first", "- item", "# head", "a_b _c_ __d__", "x\ny", "https://evil.example www.evil.example", "|", "+1", "+ 1",
+     "1)", "---", "===", "#", "-"],
 )
 def test_markdown_shows_a_line_as_it_is(text: str) -> None:
     rendered = MarkdownIt("commonmark").render(f"- {escaped(text)}")
@@ -101,6 +102,38 @@ def test_markdown_of_a_night_with_very_many_findings_stays_short() -> None:
     assert len(to_markdown(many)) < 60_000
 
 
+def test_a_commit_is_shown_by_its_first_digits() -> None:
+    report = replace(sample_report(), revision="3f2a9c1e77b0" + "0" * 28 + "+changes", promise="at most one")
+    assert "code 3f2a9c1e77b0+changes; " in to_markdown(report)
+    assert "At most one.\n" in to_markdown(report)
+    assert ">3f2a9c1e77b0+changes<" in to_html(report)
+
+
+def test_an_incomplete_night_says_that_what_was_measured_is_judged() -> None:
+    assert "is not complete; what was measured is judged" in to_html(replace(sample_report(), exit_code=2))
+
+
+def test_a_cell_that_was_not_measured_is_one_finding_with_its_reason() -> None:
+    (missing,) = [finding for finding in words.findings(sample_report()) if finding.sign.word == "missing"]
+    assert (missing.cell, missing.measure, len(missing.rows)) == ("pcme.pcme", "all its measures", 9)
+    assert missing.text == "not measured tonight (1 of 3 seeds failed: out of memory)"
+
+
+def test_a_night_of_the_baseline_is_not_called_good() -> None:
+    report = sample_report()
+    rows = [replace(row, verdict="baseline") for row in report.rows if row.verdict == "quiet" and row.measure]
+    rows += [row for row in report.rows if row.verdict == "quiet" and row.measure is None]
+    text = " ".join(Page(to_html(replace(report, exit_code=0, rows=rows))).texts)
+    assert "Exit code 0: nothing was judged yet" in text
+    assert "✗" not in text
+
+
+def test_a_finding_without_suspect_and_without_text_has_an_empty_field() -> None:
+    report = short_report()
+    row = replace(report.rows[0], cell="vsepp.lmh", suspects=[], text="")
+    assert to_markdown(replace(report, rows=[row])).count("| −3.0 points |  |") == 1
+
+
 def test_a_night_that_could_not_run_has_a_page_without_rows() -> None:
     report = replace(sample_report(), exit_code=2, rows=[], headline="could not run: no space left", notes=[], ended="")
     text = " ".join(Page(to_html(report)).texts)
@@ -115,7 +148,7 @@ def test_a_night_that_could_not_run_has_a_page_without_rows() -> None:
         ("best_m_recall", 58.14, (60.0, 62.08), -2.94, ("58.1 points", "60.0 to 62.1 points", "−2.9 points")),
         ("epoch_time", 1050.4, (801.2, 855.0), 0.2138, ("1,050 products", "801 to 855 products", "+21.4 %")),
         ("peak_memory", 1.31e9, (1.29e9, 1.33e9), 0.004, ("1.22 GiB", "1.20 to 1.24 GiB", "+0.4 %")),
-        ("data_wait", 0.042, (0.03, 0.055), 0.01, ("4.2 %", "3.0 to 5.5 %", "+1.0 percentage points")),
+        ("data_wait", 0.042, (0.03, 0.055), 0.01, ("4.2 %", "3.0 to 5.5 %", "+1.0 pp")),
         ("epochs_to_target", 2.1, (0.0, 0.0), 0.0, ("2.10 epochs", "0.00 to 0.00 epochs", "0.00 epochs")),
         ("pair_rate", 0.00123, None, None, ("0.00123 pairs", "–", "–")),
         ("epoch_time", float("nan"), (1e300, float("inf")), float("inf"), ("not a number products",

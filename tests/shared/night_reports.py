@@ -39,11 +39,11 @@ def sample_report(seed: int = 0) -> NightReport:
     return NightReport(
         "scenes", TONIGHT, "3f2a9c1e77b0", 1,
         "2 regressions: best M-Recall of vsepp.lseh (−2.9 points), time per epoch of sgraf.lmh (+21.4 %)",
-        [
+        (
             "the night of 2026-11-03 is missing: no night of that date was recorded",
             "vsrn.luwm begins a new line tonight: torch 2.7.1 became 2.8.0",
             "pcme.pcme: 1 of 3 seeds failed (out of memory); its measures are not judged",
-        ],
+        ),
         rows, "At most one false alarm in 30 quiet nights for the whole report.", 28, 7, f"{TONIGHT}T02:00:04+00:00",
         f"{TONIGHT}T02:09:41+00:00", study="nightly-scenes-2026-11-21",
     )
@@ -63,10 +63,10 @@ def short_report() -> NightReport:
     measure, days = BY_NAME["best_m_recall"], ["2026-11-20", TONIGHT]
     rows = [
         ReportRow(HOSTILE, measure, "regression", days, [61.0, 58.0], 58.0, 61.0, 60.0, 62.0, -3.0, TONIGHT, "band",
-                  [HOSTILE], HOSTILE),
+                  (HOSTILE,), HOSTILE),
         ReportRow("vsepp.lmh", measure, "quiet", days, [61.0, 61.2], 61.2, 61.0, 60.0, 62.0, 0.2),
     ]
-    return replace(sample_report(), headline=f"worse: {HOSTILE}", notes=[HOSTILE], rows=rows)
+    return replace(sample_report(), headline=f"worse: {HOSTILE}", notes=(HOSTILE,), rows=rows)
 
 
 def _quiet(cell: str, measure: Measure, days: Sequence[str], draw: random.Random) -> ReportRow:
@@ -95,26 +95,27 @@ def _changes(rows: Sequence[ReportRow]) -> dict[tuple[str, str], ReportRow]:
     changed = {
         ("vsepp.lseh", "best_m_recall"): replace(
             _moved(found["vsepp.lseh", "best_m_recall"], -2.9, 3), verdict="regression", found_by="drift",
-            suspects=["9d0c2b4 Weight the hardest negative once (A. Writer, 2026-11-18)",
-                      "51be77a Read shards in two threads (B. Writer, 2026-11-18)"],
-            text="lower than the line by 2.9 points for three nights"),
+            suspects=("9d0c2b4 Weight the hardest negative once (A. Writer, 2026-11-18)",
+                      "51be77a Read shards in two threads (B. Writer, 2026-11-18)"),
+            text="best M-Recall: −2.9 points worse, a drift of several nights, since 2026-11-19"),
         ("sgraf.lmh", "epoch_time"): replace(
             _moved(found["sgraf.lmh", "epoch_time"], 0.214, 1), verdict="regression", found_by="band",
-            suspects=["3f2a9c1 Normalize regions in the attention loop (C. Writer, 2026-11-20)"],
-            text="one night above its band"),
+            suspects=("3f2a9c1 Normalize regions in the attention loop (C. Writer, 2026-11-20)",),
+            text="time per epoch: +21.4 % worse"),
         ("sgraf.lmh", ""): replace(
             found["sgraf.lmh", ""], verdict="changed", found_by="bits", since=TONIGHT, text="differ from step 1 on",
-            suspects=["3f2a9c1 Normalize regions in the attention loop (C. Writer, 2026-11-20)"]),
+            suspects=("3f2a9c1 Normalize regions in the attention loop (C. Writer, 2026-11-20)",)),
         ("gsmn.lmh", "start_time"): replace(
             _moved(found["gsmn.lmh", "start_time"], -0.62, 2), verdict="improvement", found_by="band",
-            text="starts faster than the line"),
+            text="time to start a trial: −62.0 % better, since 2026-11-20"),
     }
     for row in rows:
         key = (row.cell, row.measure.name if row.measure else "")
         if row.cell == "pcme.pcme":
             values = [*row.values[:-1], None]
+            name = row.measure.text if row.measure else "first losses"
             changed[key] = replace(row, verdict="missing", values=values, tonight=None, change=None,
-                                   text="1 of 3 seeds failed (out of memory)")
+                                   text=f"{name}: not measured tonight (1 of 3 seeds failed: out of memory)")
         if row.cell == "vsrn.luwm":
             changed[key] = replace(row, verdict="baseline", dates=row.dates[-1:], values=row.values[-1:], low=None,
                                    high=None, centre=None, change=None)

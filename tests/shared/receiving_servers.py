@@ -7,13 +7,15 @@ import socketserver
 import ssl
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
 from pathlib import Path
 from typing import Any
+
+DRIP = -1
 
 
 @dataclass
@@ -43,7 +45,8 @@ def _serving(server: socketserver.BaseServer) -> Iterator[None]:
 
 @contextmanager
 def http_receiver(answers: Sequence[int | None]) -> Iterator[Received]:
-    """Answers with these statuses in turn, the last one for ever; None: not at all, until the test ends."""
+    """Answers with these statuses in turn, the last one for ever; None: not at all, DRIP: a byte at a time, both until
+    the test ends."""
     received, over = Received(), threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -53,6 +56,11 @@ def http_receiver(answers: Sequence[int | None]) -> Iterator[Received]:
             received.requests.append((self.command, self.path, body, dict(self.headers)))
             if status is None:
                 over.wait()
+                return
+            if status == DRIP:
+                with suppress(OSError):  # whoever asked has gone
+                    while not over.wait(0.02):
+                        self.wfile.write(b"H")
                 return
             self.send_response(status)
             if status == 302:

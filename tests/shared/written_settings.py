@@ -1,8 +1,9 @@
 """Checks YAML as it stands on a page: whole study files, parts of one, parts of a recipe, single settings.
 
-A block with the key `study` is a study file. Any other is a part: of a study file if all its keys are keys of one, of a
-recipe if they are keys of that; it is checked in place of these keys of EXAMPLE_STUDY or EXAMPLE_RECIPE. For a loss of
-the reader, which a page calls my_loss, one of ours stands in: what plugins may be is tested in `test_plugins.py`.
+A block with the key `study` is a study file, one with `nightly` a nightly file. Any other is a part: of a study file if
+all its keys are keys of one, of a recipe if they are keys of that; it is checked in place of these keys of EXAMPLE_STUDY
+or EXAMPLE_RECIPE. For a loss of the reader, which a page calls my_loss, one of ours stands in: what plugins may be is
+tested in `test_plugins.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
+from vsetune.nightly.nightly_spec import NightlySpec
 
 EXAMPLE_STUDY = {
     "study": "example", "data": {"path": "data/example"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
@@ -56,7 +58,9 @@ def _read(text: str, folder: Path) -> dict[str, Any]:
 
 def _check(content: dict[str, Any]) -> None:
     """ConfigError with every problem."""
-    if set(content) <= set(StudySpec.model_fields):
+    if "nightly" in content:
+        parse_spec(content, NightlySpec, where="nightly file")
+    elif set(content) <= set(StudySpec.model_fields):
         whole = content if "study" in content else EXAMPLE_STUDY | content
         if whole.pop("plugins", None):
             whole["losses"] = [

@@ -148,8 +148,11 @@ def test_code_outside_a_repository_has_no_revision(tmp_path: Path) -> None:
     assert git_revision(tmp_path) == "unknown"
 
 
-def test_code_that_was_sent_to_a_cluster_is_of_the_revision_that_was_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("told", "revision"), [
+    ("0123456789abcdef", "0123456789abcdef"), ("0123456+changes", "0123456+changes"), ("main; rm", "unknown"),
+])
+def test_code_without_a_repository_is_of_the_revision_that_its_job_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, revision: str
 ) -> None:
-    monkeypatch.setenv("VSETUNE_REVISION", "abc1234+changes")
-    assert git_revision(tmp_path) == "abc1234+changes"
+    monkeypatch.setenv("VSETUNE_REVISION", told)
+    assert git_revision(tmp_path) == revision

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from vsetune.cli.output import interruptible, print_json, results, say
 from vsetune.config.spec.base import known_name
-from vsetune.config.spec.paths import home
+from vsetune.config.spec.paths import home, remote_home
 from vsetune.errors import UsageError
 from vsetune.nightly.installing.placing import Entry, EntryKind
 
@@ -144,8 +144,9 @@ def bisect(
 ) -> None:
     """Find the commit that changed a measure, by measuring revisions in between. An interrupted search goes on.
 
-    Every revision runs in a worktree of its own, beside the good one, as often as it takes to tell them apart. Exit
-    codes: 0 found, 1 good and bad do not differ or one of them cannot run, 2 the input is wrong, 130 interrupted.
+    Every revision runs in a worktree of its own, beside the good one, as often as it takes to tell them apart.
+
+    Exit codes: 0 found, 1 good and bad do not differ or one of them cannot run, 2 the input is wrong, 130 interrupted.
     """
     from vsetune.jobs.stopping import sigterm_like_ctrl_c
     from vsetune.nightly.blaming import Question, answerable, search
@@ -155,7 +156,9 @@ def bisect(
 
     spec, repository = load_nightly(file), Repository()
     folder = nightly_folder(spec.nightly)
-    asked = answerable(Question(file, measure, cell, good, bad, seeds), spec, History(folder), repository)
+    kept = History(folder)
+    kept.fetch()
+    asked = answerable(Question(file, measure, cell, good, bad, seeds), spec, kept, repository)
     count = len(asked.after)
     say(
         f"{measure}{f' of {asked.cell}' if asked.cell else ''}: {count} commits after {asked.good.short} up to "
@@ -180,13 +183,17 @@ def bisect(
 
 
 def _sweep(file_or_name: str) -> tuple[str, History]:
-    """(name, history) of a file, or of a name that has a history. UsageError with the names that have one."""
+    """(name, history, fetched) of a file, or of a name that has one. UsageError with the names that have one."""
     from vsetune.nightly.history import History, nightly_folder
     from vsetune.nightly.nightly_spec import load_nightly
 
     if file_or_name.endswith(_NO_FILE) or "/" in file_or_name:
         name = load_nightly(Path(file_or_name)).nightly
-        return name, History(nightly_folder(name))
+        kept = History(nightly_folder(name))
+        kept.fetch()
+        return name, kept
+    if remote_home() is not None:
+        raise UsageError(f"{file_or_name}: with VSETUNE_HOME={remote_home()} need the nightly file, not its name")
     there = sorted(folder.name for folder in (home() / "nightly").glob("*") if (folder / "nights").is_dir())
     try:
         return file_or_name, History(nightly_folder(known_name(file_or_name, there, "nightly sweep")))

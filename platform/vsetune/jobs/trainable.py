@@ -140,7 +140,8 @@ class AttemptTrainable(tune.Trainable):
         if self._attempt.is_finished:  # the process died after the last validation, before the end was recorded
             return self._end({"event": "point", "point": None})
         with LeaveWatch(self._attempt.leave, live=self._live).watching():
-            point = self._meter.around(self._attempt.advance, self._attempt.history)
+            attempt = self._attempt
+            point = self._meter.around(attempt.advance, attempt.history, lambda: attempt.worked_seconds)
         self._keep()
         if self._metrics is not None:
             self._metrics.validated(point)

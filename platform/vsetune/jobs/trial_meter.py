@@ -11,7 +11,7 @@ from functools import lru_cache
 import torch
 
 from vsetune.tracking.records import ValidationPoint
-from vsetune.training.calibration import calibration_seconds
+from vsetune.training.calibration import Calibration, calibrate
 from vsetune.training.peak_memory import peak_memory_bytes, reset_peak_memory
 
 CALIBRATION_METRIC = "calibration_seconds"
@@ -19,19 +19,21 @@ CALIBRATION_METRIC = "calibration_seconds"
 
 @dataclass(frozen=True)
 class Window:
-    """The training between two validations. calibration: seconds of one calibration product around it."""
+    """The training between two validations. worked_seconds: in which the processor worked at steps. seconds: steps and
+    waiting for their batches. calibration: of one product, before and after, the mean."""
 
     epochs: float
     pairs: int
-    train_seconds: float
-    load_seconds: float
-    calibration: float
+    worked_seconds: float
+    seconds: float
+    calibration: Calibration
 
 
 class TrialMeter:
     """Time to start, peak memory and, where asked for, times in calibration products.
 
-    calibrates: whether a calibration product is timed before and after the training between two validations.
+    calibrates: whether a calibration product is timed before and after the training between two validations; `windows`
+    are those trainings.
     """
 
     def __init__(self, device: torch.device, *, calibrates: bool) -> None:
@@ -40,7 +42,7 @@ class TrialMeter:
             _warm_up()
         self._begin = time.perf_counter()
         self._start_seconds: float | None = None
-        self._windows: list[Window] = []
+        self.windows: list[Window] = []
         reset_peak_memory(device)
 
     def opened(self) -> None:
@@ -48,44 +50,55 @@ class TrialMeter:
         self._start_seconds = time.perf_counter() - self._begin
 
     def around(
-        self, advance: Callable[[], ValidationPoint], history: Sequence[ValidationPoint]
+        self, advance: Callable[[], ValidationPoint], history: Sequence[ValidationPoint],
+        worked_seconds: Callable[[], float],
     ) -> ValidationPoint:
         """Calls `advance`; its point, with `calibration_seconds` among the metrics where they are asked for.
 
-        history: validations before.
+        history: validations before. worked_seconds: in which the processor worked at steps so far.
         """
         if not self._calibrates:
             return advance()
-        before = calibration_seconds(self._device)
+        before, worked = calibrate(self._device), worked_seconds()
         point = advance()
-        seconds = (before + calibration_seconds(self._device)) / 2
-        self._windows.append(_window(history[-1] if history else None, point, seconds))
-        return replace(point, metrics={**point.metrics, CALIBRATION_METRIC: seconds})
+        worked = worked_seconds() - worked
+        after = calibrate(self._device)
+        calibration = Calibration((before.passed + after.passed) / 2, (before.worked + after.worked) / 2)
+        last = history[-1] if history else None
+        self.windows.append(Window(
+            epochs=point.epoch - (last.epoch if last else 0.0),
+            pairs=point.pairs_seen - (last.pairs_seen if last else 0), worked_seconds=worked,
+            seconds=_seconds(point) - (_seconds(last) if last else 0.0), calibration=calibration,
+        ))
+        return replace(point, metrics={**point.metrics, CALIBRATION_METRIC: calibration.passed})
 
     def summary(self) -> dict[str, float]:
         """`start_seconds` (until the first step could begin), `peak_memory_bytes`; of a calibrated trial also
-        `calibration_seconds`, `epoch_products` (training, per epoch), `pairs_per_product` (waiting for data counts) and
-        `start_products`: medians over the windows of this execution, in calibration products."""
+        `calibration_seconds` and, in calibration products, medians over the windows of this execution: `epoch_products`
+        (work at the steps of an epoch), `pairs_per_product` (time passed, waiting for data too), `start_products`."""
         peak = peak_memory_bytes(self._device)
         found = {} if peak is None else {"peak_memory_bytes": float(peak)}
         found |= {} if self._start_seconds is None else {"start_seconds": self._start_seconds}
         return found | self._relative()
 
     def _relative(self) -> dict[str, float]:
-        windows = [window for window in self._windows if window.epochs > 0 and window.train_seconds > 0]
+        windows = [window for window in self.windows if window.epochs > 0 and window.seconds > 0]
         if not windows:
             return {}
-        calibration = statistics.median(window.calibration for window in windows)
+        passed = statistics.median(window.calibration.passed for window in windows)
         relative = {
-            CALIBRATION_METRIC: calibration,
-            "epoch_products": statistics.median(w.train_seconds / w.epochs / w.calibration for w in windows),
-            "pairs_per_product": statistics.median(
-                w.pairs / (w.train_seconds + w.load_seconds) * w.calibration for w in windows
-            ),
+            CALIBRATION_METRIC: passed,
+            "epoch_products": statistics.median(w.worked_seconds / w.epochs / w.calibration.worked for w in windows),
+            "pairs_per_product": statistics.median(w.pairs / w.seconds * w.calibration.passed for w in windows),
         }
         if self._start_seconds is not None:
-            relative["start_products"] = self._start_seconds / calibration
+            relative["start_products"] = self._start_seconds / passed
         return relative
+
+
+def _seconds(point: ValidationPoint) -> float:
+    """Trained and waited for batches, since the trial began."""
+    return point.train_seconds + point.metrics.get("load_seconds", 0.0)
 
 
 @lru_cache(maxsize=1)
@@ -98,13 +111,3 @@ def _warm_up() -> None:
     weight = torch.zeros(1, requires_grad=True)
     torch.autograd.backward(weight.sum())
     torch.optim.Adam([weight]).step()
-
-
-def _window(before: ValidationPoint | None, point: ValidationPoint, calibration: float) -> Window:
-    loaded = point.metrics.get("load_seconds", 0.0)
-    if before is None:
-        return Window(point.epoch, point.pairs_seen, point.train_seconds, loaded, calibration)
-    return Window(
-        point.epoch - before.epoch, point.pairs_seen - before.pairs_seen, point.train_seconds - before.train_seconds,
-        loaded - before.metrics.get("load_seconds", 0.0), calibration,
-    )

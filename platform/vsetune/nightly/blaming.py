@@ -89,7 +89,7 @@ def search(
     place = folder / _key(asked)
     make_folder(place)
     with _alone(place), _reruns(spec, place, repository, say).opened() as reruns:
-        return bisect(asked.good, asked.after, _judge(asked, spec, reruns, Notes(place / "notes.json")), tell)
+        return bisect(asked.good, asked.after, _judge(asked, spec, reruns, Notes(place / "notes.json"), say), tell)
 
 
 class Notes:
@@ -111,7 +111,9 @@ class Notes:
         write_json(self._file, {"pairs": pairs, "references": self.references, "losses": self.losses}, durable=False)
 
 
-def _judge(asked: Answerable, spec: NightlySpec, reruns: Reruns, notes: Notes) -> Judge:
+def _judge(
+    asked: Answerable, spec: NightlySpec, reruns: Reruns, notes: Notes, say: Callable[[str], None]
+) -> Judge:
     file, cell = asked.question.file.absolute(), asked.cell
     if asked.question.measure == FIRST_LOSSES:
         return LossJudge(lambda commit: _first_losses(reruns, notes, commit, file, cell))
@@ -141,6 +143,7 @@ def _judge(asked: Answerable, spec: NightlySpec, reruns: Reruns, notes: Notes) -
             pair = Pair(reference(good, number), value(commit, number))
         notes.pairs = {**judge.known, commit.hash: [*judge.known.get(commit.hash, []), pair]}
         notes.keep()
+        say(f"{commit.short}, run {number + 1}: {pair.value:.5g} against {pair.reference:.5g} of {good.short}")
         return pair
 
     judge = PairedJudge(measure, spec.tolerances.smallest_change_of(measure), take, notes.pairs, asked.question.fewest)

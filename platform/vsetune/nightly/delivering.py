@@ -15,11 +15,11 @@ from vsetune.nightly.http_sending import USUAL, Patience
 from vsetune.nightly.mail import send_mail, server_from_environment
 from vsetune.nightly.markdown import to_markdown
 from vsetune.nightly.night import Night
-from vsetune.nightly.night_metrics import moment_of, push_metrics, stream_name, write_metrics
+from vsetune.nightly.night_metrics import metrics_text, moment_of, push_metrics, stream_name, write_metrics
 from vsetune.nightly.report import NightReport
 from vsetune.nightly.report_page import to_html
 from vsetune.nightly.report_spec import ReportSpec
-from vsetune.nightly.report_words import SIGNS
+from vsetune.nightly.report_words import SIGNS, presentable
 from vsetune.nightly.webhook import post
 from vsetune.tracking.night_runs import NightRun, NightRuns
 from vsetune.tracking.opening import open_nights
@@ -41,7 +41,7 @@ def deliver(
     night: as measured, None where it could not run. tracking_uri: None keeps no run. Raises no VsetuneError and no
     OSError: where not even the files could be kept, `was_kept` says so of what is returned, and the caller shows it.
     """
-    delivery = _Delivery(report, keep, patience)
+    delivery = _Delivery(presentable(report), keep, patience)
     delivery.keep_files()
     if spec.mlflow and tracking_uri is not None:
         delivery.attempt("MLflow", lambda: delivery.keep_run(tracking_uri))
@@ -79,7 +79,7 @@ class _Delivery:
     def note(self, line: str) -> None:
         _log.warning("%s", line)
         if line not in self.report.notes:
-            self.report = replace(self.report, notes=[*self.report.notes, line])
+            self.report = replace(self.report, notes=(*self.report.notes, line))
 
     def keep_files(self) -> None:
         now = self.report
@@ -107,8 +107,9 @@ class _Delivery:
             self.runs.keep_files(self.report.mlflow_run, files)
 
     def export(self, night: Night | None) -> None:
-        text = write_metrics(self.report, night)
-        push_metrics(self.report.nightly, text, patience=self.patience)
+        name, text = self.report.nightly, metrics_text(self.report, night)
+        self.attempt("metrics", lambda: write_metrics(name, text))
+        push_metrics(name, text, patience=self.patience)
 
     def notify(self, spec: ReportSpec) -> None:
         page = _page_of(self.report, spec)

@@ -73,6 +73,7 @@ class History:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.problems: list[str] = []
+        self._lease: Lease | None = None
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -97,11 +98,19 @@ class History:
                 yield
                 return
             lease = Lease(join(place, _LEASE), f"nightly {self.folder.name}", on_lost=self.problems.append)
+            self._lease = lease
             try:
                 self._fetch()
                 yield
             finally:
+                self._lease = None
                 lease.release()
+
+    def fetch(self) -> None:
+        """For who only reads: what stands under a remote home; with a local one it is here already. StorageError."""
+        if remote_place(self.folder) is not None:
+            make_folder(self.folder)
+            self._fetch()
 
     def nights(self) -> list[Night]:
         """All nights, oldest first. One that cannot be read is left out, and a line about it added to `problems`."""
@@ -121,10 +130,6 @@ class History:
         """Write a night, in place of one of the same date. StorageError when it cannot be stored."""
         make_folder(self.folder / _NIGHTS)
         self._write(self._night_file(night.date), {"format": FORMAT} | night.to_plain())
-
-    def forget(self, date: str) -> None:
-        """Put a night aside, as `DATE.json.replaced-1`, so that another takes its place."""
-        _put_aside(self._night_file(date), "replaced")
 
     def set_aside_damaged(self) -> list[str]:
         """Rename what cannot be read, so that it is told once; one line for each."""
@@ -194,6 +199,9 @@ class History:
             return None
 
     def _write(self, file: Path, plain: Any) -> None:
+        """StorageError, also when another machine has taken the history over."""
+        if self._lease is not None:
+            self._lease.check()
         write_whole(file, readable_json(plain), durable=True)
         keep_in_home(file)
 

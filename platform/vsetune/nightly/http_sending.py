@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.spec.secrets import masked, remember
 from vsetune.errors import ConfigError, StorageError
+from vsetune.nightly.time_limit import within
 
 _log = logging.getLogger(__name__)
 _LATER = {408, 425, 429, 500, 502, 503, 504}
@@ -24,7 +25,7 @@ _MOST_READ = 2000
 
 @dataclass(frozen=True)
 class Patience:
-    """timeout_s: of one try. pauses_s: between tries, so there is one try more than pauses."""
+    """timeout_s: without a sign of life; a try as a whole takes at most twice as long. pauses_s: between tries."""
 
     timeout_s: float = 10.0
     pauses_s: Sequence[float] = (2.0, 8.0, 30.0)
@@ -54,13 +55,13 @@ def send(
     """
     request = _request(what, address, content, method, content_type)
     for tried, pause in enumerate([*patience.pauses_s, None], start=1):
-        trouble, may_help = _tried(request, patience.timeout_s)
+        trouble, may_help = _tried_in_time(request, patience.timeout_s)
         if trouble is None:
             return
         if not may_help or pause is None:
             tries = "" if tried == 1 else f" in {tried} tries"
             raise StorageError(masked(f"{what}: not delivered{tries} ({trouble})"))
-        _log.info("%s: %s, again in %g s", what, trouble, pause)
+        _log.info("%s: %s, again in %g s", what, masked(trouble), pause)
         patience.sleep(pause)
 
 
@@ -83,6 +84,14 @@ def _request(what: str, address: str, content: bytes, method: str, content_type:
     return urllib.request.Request(bare, data=content, method=method, headers=headers)
 
 
+def _tried_in_time(request: urllib.request.Request, timeout_s: float) -> tuple[str | None, bool]:
+    """`_tried`, given up after twice its timeout: a server that sends a byte now and then is never silent."""
+    try:
+        return within(2 * timeout_s, lambda: _tried(request, timeout_s))
+    except TimeoutError:
+        return f"no whole answer within {2 * timeout_s:g} s", True
+
+
 def _tried(request: urllib.request.Request, timeout_s: float) -> tuple[str | None, bool]:
     """What went wrong, None if nothing, and whether the same may succeed later."""
     try:
@@ -94,6 +103,8 @@ def _tried(request: urllib.request.Request, timeout_s: float) -> tuple[str | Non
         return f"answered {error.code}{f': {said}' if said else ''}", error.code in _LATER
     except TimeoutError:
         return f"no answer within {timeout_s:g} s", True
+    except UnicodeError:  # what encodes the host says it in many words
+        return "its host can be no name", False
     except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
         reason = getattr(error, "reason", None) or error
         if isinstance(reason, TimeoutError):

@@ -16,8 +16,8 @@ from vsetune.nightly.lines import changed_conditions, counts_from, line_of
 from vsetune.nightly.measures import MEASURES, Measure
 from vsetune.nightly.night import Night
 from vsetune.nightly.report import ReportRow
+from vsetune.nightly.sentences import sentence
 from vsetune.nightly.suspects import CommitRange, commits_in
-from vsetune.nightly.wording import sentence
 
 Told = Mapping[tuple[str, str, str], str]
 """What earlier reports said: (date, cell, measure) to the verdict."""

@@ -18,10 +18,12 @@ from vsetune.errors import ConfigError, StorageError
 from vsetune.nightly.report import NightReport
 from vsetune.nightly.report_page import to_mail_html
 from vsetune.nightly.report_spec import mail_address
-from vsetune.nightly.report_words import EXIT_WORDS, counts_in_words, findings, in_a_line
+from vsetune.nightly.report_words import banner, counts_in_words, findings, in_a_line, plain, revision_words
+from vsetune.nightly.time_limit import within
 
 PREFIX = "VSETUNE_SMTP_"
-TIMEOUT_S = 20.0
+TIMEOUT_S, LIMIT_S = 20.0, 90.0
+"""Without a sign of life; for a mail as a whole."""
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 _SUBMISSION, _OVER_TLS = 587, 465
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
@@ -59,15 +61,18 @@ def server_from_environment(*, must_encrypt: bool) -> MailServer:
     return MailServer(given["HOST"], int(port), sender, given["USER"] or None, given["PASSWORD"] or None, must_encrypt)
 
 
-def send_mail(report: NightReport, to: Sequence[str], page_html: str, server: MailServer, *, page: str | None) -> None:
-    """Hand the mail in for everybody. StorageError, one line, when the server does not take it."""
+def send_mail(
+    report: NightReport, to: Sequence[str], page_html: str, server: MailServer, *, page: str | None,
+    limit_s: float = LIMIT_S,
+) -> None:
+    """Hand the mail in for everybody. StorageError, one line, when the server does not take it within the limit."""
     where = f"mail to {', '.join(to)}"
+    made = mail(report, to, page_html, sender=server.sender, page=page)
     try:
-        with _connected(server) as client:
-            refused = client.send_message(mail(report, to, page_html, sender=server.sender, page=page))
+        refused = within(limit_s, lambda: _handed_in(made, server))
     except smtplib.SMTPRecipientsRefused as error:
         raise StorageError(f"{where}: {server.host} took none of them ({_answers(error.recipients)})") from error
-    except (OSError, smtplib.SMTPException, ssl.CertificateError) as error:
+    except (OSError, smtplib.SMTPException, UnicodeError) as error:  # the last: a host that is no name
         said = masked(one_line(error))
         raise StorageError(f"{where}: not handed in at {server.host}:{server.port} ({said})") from error
     if refused:
@@ -77,8 +82,8 @@ def send_mail(report: NightReport, to: Sequence[str], page_html: str, server: Ma
 def mail(report: NightReport, to: Sequence[str], page_html: str, *, sender: str, page: str | None) -> EmailMessage:
     """The message. No text of the report reaches its head but the subject, which is one line."""
     made = EmailMessage(policy=SMTP)
-    banner = EXIT_WORDS[report.exit_code]
-    subject = f"{banner.mark} {report.nightly} {report.date}: {report.headline}"
+    sign = banner(report)
+    subject = f"{sign.mark} {report.nightly} {report.date}: {report.headline}"
     made["Subject"] = masked(one_line(subject, most=_LONGEST_SUBJECT))
     made["From"], made["To"] = sender, ", ".join(to)
     made["Date"], made["Message-ID"] = formatdate(), make_msgid(domain=sender.rpartition("@")[2])
@@ -91,11 +96,17 @@ def mail(report: NightReport, to: Sequence[str], page_html: str, *, sender: str,
 
 
 def _plain(report: NightReport, page: str | None) -> str:
-    lines = [report.headline, EXIT_WORDS[report.exit_code].word, ""]
+    lines = [report.headline, banner(report).word, ""]
     lines += [in_a_line(finding) for finding in findings(report)[:50]]
-    lines += ["", *report.notes, "", f"{counts_in_words(report.rows)}. Code {report.revision}."]
+    lines += ["", *report.notes, "", f"{counts_in_words(report.rows)}. Code {revision_words(report)}."]
     lines += [page if page else "The whole page is attached."]
-    return "\n".join(one_line(line, most=_LONGEST_LINE) if line else "" for line in lines) + "\n"
+    return "\n".join(plain(line, _LONGEST_LINE) for line in lines) + "\n"
+
+
+def _handed_in(made: EmailMessage, server: MailServer) -> dict[str, tuple[int, bytes]]:
+    """Who was refused, and how."""
+    with _connected(server) as client:
+        return client.send_message(made)
 
 
 def _connected(server: MailServer) -> smtplib.SMTP:

@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.nightly.report import NightReport
-from vsetune.nightly.report_words import EXIT_WORDS, Finding, counts, findings, ran_words
+from vsetune.nightly.report_words import (
+    Finding,
+    banner,
+    counts,
+    findings,
+    plain,
+    promise_words,
+    ran_words,
+    revision_words,
+)
 
 MOST_FINDINGS = 50
 """Rows of the table; a body of an issue takes 65,536 characters."""
@@ -15,16 +23,16 @@ _LONGEST_TEXT = 300
 _BLANK = "\u200b"
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~&$!])")
 _OUTER_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
-_AT_START = re.compile(r"^(?:(\d{1,9})([.)])|([-+#=]))")
+_AT_START = re.compile(r"^(?:(\d{1,9})([.)])(?=\s|$)|([-+#=])(?![\w.,]))")
 
 
 def to_markdown(report: NightReport) -> str:
     """Headline, what is not quiet as a table, counts by verdict, notes."""
-    banner = EXIT_WORDS[report.exit_code]
+    sign = banner(report)
     lines = [
-        f"## {banner.mark} {escaped(report.nightly)}, night of {escaped(report.date)}", "",
+        f"## {sign.mark} {escaped(report.nightly)}, night of {escaped(report.date)}", "",
         f"**{escaped(report.headline)}**", "",
-        f"{banner.word} {', '.join(sign.counted(number) for sign, number in counts(report.rows)) or 'No rows'}.", "",
+        f"{sign.word} {', '.join(sign.counted(number) for sign, number in counts(report.rows)) or 'No rows'}.", "",
     ]
     found = findings(report)
     if found:
@@ -33,17 +41,17 @@ def to_markdown(report: NightReport) -> str:
         lines += [f"And {len(found) - MOST_FINDINGS} more, on the page.", ""]
     if report.notes:
         lines += [*(f"- {escaped(note)}" for note in report.notes), ""]
-    facts = [f"code {escaped(report.revision)}", f"ran {escaped(ran_words(report))}",
+    facts = [f"code {escaped(revision_words(report))}", f"ran {escaped(ran_words(report))}",
              f"{report.baseline_nights} nights in this line before tonight"]
     facts += [f"study {escaped(report.study)}"] if report.study else []
     facts += [f"MLflow run {escaped(report.mlflow_run)}"] if report.mlflow_run else []
-    lines += [f"{'; '.join(facts)}. {escaped(report.promise)}".strip()]
+    lines += [f"{'; '.join(facts)}. {escaped(promise_words(report))}".strip()]
     return "\n".join(lines) + "\n"
 
 
 def escaped(text: str) -> str:
     """One line that Markdown, GitHub's too, shows as it is: no markup, no links, no mentions of people or issues."""
-    safe = _SPECIAL.sub(r"\\\1", one_line(text, most=_LONGEST_TEXT))
+    safe = _SPECIAL.sub(r"\\\1", plain(text, _LONGEST_TEXT))
     safe = _OUTER_UNDERSCORE.sub(r"\\_", safe)
     safe = _AT_START.sub(lambda found: f"{found[1]}\\{found[2]}" if found[1] else f"\\{found[3]}", safe)
     safe = safe.replace("://", r"\://").replace("www.", r"www\.")

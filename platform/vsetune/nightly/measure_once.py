@@ -76,7 +76,7 @@ def _trained(prepared: PreparedStudy, cell: Cell, seed: int, folder: Path) -> At
     attempt = Attempt(trial, folder, device=device, threads=resources.cpus)
     meter.opened()
     while not attempt.is_finished:
-        meter.around(attempt.advance, attempt.history)
+        meter.around(attempt.advance, attempt.history, lambda: attempt.worked_seconds)
     start = AttemptStart(
         _STUDY, trial.trial, cell.name, trial.network.name, "loss", 1, seed, "search", {}, trial.to_plain(),
     )

@@ -32,8 +32,10 @@ MEASURES: tuple[Measure, ...] = (
     Measure("start_time", "time to start a trial", "products", "higher", "ratio", 0.50),
     Measure("data_wait", "share of time waiting for data", "share", "higher", "linear", 0.05),
 )
-"""`products`: seconds divided by those of a calibration product timed beside them (`calibration.py`).
-epochs_to_target: a seed that never reaches the target counts with the last epoch seen (restricted mean)."""
+"""`products`: seconds divided by those of a calibration product timed beside them (`training/calibration.py`).
+epoch_time: on a processor the seconds in which it worked at training steps, which other processes do not disturb; on a
+GPU all of them. pair_rate: by the clock on the wall, waiting included. epochs_to_target: a seed that never reaches the
+target counts with the last epoch seen (restricted mean)."""
 
 FIRST_LOSSES = "first_losses"
 """The losses of the first 20 steps at a fixed seed: equal bit for bit, or changed. No band, no tolerance."""

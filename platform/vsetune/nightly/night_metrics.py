@@ -15,7 +15,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 from vsetune.config.spec.paths import home
-from vsetune.errors import StorageError
 from vsetune.files.whole_files import write_text
 from vsetune.jobs.exported_metrics import ExportedMetric
 from vsetune.nightly.http_sending import USUAL, Patience, send
@@ -30,8 +29,8 @@ PUSHGATEWAY = "VSETUNE_PUSHGATEWAY"
 OF_SWEEP, OF_STREAM = ("nightly",), ("nightly", "cell", "measure")
 
 EXIT_CODE = ExportedMetric(
-    "vsetune_nightly_exit_code", "gauge", "0, 1 or 2", "Of the last report: 0 no change, 1 regression, 2 could not run",
-    OF_SWEEP, "night",
+    "vsetune_nightly_exit_code", "gauge", "0, 1 or 2",
+    "Of the last report: 0 no change, 1 regression, 2 could not run or not all of it", OF_SWEEP, "night",
 )
 LAST_REPORT = ExportedMetric(
     "vsetune_nightly_last_report_timestamp_seconds", "gauge", "Unix time, s", "When the last reported night ended",
@@ -76,16 +75,15 @@ def metrics_file(name: str) -> Path:
     return home() / "nightly" / name / FILE
 
 
-def write_metrics(report: NightReport, night: Night | None) -> str:
-    """Write `metrics.prom`; the text. The last complete night is carried over from the file before.
+def metrics_text(report: NightReport, night: Night | None) -> str:
+    """What Prometheus shall know; the last complete night is taken from the file before."""
+    return exposition(report, night, last_complete=_kept_stamp(metrics_file(report.nightly)))
 
-    StorageError when the file cannot be read or written.
-    """
-    file = metrics_file(report.nightly)
-    text = exposition(report, night, last_complete=_kept_stamp(file))
-    write_text(file, text)
-    keep_in_home(file)
-    return text
+
+def write_metrics(name: str, text: str) -> None:
+    """Write `metrics.prom`, whole. StorageError."""
+    write_text(metrics_file(name), text)
+    keep_in_home(metrics_file(name))
 
 
 def push_metrics(name: str, text: str, *, patience: Patience = USUAL) -> None:
@@ -154,9 +152,7 @@ def _kept_stamp(file: Path) -> float | None:
     """Of the last complete night, from a file of ours."""
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+    except OSError:  # most often there is none yet; a disk that is at fault is told when the file is written
         return None
-    except OSError as error:
-        raise StorageError(f"{file}: cannot be read ({error.strerror}); check its rights") from error
     found = re.search(rf"^{LAST_COMPLETE.name}\{{.*\}} ([0-9.e+]+)$", text, re.MULTILINE)
     return float(found[1]) if found else None

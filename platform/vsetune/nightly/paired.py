@@ -13,11 +13,17 @@ from statistics import median
 
 from vsetune.nightly.measures import Measure
 
-FEWEST_PAIRS, MOST_PAIRS = 3, 12
+LOOKS = (3, 5, 8, 12, 20)
+"""After how many pairs it is asked whether something can be said: seldom, for every look may err."""
+FEWEST_PAIRS, MOST_PAIRS = LOOKS[0], LOOKS[-1]
 
 _OF_NORMAL = 1.4826  # standard deviations in a median absolute deviation
 _OF_MEDIAN = 1.2533  # standard errors of a median in those of a mean
 _FEW = 5
+_STUDENT = {3: 9.92, 4: 5.84, 5: 4.60, 6: 4.03, 8: 3.50, 12: 3.11, 20: 2.86}
+_NORMAL = 2.576
+"""Quantiles for 99 in 100 of Student's t, by the number of pairs, and of the normal distribution: few pairs know little
+of their own spread."""
 _SURE, _CLEAR = 4.0, 2.0
 """Standard errors: between good and bad, and between a revision and the half-way line."""
 
@@ -32,8 +38,8 @@ class Pair:
 
 @dataclass(frozen=True)
 class Shift:
-    """How far a revision is from the good one. size, error: median of the differences and its standard error, in
-    logarithms for a ratio. value, reference: medians as measured."""
+    """How far a revision is from the good one. size, error: median of the differences and its standard error, larger
+    where there are few pairs, in logarithms for a ratio. value, reference: medians as measured."""
 
     size: float
     error: float
@@ -49,7 +55,7 @@ def shift_of(pairs: Sequence[Pair], measure: Measure) -> Shift:
     spread = _OF_NORMAL * median(abs(each - centre) for each in differences)
     if count < _FEW:  # too few for a median of deviations, which is 0 as soon as two of three agree
         spread = max(spread, (max(differences) - min(differences)) / 2)
-    error = math.inf if count < 2 else _OF_MEDIAN * spread / math.sqrt(count)
+    error = math.inf if count < FEWEST_PAIRS else _OF_MEDIAN * spread / math.sqrt(count) * _widened(count)
     return Shift(
         centre, error, median(pair.value for pair in pairs), median(pair.reference for pair in pairs), count
     )
@@ -91,10 +97,17 @@ def more_pairs(
 
     take: measures the pair of a round, 0 for the first. pairs: grows.
     """
-    most = max(MOST_PAIRS, least)
-    while len(pairs) < least or (say() is None and len(pairs) < most):
-        pairs.append(take(len(pairs)))
+    looks = [least, *(look for look in LOOKS if look > least)]
+    for look in looks:
+        while len(pairs) < look:
+            pairs.append(take(len(pairs)))
+        if say() is not None:
+            break
     return say()
+
+
+def _widened(count: int) -> float:
+    return _STUDENT[max(known for known in _STUDENT if known <= count)] / _NORMAL
 
 
 def _difference(pair: Pair, measure: Measure) -> float:

@@ -12,7 +12,7 @@ from vsetune.leaderboard.wording import NOTHING
 from vsetune.nightly import report_words as words
 from vsetune.nightly import sparkline as drawn
 from vsetune.nightly.report import NightReport, ReportRow
-from vsetune.nightly.report_words import EXIT_WORDS, SIGNS, Finding, Sign
+from vsetune.nightly.report_words import SIGNS, Finding, Sign, banner
 
 _FEW_ROWS = 30
 """A report of at most this many rows shows them all unfolded."""
@@ -45,16 +45,18 @@ def to_html(report: NightReport) -> str:
     """The whole page as text."""
     cells = [_cell(report, name) for name in dict.fromkeys(row.cell for row in report.rows)]
     return _environment().get_template("night.html.j2").render(
-        report=report, banner=EXIT_WORDS[report.exit_code], counts=words.counts(report.rows), cells=cells,
+        report=report, banner=banner(report), counts=words.counts(report.rows), cells=cells,
         findings=[(finding, _pictures(finding)) for finding in words.findings(report)], drawn=drawn,
-        ran=words.ran_words(report), nothing=NOTHING,
+        ran=words.ran_words(report), revision=words.revision_words(report), promise=words.promise_words(report),
+        nothing=NOTHING,
     )
 
 
 def to_mail_html(report: NightReport) -> str:
     """The short form for a mail: style in the elements, since readers of mail drop style sheets."""
     return _environment().get_template("mail.html.j2").render(
-        report=report, banner=EXIT_WORDS[report.exit_code], counts=words.counts_in_words(report.rows),
+        report=report, banner=banner(report), counts=words.counts_in_words(report.rows),
+        revision=words.revision_words(report),
         findings=words.findings(report),
     )
 

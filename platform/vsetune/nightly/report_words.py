@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from vsetune.config.spec.foreign_text import one_line
+from vsetune.config.spec.secrets import masked
 from vsetune.leaderboard.wording import NOTHING, fixed
 from vsetune.nightly.measures import Measure
 from vsetune.nightly.report import NightReport, ReportRow, Verdict
 
-FIRST_LOSSES_TEXT = "losses of the first steps"
+FIRST_LOSSES_TEXT = "first losses"
 _BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
 _DIGITS = {"points": 1, "epochs": 2}
+_LONGEST_TEXT = 2000
+_COMMIT = re.compile(r"^([0-9a-f]{12})[0-9a-f]{28}(?![0-9a-f])")
 _LARGEST = 1e15
 """Larger numbers are written with an exponent."""
 
@@ -43,11 +48,15 @@ SIGNS: dict[Verdict, Sign] = {
 }
 """Loudest first: the order in which verdicts are told."""
 
-EXIT_WORDS = {
+_EXIT_WORDS = {
     0: Sign("Exit code 0: no measure is worse than its own nights.", "✓", "good"),
     1: Sign("Exit code 1: something is worse than its own nights, or the first losses differ.", "✗", "bad"),
     2: Sign("Exit code 2: the night could not run, so nothing was judged.", "!", "odd"),
 }
+_NOT_WHOLE = Sign("Exit code 2: the night is not complete; what was measured is judged.", "!", "odd")
+
+
+_NOTHING_JUDGED = Sign("Exit code 0: nothing was judged yet, the line has too few nights.", "○", "calm")
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,28 @@ class Finding:
     change: str
     text: str
     suspects: Sequence[str]
+
+
+def banner(report: NightReport) -> Sign:
+    """What the exit code means. A night without any verdict on a measure is not called good."""
+    is_judged = any(row.measure is not None and row.verdict not in ("baseline", "missing") for row in report.rows)
+    if report.exit_code == 0 and not is_judged:
+        return _NOTHING_JUDGED
+    return _NOT_WHOLE if report.exit_code == 2 and report.rows else _EXIT_WORDS[report.exit_code]
+
+
+def plain(text: str, most: int) -> str:
+    """Foreign text as one line of at most so many characters; nothing stays nothing."""
+    return one_line(text, most=most) if text.strip() else ""
+
+
+def presentable(report: NightReport) -> NightReport:
+    """The report without secrets and without characters that no file or terminal takes: a commit may hold anything."""
+    def clean(text: str) -> str:
+        return masked(plain(text, _LONGEST_TEXT))
+
+    rows = [replace(row, text=clean(row.text), suspects=tuple(map(clean, row.suspects))) for row in report.rows]
+    return replace(report, headline=clean(report.headline), notes=tuple(map(clean, report.notes)), rows=rows)
 
 
 def findings(report: NightReport) -> list[Finding]:
@@ -88,6 +119,17 @@ def counts(rows: Sequence[ReportRow]) -> list[tuple[Sign, int]]:
 def counts_in_words(rows: Sequence[ReportRow]) -> str:
     """`2 regressions, 106 quiet`."""
     return ", ".join(sign.counted(number) for sign, number in counts(rows)) or "nothing was measured"
+
+
+def revision_words(report: NightReport) -> str:
+    """A commit by its first 12 digits, and what was told of it: `3f2a9c1e77b0+changes`."""
+    return _COMMIT.sub(r"\1", report.revision)
+
+
+def promise_words(report: NightReport) -> str:
+    """The promise as a sentence; nothing where none was made."""
+    promise = report.promise.strip().rstrip(".")
+    return f"{promise[0].upper()}{promise[1:]}." if promise else ""
 
 
 def ran_words(report: NightReport) -> str:
@@ -133,11 +175,11 @@ def band_words(row: ReportRow) -> str:
 
 
 def change_words(row: ReportRow) -> str:
-    """`−1.8 points`, `+21.3 %`; a dash where nothing is known."""
+    """`−1.8 points`, `+21.3 %`, of a share `+1.0 pp` (points of per cent); a dash where nothing is known."""
     if row.measure is None or row.change is None:
         return NOTHING
     if row.measure.scale == "ratio" or row.measure.unit == "share":
-        unit = "%" if row.measure.scale == "ratio" else "percentage points"
+        unit = "%" if row.measure.scale == "ratio" else "pp"
         return _with_unit(_signed(100 * row.change, 1), unit)
     return _with_unit(_signed(row.change, _DIGITS.get(row.measure.unit, 2)), row.measure.unit)
 
@@ -161,7 +203,8 @@ def _finding(rows: Sequence[ReportRow], measure: str) -> Finding:
     row = rows[0]
     return Finding(
         rows, SIGNS[row.verdict], row.cell, measure, tonight_words(row),
-        band_words(row) if len(rows) == 1 else NOTHING, change_words(row), row.text, row.suspects,
+        band_words(row) if len(rows) == 1 else NOTHING, change_words(row),
+        row.text.removeprefix(f"{measure_words(row)}: "), row.suspects,
     )
 
 

@@ -15,7 +15,7 @@ from vsetune.nightly.measures import FIRST_LOSSES, MEASURES
 from vsetune.nightly.night import Night
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.report import NightReport, ReportRow
-from vsetune.nightly.wording import headline
+from vsetune.nightly.sentences import headline
 
 _log = logging.getLogger(__name__)
 

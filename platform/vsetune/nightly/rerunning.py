@@ -58,6 +58,7 @@ class Reruns:
         finally:
             for tree in self._trees.values():
                 self._repository.remove_tree(tree)
+            self._trees.clear()
             if self._home is not None:
                 shutil.rmtree(self._home, ignore_errors=True)
 

@@ -43,7 +43,8 @@ def sparkline(row: ReportRow) -> Sparkline | None:
     if row.measure is None or not known:
         return None
     low, high = _finite(row.low), _finite(row.high)
-    x = _Scale(nights[0][0], nights[-1][0], _LEFT, WIDTH - _RIGHT)
+    first = nights[0][0] if len(nights) > 1 else nights[0][0] - 1  # tonight is at the right end, alone too
+    x = _Scale(first, nights[-1][0], _LEFT, WIDTH - _RIGHT)
     bounds = [bound for bound in (low, high) if bound is not None]
     y = _Scale(min([*known, *bounds]), max([*known, *bounds]), HEIGHT - _BOTTOM, _TOP)
     stretches = _stretches(nights)

@@ -134,7 +134,7 @@ def _measured(plan: NightPlan, night: Night, problems: list[str]) -> Night:
 
 
 def _of_the_run(outcome: StudyOutcome) -> list[str]:
-    told = []
+    told = [f"trial {each.trial} {'is open' if each.is_open else 'failed'}: {each.reason}" for each in outcome.troubles]
     if outcome.was_interrupted:
         by = f" by {outcome.stopped_by}" if outcome.stopped_by else ""
         told.append(f"interrupted{by}; the same command goes on with it")

@@ -7,12 +7,11 @@ import os
 import re
 from typing import Any
 
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.spec.secrets import masked, remember
 from vsetune.errors import ConfigError
 from vsetune.nightly.http_sending import USUAL, Patience, send
 from vsetune.nightly.report import NightReport
-from vsetune.nightly.report_words import EXIT_WORDS, counts_in_words, findings, in_a_line
+from vsetune.nightly.report_words import banner, counts_in_words, findings, in_a_line, plain, revision_words
 
 MOST_FINDINGS = 10
 _MARKS = re.compile(r"[*~`]|(?<![^\W_])_|_(?![^\W_])")
@@ -36,15 +35,15 @@ def post(report: NightReport, variable: str, *, page: str | None, patience: Pati
 
 def message(report: NightReport, *, page: str | None) -> dict[str, Any]:
     """`text` for notifications and for services that know no blocks, `blocks` for Slack."""
-    banner, found = EXIT_WORDS[report.exit_code], findings(report)
-    title = f"{banner.mark} {report.nightly}, {report.date}"
+    sign, found = banner(report), findings(report)
+    title = f"{sign.mark} {report.nightly}, {report.date}"
     lines = [in_a_line(finding) for finding in found[:MOST_FINDINGS]]
     if len(found) > MOST_FINDINGS:
         lines.append(f"and {len(found) - MOST_FINDINGS} more")
     link = [f"<{page}|the whole report>"] if page else []
-    foot = [_escaped(f"{counts_in_words(report.rows)}; code {report.revision}"), *link]
+    foot = [_escaped(f"{counts_in_words(report.rows)}; code {revision_words(report)}"), *link]
     blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": {"type": "plain_text", "text": masked(one_line(title, most=_LONGEST_HEADER))}},
+        {"type": "header", "text": {"type": "plain_text", "text": masked(plain(title, _LONGEST_HEADER))}},
         _section(f"*{_escaped(report.headline)}*"),
     ]
     blocks += [_section("\n".join(map(_escaped, part))) for part in (lines, report.notes) if part]
@@ -64,7 +63,7 @@ def _section(text: str) -> dict[str, Any]:
 
 def _escaped(text: str) -> str:
     """No links, no mentions (`<!channel>`), no bold: Slack's three characters, and its marks made harmless."""
-    safe = one_line(text, most=_LONGEST_LINE)
+    safe = plain(text, _LONGEST_LINE)
     for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         safe = safe.replace(sign, entity)
     safe = _MARKS.sub("\u200b\\g<0>\u200b", safe)

@@ -23,6 +23,7 @@ from vsetune.scoring.validation import score_split
 from vsetune.tracking.records import ValidationPoint
 from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
+from vsetune.training.calibration import working_clock
 from vsetune.training.checkpoint import CheckpointFolder
 from vsetune.training.environment import describe_environment
 from vsetune.training.executions import ExecutionLog
@@ -81,6 +82,9 @@ class Attempt:
         )
         self._window, self._negatives = self._continued_window(saved)
         self._leave = threading.Event()
+        self._clock = working_clock(self.device)
+        self.worked_seconds = 0.0
+        """In which the processor worked at training steps, of this execution alone; see `working_clock`."""
         self.pulse = 0
         """Grows while the attempt works, with every step and batch; may be read from another thread."""
         _log.info("%s: %d parameters on %s", self._where, self.parameters, self.device)
@@ -216,10 +220,11 @@ class Attempt:
                 self._learner.loss.start_epoch(progress.step // per_epoch)
             self._step()
             self._mark()
-        begin = time.perf_counter()
+        begin, working = time.perf_counter(), self._clock()
         self._window.flush()
         wait_for(self.device)
         progress.train_seconds += time.perf_counter() - begin
+        self.worked_seconds += self._clock() - working
 
     @property
     def _epoch(self) -> float:
@@ -239,7 +244,7 @@ class Attempt:
         progress = self._progress
         begin = time.perf_counter()
         batch = self._batches.take(progress.step)
-        loaded = time.perf_counter()
+        loaded, working = time.perf_counter(), self._clock()
         rate = self._learner.set_epoch(self._epoch)
         result = self._learner.step(batch)
         progress.step += 1
@@ -248,6 +253,7 @@ class Attempt:
         self._window.note(self._negatives.look(batch, result.output))
         progress.load_seconds += loaded - begin
         progress.train_seconds += time.perf_counter() - loaded
+        self.worked_seconds += self._clock() - working
 
     def _validate(self) -> ValidationPoint:
         progress, window, split = self._progress, self._window, self.trial.data.validation_split

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +15,7 @@ import vsetune
 from vsetune.config.study.training import TrainingSpec
 from vsetune.scoring.device import device_name, effective_precision
 
+_REVISION = re.compile(r"[0-9a-f]{7,40}(\+changes)?")
 _PACKAGES = (
     "torch", "numpy", "scikit-learn", "pillow", "transformers", "webdataset", "ray", "optuna", "mlflow",
 )
@@ -54,12 +56,13 @@ def processor_name() -> str:
 def git_revision(folder: Path) -> str:
     """Commit of the code in `folder`, with `+changes` when files differ from it.
 
-    Outside a repository, and for an installed copy that merely lies inside one: what VSETUNE_REVISION says, else
-    `unknown`.
+    Outside a repository, and for an installed copy that merely lies inside one, what VSETUNE_REVISION says, else
+    `unknown`: what Ray sends with a job has no repository.
     """
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None or not _git(folder, "ls-files", "--", "."):
-        return os.environ.get(REVISION_VARIABLE) or "unknown"
+        told = os.environ.get(REVISION_VARIABLE, "")
+        return told if _REVISION.fullmatch(told) else "unknown"
     return f"{commit}+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".") else commit
 
 

@@ -1,0 +1,291 @@
+"""`vsetune nightly bisect`: the search, the pairs that outvote a noisy machine, and git underneath."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import venv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vsetune.errors import UsageError
+from vsetune.nightly.bisecting import CannotRun, Losses, LossJudge, NoDifference, PairedJudge, Tried, bisect
+from vsetune.nightly.measures import BY_NAME
+from vsetune.nightly.paired import MOST_PAIRS, Pair, differs, shift_of
+from vsetune.nightly.rerunning import Reruns
+from vsetune.nightly.revisions import Commit, Repository
+
+EPOCH_TIME, BEST = BY_NAME["epoch_time"], BY_NAME["best_m_recall"]
+
+
+def commits(count: int) -> list[Commit]:
+    return [Commit(f"{number:040}", f"change {number}", "Ann", "2026-11-22") for number in range(count)]
+
+
+def losses_since(first_bad: int, broken: set[int], seen: list[int]) -> Callable[[Commit], Losses]:
+    """Losses that change with a commit; `broken` ones cannot run."""
+
+    def run(commit: Commit) -> Losses:
+        number = int(commit.hash)
+        seen.append(number)
+        if number in broken:
+            raise CannotRun(f"{commit.short}: exit code 1: ImportError")
+        return {"a.b": [1.0, 0.5 if number < first_bad else 0.25]}
+
+    return run
+
+
+def quiet(tried: Tried, left: int) -> None:
+    assert left >= 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), count=st.integers(2, 40))
+def test_the_commit_is_found_or_it_is_among_those_that_cannot_be_told_apart(data: st.DataObject, count: int) -> None:
+    first_bad = data.draw(st.integers(1, count - 1))
+    broken = data.draw(st.sets(st.integers(1, count - 2))) if count > 2 else set()
+    history, seen = commits(count), []
+    found = bisect(history[0], history[1:], LossJudge(losses_since(first_bad, broken, seen)), quiet)
+    suspects = [int(commit.hash) for commit in found.suspects]
+    assert first_bad in suspects
+    assert set(suspects[:-1]) <= broken
+    assert sorted(seen) == sorted(set(seen)), "no revision is measured twice"
+    if not broken:
+        assert suspects == [first_bad]
+        assert len(found.tried) <= math.ceil(math.log2(count))
+
+
+def test_revisions_that_cannot_run_are_skipped_and_told() -> None:
+    history = commits(6)
+    found = bisect(history[0], history[1:], LossJudge(losses_since(4, {2, 3}, [])), quiet)
+    assert [commit.subject for commit in found.suspects] == ["change 2", "change 3", "change 4"]
+    assert {tried.text for tried in found.tried if tried.side == "skipped"} == {
+        f"{history[2].short}: exit code 1: ImportError", f"{history[3].short}: exit code 1: ImportError",
+    }
+    assert found.bad.text == "a.b: loss of step 2 is 0.25 instead of 0.5"
+
+
+def test_two_revisions_with_the_same_bits_leave_nothing_to_look_for() -> None:
+    history = commits(3)
+    with pytest.raises(NoDifference, match="give the same bits"):
+        bisect(history[0], history[1:], LossJudge(losses_since(9, set(), [])), quiet)
+
+
+def test_an_end_that_cannot_run_is_told() -> None:
+    history = commits(3)
+    with pytest.raises(CannotRun, match="ImportError"):
+        bisect(history[0], history[1:], LossJudge(losses_since(1, {2}, [])), quiet)
+
+
+def noisy(slower: float, first_bad: int, noise: float, seed: int) -> Callable[[Commit, Commit, int], Pair]:
+    """Times on a machine that drifts by half over the search, with noise of its own in every run."""
+    random, runs = np.random.default_rng(seed), [0]
+
+    def time(commit: Commit) -> float:
+        runs[0] += 1
+        drift = 1 + 0.5 * math.sin(runs[0] / 25)
+        return drift * (1 + slower * (int(commit.hash) >= first_bad)) * math.exp(noise * random.standard_normal())
+
+    return lambda good, commit, number: Pair(time(good), time(commit))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_slower_step_is_found_on_a_machine_that_drifts(seed: int) -> None:
+    history = commits(33)
+    judge = PairedJudge(EPOCH_TIME, 0.05, noisy(0.2, 21, 0.02, seed))
+    found = bisect(history[0], history[1:], judge, quiet)
+    assert [int(commit.hash) for commit in found.suspects] == [21]
+
+
+def test_false_findings_are_rare_where_nothing_changed() -> None:
+    history, found = commits(9), 0
+    for seed in range(100):
+        try:
+            bisect(history[0], history[1:], PairedJudge(EPOCH_TIME, 0.05, noisy(0.0, 99, 0.03, seed)), quiet)
+            found += 1
+        except NoDifference:
+            continue
+    assert found <= 3
+
+
+def test_more_pairs_are_taken_where_the_spread_is_large_and_no_more_than_enough() -> None:
+    history = commits(2)
+    judge = PairedJudge(EPOCH_TIME, 0.05, noisy(0.2, 1, 0.001, 3))
+    bisect(history[0], history[1:], judge, quiet)
+    assert len(judge.known[history[1].hash]) == 3
+    judge = PairedJudge(EPOCH_TIME, 0.05, noisy(0.2, 1, 0.30, 3))
+    with pytest.raises(NoDifference, match="too noisy to tell apart in 20 pairs of runs"):
+        bisect(history[0], history[1:], judge, quiet)
+    assert len(judge.known[history[1].hash]) == MOST_PAIRS
+
+
+def test_a_difference_smaller_than_half_of_what_matters_is_none() -> None:
+    pairs = [Pair(1.0, 1.01), Pair(2.0, 2.02), Pair(1.5, 1.515)]
+    assert differs(pairs, EPOCH_TIME, 0.05) is False
+    assert differs(pairs, EPOCH_TIME, 0.01) is True
+    assert shift_of(pairs, EPOCH_TIME).size == pytest.approx(math.log(1.01))
+
+
+def test_quality_is_compared_seed_by_seed() -> None:
+    pairs = [Pair(40.0, 38.0), Pair(50.0, 48.1), Pair(30.0, 27.9)]
+    assert differs(pairs, BEST, 1.0) is True
+    assert shift_of(pairs, BEST).size == pytest.approx(-2.0)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -1.0])
+def test_a_number_that_is_none_never_counts(value: float) -> None:
+    with pytest.raises(ValueError, match="epoch_time: got"):
+        shift_of([Pair(1.0, value)], EPOCH_TIME)
+
+
+# with git
+
+PROGRAM = """\
+import json, sys
+LOSSES = [1.0, 2.0]
+if "--first-losses" in sys.argv:
+    print("a word before")
+    print(json.dumps({"a.b": {"losses": LOSSES}}))
+"""
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Six commits of a program that prints losses; the fourth changes them, the fifth cannot run."""
+    root = tmp_path / "repository"
+    package = root / "platform" / "vsetune"
+    package.mkdir(parents=True)
+    git(root, "init", "--quiet", "--initial-branch=main")
+    (root / "pyproject.toml").write_text('[project]\ndependencies = ["numpy"]\n')
+    (package / "__init__.py").write_text("")
+    broken = PROGRAM.replace("import json", "import no_such_module")
+    changed = PROGRAM.replace("2.0", "2.5")
+    for number, text in enumerate([PROGRAM, PROGRAM, PROGRAM, changed, broken, changed]):
+        (package / "probe.py").write_text(text + f"# {number}\n")
+        git(root, "add", "--all")
+        git(root, "commit", "--quiet", f"--message=Change {number}")
+    return root
+
+
+def revisions(root: Path) -> Sequence[str]:
+    return git(root, "rev-list", "--reverse", "HEAD").split()
+
+
+def test_a_real_history_is_searched_in_worktrees_that_are_gone_afterwards(repository: Path, tmp_path: Path) -> None:
+    known = Repository(repository / "platform" / "vsetune")
+    first, *_, last = revisions(repository)
+    told: list[str] = []
+    reruns = Reruns(known, tmp_path / "cache", home=None, say=told.append)
+    with reruns.opened():
+        judge = LossJudge(
+            lambda commit: {"a.b": reruns.json_of(commit, "vsetune.probe", ["--first-losses"])["a.b"]["losses"]}
+        )
+        found = bisect(known.commit(first), known.between(first, last), judge, quiet)
+        assert git(repository, "worktree", "list").count("\n") > 1
+    assert [commit.subject for commit in found.suspects] == ["Change 3"]
+    assert found.suspects[0].author == "Ann"
+    assert git(repository, "worktree", "list").count("\n") == 1
+    assert git(repository, "status", "--porcelain") == ""
+    assert told == []
+
+
+def test_what_a_killed_search_left_is_removed(repository: Path, tmp_path: Path) -> None:
+    known = Repository(repository / "platform" / "vsetune")
+    tree = tmp_path / "cache" / "trees" / "left"
+    known.add_tree("HEAD", tree)
+    with Reruns(known, tmp_path / "cache", home=None, say=print).opened():
+        assert not tree.exists()
+        assert git(repository, "worktree", "list").count("\n") == 1
+
+
+def test_why_a_revision_cannot_run_is_one_line(repository: Path, tmp_path: Path) -> None:
+    known = Repository(repository / "platform" / "vsetune")
+    reruns = Reruns(known, tmp_path / "cache", home=None, say=print)
+    broken, good = (known.commit(revisions(repository)[number]) for number in (4, 5))
+    with reruns.opened():
+        with pytest.raises(CannotRun, match="No module named 'no_such_module'"):
+            reruns.json_of(broken, "vsetune.probe", ["--first-losses"])
+        with pytest.raises(CannotRun, match=r"has no vsetune\.probe_of_later yet"):
+            reruns.json_of(good, "vsetune.probe_of_later", [])
+        with pytest.raises(CannotRun, match="prints no JSON"):
+            reruns.json_of(good, "vsetune.probe", [])
+
+
+def test_only_what_is_asked_for_decides_whether_packages_differ(repository: Path) -> None:
+    known = Repository(repository / "platform" / "vsetune")
+    here = known.dependencies(None)
+    (repository / "pyproject.toml").write_text('[project]\ndependencies = ["numpy"]\n[tool.ruff]\nline-length = 99\n')
+    assert known.dependencies(None) == here == known.dependencies("HEAD")
+    (repository / "constraints.txt").write_text("numpy==2.0\n")
+    assert known.dependencies(None) != here
+
+
+def asking_for(packages: str, repository: Path) -> Commit:
+    """A commit that needs other packages than what lies in the working tree."""
+    project = repository / "pyproject.toml"
+    project.write_text(f"[project]\nname = 'vsetune'\nversion = '1'\ndependencies = {packages}\n")
+    program = "import json, sys\nprint(json.dumps({'prefix': sys.prefix}))\n"
+    (repository / "platform" / "vsetune" / "probe.py").write_text(program)
+    git(repository, "commit", "--quiet", "--all", "--message=Asks for other packages")
+    project.write_text("[project]\nname = 'vsetune'\nversion = '1'\ndependencies = []\n")
+    known = Repository(repository / "platform" / "vsetune")
+    return known.commit(known.resolve("HEAD", named="--bad"))
+
+
+def test_a_revision_that_asks_for_other_packages_runs_in_the_environment_kept_for_them(
+    repository: Path, tmp_path: Path
+) -> None:
+    commit = asking_for("['one', 'two']", repository)
+    known = Repository(repository / "platform" / "vsetune")
+    kept = tmp_path / "cache" / "environments" / known.dependencies(commit.hash)
+    venv.create(kept, symlinks=True)
+    (kept / "ready").touch()
+    with Reruns(known, tmp_path / "cache" / "one", home=None, say=print).opened() as reruns:
+        assert reruns.json_of(commit, "vsetune.probe", [])["prefix"] == str(kept)
+
+
+@pytest.mark.slow  # pip is put into an environment
+def test_packages_that_cannot_be_had_are_told(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    commit = asking_for("['no-such-package-at-all']", repository)
+    known, told = Repository(repository / "platform" / "vsetune"), list[str]()
+    reruns = Reruns(known, tmp_path / "cache" / "one", home=None, say=told.append)
+    with reruns.opened(), pytest.raises(CannotRun, match="its packages cannot be installed: "):
+        reruns.json_of(commit, "vsetune.probe", [])
+    assert [f"{commit.short} asks for other packages" in line for line in told] == [True]
+
+
+def test_bad_revisions_are_refused_in_one_line(repository: Path, tmp_path: Path) -> None:
+    known = Repository(repository / "platform" / "vsetune")
+    first, second, *_ = revisions(repository)
+    for text in ("no-such", "", "--all", "HEAD~99", "main:platform"):
+        with pytest.raises(UsageError, match="--good: got .*, which is no revision of"):
+            known.resolve(text, named="--good")
+    with pytest.raises(UsageError, match="nothing between them"):
+        known.between(first, first)
+    with pytest.raises(UsageError, match="is not an ancestor of"):
+        known.between(second, first)
+    with pytest.raises(UsageError, match="stands in no git repository"):
+        Repository(tmp_path)
+    known.require_clean()
+    (repository / "pyproject.toml").write_text("")
+    with pytest.raises(UsageError, match=r"pyproject\.toml differ from HEAD, and only commits are compared"):
+        known.require_clean()
+
+
+def test_without_git_it_is_said_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UsageError, match="git: not found on this machine"):
+        Repository(tmp_path)

@@ -1,0 +1,239 @@
+"""From a sweep, its history and a measure to the commit: what is chosen, what is refused, what goes on."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vsetune.errors import StudyConflict, UsageError
+from vsetune.files.locks import take_lock
+from vsetune.nightly.bisecting import Bisected, CannotRun, NoDifference, Tried
+from vsetune.nightly.blaming import Question, answerable, search
+from vsetune.nightly.history import History
+from vsetune.nightly.measures import BY_NAME
+from vsetune.nightly.night import CellNight, Night
+from vsetune.nightly.nightly_spec import load_nightly
+from vsetune.nightly.report import NightReport, ReportRow, Verdict
+from vsetune.nightly.revisions import Repository
+
+SWEEP = {
+    "nightly": "tiny", "data": {"path": "data/tiny", "scenes": {"train": 20, "validation": 8, "test": 8}},
+    "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}, {"name": "lsh"}],
+}
+MEASURE_ONCE = """\
+import json, os, pathlib, sys
+log = pathlib.Path(os.environ["PROBE_LOG"])
+log.write_text(log.read_text() + f"NUMBER {' '.join(sys.argv[2:])}\\n")
+if "--first-losses" in sys.argv:
+    print(json.dumps({"vsepp.lmh": {"losses": [1.0]}, "vsepp.lsh": {"losses": [LOSS]}}))
+else:
+    seed = int(sys.argv[-1])
+    print(json.dumps({"values": {"epoch_time": TIME * (1 + seed / 1000), "best_m_recall": 40.0 + seed - (LOSS - 1.0)}}))
+"""
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What was run: the number of the revision and the words, line by line."""
+    (tmp_path / "log").write_text("")
+    monkeypatch.setenv("PROBE_LOG", str(tmp_path / "log"))
+    return tmp_path / "log"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight commits: with number 3 losses change and recall falls by 3, with number 6 an epoch takes a fifth longer."""
+    root = tmp_path_factory.mktemp("written")
+    room = root / "platform" / "vsetune" / "nightly"
+    room.mkdir(parents=True)
+    for folder in (room, room.parent):
+        (folder / "__init__.py").write_text("")
+    git(root, "init", "--quiet", "--initial-branch=main")
+    for number in range(8):
+        text = MEASURE_ONCE.replace("NUMBER", str(number))
+        text = text.replace("LOSS", "4.0" if number >= 3 else "1.0").replace("TIME", "12.0" if number >= 6 else "10.0")
+        (room / "measure_once.py").write_text(text)
+        git(root, "add", "--all")
+        git(root, "commit", "--quiet", f"--message=Change {number}")
+    return root
+
+
+@pytest.fixture
+def repository(written: Path, tmp_path: Path, log: Path) -> Repository:
+    """A copy of it for each test."""
+    shutil.copytree(written, tmp_path / "repository")
+    return Repository(tmp_path / "repository" / "platform" / "vsetune")
+
+
+@pytest.fixture
+def revisions(repository: Repository) -> Sequence[str]:
+    return git(repository.root, "rev-list", "--reverse", "HEAD").split()
+
+
+@pytest.fixture
+def ask(tmp_path: Path, repository: Repository) -> Callable[..., Bisected]:
+    """ask(measure, **of Question): the whole of it, as the command does it."""
+    file = tmp_path / "nightly.yaml"
+    file.write_text(yaml.safe_dump(SWEEP))
+
+    def run(measure: str, tell: Callable[[Tried, int], None] = lambda tried, left: None, **given: Any) -> Bisected:
+        spec, history = load_nightly(file), History(tmp_path / "history")
+        question = replace(Question(file, measure, None, None, None, 3), **given)
+        asked = answerable(question, spec, history, repository)
+        return search(asked, spec, tmp_path / "history" / "bisect", repository, say=lambda line: None, tell=tell)
+
+    return run
+
+
+def night(date: str, revision: str) -> Night:
+    return Night(date, f"{date}T01:00:00+00:00", f"{date}T01:09:00+00:00", "complete", revision, {}, {
+        name: CellNight({"epoch_time": 10.0}, (1.0,)) for name in ("vsepp.lmh", "vsepp.lsh")
+    })
+
+
+def report(date: str, revision: str, rows: Sequence[ReportRow] = ()) -> NightReport:
+    return NightReport("tiny", date, revision, 1 if rows else 0, "headline", (), rows, "promise", 7, 7, "", "")
+
+
+def row(cell: str, measure: str | None, since: str, change: float) -> ReportRow:
+    named = None if measure is None else BY_NAME[measure]
+    verdict: Verdict = "changed" if named is None else "regression"
+    return ReportRow(cell, named, verdict, (), (), None, change=change, since=since)
+
+
+def test_the_commit_that_changed_the_losses_is_found_and_nothing_is_left_behind(
+    ask: Callable[..., Bisected], revisions: Sequence[str], repository: Repository, tmp_path: Path
+) -> None:
+    found = ask("first_losses", good=revisions[0])
+    assert [commit.subject for commit in found.suspects] == ["Change 3"]
+    assert found.bad.text == "vsepp.lsh: loss of step 1 is 4.0 instead of 1.0"
+    assert git(repository.root, "worktree", "list").count("\n") == 1
+    (place,) = (each for each in (tmp_path / "history" / "bisect").iterdir())
+    assert {each.name for each in place.iterdir()} == {"lock", "notes.json", "trees"}
+    assert list((place / "trees").iterdir()) == []
+
+
+def test_a_slower_epoch_is_found_by_runs_beside_the_good_revision(
+    ask: Callable[..., Bisected], revisions: Sequence[str], log: Path
+) -> None:
+    found = ask("epoch_time", good=revisions[4])
+    assert [commit.subject for commit in found.suspects] == ["Change 6"]
+    assert (found.good.value, found.bad.value) == (pytest.approx(10.01), pytest.approx(12.012))
+    runs = log.read_text().splitlines()
+    assert {line.partition(" ")[2] for line in runs} == {f"--cell vsepp.lmh --seeds {seed}" for seed in range(3)}
+    assert len([line for line in runs if line.startswith("4 ")]) == len(runs) / 2
+
+
+def test_quality_of_the_good_revision_is_measured_once_per_seed(
+    ask: Callable[..., Bisected], revisions: Sequence[str], log: Path
+) -> None:
+    found = ask("best_m_recall", good=revisions[0], cell="vsepp.lsh")
+    assert [commit.subject for commit in found.suspects] == ["Change 3"]
+    assert len([line for line in log.read_text().splitlines() if line.startswith("0 ")]) == 3
+
+
+def test_an_interrupted_search_goes_on_with_what_it_measured(
+    ask: Callable[..., Bisected], revisions: Sequence[str], log: Path, repository: Repository
+) -> None:
+    def interrupted(tried: Tried, left: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ask("best_m_recall", tell=interrupted, good=revisions[0])
+    assert git(repository.root, "worktree", "list").count("\n") == 1
+    before = log.read_text().splitlines()
+    found = ask("best_m_recall", good=revisions[0])
+    assert [commit.subject for commit in found.suspects] == ["Change 3"]
+    again = log.read_text().splitlines()[len(before):]
+    assert len(before) >= 6
+    assert not set(before) & set(again)
+
+
+def test_good_and_bad_come_from_the_nights_around_the_change(
+    ask: Callable[..., Bisected], revisions: Sequence[str], tmp_path: Path, log: Path
+) -> None:
+    """The newest report tells of the cell and of the night since when; no night after that is a good one."""
+    history = History(tmp_path / "history")
+    for day, revision in ((1, revisions[1]), (2, revisions[5]), (3, revisions[6]), (4, revisions[7])):
+        date = f"2026-11-0{day}"
+        history.keep(night(date, revision))
+        rows = [row("vsepp.lsh", "epoch_time", "2026-11-03", 0.2), row("vsepp.lmh", "epoch_time", "2026-11-03", 0.1)]
+        history.keep_report(report(date, revision, rows if day == 4 else ()), "", "")
+    found = ask("epoch_time")
+    assert (found.good.commit.hash, found.bad.commit.hash) == (revisions[5], revisions[7])
+    assert [commit.subject for commit in found.suspects] == ["Change 6"]
+    assert "--cell vsepp.lsh" in log.read_text()
+
+
+def test_without_an_alarm_good_is_the_last_quiet_night_and_edited_nights_count_for_nothing(
+    ask: Callable[..., Bisected], revisions: Sequence[str], tmp_path: Path
+) -> None:
+    history = History(tmp_path / "history")
+    for day, revision in ((1, revisions[1]), (2, f"{revisions[2]}+changes"), (3, "unknown"), (4, revisions[5])):
+        history.keep(night(f"2026-11-0{day}", revision))
+        history.keep_report(report(f"2026-11-0{day}", revision), "", "")
+    found = ask("first_losses")
+    assert (found.good.commit.hash, found.bad.commit.hash) == (revisions[1], revisions[5])
+
+
+def test_nothing_changed_is_told(ask: Callable[..., Bisected], revisions: Sequence[str]) -> None:
+    with pytest.raises(NoDifference, match="epoch_time: .* are the same in 3 pairs of runs"):
+        ask("epoch_time", good=revisions[0], bad=revisions[5])
+    with pytest.raises(CannotRun, match="gives no peak_memory of vsepp.lmh"):
+        ask("peak_memory", good=revisions[0])
+
+
+@pytest.mark.parametrize(("measure", "given", "told"), [
+    ("epoch_times", {}, "--measure: no measure is called epoch_times; did you mean epoch_time"),
+    ("epoch_time", {"cell": "vsepp.lm"}, "--cell: no cell is called vsepp.lm; did you mean vsepp.lmh"),
+    ("epoch_time", {}, "--good: missing, and the history has no quiet night"),
+    ("epoch_time", {"good": "nobody"}, "--good: got nobody, which is no revision"),
+    ("epoch_time", {"good": "HEAD~1", "bad": "nobody"}, "--bad: got nobody, which is no revision"),
+    ("epoch_time", {"good": "HEAD"}, "nothing between them"),
+    ("epoch_time", {"good": "HEAD", "bad": "HEAD~3"}, "is not an ancestor of"),
+])
+def test_what_cannot_be_asked_is_told_in_one_line(
+    ask: Callable[..., Bisected], measure: str, given: dict[str, str], told: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        ask(measure, **given)
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_revision_of_a_night_that_this_repository_does_not_have_is_told(
+    ask: Callable[..., Bisected], tmp_path: Path
+) -> None:
+    History(tmp_path / "history").keep(night("2026-11-01", "0" * 40))
+    with pytest.raises(UsageError, match="the night of 2026-11-01 .*: got 0000.*, which is no revision"):
+        ask("epoch_time", good="HEAD~1")
+
+
+def test_edited_files_are_refused_only_where_head_is_meant(
+    ask: Callable[..., Bisected], repository: Repository, revisions: Sequence[str]
+) -> None:
+    (repository.root / "platform" / "vsetune" / "__init__.py").write_text("edited = True\n")
+    with pytest.raises(UsageError, match="differ from HEAD"):
+        ask("first_losses", good=revisions[0])
+    assert len(ask("first_losses", good=revisions[0], bad="HEAD").suspects) == 1
+
+
+def test_a_second_search_of_the_same_range_is_refused(
+    ask: Callable[..., Bisected], revisions: Sequence[str], tmp_path: Path
+) -> None:
+    ask("first_losses", good=revisions[0])
+    (place,) = (tmp_path / "history" / "bisect").iterdir()
+    with take_lock(place / "lock", wait_s=0), pytest.raises(StudyConflict, match="another process searches"):
+        ask("first_losses", good=revisions[0])

@@ -1,0 +1,50 @@
+"""The losses of the first steps: those of an attempt, exact, and a failing cell is its own problem."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from night_files import tiny_spec
+from rich.console import Console
+
+from vsetune.config.study.cells import build_trial
+from vsetune.jobs.preparation import PreparedStudy, prepare_spec
+from vsetune.nightly.first_steps import first_losses, take_first_steps
+from vsetune.training.attempt import Attempt
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedStudy:
+    folder = tmp_path_factory.mktemp("data")
+    scenes = {"path": str(folder / "scenes"), "scenes": {"train": 12, "validation": 8, "test": 8}}
+    spec = tiny_spec(data=scenes, losses=[{"name": "lmh"}, {"name": "info_nce"}])
+    return prepare_spec(spec.study("nightly", [0]), Console(quiet=True), where="here")
+
+
+def test_they_are_those_of_an_attempt_with_this_seed(prepared: PreparedStudy, tmp_path: Path) -> None:
+    trial = build_trial(prepared.spec, prepared.cells[0], {}, trial="first-steps", seed=3)
+    point = Attempt(trial, tmp_path, device="cpu", threads=1).advance()  # its first validation: the epoch of two steps
+    losses = first_losses(trial, 2)
+    assert point.metrics["train_loss"] == pytest.approx(sum(losses) / 2)
+    assert first_losses(trial, 2) == losses
+    assert len(first_losses(trial, 100)) == 4
+    assert first_losses(trial.model_copy(update={"seed": 4}), 2) != losses
+
+
+def test_a_process_of_its_own_gives_them_exactly(prepared: PreparedStudy) -> None:
+    taken = take_first_steps(prepared.spec, prepared.cells, steps=3, seed=3)
+    trials = {cell.name: build_trial(prepared.spec, cell, {}, trial="x", seed=3) for cell in prepared.cells}
+    assert taken.losses == {name: first_losses(trial, 3) for name, trial in trials.items()}
+    assert taken.problems == {}
+
+
+def test_a_cell_that_fails_is_a_line_and_the_others_are_taken(prepared: PreparedStudy) -> None:
+    cells = list(prepared.cells)
+    broken = {**cells[1].training, "batch_size": 1000}
+    cells[1] = type(cells[1])(**{**cells[1].__dict__, "training": broken})
+    taken = take_first_steps(prepared.spec, cells, steps=2, seed=0)
+    assert taken.losses.keys() == {"vsepp.lmh"}
+    assert taken.problems.keys() == {"vsepp.info_nce"}
+    assert "batch_size: got 1000" in taken.problems["vsepp.info_nce"]
+    assert "\n" not in taken.problems["vsepp.info_nce"]

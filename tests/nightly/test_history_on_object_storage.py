@@ -1,0 +1,63 @@
+"""The history of a nightly sweep where machines share no disk: whoever runs tonight knows the nights of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from night_files import night_of_day
+from s3_server import endpoint, prefix
+
+from vsetune.errors import StudyConflict
+from vsetune.nightly.history import Accepted, History, nightly_folder
+from vsetune.object_storage.s3 import listing
+
+__all__ = ["endpoint", "prefix"]
+pytestmark = pytest.mark.filterwarnings("default")  # the S3 server's own
+
+
+@pytest.fixture
+def machine(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes this process one on the machine of that name, with a disk of its own and the home under `prefix`."""
+    monkeypatch.setenv("VSETUNE_HOME", prefix)
+
+    def on(name: str) -> None:
+        monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(tmp_path / name))
+
+    on("first")
+    return on
+
+
+def history() -> History:
+    return History(nightly_folder("tiny"))
+
+
+def test_another_machine_goes_on_with_the_nights_of_the_first(machine: Callable[[str], None], prefix: str) -> None:
+    accepted = Accepted("2026-01-01", None, None, "meant", "abc", "now")
+    with history().held():
+        history().keep(night_of_day(1))
+        history().accept(accepted)
+        with pytest.raises(StudyConflict, match="nightly tiny: another process"), history().held():
+            pass
+    machine("second")
+    assert history().nights() == []
+    with history().held():
+        assert history().nights() == [night_of_day(1)]
+        assert history().accepted() == [accepted]
+        history().keep(night_of_day(2))
+    machine("first")
+    with history().held():
+        assert [night.date for night in history().nights()] == ["2026-01-01", "2026-01-02"]
+        (nightly_folder("tiny") / "nights" / "2026-01-02.json").write_text("{")
+    with history().held():  # what is damaged here alone is fetched again
+        assert history().set_aside_damaged() == []
+        assert len(history().nights()) == 2
+    assert sum("nights/" in url for url in listing(f"{prefix}/nightly/tiny/")) == 2
+
+
+def test_two_machines_never_run_one_night(machine: Callable[[str], None]) -> None:
+    with history().held():
+        machine("second")
+        with pytest.raises(StudyConflict, match="nightly tiny"), history().held():
+            pass

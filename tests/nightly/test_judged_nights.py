@@ -1,0 +1,158 @@
+"""Nights become rows: verdicts, first losses, suspects, the headline and the exit code."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from night_files import LOSSES, night_of_day, tiny_spec
+
+from vsetune.nightly.first_losses import judged_first_losses
+from vsetune.nightly.history import Accepted, History
+from vsetune.nightly.night import CellNight, Night
+from vsetune.nightly.report import NightReport, ReportRow
+from vsetune.nightly.reporting import report_of
+from vsetune.nightly.suspects import CommitRange, commits_in
+
+CELL = "vsepp.lmh"
+
+
+def report(folder: Path, nights: Sequence[Night], tonight: Night, *, keep: bool = True) -> NightReport:
+    history = History(folder)
+    found = report_of(tiny_spec(), nights, tonight, history, [])
+    if keep:
+        history.keep(tonight)
+        history.keep_report(found, "", "")
+    return found
+
+
+def row_of(found: NightReport, measure: str | None) -> ReportRow:
+    return next(row for row in found.rows if (row.measure.name if row.measure else None) == measure)
+
+
+def quiet_nights(count: int, **changes: Any) -> list[Night]:
+    return [night_of_day(day, **changes) for day in range(1, count + 1)]
+
+
+def test_the_first_nights_build_the_baseline_and_say_so(tmp_path: Path) -> None:
+    found = report(tmp_path, quiet_nights(2), night_of_day(3))
+    assert found.exit_code == 0
+    assert found.headline == "baseline night 3 of 7: 1 cell, 8 measures"
+    assert {row.verdict for row in found.rows if row.measure} == {"baseline"}
+    assert row_of(found, None).verdict == "quiet"
+    assert (found.baseline_nights, found.needed) == (2, 7)
+
+
+def test_a_quiet_night_after_the_baseline_changes_nothing(tmp_path: Path) -> None:
+    found = report(tmp_path, quiet_nights(12), night_of_day(13))
+    assert (found.exit_code, found.headline) == (0, "nothing changed: 1 cell, 8 measures quiet")
+    assert found.notes == ()
+
+
+def test_a_slower_step_is_a_regression_the_same_night(tmp_path: Path) -> None:
+    slow = night_of_day(13, epoch_time=140.0, revision="def")
+    found = report(tmp_path, quiet_nights(12), slow)
+    row = row_of(found, "epoch_time")
+    assert (row.verdict, row.since, found.exit_code) == ("regression", slow.date, 1)
+    assert row.change == pytest.approx(0.4, abs=0.02)
+    assert found.headline.startswith("1 regression: vsepp.lmh time per epoch +40")
+    assert row.suspects[0].startswith("the code changed from abc to def")
+
+
+def test_other_conditions_begin_a_new_line_and_are_named(tmp_path: Path) -> None:
+    other = replace(night_of_day(13, epoch_time=140.0), conditions={"threads": "2"})
+    found = report(tmp_path, quiet_nights(12), other)
+    assert found.exit_code == 0
+    assert found.notes == ("conditions changed, a new line begins: threads: 2, was 1",)
+    assert row_of(found, "epoch_time").verdict == "baseline"
+    back = report(tmp_path, [*quiet_nights(12), other], night_of_day(14))
+    assert back.notes == ("conditions changed, goes on with the line of 2026-01-12: threads: 1, was 2",)
+    assert row_of(back, "epoch_time").verdict == "quiet"
+
+
+def test_an_accepted_change_begins_the_line_of_its_stream_anew(tmp_path: Path) -> None:
+    nights = [*quiet_nights(12), night_of_day(13, epoch_time=140.0)]
+    History(tmp_path).accept(Accepted(nights[-1].date, "epoch_time", CELL, "meant", "abc", "now"))
+    found = report(tmp_path, nights, night_of_day(14, epoch_time=140.0))
+    row = row_of(found, "epoch_time")
+    assert row.verdict == "baseline"
+    assert list(row.dates) == ["2026-01-13", "2026-01-14"]
+    assert row_of(found, "pair_rate").verdict == "quiet"
+
+
+@pytest.mark.parametrize("state", ["partial", "failed"])
+def test_a_night_that_is_not_whole_is_never_counted_as_good(tmp_path: Path, state: Any) -> None:
+    broken = replace(
+        night_of_day(13), state=state, problems=("vsepp.lmh: 0 of 1 trials finished",),
+        cells={CELL: CellNight({}, LOSSES, "0 of 1 trials finished")},
+    )
+    found = report(tmp_path, quiet_nights(12), broken)
+    assert found.exit_code == 2
+    assert "0 of 1 trials finished" in f"{found.headline} {found.notes}"
+    following = report(tmp_path, [*quiet_nights(12), broken], night_of_day(14))
+    assert following.exit_code == 0
+    assert following.notes[0].startswith(f"night 2026-01-13 was {state}")
+
+
+def test_a_history_that_cannot_be_trusted_gives_a_report_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "accepted.json").write_text("{")
+    found = report(tmp_path, quiet_nights(12), night_of_day(13), keep=False)
+    assert found.exit_code == 2
+    assert "accepted.json: cannot read" in found.headline
+
+
+def test_a_measure_that_is_no_number_is_missing_and_the_others_count(tmp_path: Path) -> None:
+    found = report(tmp_path, quiet_nights(12), night_of_day(13, epoch_time=math.nan))
+    assert row_of(found, "epoch_time").verdict == "missing"
+    assert row_of(found, "pair_rate").verdict == "quiet"
+
+
+@pytest.mark.parametrize(
+    ("losses", "step", "change"),
+    [((*LOSSES[:2], LOSSES[2] * 1.02), 3, 0.0196), (LOSSES[:2], 3, 0.0), ((math.inf, *LOSSES[1:]), 1, math.inf)],
+)
+def test_first_losses_that_differ_in_one_step_are_a_change(losses: Sequence[float], step: int, change: float) -> None:
+    nights = quiet_nights(3)
+    tonight = replace(night_of_day(4), revision="def", cells={CELL: CellNight({}, tuple(losses))})
+    row = judged_first_losses(nights, tonight, CELL, [])
+    assert (row.verdict, row.found_by, row.since) == ("changed", "bits", tonight.date)
+    assert row.change == pytest.approx(change, rel=1e-2)
+    assert f"from step {step} on" in row.text
+    tomorrow = replace(tonight, date="2026-01-05")
+    later = judged_first_losses([*nights, tonight], tomorrow, CELL, [])
+    assert (later.verdict, later.since) == ("changed", tonight.date)
+    accepted = [Accepted(tonight.date, "first_losses", None, "meant", "def", "now")]
+    assert judged_first_losses([*nights, tonight], tomorrow, CELL, accepted).verdict == "quiet"
+
+
+def test_first_losses_without_anything_to_compare_are_no_change() -> None:
+    assert judged_first_losses([], night_of_day(1), CELL, []).verdict == "baseline"
+    assert judged_first_losses(quiet_nights(2), night_of_day(3, cells={}), CELL, []).verdict == "missing"
+
+
+def git(folder: Path, *words: str) -> str:
+    settings: Mapping[str, str] = {"user.name": "a", "user.email": "a@b.org", "commit.gpgsign": "false"}
+    given = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+    done = subprocess.run(["git", "-C", str(folder), *given, *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_suspects_are_the_commits_between_newest_first(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    commits = []
+    for number in range(8):
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", f"number {number}")
+        commits.append(git(tmp_path, "rev-parse", "HEAD"))
+    first, last = commits[0], commits[-1]
+    found = commits_in(CommitRange(first, last), repository=tmp_path)
+    assert [line.split(" ", 1)[1] for line in found] == [f"number {number}" for number in (7, 6, 5, 4, 3)]
+    assert commits_in(CommitRange(first, first), repository=tmp_path) == []
+    edited = commits_in(CommitRange(last, f"{last}+changes"), repository=tmp_path)
+    assert edited == [f"{last[:12]} with changes that are not committed"]
+    assert "went back" in commits_in(CommitRange(last, first), repository=tmp_path)[0]
+    assert "no repository here knows both" in commits_in(CommitRange("unknown", last), repository=tmp_path)[0]

@@ -1,0 +1,126 @@
+"""Whole nights on a real local Ray and a real MLflow; and nights that cannot run, of which a report remains."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from full_disk import largest_file
+from night_files import night_of_day, tiny_spec
+from rich.console import Console
+
+from vsetune.errors import StudyConflict
+from vsetune.nightly.history import History, nightly_folder
+from vsetune.nightly.measures import MEASURES
+from vsetune.nightly.report import NightReport
+from vsetune.nightly.tonight import run_night
+
+pytestmark = [
+    pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves
+    pytest.mark.usefixtures("schema_made_once"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """One Ray for all tests of this file that train."""
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+def run(date: str, *, again: bool = False, **changes: Any) -> NightReport:
+    return run_night(
+        tiny_spec(**changes), date=date, where="nightly.yaml", again=again, address=None, console=Console(quiet=True)
+    )
+
+
+def history() -> History:
+    return History(nightly_folder("tiny"))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_nights_are_run_kept_and_held_against_each_other() -> None:
+    found = run("2026-01-01")
+    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 8 measures"), found.notes
+    first = history().night("2026-01-01")
+    assert first is not None
+    assert (first.state, first.problems) == ("complete", ())
+    assert first.cells["vsepp.lmh"].values.keys() == {measure.name for measure in MEASURES}
+    assert len(first.cells["vsepp.lmh"].first_losses) == 12  # two epochs of six steps
+    assert {"data", "processor", "threads", "python", "package_torch", "settings.training"} <= first.conditions.keys()
+    assert "git_revision" not in first.conditions
+
+    with pytest.raises(StudyConflict, match="the night of 2026-01-01 is complete; --again replaces it"):
+        run("2026-01-01")
+
+    history().keep(replace(first, date="2026-01-03", ended="", state="partial", cells={}, conditions={}, study=(
+        "nightly-tiny-2026-01-03")))  # begun, and its process killed at once
+    found = run("2026-01-03")
+    second = history().night("2026-01-03")
+    assert second is not None
+    assert (second.state, second.started) == ("complete", first.started)
+    assert second.seeds != first.seeds
+    assert second.cells["vsepp.lmh"].first_losses == first.cells["vsepp.lmh"].first_losses
+    assert found.notes == ("no night ran on 2026-01-02",)
+    assert found.headline == "baseline night 2 of 7: 1 cell, 8 measures"
+
+    again = run("2026-01-03", again=True)
+    assert again.study == "nightly-tiny-2026-01-03-2"
+    assert again.baseline_nights == 1
+    assert history().report_file("2026-01-03", "html").stat().st_size > 1000
+
+    back = run("2026-01-02")
+    assert back.exit_code == 2
+    assert "the clock went back: the history has a night of 2026-01-03" in back.headline
+    assert history().report_file("2026-01-02", "json").exists()
+    assert [night.date for night in history().nights()] == ["2026-01-01", "2026-01-03"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"data": {"path": "nowhere"}}, "nowhere"),
+        ({"tracking": {"uri": "sqlite:////proc/nowhere/mlflow.db"}}, "/proc/nowhere"),
+        ({"training": {"epochs": 1, "batch_size": 100_000}}, "batch_size: got 100000"),
+    ],
+)
+def test_a_night_that_cannot_run_leaves_a_report_and_is_never_complete(changes: dict[str, Any], told: str) -> None:
+    history().keep(night_of_day(1))
+    found = run("2026-01-02", **changes)
+    assert (found.exit_code, found.rows) == (2, ())
+    assert found.headline.startswith("could not run: ")
+    assert told in found.headline
+    assert "\n" not in found.headline
+    assert history().report_file("2026-01-02", "md").exists()
+    night = history().night("2026-01-02")
+    assert night is not None
+    assert (night.state, bool(night.ended)) == ("failed", True)
+
+
+def test_a_damaged_night_is_told_and_the_rest_counts() -> None:
+    history().keep(night_of_day(1))
+    (nightly_folder("tiny") / "nights" / "2026-01-01.json").write_text("{")
+    found = run("2026-01-02", data={"path": "nowhere"})
+    assert any("set aside as 2026-01-01.json.damaged-1" in note for note in found.notes)
+
+
+def test_a_full_disk_is_told_in_the_report_that_comes_back() -> None:
+    with history().held():
+        pass
+    with largest_file(0):
+        found = run("2026-01-02", data={"path": "nowhere"})
+    assert found.exit_code == 2
+    assert "cannot write" in found.headline
+    assert any("the night is not in the history" in note for note in found.notes) or "cannot write" in found.headline
+    assert not list(Path(os.environ["VSETUNE_HOME"]).rglob("2026-01-02.*"))
+
+
+def test_a_second_process_is_refused_while_a_night_runs() -> None:
+    with history().held(), pytest.raises(StudyConflict, match="another process is running a night of it"):
+        run("2026-01-02")
