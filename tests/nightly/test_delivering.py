@@ -205,7 +205,7 @@ def test_secrets_and_broken_characters_in_what_people_wrote_reach_nothing(
 
 
 def test_a_night_that_could_not_run_is_reported_like_any_other(home: Path) -> None:
-    report = replace(sample_report(), exit_code=2, rows=[], headline="could not run: the lock is held", notes=())
+    report = replace(sample_report(), exit_code=2, rows=(), headline="could not run: the lock is held", notes=())
     kept = Kept()
     assert deliver(report, kept, spec(), night=None, tracking_uri=None) == report
     assert kept.reports == [report]

@@ -44,8 +44,8 @@ def sample_report(seed: int = 0) -> NightReport:
             "vsrn.luwm begins a new line tonight: torch 2.7.1 became 2.8.0",
             "pcme.pcme: 1 of 3 seeds failed (out of memory); its measures are not judged",
         ),
-        rows, "At most one false alarm in 30 quiet nights for the whole report.", 28, 7, f"{TONIGHT}T02:00:04+00:00",
-        f"{TONIGHT}T02:09:41+00:00", study="nightly-scenes-2026-11-21",
+        tuple(rows), "At most one false alarm in 30 quiet nights for the whole report.", 28, 7,
+        f"{TONIGHT}T02:00:04+00:00", f"{TONIGHT}T02:09:41+00:00", study="nightly-scenes-2026-11-21",
     )
 
 
@@ -66,7 +66,7 @@ def short_report() -> NightReport:
                   (HOSTILE,), HOSTILE),
         ReportRow("vsepp.lmh", measure, "quiet", days, [61.0, 61.2], 61.2, 61.0, 60.0, 62.0, 0.2),
     ]
-    return replace(sample_report(), headline=f"worse: {HOSTILE}", notes=(HOSTILE,), rows=rows)
+    return replace(sample_report(), headline=f"worse: {HOSTILE}", notes=(HOSTILE,), rows=tuple(rows))
 
 
 def _quiet(cell: str, measure: Measure, days: Sequence[str], draw: random.Random) -> ReportRow:

@@ -92,8 +92,8 @@ def presentable(report: NightReport) -> NightReport:
     def clean(text: str) -> str:
         return masked(plain(text, _LONGEST_TEXT))
 
-    rows = [replace(row, text=clean(row.text), suspects=tuple(map(clean, row.suspects))) for row in report.rows]
-    return replace(report, headline=clean(report.headline), notes=tuple(map(clean, report.notes)), rows=rows)
+    rows = (replace(row, text=clean(row.text), suspects=tuple(map(clean, row.suspects))) for row in report.rows)
+    return replace(report, headline=clean(report.headline), notes=tuple(map(clean, report.notes)), rows=tuple(rows))
 
 
 def findings(report: NightReport) -> list[Finding]:
