@@ -1,9 +1,9 @@
 """Checks YAML as it stands on a page: whole study files, parts of one, parts of a recipe, single settings.
 
-A block with the key `study` is a study file, one with `nightly` a nightly file. Any other is a part: of a study file if
-all its keys are keys of one, of a recipe if they are keys of that; it is checked in place of these keys of EXAMPLE_STUDY
-or EXAMPLE_RECIPE. For a loss of the reader, which a page calls my_loss, one of ours stands in: what plugins may be is
-tested in `test_plugins.py`.
+A block with the key `study` is a study file, one with `nightly` a nightly file. Any other is a part: of a study file
+if all its keys are keys of one, of a recipe if they are keys of that; it is checked in place of these keys of
+EXAMPLE_STUDY or EXAMPLE_RECIPE. For a loss of the reader, which a page calls my_loss, one of ours stands in: what
+plugins may be is tested in `test_plugins.py`.
 """
 
 from __future__ import annotations
