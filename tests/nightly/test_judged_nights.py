@@ -14,6 +14,7 @@ from night_files import LOSSES, night_of_day, tiny_spec
 
 from vsetune.nightly.first_losses import judged_first_losses
 from vsetune.nightly.history import Accepted, History
+from vsetune.nightly.measures import ALL_CELLS, MEASURES
 from vsetune.nightly.night import CellNight, Night
 from vsetune.nightly.report import NightReport, ReportRow
 from vsetune.nightly.reporting import report_of
@@ -156,3 +157,17 @@ def test_suspects_are_the_commits_between_newest_first(tmp_path: Path) -> None:
     assert edited == [f"{last[:12]} with changes that are not committed"]
     assert "went back" in commits_in(CommitRange(last, first), repository=tmp_path)[0]
     assert "no repository here knows both" in commits_in(CommitRange("unknown", last), repository=tmp_path)[0]
+
+
+def test_what_every_cell_shows_a_little_is_told_of_all_cells(tmp_path: Path) -> None:
+    def two_cells(day: int, **changes: Any) -> Night:
+        night = night_of_day(day, **changes)
+        return replace(night, cells={**night.cells, "vsepp.lseh": night.cells[CELL]})
+
+    found = report(tmp_path, [two_cells(day) for day in range(1, 13)], two_cells(13, epoch_time=140.0))
+    rows = [row for row in found.rows if row.cell == ALL_CELLS]
+    assert [row.measure for row in rows] == list(MEASURES)
+    assert [row.measure.name for row in rows if row.verdict == "regression"] == ["epoch_time"]
+    assert rows[0] is found.rows[0], "what concerns all cells stands first"
+    alone = report(tmp_path / "alone", quiet_nights(12), night_of_day(13))
+    assert not [row for row in alone.rows if row.cell == ALL_CELLS]

@@ -22,7 +22,7 @@ from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import make_folder, read_json, write_json
 from vsetune.nightly.bisecting import Bisected, CannotRun, Judge, Losses, LossJudge, PairedJudge, Tried, bisect
 from vsetune.nightly.history import History
-from vsetune.nightly.measures import BY_NAME, FIRST_LOSSES
+from vsetune.nightly.measures import ALL_CELLS, BY_NAME, FIRST_LOSSES
 from vsetune.nightly.night import Night
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.paired import Pair
@@ -68,6 +68,7 @@ def answerable(question: Question, spec: NightlySpec, history: History, reposito
     nights = history.nights()
     alarm = _alarm(nights, history, question)
     cell = question.cell or (alarm or {}).get("cell")
+    cell = None if cell == ALL_CELLS else cell
     cell = _known_cell(cell, spec, question)
     bad_text, bad_from = _bad(question, nights)
     if bad_text == _HEAD and question.bad is None:
@@ -204,7 +205,7 @@ def _alarm(nights: Sequence[Night], history: History, question: Question) -> Map
         if row["verdict"] in _ALARMS and (row["measure"] or {}).get("name", FIRST_LOSSES) == question.measure
         and question.cell in (None, row["cell"])
     ]
-    return max(rows, key=lambda row: abs(row.get("change") or 0.0), default=None)
+    return max(rows, key=lambda row: (row["cell"] != ALL_CELLS, abs(row.get("change") or 0.0)), default=None)
 
 
 def _bad(question: Question, nights: Sequence[Night]) -> tuple[str, str]:

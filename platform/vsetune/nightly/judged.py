@@ -10,10 +10,11 @@ import numpy as np
 
 from vsetune.nightly.first_losses import judged_first_losses
 from vsetune.nightly.history import Accepted
+from vsetune.nightly.judging.all_cells import all_cells
 from vsetune.nightly.judging.judge import Judgement, judge
 from vsetune.nightly.judging.tolerance import Tolerance
 from vsetune.nightly.lines import changed_conditions, counts_from, line_of
-from vsetune.nightly.measures import MEASURES, Measure
+from vsetune.nightly.measures import ALL_CELLS, MEASURES, Measure
 from vsetune.nightly.night import Night
 from vsetune.nightly.report import ReportRow
 from vsetune.nightly.sentences import sentence
@@ -35,7 +36,8 @@ def judged_rows(
     nights: Sequence[Night], tonight: Night, cells: Sequence[str], accepted: Sequence[Accepted], tolerance: Tolerance,
     told: Told,
 ) -> list[ReportRow]:
-    """A row for every cell and measure, and one for the first losses of every cell.
+    """A row for every cell and measure, one for the first losses of every cell, and one for every measure over all
+    cells: a step that is a little slower everywhere is seen there first.
 
     nights: all earlier ones, of any conditions. cells: of tonight's file, in its order.
     """
@@ -45,18 +47,23 @@ def judged_rows(
     past = np.array([[_counted(night, stream, accepted, tonight.date) for stream in streams] for night in line])
     past = past.reshape(len(line), len(streams))
     now = np.array([_value(tonight, stream) for stream in streams])
+    together = all_cells(past, now, [stream.measure for stream in streams], tolerance)
+    past, now = np.hstack([past, together.past]), np.append(now, together.tonight)
+    measures = [*(stream.measure for stream in streams), *together.measures]
+    streams += [Stream(ALL_CELLS, measure) for measure in together.of]
     alarmed = np.array([
         [told.get((night.date, s.cell, s.measure.name)) in ("regression", "improvement") for s in streams]
         for night in line
     ], dtype=np.bool_).reshape(past.shape)
-    judgements = judge(past, now, [stream.measure for stream in streams], tolerance, alarmed=alarmed)
+    judgements = judge(past, now, measures, tolerance, alarmed=alarmed)
     rows = [
-        _row(stream, judgement, line, tonight, past[:, column], suspects, _begin(line, stream, accepted, tonight.date))
+        _row(stream, judgement, line, tonight, np.append(past[:, column], now[column]), suspects,
+             _begin(line, stream, accepted, tonight.date))
         for column, (stream, judgement) in enumerate(zip(streams, judgements, strict=True))
     ]
     first = [judged_first_losses(line, tonight, cell, accepted) for cell in cells]
-    order = {cell: place for place, cell in enumerate(cells)}
-    return sorted([*rows, *first], key=lambda row: order[row.cell])  # stable: the first losses stay behind
+    order = {cell: place for place, cell in enumerate([ALL_CELLS, *cells])}
+    return sorted([*rows, *first], key=lambda row: (order[row.cell], _place(row.measure)))
 
 
 def nights_in_line(nights: Sequence[Night], tonight: Night, accepted: Sequence[Accepted]) -> int:
@@ -64,6 +71,11 @@ def nights_in_line(nights: Sequence[Night], tonight: Night, accepted: Sequence[A
     everything = [each for each in accepted if each.cell is None and each.measure is None]
     begin = counts_from(everything, "", "", tonight.date)
     return sum(night.date >= begin for night in line_of(nights, tonight))
+
+
+def _place(measure: Measure | None) -> int:
+    """As in the table of measures; the first losses come last."""
+    return len(MEASURES) if measure is None else MEASURES.index(measure)
 
 
 def _value(night: Night, stream: Stream) -> float:
@@ -87,12 +99,12 @@ def _begin(line: Sequence[Night], stream: Stream, accepted: Sequence[Accepted], 
 
 
 def _row(
-    stream: Stream, judgement: Judgement, line: Sequence[Night], tonight: Night, past: np.ndarray,
+    stream: Stream, judgement: Judgement, line: Sequence[Night], tonight: Night, nights: np.ndarray,
     conditions: Sequence[str], begin: int,
 ) -> ReportRow:
-    """begin: index of the first night of the stream's own line."""
+    """nights: values of the line, tonight's last. begin: index of the first night of the stream's own line."""
     dates = [night.date for night in line] + [tonight.date]
-    values = [*map(_known, past), _known(_value(tonight, stream))]
+    values = list(map(_known, nights))
     since = None if judgement.since is None else dates[judgement.since]
     cell = tonight.cells.get(stream.cell)
     suspects: list[str] = []

@@ -40,4 +40,7 @@ target counts with the last epoch seen (restricted mean)."""
 FIRST_LOSSES = "first_losses"
 """The losses of the first 20 steps at a fixed seed: equal bit for bit, or changed. No band, no tolerance."""
 
+ALL_CELLS = "all cells"
+"""Stands for a cell in rows about the mean over all cells of a measure."""
+
 BY_NAME = {measure.name: measure for measure in MEASURES}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vsetune.nightly.measures import ALL_CELLS
 from vsetune.nightly.report import ReportRow
 from vsetune.nightly.report_words import change_words, value_words
 
@@ -54,7 +55,7 @@ def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
         named = "; ".join(_named(row) for row in worse[:_MOST_NAMED])
         more = f"; and {len(worse) - _MOST_NAMED} more" if len(worse) > _MOST_NAMED else ""
         return f"{found}: {named}{more}"
-    cells = len({row.cell for row in rows})
+    cells = len({row.cell for row in rows} - {ALL_CELLS})
     measured = sum(row.measure is not None for row in rows)
     missing = f", {counts['missing']} not measured" if counts["missing"] else ""
     better = f", {_count(counts['improvement'], 'improvement')}" if counts["improvement"] else ""
