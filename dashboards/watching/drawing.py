@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vsetune.leaderboard.axis_scale import Scale
 from vsetune.leaderboard.charts import PALETTE, Tick, nice_ticks
 from watching.answers import Answer, Span
 from watching.panels import Unit
@@ -64,8 +65,8 @@ def drawing_of(answer: Answer, span: Span) -> Drawing:
         low = min(values)  # curves far from zero and close together
     step = _round_unit(high, panel.unit)
     ticks = [step * tick for tick in nice_ticks(low / step, (high if high > low else low + 1.0) / step, 4)]
-    x = _Scale(span.start, span.end, LEFT, WIDTH - RIGHT)
-    y = _Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP)
+    x = Scale(span.start, span.end, LEFT, WIDTH - RIGHT)
+    y = Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP)
     names = sorted({name_of(curve, panel.legend) for curve in curves})
     colours = {name: index for index, name in enumerate(names)}
     lines = [_line(curve, answer, colours, x, y, span) for curve in curves[:MOST_LINES]]
@@ -103,18 +104,7 @@ def _round_unit(largest: float, unit: Unit) -> float:
     return next((factor for factor, _ in _SCALED.get(unit, ()) if largest >= factor), 1.0)
 
 
-@dataclass(frozen=True)
-class _Scale:
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        return round(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start), 1)
-
-
-def _line(curve: Curve, answer: Answer, colours: dict[str, int], x: _Scale, y: _Scale, span: Span) -> Line:
+def _line(curve: Curve, answer: Answer, colours: dict[str, int], x: Scale, y: Scale, span: Span) -> Line:
     stretches: list[list[tuple[float, float]]] = []
     before = float("-inf")
     for at, value in curve.points:
@@ -130,7 +120,7 @@ def _line(curve: Curve, answer: Answer, colours: dict[str, int], x: _Scale, y: _
     return Line(name, index % PALETTE, index >= PALETTE, path, dots, last)
 
 
-def _times(span: Span, x: _Scale) -> list[Tick]:
+def _times(span: Span, x: Scale) -> list[Tick]:
     """Round times of day, about five."""
     rough = (span.end - span.start) / 5
     steps = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)

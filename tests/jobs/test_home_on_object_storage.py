@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 from rich.console import Console
-from s3_server import endpoint, prefix
+from s3_server import endpoint, machine, prefix
 
 from vsetune.config.spec.paths import home, remote_home, remote_place, under_home
 from vsetune.config.study.cells import build_trial, resolve_cells
@@ -29,7 +29,7 @@ from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import AttemptStart, StudyRecord
 from vsetune.tracking.store import TrackingStore
 
-__all__ = ["endpoint", "prefix"]
+__all__ = ["endpoint", "machine", "prefix"]
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves
     pytest.mark.usefixtures("extractors_made_once"),
@@ -40,18 +40,6 @@ STUDY = {
     "training": {"epochs": 2, "batch_size": 40, "validate_every_steps": 3, "learning_rate": 1e-3},
 }
 TRIAL = "vsepp.lmh-c000-s0"
-
-
-@pytest.fixture
-def machine(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes this process one on the machine of that name, with a disk of its own and the home under `prefix`."""
-    monkeypatch.setenv("VSETUNE_HOME", prefix)
-
-    def on(name: str) -> None:
-        monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(tmp_path / name))
-
-    on("first")
-    return on
 
 
 def study_file(folder: Path, **changes: Any) -> Path:

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from night_files import night_of_day
-from s3_server import endpoint, prefix
+from s3_server import endpoint, machine, prefix
 
 from vsetune.errors import StudyConflict
 from vsetune.nightly.history import Accepted, History, nightly_folder
 from vsetune.object_storage.s3 import listing
 
-__all__ = ["endpoint", "prefix"]
+__all__ = ["endpoint", "machine", "prefix"]
 pytestmark = pytest.mark.filterwarnings("default")  # the S3 server's own
-
-
-@pytest.fixture
-def machine(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes this process one on the machine of that name, with a disk of its own and the home under `prefix`."""
-    monkeypatch.setenv("VSETUNE_HOME", prefix)
-
-    def on(name: str) -> None:
-        monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(tmp_path / name))
-
-    on("first")
-    return on
 
 
 def history() -> History:

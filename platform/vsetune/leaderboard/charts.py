@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vsetune.leaderboard import wording
+from vsetune.leaderboard.axis_scale import Scale
 from vsetune.leaderboard.rows import Leaderboard, Row
 
 WIDTH, HEIGHT = 460, 300
@@ -55,18 +56,6 @@ class Panel:
     summary: str
 
 
-@dataclass(frozen=True)
-class _Scale:
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        share = (value - self.low) / (self.high - self.low)
-        return round(self.start + share * (self.end - self.start), 2)
-
-
 def panels(leaderboard: Leaderboard) -> list[Panel]:
     """One panel per comparison that has a curve; a loss keeps its colour in all of them, the baseline is the first."""
     colours = loss_colours(leaderboard)
@@ -101,8 +90,8 @@ def _panel(dataset: str, network: str, rows: Sequence[Row], colours: dict[str, i
     x_values = nice_ticks(0.0, max(epoch for epoch, _ in points), 6)
     recalls = [recall for _, recall in points]
     y_values = nice_ticks(min(recalls), max(recalls), 6)
-    x = _Scale(0.0, x_values[-1], LEFT, WIDTH - RIGHT)
-    y = _Scale(y_values[0], y_values[-1], HEIGHT - BOTTOM, TOP)
+    x = Scale(0.0, x_values[-1], LEFT, WIDTH - RIGHT)
+    y = Scale(y_values[0], y_values[-1], HEIGHT - BOTTOM, TOP)
     baseline = next((row for row in rows if row.is_baseline), None)
     target = None
     if baseline is not None and baseline.best_m_recall is not None:
@@ -115,7 +104,7 @@ def _panel(dataset: str, network: str, rows: Sequence[Row], colours: dict[str, i
     )
 
 
-def _series(row: Row, index: int, x: _Scale, y: _Scale) -> Series:
+def _series(row: Row, index: int, x: Scale, y: Scale) -> Series:
     curves = [seed.curve for seed in row.seeds]
     mean = mean_curve([seed.curve for seed in row.headline])
     points = tuple((x(epoch), y(recall), wording.fixed(epoch, 2), wording.fixed(recall, 1)) for epoch, recall in mean)
@@ -123,7 +112,7 @@ def _series(row: Row, index: int, x: _Scale, y: _Scale) -> Series:
     return Series(row.loss, index % PALETTE, index >= PALETTE, seeds, _path(mean, x, y), points)
 
 
-def _path(curve: Curve, x: _Scale, y: _Scale) -> str:
+def _path(curve: Curve, x: Scale, y: Scale) -> str:
     places = [f"{x(epoch)} {y(recall)}" for epoch, recall in curve]
     return "M" + " L".join(places) if places else ""
 

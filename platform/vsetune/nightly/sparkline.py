@@ -9,6 +9,7 @@ from datetime import date
 from itertools import pairwise
 from statistics import median
 
+from vsetune.leaderboard.axis_scale import Scale
 from vsetune.nightly.report import ReportRow
 from vsetune.nightly.report_words import band_words, tonight_words
 
@@ -44,9 +45,9 @@ def sparkline(row: ReportRow) -> Sparkline | None:
         return None
     low, high = _finite(row.low), _finite(row.high)
     first = nights[0][0] if len(nights) > 1 else nights[0][0] - 1  # tonight is at the right end, alone too
-    x = _Scale(first, nights[-1][0], _LEFT, WIDTH - _RIGHT)
+    x = Scale(first, nights[-1][0], _LEFT, WIDTH - _RIGHT)
     bounds = [bound for bound in (low, high) if bound is not None]
-    y = _Scale(min([*known, *bounds]), max([*known, *bounds]), HEIGHT - _BOTTOM, _TOP)
+    y = Scale(min([*known, *bounds]), max([*known, *bounds]), HEIGHT - _BOTTOM, _TOP)
     stretches = _stretches(nights)
     path = " ".join(
         "M" + " L".join(f"{x(day)} {y(value)}" for day, value in stretch) for stretch in stretches if len(stretch) > 1
@@ -60,20 +61,6 @@ def sparkline(row: ReportRow) -> Sparkline | None:
         f"{len(known)} nights, {row.dates[-len(nights)]} to {row.dates[-1]}; tonight {tonight_words(row)}, "
         f"quiet nights {band_words(row)}",
     )
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """Linear, what lies outside goes to the edge; a single value stands in the middle."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
-        return round(self.start + min(1.0, max(0.0, share)) * (self.end - self.start), 1)
 
 
 def _stretches(nights: Sequence[tuple[int, float | None]]) -> list[list[tuple[int, float]]]:
