@@ -25,6 +25,8 @@ PACKAGE_FOLDER = Path(__file__).parents[1]
 # Readers fill shuffle buffers in threads. Left alone, glibc gives threads up to 8 heaps per core, each of which keeps
 # what one reader once needed: a worker that had trained six trials on Flickr8k held 5 GB, with two heaps it holds 1 GB.
 _WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
+_JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Ray sets it for the process of a job."""
 
 
 @contextmanager
@@ -67,7 +69,7 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
                 address=target, log_to_driver=False, logging_level=logging.WARNING,
                 runtime_env={
                     "py_modules": [*map(str, (PACKAGE_FOLDER, *modules))],
-                    "env_vars": {**_WORKER_ENVIRONMENT, REVISION_VARIABLE: git_revision(PACKAGE_FOLDER)},
+                    "env_vars": {**_WORKER_ENVIRONMENT, **_revision()},
                 },
             )
         else:
@@ -85,6 +87,14 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
             f"ray: cannot reach {target} ({_first_line(error)}); start it with `ray start --head`, and set "
             "RAY_AUTH_MODE=token in both shells"
         ) from error
+
+
+def _revision() -> dict[str, str]:
+    """What tells workers the revision of the code that they are sent. A job's own variables reach them anyhow, and Ray
+    refuses to be given one a second time."""
+    if os.environ.get(_JOB_VARIABLE) and os.environ.get(REVISION_VARIABLE):
+        return {}
+    return {REVISION_VARIABLE: git_revision(PACKAGE_FOLDER)}
 
 
 def capacity_of(resources: ResourceSpec, needs: Iterable[Needs]) -> Capacity:
