@@ -244,3 +244,14 @@ def test_shapes_that_do_not_fit_are_refused_in_one_line() -> None:
         judge(np.ones((5, 2)), np.ones(2), [TIME], TOLERANCE)
     with pytest.raises(UsageError, match=r"alarmed: got|got alarmed \(4, 1\)"):
         judge(np.ones((5, 1)), np.ones(1), [TIME], TOLERANCE, alarmed=np.zeros((4, 1), dtype=np.bool_))
+
+
+def test_a_night_ten_times_slower_is_told_whatever_another_measure_has_taught() -> None:
+    """Epochs that jump between two values have a heavy tail; the band of times must not grow without end from it."""
+    drawn = np.random.default_rng(3)
+    times = np.exp(0.08 * drawn.normal(size=(12, 15)))
+    past = np.column_stack([times, np.where(drawn.random((12, 60)) < 0.1, 1.0, 2.0)])
+    measures = [BY_NAME["epoch_time"]] * 15 + [BY_NAME["epochs_to_target"]] * 60
+    tonight = past[-1].copy()
+    tonight[0] = 10.0
+    assert judge(past, tonight, measures, Tolerance())[0].verdict == "regression"

@@ -20,7 +20,7 @@ ABOVE = 1.2815515655446004
 PRIOR_SCORES = 200.0
 PRIOR_TAIL = (1.0, 0.1, 0.1 * 0.5, 0.1 * 0.6)
 """Of an imagined score: itself, above, excess and its square. Heavier than normal scores (0.1 * 0.47, 0.1 * 0.39)."""
-BORROWED_SCORES = 2000.0
+BORROWED_SCORES = 200.0
 MOST_EXCESS = 15.0
 """One score says no more than this about the tail."""
 HEAVIEST = 0.45
@@ -61,8 +61,20 @@ class Tail:
         excess = np.clip(np.where(known, scores, 0.0) - ABOVE, 0.0, MOST_EXCESS)
         return Tail(self.sums + np.stack([known, excess > 0, excess, excess**2]) @ members)
 
+    def reach(self, probability: Floats, members: Floats, freedom: Floats) -> Floats:
+        """(..., streams), in scales: what a quiet night goes beyond with this probability, (..., measures).
+
+        Where noise is normal that is a quantile of Student's t; it is stretched by as much as the limit of scores is.
+        Turned back into t itself, a heavy limit would grow without end: no night, however slow, would be beyond it.
+        members: (streams, measures). freedom: (..., streams).
+        """
+        usual = -ndtri(probability)
+        stretch = (self.limit(probability) / usual) @ members.T
+        return students_t(usual @ members.T, freedom) * stretch
+
     def limit(self, probability: Floats) -> Floats:
-        """(..., measures): the score that a quiet night goes above with this probability (..., 1), 0 < it < 0.1.
+        """(..., measures): the score that a quiet night goes above with this probability, 0 < it < 0.1, (..., measures)
+        or (..., 1).
 
         From the scores of the measure, at most `BORROWED_SCORES` of the whole report, and the imagined ones.
         """

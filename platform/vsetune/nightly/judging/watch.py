@@ -12,7 +12,7 @@ import numpy as np
 from vsetune.nightly.judging import cusum
 from vsetune.nightly.judging.arrays import Bools, Floats, Integers, Streams
 from vsetune.nightly.judging.noise import Noise, noise
-from vsetune.nightly.judging.scores import Tail, normal_score, students_t
+from vsetune.nightly.judging.scores import Tail, normal_score
 
 SPENT = 0.5
 """Of the false alarms promised. The other half is kept for what the limits do not know: tails that nobody has seen yet,
@@ -239,15 +239,24 @@ class Watch:
                 one.tail = one.tail.with_scores(np.where(spike, one.towards * told.score, np.nan), self.members)
         told.forget(over)
 
+    def _parts(self) -> Floats:
+        """(histories, measures): which part of the false alarms each stream of a measure may spend. Half goes to what
+        stands alone in its measure, the means over all cells, where changes everywhere show; the rest to cells."""
+        seen = np.isfinite(self.values).any(axis=-1) @ self.members
+        is_alone = self.members.sum(axis=0) == 1
+        alone, others = ((seen * part).sum(axis=-1, keepdims=True) for part in (is_alone, ~is_alone))
+        whole = np.where((alone > 0) & (others > 0), 0.5, 1.0)
+        return whole / np.maximum(np.where(is_alone, alone, others), 1)
+
     def _see(self, night: Night, known: Bools, is_baseline: Bools) -> Seen:
         quiet, smallest, told = night.quiet, self.streams.smallest, self.told
-        streams = np.isfinite(self.values).any(axis=-1).sum(axis=-1, keepdims=True)
+        parts = self._parts()
         side, change, since = np.zeros(known.shape), night.distance, np.full(known.shape, night.index)
         is_outside, reaches = np.zeros(known.shape, np.bool_), []
         for one in (self.better, self.worse):
-            chance = one.share * SPENT * self.false_alarms / np.maximum(streams, 1)
-            height = one.tail.limit(BAND_SHARE * chance) @ self.members.T
-            reach = students_t(height, quiet.freedom) * quiet.of_a_night
+            chances = one.share * SPENT * self.false_alarms * parts
+            chance = chances @ self.members.T
+            reach = one.tail.reach(BAND_SHARE * chances, self.members, quiet.freedom) * quiet.of_a_night
             reach = np.maximum(np.maximum(reach, smallest), BEYOND * one.furthest)
             reaches.append(reach)
             outside = night.is_judged & (one.towards * night.distance >= reach * (1 - 1e-9))
