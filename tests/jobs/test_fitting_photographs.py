@@ -90,6 +90,6 @@ def test_a_warm_up_longer_than_the_training_is_refused_before_anything_runs(data
     plain["training"]["linear_schedule"] = {"warmup_steps": 10}  # 40 pairs in batches of 4
     file.write_text(json.dumps(plain))
     assert problems(file) == [
-        f"{file}: cell vsepp.lmh: training.linear_schedule.warmup_steps: got 10, the training has 10 steps; need fewer, "
-        "or use warmup_fraction"
+        f"{file}: cell vsepp.lmh: training.linear_schedule.warmup_steps: got 10, the training has 10 steps; need "
+        "fewer, or use warmup_fraction"
     ]
