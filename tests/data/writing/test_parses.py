@@ -162,8 +162,8 @@ def test_phrases_go_on_at_the_unfinished_split_too(scenes_recipe: Make, run: Run
     recipe = scenes_recipe(parses=PARSES)
     run(recipe)
     captions = chain.parsed
-    first = Dataset.open(recipe.output).split("train").captions
-    chain.stop_after = captions + first + 2
+    first = next(iter(Dataset.open(recipe.output).manifest.splits.values()))
+    chain.stop_after = captions + first.captions + 2
     with pytest.raises(KeyboardInterrupt):
         parse_dataset(recipe.output, "chain", phrases=True, progress=SilentProgress())
     chain.stop_after = None

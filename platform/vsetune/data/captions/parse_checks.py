@@ -59,7 +59,7 @@ def _array_problems(info: SplitParses, words: np.ndarray, path: str) -> Iterator
             decoded(row, words=count)
     except DataError as error:
         told = str(error)
-        yield told if told.startswith(path) else f"{join(path, info.phrases.file)}: {told}; {again(path)}"
+        yield told if told.startswith(path) else f"{join(path, info.phrases.file)}: {told}; {again(path, phrases=True)}"
 
 
 def _are_of(heads: np.ndarray, words: np.ndarray) -> bool:

@@ -272,24 +272,22 @@ def _store(parses: Parses, files: Sequence[Path], path: str) -> None:
 
 def fetched_array(info: SplitParses | SplitPhrases, captions: int, path: str) -> np.ndarray:
     """An array that is listed, compared with its hash and counts. DataError when it is missing or another."""
-    where = join(path, info.file)
+    where, fix = join(path, info.file), again(path, phrases=isinstance(info, SplitPhrases))
     content = storage.read_inside(path, info.file, most=HEADER_BYTES + 2 * captions * MOST_CHARACTERS)
     if sha256_hex(content) != info.sha256:
         raise DataError(
             f"{where}: its SHA-256 is not the one of {PARSES_FILE}, the file was changed; restore it, or delete it and "
-            f"{PARSES_FILE} and run: vsetune data parse {path}"
+            f"{PARSES_FILE} and {fix}"
         )
     try:
         array = array_from_bytes(content)
     except Flaw as error:
-        raise DataError(f"{where}: no plain array ({error}); {again(path)}") from error
+        raise DataError(f"{where}: no plain array ({error}); {fix}") from error
     if array.ndim != 2 or len(array) != captions or array.dtype != np.dtype(_DTYPE):
-        raise DataError(
-            f"{where}: is {array.shape} {array.dtype}, need ({captions}, words) {_DTYPE}; {again(path)}"
-        )
+        raise DataError(f"{where}: is {array.shape} {array.dtype}, need ({captions}, words) {_DTYPE}; {fix}")
     return array
 
 
-def again(path: str) -> str:
-    """The way out of parses that cannot be used."""
-    return f"make them again: vsetune data parse {path}"
+def again(path: str, *, phrases: bool = False) -> str:
+    """The way out of parses, or phrases, that cannot be used."""
+    return f"make them again: vsetune data parse {path}{' --phrases' if phrases else ''}"

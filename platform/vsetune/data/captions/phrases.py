@@ -30,7 +30,7 @@ class CaptionPhrases:
         try:
             return decoded(self.codes[caption], words=words)
         except DataError as error:
-            raise DataError(f"{self.place}: caption {caption}: {error}; {again(self.place)} --phrases") from error
+            raise DataError(f"{self.place}: caption {caption}: {error}; {again(self.place, phrases=True)}") from error
 
     def maskable(self, caption: int, *, words: int) -> list[tuple[int, ...]]:
         """What may be masked together: positions of the words of each phrase; every word alone where there is none."""
