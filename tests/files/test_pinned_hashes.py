@@ -8,6 +8,7 @@ import numpy as np
 
 from vsetune.config.sources.pretrained_models import find_model
 from vsetune.config.spec.base import Choices, Range
+from vsetune.config.study.training import TrainingSpec
 from vsetune.data.captions.svd_semantics import fingerprint_of_shards
 from vsetune.data.making.raw import RawDataset, RawImage, RawSplit
 from vsetune.data.making.shard_writer import Sample, write_shard
@@ -21,6 +22,12 @@ from vsetune.training.seal import seal_of, sealed_state
 def test_the_fingerprint_of_a_spec() -> None:
     assert Range(low=0.05, high=0.5, log=True).fingerprint() == "3776631e5f72f5a3"
     assert Choices(choices=[1, "é", False]).fingerprint() == "d56899acf9976ba9"
+
+
+def test_the_fingerprint_of_a_training_that_says_nothing_of_later_keys() -> None:
+    assert TrainingSpec().fingerprint() == "5dd38f5e3bcb55ae"
+    phases = [{"epochs": 1}, {}]
+    assert TrainingSpec.model_validate({"phases": phases, "weight_decay": 0.1}).fingerprint() == "7df30865d1a81392"
 
 
 def test_the_digest_of_a_source() -> None:

@@ -82,3 +82,14 @@ def test_word_pieces_that_cannot_be_found_are_refused(data: Any, study: Any, mod
     assert any(line.startswith(f"{file}: cell vse_infinity.lmh: network.text_model: ") for line in found)
     assert any(said in line for line in found)
     assert all("\n" not in line for line in found)
+
+
+def test_a_warm_up_longer_than_the_training_is_refused_before_anything_runs(data: Any, study: Any) -> None:
+    file = study(data[True], "vsepp", {})
+    plain = json.loads(file.read_text())
+    plain["training"]["linear_schedule"] = {"warmup_steps": 10}  # 40 pairs in batches of 4
+    file.write_text(json.dumps(plain))
+    assert problems(file) == [
+        f"{file}: cell vsepp.lmh: training.linear_schedule.warmup_steps: got 10, the training has 10 steps; need "
+        "fewer, or use warmup_fraction"
+    ]

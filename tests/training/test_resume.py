@@ -115,6 +115,14 @@ def test_a_trial_continued_in_the_middle_of_an_epoch_equals_one_never_interrupte
     assert_resumes(make_trial(**CASES[case], validate_every_steps=4, epochs=2.0, learning_rate_step=1), tmp_path)
 
 
+def test_warm_up_and_decay_continue_where_they_were(make_trial: Any, tmp_path: Path) -> None:
+    recipe = {"optimizer": "adamw", "weight_decay": 0.01, "decay_vectors": False, "betas": (0.9, 0.98)}
+    phases = [{"epochs": 1.5}, {"learning_rate_factor": 0.2}]  # step 5, where it leaves, still warms up
+    schedule = {"warmup_steps": 6, "over": "training"}
+    trial = make_trial(**recipe, phases=phases, linear_schedule=schedule, validate_every_steps=4, epochs=2.0)
+    assert_resumes(trial, tmp_path)
+
+
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_network_continues_as_if_never_interrupted(
     network: str, make_trial: Any, small: Any, tmp_path: Path

@@ -1,7 +1,15 @@
 import pytest
 
 from vsetune.config.study.training import TrainingSpec
-from vsetune.training.schedule import drop_factor, next_validation, phase_at, total_steps
+from vsetune.errors import ConfigError
+from vsetune.training.schedule import (
+    drop_factor,
+    next_validation,
+    phase_at,
+    rate_factor,
+    require_room_for_warmup,
+    total_steps,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +65,65 @@ def test_a_phase_begins_at_the_end_of_the_one_before() -> None:
 
 def test_a_training_without_phases_is_one_phase() -> None:
     assert phase_at(TrainingSpec(epochs=4), 3.5) == (0, 0.0)
+
+
+def _factors(steps_per_epoch: int, **training: object) -> list[float]:
+    spec = TrainingSpec.model_validate(training)
+    return [
+        rate_factor(spec, step / steps_per_epoch, steps_per_epoch=steps_per_epoch)
+        for step in range(total_steps(spec, steps_per_epoch))
+    ]
+
+
+@pytest.mark.parametrize("warmup", [{"warmup_fraction": 0.2}, {"warmup_steps": 2}])
+def test_the_rate_warms_up_and_falls_to_nothing_as_worked_by_hand(warmup: dict[str, float]) -> None:
+    """N = 10 steps, w = 2: (i + 1) / 2, then (10 - i) / 8."""
+    factors = _factors(5, epochs=2, linear_schedule=warmup)
+    assert factors == pytest.approx([0.5, 1, 1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125])
+
+
+def test_a_warm_up_of_no_steps_begins_at_the_full_rate() -> None:
+    assert _factors(4, epochs=1, linear_schedule={"warmup_steps": 0}) == pytest.approx([1, 0.75, 0.5, 0.25])
+
+
+def test_a_warm_up_that_ends_between_two_steps_stays_below_the_full_rate() -> None:
+    """w = 2.5 of N = 5: 1 / 2.5, 2 / 2.5, least of 1 and 3 / 2.5, then 2 / 2.5 and 1 / 2.5."""
+    assert _factors(5, epochs=1, linear_schedule={"warmup_fraction": 0.5}) == pytest.approx([0.4, 0.8, 1, 0.8, 0.4])
+
+
+PHASES = [{"epochs": 2, "learning_rate_factor": 0.5}, {}]  # 4 steps, then 2
+
+
+def test_a_schedule_begins_anew_with_every_phase_or_runs_over_all_of_them() -> None:
+    linear = {"warmup_fraction": 0.5}
+    each = _factors(2, epochs=3, phases=PHASES, linear_schedule=linear)
+    assert each == pytest.approx([0.5, 1, 1, 0.5, 1, 1])
+    whole = _factors(2, epochs=3, phases=PHASES, linear_schedule=linear | {"over": "training"})
+    assert whole == pytest.approx([1 / 3, 2 / 3, 1, 1, 2 / 3, 1 / 3])
+
+
+def test_a_step_that_begins_behind_the_end_still_has_the_rate_of_a_last_one() -> None:
+    """42 pairs in batches of 8: step 5 begins at pair 40, beyond 0.84 epochs = 35.28 pairs."""
+    training = TrainingSpec(epochs=0.84, linear_schedule={"warmup_steps": 0})
+    assert total_steps(training, 6) == 6
+    assert rate_factor(training, 40 / 42, steps_per_epoch=6) == pytest.approx((1 / 6) / 0.84)
+
+
+def test_a_warm_up_longer_than_what_it_warms_up_is_refused() -> None:
+    def refused(**training: object) -> str:
+        with pytest.raises(ConfigError) as caught:
+            require_room_for_warmup(TrainingSpec.model_validate(training), steps_per_epoch=2)
+        return str(caught.value)
+
+    steps = {"warmup_steps": 2}
+    assert refused(epochs=1, linear_schedule=steps) == (
+        "training.linear_schedule.warmup_steps: got 2, the training has 2 steps; need fewer, or use warmup_fraction"
+    )
+    assert "got 2, training.phases[1] has 2 steps" in refused(epochs=3, phases=PHASES, linear_schedule=steps)
+    over_all = TrainingSpec(epochs=3, phases=PHASES, linear_schedule=steps | {"over": "training"})
+    require_room_for_warmup(over_all, steps_per_epoch=2)
+
+
+def test_without_a_schedule_the_rate_drops_as_ever() -> None:
+    factors = _factors(2, epochs=4, phases=[{"epochs": 2}, {}], learning_rate_step=1, learning_rate_drop=0.5)
+    assert factors == [1, 1, 0.5, 0.5, 1, 1, 0.5, 0.5]

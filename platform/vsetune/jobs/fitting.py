@@ -23,6 +23,8 @@ from vsetune.losses.loss_building import build_loss
 from vsetune.networks.network_building import build_network
 from vsetune.networks.vsepp.spec import VseppSpec
 from vsetune.scoring.evaluation import PROTOCOLS, evaluated_split
+from vsetune.training.batches import training_steps_per_epoch
+from vsetune.training.schedule import require_room_for_warmup
 from vsetune.training.start import check_start
 
 
@@ -106,6 +108,11 @@ def _batch_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[
             f"{where}: training.batch_size: got {size}, split {trial.data.train_split} of {trial.data.path} has "
             f"{available} {unit}; use at most {available}"
         )
+        return
+    try:
+        require_room_for_warmup(trial.training, steps_per_epoch=training_steps_per_epoch(trial, dataset))
+    except ConfigError as error:
+        yield f"{where}: {error}"
 
 
 def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:

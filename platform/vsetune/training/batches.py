@@ -21,6 +21,15 @@ from vsetune.training.random_state import undisturbed
 _SAMPLED_PAIRS = 20_000
 
 
+def training_steps_per_epoch(trial: TrialSpec, dataset: Dataset) -> int:
+    """Steps that a trial takes in one epoch; with dropped last batches 0 where not even one is full."""
+    training = trial.training
+    return steps_per_epoch(
+        dataset, trial.data.train_split, batch_size=training.batch_size, batch_unit=training.batch_unit,
+        drop_last=training.drop_last,
+    )
+
+
 class TrainingBatches:
     """Batch number `step` of the whole attempt; the order depends on (seed, epoch) alone.
 
@@ -36,10 +45,7 @@ class TrainingBatches:
                 f"training.batch_size: got {training.batch_size}, split {split} of {trial.data.path} has "
                 f"{available} {training.batch_unit}; use at most {available}."
             )
-        self.steps_per_epoch = steps_per_epoch(
-            dataset, split, batch_size=training.batch_size, batch_unit=training.batch_unit,
-            drop_last=training.drop_last,
-        )
+        self.steps_per_epoch = training_steps_per_epoch(trial, dataset)
         self.pairs = self.steps_per_epoch * training.batch_size if training.drop_last else info.captions
         self._trial = trial
         self._dataset = dataset

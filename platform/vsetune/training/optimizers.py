@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from vsetune.config.study.training import TrainingSpec
@@ -26,8 +27,8 @@ class Optimizers:
 
     def __init__(self, training: TrainingSpec, network: Sequence[NetworkGroup], loss: Loss) -> None:
         groups: list[dict[str, Any]] = [
-            {"params": group.parameters, "weight_decay": training.weight_decay, "factor": group.factor}
-            for group in network if group.parameters
+            {"params": parameters, "weight_decay": decay, "factor": group.factor}
+            for group in network for parameters, decay in _by_decay(training, group.parameters) if parameters
         ]
         own = []
         for group in loss.parameter_groups():
@@ -41,14 +42,16 @@ class Optimizers:
         self.learning_rate = training.learning_rate
         self._all: dict[str, Optimizer] = {}
         if groups:
-            self._all["network"] = _OPTIMIZERS[training.optimizer](groups, lr=training.learning_rate)
+            self._all["network"] = _OPTIMIZERS[training.optimizer](
+                groups, lr=training.learning_rate, betas=training.betas, eps=training.epsilon
+            )
         if own:
             self._all["loss"] = SGD(own)
         self.set_learning_rate(1.0, drop=1.0)
 
     def set_learning_rate(self, factor: float, *, drop: float) -> None:
         """From the next step on: factor x drop x the start for the network (times the factor of each group), drop x its
-        own start for the rest."""
+        own start for the rest. drop: what drops or the linear schedule leave of it."""
         self.learning_rate = self._start * factor * drop
         for name, optimizer in self._all.items():
             for group in optimizer.param_groups:
@@ -77,3 +80,11 @@ class Optimizers:
         """Continue as the optimizers that were saved."""
         for name, optimizer in self._all.items():
             optimizer.load_state_dict(state[name])
+
+
+def _by_decay(training: TrainingSpec, parameters: list[nn.Parameter]) -> list[tuple[list[nn.Parameter], float]]:
+    """The parameters, each with its weight decay: one group, or matrices apart from vectors and scalars."""
+    if training.decay_vectors or training.weight_decay == 0:
+        return [(parameters, training.weight_decay)]
+    matrices, vectors = ([each for each in parameters if (each.ndim > 1) == many] for many in (True, False))
+    return [(matrices, training.weight_decay), (vectors, 0.0)]

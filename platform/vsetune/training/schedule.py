@@ -1,13 +1,70 @@
-"""When the learning rate drops, when a phase begins, and where a budget in epochs ends."""
+"""When the learning rate drops, grows or falls, when a phase begins, and where a budget in epochs ends."""
 
 from __future__ import annotations
 
 import math
 
 from vsetune.config.study.phases import phase_starts
-from vsetune.config.study.training import TrainingSpec
+from vsetune.config.study.training import LinearSchedule, TrainingSpec
+from vsetune.errors import ConfigError
 
 _ROUNDING = 1e-9  # 0.6 / 0.2 is 2.9999999999999996: a boundary that was meant to be reached counts as reached
+
+
+def rate_factor(training: TrainingSpec, epoch: float, *, steps_per_epoch: int) -> float:
+    """What the learning rate of a step that starts at `epoch` is of its full height, see `PhaseSpec` for that."""
+    if training.linear_schedule is None:
+        _, start = phase_at(training, epoch)
+        return drop_factor(training, epoch - start)
+    return linear_factor(training, training.linear_schedule, epoch, steps_per_epoch=steps_per_epoch)
+
+
+def linear_factor(
+    training: TrainingSpec, schedule: LinearSchedule, epoch: float, *, steps_per_epoch: int
+) -> float:
+    """Step i (from 0) of N, w of them warm-up: the least of 1, (i + 1) / w and (N - i) / (N - w); never 0.
+
+    transformers has i / w for the warm-up, hence a first step at rate 0; UNITER and TAGS-DC have (N - i - 1) / (N - w)
+    after it, hence a last one. i counts pairs, like all epochs: the short last batch of an epoch is less than a step.
+    """
+    one_step = 1 / steps_per_epoch
+    begin, end = _span_at(training, schedule, epoch)
+    warmup = _warmup_epochs(schedule, end - begin, steps_per_epoch)
+    grown = (epoch - begin + one_step) / warmup if warmup > 0 else 1.0
+    left = max(end - epoch, one_step) / (end - begin - warmup)
+    return min(1.0, grown, left)
+
+
+def require_room_for_warmup(training: TrainingSpec, *, steps_per_epoch: int) -> None:
+    """ConfigError when the warm-up, given in steps, leaves nothing of the training or of one of its phases."""
+    schedule = training.linear_schedule
+    if schedule is None or schedule.warmup_steps is None:
+        return
+    for phase, epoch in enumerate(phase_starts(training.phases, training.epochs)):
+        begin, end = _span_at(training, schedule, epoch)
+        steps = (end - begin) * steps_per_epoch
+        if schedule.warmup_steps >= steps - _ROUNDING:
+            is_whole = schedule.over == "training" or not training.phases
+            where = "the training" if is_whole else f"training.phases[{phase}]"
+            raise ConfigError(
+                f"training.linear_schedule.warmup_steps: got {schedule.warmup_steps}, {where} has {steps:g} steps; "
+                "need fewer, or use warmup_fraction"
+            )
+
+
+def _span_at(training: TrainingSpec, schedule: LinearSchedule, epoch: float) -> tuple[float, float]:
+    """The epochs between which the schedule runs that holds at this one."""
+    if schedule.over == "training":
+        return 0.0, training.epochs
+    phase, begin = phase_at(training, epoch)
+    starts = [*phase_starts(training.phases, training.epochs), training.epochs]
+    return begin, starts[phase + 1]
+
+
+def _warmup_epochs(schedule: LinearSchedule, span: float, steps_per_epoch: int) -> float:
+    if schedule.warmup_steps is not None:
+        return schedule.warmup_steps / steps_per_epoch
+    return (schedule.warmup_fraction or 0.0) * span
 
 
 def drop_factor(training: TrainingSpec, epoch: float) -> float:

@@ -22,8 +22,9 @@ from vsetune.networks.parts.pretrained import architecture_of
 from vsetune.networks.sound_scores import require_sound_items, require_sound_scores
 from vsetune.scoring.device import tower_precision
 from vsetune.scoring.network_inputs import caption_inputs, image_inputs
+from vsetune.training.batches import training_steps_per_epoch
 from vsetune.training.optimizers import Optimizers
-from vsetune.training.schedule import drop_factor, loss_factor, phase_at
+from vsetune.training.schedule import loss_factor, phase_at, rate_factor, require_room_for_warmup
 from vsetune.training.start import known_architecture, start
 
 
@@ -41,6 +42,7 @@ class Learner:
     """Everything a step changes. phase: of the trial's training, 0-based. epoch: at which the next step starts."""
 
     trial: TrialSpec
+    steps_per_epoch: int
     phase: int
     network: Network
     loss: Loss
@@ -60,6 +62,8 @@ class Learner:
         saved: the state that `load_state_dict` is given next. Neither pre-trained weights nor those to start from are
         read then, they need not be there any more.
         """
+        per_epoch = training_steps_per_epoch(trial, dataset)
+        require_room_for_warmup(trial.training, steps_per_epoch=per_epoch)
         is_replaced = saved is not None or trial.network.start_from is not None
         known = known_architecture(trial.network) if saved is None else saved.get("architecture")
         network = build_network(
@@ -71,7 +75,7 @@ class Learner:
         network.to(device)
         context = LossContext(network.embedding_size, dataset.split(trial.data.train_split).images)
         loss = build_loss(trial.loss_in(0), context).to(device)
-        return cls._in_phase(0, trial, network, loss, context, device)
+        return cls._in_phase(0, trial, network, loss, context, device, steps_per_epoch=per_epoch)
 
     def enter(self, phase: int, *, learned: bool) -> Learner:
         """The learner of another phase: the same network, the loss of that phase, fresh optimizers.
@@ -81,26 +85,30 @@ class Learner:
         loss = build_loss(self.trial.loss_in(phase), self.context).to(self.device)
         if learned:
             loss.continue_from(self.loss)
-        return self._in_phase(phase, self.trial, self.network, loss, self.context, self.device)
+        return self._in_phase(
+            phase, self.trial, self.network, loss, self.context, self.device, steps_per_epoch=self.steps_per_epoch
+        )
 
     @classmethod
     def _in_phase(
-        cls, phase: int, trial: TrialSpec, network: Network, loss: Loss, context: LossContext, device: torch.device
+        cls, phase: int, trial: TrialSpec, network: Network, loss: Loss, context: LossContext, device: torch.device,
+        *, steps_per_epoch: int,
     ) -> Learner:
         is_frozen = _trains_loss_only(trial, phase)
         network.requires_grad_(not is_frozen)
         network.zero_grad(set_to_none=True)
         network.train(not is_frozen)
         optimizers = Optimizers(trial.training, [] if is_frozen else network.parameter_groups(), loss)
-        return cls(trial, phase, network, loss, optimizers, context, device)
+        return cls(trial, steps_per_epoch, phase, network, loss, optimizers, context, device)
 
     def set_epoch(self, epoch: float) -> float:
         """Make ready for a step that starts at this epoch: learning rates, which of the network's groups train, the
         factor of the loss. Returns the learning rate of the network."""
         training = self.trial.training
-        phase, start = phase_at(training, epoch)
+        phase, _ = phase_at(training, epoch)
         factor = training.phases[phase].learning_rate_factor if training.phases else 1.0
-        self.optimizers.set_learning_rate(factor, drop=drop_factor(training, epoch - start))
+        drop = rate_factor(training, epoch, steps_per_epoch=self.steps_per_epoch)
+        self.optimizers.set_learning_rate(factor, drop=drop)
         if not _trains_loss_only(self.trial, self.phase):
             self.network.set_epoch(epoch)
         self.epoch = epoch

@@ -28,11 +28,14 @@ from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.config.sources.semantic_vectors import EncoderSpec
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.captions.parses import parse_dataset, read_parses
+from vsetune.data.captions.phrase_rules import Phrase
+from vsetune.data.captions.phrases import caption_phrases
 from vsetune.data.looking.verify import verify
 from vsetune.data.making.raw import png_bytes
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import FeatureInfo, Manifest, ShardInfo, SplitInfo, VocabularyInfo, write_manifest
+from vsetune.data.stored.shards import iter_words
 from vsetune.data.stored.tokens import tokenise
 from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import DataError
@@ -117,7 +120,7 @@ class TinyData:
 
 
 class Chain:
-    """Stands in for a spaCy pipeline: every word depends on the one before it. parsed: captions so far."""
+    """Stands in for a spaCy pipeline: every word depends on the one before it, all are one object. parsed: captions."""
 
     version = "1"
 
@@ -129,12 +132,17 @@ class Chain:
             self.parsed += 1
             yield np.arange(-1, len(words) - 1, dtype=np.int16)
 
+    def phrases(self, captions: Iterable[list[str]]) -> Iterator[list[Phrase]]:
+        for heads in self.heads(captions):
+            yield [Phrase("object", tuple(range(len(heads))))] if len(heads) else []
+
 
 @pytest.fixture
 def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     """Parses are made by a chain instead of spaCy."""
     parser = Chain()
-    monkeypatch.setattr("vsetune.data.captions.parses.load_parser", lambda pipeline: parser)
+    for loads in ("load_parser", "load_phrase_finder"):
+        monkeypatch.setattr(f"vsetune.data.captions.parses.{loads}", lambda pipeline: parser)
     return parser
 
 
@@ -206,13 +214,13 @@ def spec(bert: str) -> Callable[..., EncoderSpec]:
 
 @pytest.fixture
 def sound_data(tiny: Callable[..., TinyData], chain: Chain) -> Path:
-    """Four images in two shards, with everything a data set may have: boxes, photographs and parses."""
+    """Four images in two shards, with everything a data set may have: boxes, photographs, parses, phrases."""
     def with_boxes(index: int, members: dict[str, bytes]) -> None:
         members["boxes.npy"] = as_npy(np.full((2, 4), 0.5), dtype="float32")
 
     data = tiny(4, images_per_shard=2, boxes=True, photograph=_small_photograph, edit=with_boxes)
     data.write()
-    parse_dataset(str(data.folder), "chain", progress=SilentProgress())
+    parse_dataset(str(data.folder), "chain", phrases=True, progress=SilentProgress())
     return data.folder
 
 
@@ -240,6 +248,9 @@ def _read(path: str) -> str | None:
         for split in dataset.manifest.splits:
             reads = NetworkReads(boxes=True, dependencies=has_parses)
             list(evaluation_batches(dataset, split, batch_size=3, reads=reads))
+            phrases = caption_phrases(dataset, split)
+            for caption, words in enumerate(iter_words(dataset, split)):
+                phrases.maskable(caption, words=len(words))
             if dataset.manifest.images_stored:
                 photographs = replace(reads, pixels=PixelInput(size=32))
                 list(evaluation_batches(dataset, split, batch_size=3, reads=photographs))

@@ -13,6 +13,8 @@ from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.captions.parses import parse_dataset, read_parses, word_heads
+from vsetune.data.captions.phrase_rules import Phrase
+from vsetune.data.captions.phrases import caption_phrases
 from vsetune.data.looking.verify import verify
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
@@ -24,10 +26,12 @@ __all__ = ["bucket"]
 Make = Callable[..., IngestRecipe]
 Run = Callable[[IngestRecipe], Manifest]
 PARSES = {"pipeline": "chain"}
+PHRASES = PARSES | {"phrases": True}
 
 
 class Chain:
-    """Every word depends on the one before it. stop_after: captions until it is killed."""
+    """Every word depends on the one before it; its phrases are single words, the first is an object, all others are
+    attributes. stop_after: captions until it is killed."""
 
     version = "1"
 
@@ -42,12 +46,16 @@ class Chain:
             self.parsed += 1
             yield np.arange(-1, len(words) - 1, dtype=np.int16)
 
+    def phrases(self, captions: Iterable[list[str]]) -> Iterator[list[Phrase]]:
+        for heads in self.heads(captions):
+            yield [Phrase("attribute" if word else "object", (word,)) for word in range(len(heads))]
+
 
 @pytest.fixture
 def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     parser = Chain()
-    for module in ("captions.parses", "making.ingest"):
-        monkeypatch.setattr(f"vsetune.data.{module}.load_parser", lambda pipeline: parser)
+    for loads in ("load_parser", "load_phrase_finder"):
+        monkeypatch.setattr(f"vsetune.data.captions.parses.{loads}", lambda pipeline: parser)
     return parser
 
 
@@ -109,6 +117,72 @@ def test_parsing_that_was_killed_goes_on_at_the_unfinished_split(scenes_recipe: 
     chain.stop_after = None
     parse_dataset(recipe.output, "chain", progress=SilentProgress())
     assert chain.parsed == sum(captions) + 3
+
+
+def phrases(path: str | Path) -> dict[str, list[list[Phrase]]]:
+    dataset = Dataset.open(str(path))
+    found = {}
+    for split, array in heads(path).items():
+        read = caption_phrases(dataset, split)
+        found[split] = [read.of(caption, words=array.shape[1]) for caption in range(len(array))]
+    return found
+
+
+def test_a_recipe_that_asks_for_phrases_gets_them_beside_the_parses(
+    scenes_recipe: Make, run: Run, chain: Chain, contents: Callable[[Path], dict[str, bytes]]
+) -> None:
+    bare, asked = scenes_recipe("bare", parses=PARSES), scenes_recipe("asked", parses=PHRASES)
+    assert bare.content_fingerprint() == asked.content_fingerprint()
+    run(bare), run(asked)
+    without, beside = contents(Path(bare.output)), contents(Path(asked.output))
+    assert {name for name in without if without[name] != beside[name]} == {"parses.json"}
+    assert b"phrases" not in without["parses.json"]
+    assert verify(asked.output) == []
+    for split, array in heads(asked.output).items():
+        for heads_of_it, found in zip(array, phrases(asked.output)[split], strict=True):
+            assert [phrase.words for phrase in found] == [(word,) for word in range(len(found))]
+            assert len(found) == (heads_of_it >= 0).sum() + 1
+
+
+def test_phrases_are_added_to_parses_that_are_there_and_both_made_once(
+    scenes_recipe: Make, run: Run, chain: Chain
+) -> None:
+    run(scenes_recipe(parses=PARSES))
+    recipe, parsed = scenes_recipe(parses=PHRASES), chain.parsed
+    run(recipe)
+    assert chain.parsed == 2 * parsed  # once for the phrases; the parses stayed
+    run(recipe), run(scenes_recipe(parses=PARSES)), run(scenes_recipe())
+    assert chain.parsed == 2 * parsed
+    found = read_parses(recipe.output)
+    assert found is not None
+    assert found.has_phrases
+
+
+def test_phrases_go_on_at_the_unfinished_split_too(scenes_recipe: Make, run: Run, chain: Chain) -> None:
+    recipe = scenes_recipe(parses=PARSES)
+    run(recipe)
+    captions = chain.parsed
+    first = next(iter(Dataset.open(recipe.output).manifest.splits.values()))
+    chain.stop_after = captions + first.captions + 2
+    with pytest.raises(KeyboardInterrupt):
+        parse_dataset(recipe.output, "chain", phrases=True, progress=SilentProgress())
+    chain.stop_after = None
+    parse_dataset(recipe.output, "chain", phrases=True, progress=SilentProgress())
+    assert chain.parsed == 2 * captions + 2
+
+
+def test_phrases_of_a_bucket_are_uploaded_read_from_there_and_added_later(
+    scenes_recipe: Make, run: Run, chain: Chain, bucket: None
+) -> None:
+    recipe = scenes_recipe(parses=PHRASES, upload="s3://data/scenes")
+    run(recipe)
+    assert phrases("s3://data/scenes") == phrases(recipe.output)
+    assert verify("s3://data/scenes") == []
+    later = scenes_recipe("later", parses=PARSES, upload="s3://data/later")
+    run(later)
+    made = parse_dataset("s3://data/later", "chain", phrases=True, progress=SilentProgress())
+    assert parse_dataset(later.output, "chain", phrases=True, progress=SilentProgress()) == made
+    assert phrases("s3://data/later") == phrases(later.output) == phrases(recipe.output)
 
 
 def test_parses_are_uploaded_with_the_data_and_read_from_there(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vsetune.data.captions.spacy_parser import load_parser
+from vsetune.data.captions.spacy_parser import load_parser, load_phrase_finder
 from vsetune.data.stored.tokens import tokenise, with_case
 from vsetune.errors import ConfigError
 
@@ -97,6 +97,59 @@ def test_a_package_is_looked_at_and_not_imported(tmp_path: Path, monkeypatch: py
     with pytest.raises(ConfigError, match=r"^parses.pipeline: vsetune_test_pipeline cannot be loaded \(") as refused:
         load_parser("vsetune_test_pipeline")
     assert "\n" not in str(refused.value)
+
+
+def phrases_of(caption: str) -> set[str]:
+    words = tokenise(caption)
+    (found,) = load_phrase_finder(PIPELINE).phrases([words])
+    return {f"{phrase.kind} {' '.join(words[word] for word in phrase.words)}" for phrase in found}
+
+
+@needs_spacy
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        (
+            "A black and white dog runs through deep snow .",
+            "object dog; object snow; attribute black; attribute white; attribute deep; relation runs through",
+        ),
+        (
+            "Two young men in front of a brick building are riding very large horses .",
+            "object men; object brick building; object horses; attribute two; attribute young; attribute very large; "
+            "relation in front of; relation riding",
+        ),
+        (
+            "A man wearing a red hat sits next to a woman on top of an ice cream truck .",
+            "object man; object hat; object woman; object ice cream truck; attribute red; relation wearing; "
+            "relation sits next to; relation on top of",
+        ),
+        (
+            "A ball is thrown by a girl who jumps out of the water .",
+            "object ball; object girl; object water; relation thrown by; relation jumps out of",
+        ),
+        ("Three people stand up", "object people; attribute three; attribute stand up"),
+        ("", ""),
+    ],
+)
+def test_objects_attributes_and_relations_of_captions(caption: str, expected: str) -> None:
+    assert phrases_of(caption) == set(expected.split("; ")) - {""}
+
+
+@needs_spacy
+def test_captions_that_get_no_parse_have_no_phrases() -> None:
+    finder = load_phrase_finder(PIPELINE)
+    counts = [len(phrases) for phrases in finder.phrases([["a", "dog"], ["dog"] * 256, ["a", "cat"]])]
+    assert counts == [1, 0, 1]
+    assert finder.version == load_parser(PIPELINE).version
+
+
+@needs_spacy
+def test_a_pipeline_without_tagger_finds_no_phrases_and_is_refused(tmp_path: Path) -> None:
+    import spacy
+
+    spacy.load(PIPELINE, exclude=["tagger", "attribute_ruler"]).to_disk(tmp_path / "untagged")
+    with pytest.raises(ConfigError, match=r"^parses.pipeline: .*/untagged has no tagger, which phrases need; name a"):
+        load_phrase_finder(str(tmp_path / "untagged"))
 
 
 def test_words_are_written_as_in_the_text_unless_it_splits_differently() -> None:

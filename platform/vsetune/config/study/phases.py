@@ -20,7 +20,8 @@ class PhaseSpec(Spec):
         "all", description="`loss` freezes the network and trains only what the loss learns",
     )
     learning_rate_factor: float = Field(
-        1.0, gt=0, description="times training.learning_rate; drops count from the start of the phase",
+        1.0, gt=0,
+        description="times training.learning_rate; drops, or the linear schedule, begin anew with the phase",
     )
     loss: dict[str, Any] = Field(
         default_factory=dict, description="hyperparameters of the loss in this phase; of a sum: by part",

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from vsetune.config.sources.data_set import DataSpec
 from vsetune.config.sources.semantic_vectors import SemanticSource
@@ -28,6 +35,27 @@ class LossRamp(Spec):
     epochs: float = Field(1.0, gt=0, le=1e6, description="its length")
 
 
+class LinearSchedule(Spec):
+    """The learning rate grows linearly to its full height, then falls linearly to 0 at the end (BERT, TAGS-DC)."""
+
+    warmup_fraction: float | None = Field(None, ge=0, lt=1, description="share of the time in which it grows; 0: none")
+    warmup_steps: Count | None = Field(None, ge=0, description="the same in training steps")
+    over: Literal["phase", "training"] = Field(
+        "phase", description="`phase`: anew in every phase, as drops; `training`: once over all of them",
+    )
+
+    @model_validator(mode="after")
+    def _one_length_of_the_warm_up(self) -> LinearSchedule:
+        if (self.warmup_fraction is None) == (self.warmup_steps is None):
+            got = "neither" if self.warmup_steps is None else "both"
+            raise ValueError(f"got {got} of warmup_fraction and warmup_steps, need one; TAGS-DC: warmup_fraction 0.1")
+        return self
+
+
+Decay = Annotated[float, Field(ge=0, lt=1)]
+"""How much of a running mean is kept at each step."""
+
+
 class TrainingSpec(Spec):
     """One training recipe. An epoch is one pass over all image-caption pairs of the train split."""
 
@@ -46,7 +74,17 @@ class TrainingSpec(Spec):
     learning_rate_mode: Literal["repeat", "once"] = Field(
         "repeat", description="drop every learning_rate_step epochs (VSE++) or once (VSE-infinity)",
     )
+    linear_schedule: LinearSchedule | None = Field(
+        None, description="the rate warms up and falls to 0 instead of dropping; learning_rate_step is then null",
+    )
     weight_decay: float = Field(0.0, ge=0)
+    decay_vectors: bool = Field(
+        True, description="false: no weight decay of biases and of what normalises, only of matrices (BERT, TAGS-DC)",
+    )
+    betas: tuple[Decay, Decay] = Field(
+        (0.9, 0.999), description="of the optimizer: how long gradients, and their squares, are remembered",
+    )
+    epsilon: float = Field(1e-8, gt=0, le=1, description="of the optimizer: added to the root of the mean square")
     gradient_clip: float | None = Field(2.0, gt=0, description="largest global gradient norm; null: no clip")
     validate_every_steps: Count | None = Field(
         None, ge=1, description="v, mini-batches between validations; null: at the end of epochs only",
@@ -71,6 +109,30 @@ class TrainingSpec(Spec):
         description="parts of the training with other settings, in order; none: one phase",
     )
 
+    @model_serializer(mode="wrap")
+    def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without later keys at their defaults: the fingerprints of such trainings are as old as the first of them."""
+        plain: dict[str, Any] = handler(self)
+        unchanged = {key for key in _LATER_KEYS if getattr(self, key) == type(self).model_fields[key].default}
+        return {key: value for key, value in plain.items() if key not in unchanged}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_schedule_takes_the_place_of_drops(cls, plain: Any) -> Any:
+        """learning_rate_step defaults to null beside a schedule."""
+        if isinstance(plain, dict) and plain.get("linear_schedule") is not None:
+            return {"learning_rate_step": None, **plain}
+        return plain
+
+    @model_validator(mode="after")
+    def _one_thing_moves_the_rate(self) -> TrainingSpec:
+        if self.linear_schedule is not None and self.learning_rate_step is not None:
+            raise ValueError(
+                f"linear_schedule: learning_rate_step is {self.learning_rate_step:g}, and both move the rate; set "
+                "learning_rate_step: null beside it, or linear_schedule: null"
+            )
+        return self
+
     @model_validator(mode="after")
     def _dropped_batches_are_of_pairs(self) -> TrainingSpec:
         if self.drop_last and self.batch_unit == "images":
@@ -83,6 +145,9 @@ class TrainingSpec(Spec):
     def _phases_fill_the_budget(self) -> TrainingSpec:
         phase_starts(self.phases, self.epochs)
         return self
+
+
+_LATER_KEYS = ("linear_schedule", "decay_vectors", "betas", "epsilon")
 
 
 class TrialSpec(Spec):

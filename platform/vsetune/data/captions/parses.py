@@ -1,4 +1,4 @@
-"""Dependency parses of captions: for each word the word it depends on, in one array per split.
+"""Dependency parses of captions: for each word the word it depends on, in one array per split; on request phrases too.
 
 They stand beside the shards, listed in `parses.json`, which is written last: with it the parses are complete. Shards
 and manifest stay as they are, so parses can be added to a finished data set, and its fingerprint, hence checkpoints,
@@ -8,17 +8,19 @@ stay valid. A data set has parses by one pipeline; another is refused: networks 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from vsetune.config.spec.base import Spec
+from vsetune.config.sources.recipe import ParsesSpec
 from vsetune.config.spec.foreign_text import one_line
-from vsetune.data.captions.spacy_parser import load_parser
-from vsetune.data.captions.svd_semantics import captions_fingerprint, fingerprint_of_shards
+from vsetune.data.captions.parse_lists import PARSES_FORMAT, Parses, SplitParses, SplitPhrases
+from vsetune.data.captions.phrase_codes import PHRASE_DTYPE, counted, encoded
+from vsetune.data.captions.spacy_parser import load_parser, load_phrase_finder
+from vsetune.data.captions.svd_semantics import captions_fingerprint
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored import storage
 from vsetune.data.stored.array_cache import cached_array
@@ -36,34 +38,10 @@ from vsetune.object_storage import s3
 from vsetune.object_storage.addresses import is_remote, join
 
 PARSES_FILE = "parses.json"
-_FORMAT = "vsetune-parses-1"
 NO_HEAD, NOT_PARSED = -1, -2
 _DTYPE = "int16"
-_ROWS_AT_ONCE = 4096
-
-
-class SplitParses(Spec):
-    """One split. `file` is relative to parses.json: (captions, words) int16, row = caption id.
-
-    An entry is the position of the head among the words of the caption, from 0; -1 for a root and behind the last word;
-    a caption without parse is a row of -2.
-    """
-
-    file: str = Field(pattern=r"^parses-[A-Za-z0-9._-]+\.npy$")
-    sha256: str
-    captions_fingerprint: str = Field(description="which captions these are: of the shards they stand in")
-    captions: int = Field(ge=0, le=1 << 40)
-    pairs: int = Field(ge=0, description="pairs of words that are joined, all captions together")
-    not_parsed: int = Field(ge=0, description="captions without parse: the pipeline changed their words, or too long")
-
-
-class Parses(Spec):
-    """What stands in parses.json."""
-
-    format: str = _FORMAT
-    pipeline: str
-    version: str = Field(description="of the pipeline, and of spaCy")
-    splits: dict[str, SplitParses]
+_PHRASE_RULES = "phrases-1"
+"""Part of what the file names say: raise the number when the phrases of an equal parse change."""
 
 
 def read_parses(path: str) -> Parses | None:
@@ -72,41 +50,57 @@ def read_parses(path: str) -> Parses | None:
     content = storage.find_inside(path, PARSES_FILE)
     if content is None:
         return None
-    plain = parse_shallow_json(content, where=where, fix=f"delete it, then {_again(path)}")
+    plain = parse_shallow_json(content, where=where, fix=f"delete it, then {again(path)}")
     try:
         parses = Parses.model_validate(plain)
     except ValidationError as error:
-        raise DataError(f"{where}: damaged ({first_problem(error)}); delete it, then {_again(path)}") from error
-    if parses.format != _FORMAT:
+        raise DataError(f"{where}: damaged ({first_problem(error)}); delete it, then {again(path)}") from error
+    if parses.format != PARSES_FORMAT:
         raise DataError(
-            f"{where}: format is {one_line(repr(parses.format))}, need {_FORMAT!r}; delete it, then {_again(path)}"
+            f"{where}: format is {one_line(repr(parses.format))}, need {PARSES_FORMAT!r}; delete it, then {again(path)}"
         )
     return parses
 
 
-def parse_dataset(path: str, pipeline: str, *, progress: ProgressSink) -> Parses:
+def parse_dataset(path: str, pipeline: str, *, phrases: bool = False, progress: ProgressSink) -> Parses:
     """Parse every caption of a data set, or find that done. Killed, the same call goes on at the unfinished split.
 
+    phrases: find those too; parses that are there already stay.
     ConfigError: no such pipeline. StorageError: the place cannot be written. StudyConflict: it has parses by another
-    pipeline. DataError: damaged shards.
+    pipeline, or another version of it. DataError: damaged shards.
     """
     dataset = Dataset.open(path)
     dataset.check_files(dataset.manifest.splits)
     found = read_parses(path)
+    parses, files = None, []
     if found is not None and _fits(found, dataset):
-        if found.pipeline == pipeline:
+        _require_same(found, pipeline, path)
+        if found.has_phrases or not phrases:
             return found
-        raise StudyConflict(
-            f"{path}: has parses by {found.pipeline} already, networks trained on both do not compare; delete "
-            f"{join(path, PARSES_FILE)} to replace them by {pipeline}."
+        parses = found
+    if parses is None:
+        arrays = {split: _parsed(dataset, split, pipeline, progress) for split in dataset.manifest.splits}
+        files += [_kept(array, path)[0] for array in arrays.values()]
+        parses = Parses(
+            pipeline=pipeline, version=load_parser(pipeline).version,
+            splits={split: _described(dataset, split, array) for split, array in arrays.items()},
         )
-    arrays = {split: _parsed(dataset, split, pipeline, progress) for split in dataset.manifest.splits}
-    parses = Parses(
-        pipeline=pipeline, version=load_parser(pipeline).version,
-        splits={split: _described(dataset, split, array) for split, array in arrays.items()},
-    )
-    _store(parses, {split: Path(str(getattr(array, "filename", ""))) for split, array in arrays.items()}, path)
+    if phrases:
+        arrays = {split: _phrased(dataset, split, parses, progress) for split in dataset.manifest.splits}
+        files += [_kept(array, path)[0] for array in arrays.values()]
+        parses = _with_phrases(parses, arrays, path)
+    _store(parses, files, path)
     return parses
+
+
+def require_pipeline(path: str, wanted: ParsesSpec) -> None:
+    """Load what `parse_dataset` will need for a data set that may not be there yet: what is missing is told before
+    hours of work. ConfigError."""
+    found = read_parses(path)
+    if found is None:
+        load_parser(wanted.pipeline)
+    if wanted.phrases and (found is None or not found.has_phrases):
+        load_phrase_finder(wanted.pipeline)
 
 
 def copy_parses(folder: Path, prefix: str) -> None:
@@ -117,7 +111,7 @@ def copy_parses(folder: Path, prefix: str) -> None:
     there = join(prefix, PARSES_FILE)
     if storage.exists(there) and storage.read_bytes(there) == readable_json(parses.to_plain()):
         return
-    _store(parses, {split: folder / info.file for split, info in parses.splits.items()}, prefix)
+    _store(parses, [folder / file for file in parses.files()], prefix)
 
 
 def word_heads(dataset: Dataset, split: str) -> np.ndarray:
@@ -125,18 +119,36 @@ def word_heads(dataset: Dataset, split: str) -> np.ndarray:
 
     DataError, with the command that makes them, where there are no parses of these captions.
     """
+    info = parses_of(dataset, split)
+    if info is None:
+        raise DataError(f"{dataset.path}: has no parses of its captions; add them: vsetune data parse {dataset.path}")
+    fetch = partial(fetched_array, info, info.captions, dataset.path)
+    return cached_array(dataset.path, info.file, rows=info.captions, make=fetch, dtype=_DTYPE)
+
+
+def phrase_codes(dataset: Dataset, split: str) -> np.ndarray | None:
+    """(captions, longest) int16, see `vsetune.data.captions.phrase_codes`; mapped as `word_heads`. None where the data
+    set has no phrases. DataError where they are damaged or of other captions."""
+    info = parses_of(dataset, split)
+    if info is None or info.phrases is None:
+        return None
+    fetch = partial(fetched_array, info.phrases, info.captions, dataset.path)
+    return cached_array(dataset.path, info.phrases.file, rows=info.captions, make=fetch, dtype=PHRASE_DTYPE)
+
+
+def parses_of(dataset: Dataset, split: str) -> SplitParses | None:
+    """What is listed of a split; None where the data set has no parses. DataError where they are of other captions."""
     parses = read_parses(dataset.path)
     if parses is None:
-        raise DataError(f"{dataset.path}: has no parses of its captions; add them: vsetune data parse {dataset.path}")
+        return None
     info = parses.splits.get(split)
     if info is None or info.captions_fingerprint != captions_fingerprint(dataset, split):
-        raise DataError(f"{dataset.path}: its parses are of other captions than split {split}; {_again(dataset.path)}")
+        raise DataError(f"{dataset.path}: its parses are of other captions than split {split}; {again(dataset.path)}")
     if info.captions != dataset.split(split).captions:
         raise DataError(
-            f"{dataset.path}: its parses are of {info.captions} captions in {split}; {_again(dataset.path)}"
+            f"{dataset.path}: its parses are of {info.captions} captions in {split}; {again(dataset.path)}"
         )
-    fetch = partial(_fetched, info, dataset.path)
-    return cached_array(dataset.path, info.file, rows=info.captions, make=fetch, dtype=_DTYPE)
+    return info
 
 
 def joined_words(heads: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -154,51 +166,6 @@ def joined_words(heads: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     joined[caption, word + 1, head + 1] = True
     joined[caption, head + 1, word + 1] = True
     return joined
-
-
-def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Iterator[str]:
-    """What is wrong with the parses of a data set, one sentence each; nothing where it has none.
-
-    words: how many each caption has, by split; of a damaged split those that could be read.
-    """
-    path, known = dataset.path, dataset.manifest.splits
-    where = join(path, PARSES_FILE)
-    try:
-        parses = read_parses(path)
-    except DataError as error:
-        yield str(error)
-        return
-    if parses is None:
-        return
-    for split in known.keys() - parses.splits.keys():
-        yield f"{where}: has no parses of split {split}; {_again(path)}"
-    for split, info in parses.splits.items():
-        if split not in known or info.captions != known[split].captions:
-            yield f"{where}: its split {one_line(split)} is not in the manifest; {_again(path)}"
-            continue
-        if info.captions_fingerprint != fingerprint_of_shards(known[split]):
-            yield f"{where}: its split {split} is of other captions; {_again(path)}"
-        try:
-            heads = _fetched(info, path)
-        except DataError as error:
-            yield str(error)
-            continue
-        if len(words[split]) == len(heads) and not _are_of(heads, np.asarray(words[split])):
-            yield f"{join(path, info.file)}: a head stands beyond the words of its caption; {_again(path)}"
-
-
-def _are_of(heads: np.ndarray, words: np.ndarray) -> bool:
-    """Every head, and every word that has one, is a word of its caption. words: (captions,) how many it has."""
-    return all(
-        (np.maximum(word, heads[caption, word]) < words[caption]).all()
-        for start in range(0, len(heads), _ROWS_AT_ONCE)
-        for caption, word in [_with_heads(heads, start)]
-    )
-
-
-def _with_heads(heads: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
-    caption, word = np.nonzero(heads[start : start + _ROWS_AT_ONCE] >= 0)
-    return caption + start, word
 
 
 def _fits(parses: Parses, dataset: Dataset) -> bool:
@@ -231,51 +198,96 @@ def _parsed(dataset: Dataset, split: str, pipeline: str, progress: ProgressSink)
     return cached_array(dataset.path, f"parses-{split}-{made_of}.npy", rows=captions, make=make, dtype=_DTYPE)
 
 
+def _phrased(dataset: Dataset, split: str, parses: Parses, progress: ProgressSink) -> np.ndarray:
+    """The same for the phrases of a split."""
+    captions = dataset.split(split).captions
+    finder = load_phrase_finder(parses.pipeline)
+    if finder.version != parses.version:
+        raise StudyConflict(
+            f"{dataset.path}: has parses by {parses.pipeline} {parses.version}, its phrases would be by "
+            f"{finder.version}; install that version, or delete {join(dataset.path, PARSES_FILE)} to make both again."
+        )
+
+    def make() -> np.ndarray:
+        progress.stage(f"finding phrases in captions of {split}", captions)
+        rows = []
+        for phrases in finder.phrases(iter_words(dataset, split)):
+            rows.append(phrases)
+            progress.advance(1)
+        return encoded(rows)
+
+    says = f"{_PHRASE_RULES} {parses.pipeline} {finder.version} {captions_fingerprint(dataset, split)}"
+    name = f"phrases-{split}-{sha256_hex(says.encode())[:12]}.npy"
+    return cached_array(dataset.path, name, rows=captions, make=make, dtype=PHRASE_DTYPE)
+
+
+def _require_same(found: Parses, pipeline: str, path: str) -> None:
+    if found.pipeline != pipeline:
+        raise StudyConflict(
+            f"{path}: has parses by {found.pipeline} already, networks trained on both do not compare; delete "
+            f"{join(path, PARSES_FILE)} to replace them by {pipeline}."
+        )
+
+
 def _described(dataset: Dataset, split: str, array: np.ndarray) -> SplitParses:
-    file = Path(str(getattr(array, "filename", "")))
-    digest = storage.sha256_of(str(file))
-    if digest is None:
-        raise StorageError(f"{dataset.path}: its parses cannot be written; choose a place with room and rights.")
+    file, digest = _kept(array, dataset.path)
     return SplitParses(
         file=file.name, sha256=digest, captions_fingerprint=captions_fingerprint(dataset, split), captions=len(array),
         pairs=int((array >= 0).sum()), not_parsed=int((array[:, 0] == NOT_PARSED).sum()),
     )
 
 
-def _store(parses: Parses, files: dict[str, Path], path: str) -> None:
+def _with_phrases(parses: Parses, arrays: Mapping[str, np.ndarray], path: str) -> Parses:
+    splits = dict(parses.splits)
+    for split, array in arrays.items():
+        (file, digest), (phrases, without) = _kept(array, path), counted(array)
+        listed = SplitPhrases(file=file.name, sha256=digest, phrases=phrases, without=without)
+        splits[split] = splits[split].model_copy(update={"phrases": listed})
+    return parses.model_copy(update={"splits": splits})
+
+
+def _kept(array: np.ndarray, path: str) -> tuple[Path, str]:
+    """Where an array was kept, and its hash. StorageError where nothing could be written."""
+    file = Path(str(getattr(array, "filename", "")))
+    digest = storage.sha256_of(str(file))
+    if digest is None:
+        raise StorageError(f"{path}: its parses cannot be written; choose a place with room and rights.")
+    return file, digest
+
+
+def _store(parses: Parses, files: Sequence[Path], path: str) -> None:
     """Arrays first, then the list of them. Those of a local data set stand there, unless the cache already had them."""
     if is_remote(path):
-        for split, file in files.items():
-            s3.upload(file, join(path, parses.splits[split].file))
+        for file in files:
+            s3.upload(file, join(path, file.name))
         with tempfile.TemporaryDirectory() as folder:
             write_whole(Path(folder) / PARSES_FILE, readable_json(parses.to_plain()), durable=True)
             s3.upload(Path(folder) / PARSES_FILE, join(path, PARSES_FILE))
         return
-    for file in files.values():
+    for file in files:
         if file.parent != Path(path):
             write_whole(Path(path) / file.name, file.read_bytes(), durable=True)
     write_whole(Path(path) / PARSES_FILE, readable_json(parses.to_plain()), durable=True)
 
 
-def _fetched(info: SplitParses, path: str) -> np.ndarray:
-    """The array, compared with its hash and counts. DataError when it is missing or another."""
-    where = join(path, info.file)
-    content = storage.read_inside(path, info.file, most=HEADER_BYTES + 2 * info.captions * MOST_CHARACTERS)
+def fetched_array(info: SplitParses | SplitPhrases, captions: int, path: str) -> np.ndarray:
+    """An array that is listed, compared with its hash and counts. DataError when it is missing or another."""
+    where, fix = join(path, info.file), again(path, phrases=isinstance(info, SplitPhrases))
+    content = storage.read_inside(path, info.file, most=HEADER_BYTES + 2 * captions * MOST_CHARACTERS)
     if sha256_hex(content) != info.sha256:
         raise DataError(
             f"{where}: its SHA-256 is not the one of {PARSES_FILE}, the file was changed; restore it, or delete it and "
-            f"{PARSES_FILE} and run: vsetune data parse {path}"
+            f"{PARSES_FILE} and {fix}"
         )
     try:
         array = array_from_bytes(content)
     except Flaw as error:
-        raise DataError(f"{where}: no plain array ({error}); {_again(path)}") from error
-    if array.ndim != 2 or len(array) != info.captions or array.dtype != np.dtype(_DTYPE):
-        raise DataError(
-            f"{where}: is {array.shape} {array.dtype}, need ({info.captions}, words) {_DTYPE}; {_again(path)}"
-        )
+        raise DataError(f"{where}: no plain array ({error}); {fix}") from error
+    if array.ndim != 2 or len(array) != captions or array.dtype != np.dtype(_DTYPE):
+        raise DataError(f"{where}: is {array.shape} {array.dtype}, need ({captions}, words) {_DTYPE}; {fix}")
     return array
 
 
-def _again(path: str) -> str:
-    return f"make them again: vsetune data parse {path}"
+def again(path: str, *, phrases: bool = False) -> str:
+    """The way out of parses, or phrases, that cannot be used."""
+    return f"make them again: vsetune data parse {path}{' --phrases' if phrases else ''}"

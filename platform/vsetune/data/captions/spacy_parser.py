@@ -1,4 +1,4 @@
-"""Dependency parses by a spaCy pipeline. spaCy is an optional extra and only used here.
+"""Dependency parses, and phrases, by a spaCy pipeline. spaCy is an optional extra and only used here.
 
 The pipeline gets our words instead of the text, so its words are ours, and each keeps its position. (On Flickr8k, heads
 agree to 99.8 % with those of spaCy's own words, which differ in one caption of forty: `t - shirt`.)
@@ -17,6 +17,7 @@ import numpy as np
 
 from vsetune.config.sources.recipe import expand_path
 from vsetune.config.spec.paths import on_this_node
+from vsetune.data.captions.phrase_rules import ParsedWord, Phrase, find_phrases
 from vsetune.errors import ConfigError
 
 KEY = "parses.pipeline"
@@ -27,6 +28,8 @@ _NOT_NEEDED = [
     "tagger", "textcat", "textcat_multilabel", "trainable_lemmatizer",
 ]
 """Components that no parser reads from; leaving them out is faster."""
+
+_NOT_NEEDED_FOR_PHRASES = [each for each in _NOT_NEEDED if each not in ("attribute_ruler", "morphologizer", "tagger")]
 
 _META, _CONFIG = "meta.json", "config.cfg"
 """Files of a pipeline; a package has the first beside its code, and both in a folder of name and version."""
@@ -52,21 +55,46 @@ class DependencyParser:
         None where the pipeline merges or splits words, or for a caption of more than 255 words.
         """
         from spacy.attrs import HEAD
-        from spacy.tokens import Doc
 
-        # a caption that is too long goes through without words, so that the order stays
-        documents = ((Doc(self.nlp.vocab, words if len(words) <= _LONGEST else []), words) for words in captions)
-        for document, words in self.nlp.pipe(documents, as_tuples=True):
-            if [token.text for token in document] != words:
+        for document in _read(self.nlp, captions):
+            if document is None:
                 yield None
                 continue
             offsets = document.to_array([HEAD]).astype(np.int64).reshape(-1)
-            yield np.where(offsets == 0, -1, np.arange(len(words)) + offsets).astype(np.int16)
+            yield np.where(offsets == 0, -1, np.arange(len(document)) + offsets).astype(np.int16)
+
+
+@dataclass(frozen=True)
+class PhraseFinder:
+    """A loaded pipeline that also tells parts of speech. version: as of the parser."""
+
+    version: str
+    nlp: Any
+
+    def phrases(self, captions: Iterable[list[str]]) -> Iterator[list[Phrase]]:
+        """For each caption, given as words, its phrases; none for one that gets no parse."""
+        for document in _read(self.nlp, captions):
+            yield [] if document is None else find_phrases(
+                [ParsedWord(token.text, token.pos_, token.dep_, token.head.i) for token in document]
+            )
 
 
 @cache
 def load_parser(pipeline: str) -> DependencyParser:
     """The parser of a pipeline, by package name or folder. ConfigError in one line where there is none."""
+    return DependencyParser(*_loaded(pipeline, without=_NOT_NEEDED, needs=("DEP", "dependency parser")))
+
+
+@cache
+def load_phrase_finder(pipeline: str) -> PhraseFinder:
+    """The same for phrases. ConfigError too where the pipeline tells no parts of speech."""
+    load_parser(pipeline)
+    needs = ("POS", "tagger, which phrases need")
+    return PhraseFinder(*_loaded(pipeline, without=_NOT_NEEDED_FOR_PHRASES, needs=needs))
+
+
+def _loaded(pipeline: str, *, without: list[str], needs: tuple[str, str]) -> tuple[str, Any]:
+    """(version, pipeline). needs: spaCy's name of what it must tell of words, and ours of the component that does."""
     try:
         import spacy
         from spacy.about import __version__ as spacy_version
@@ -74,13 +102,24 @@ def load_parser(pipeline: str) -> DependencyParser:
     except ImportError as error:
         raise ConfigError(f"{KEY}: {pipeline} needs spaCy; run: pip install 'vsetune[parses]'") from error
     folder = _folder(pipeline)
+    annotation, component = needs
     try:
-        nlp = spacy.load(folder, exclude=_NOT_NEEDED)
+        nlp = spacy.load(folder, exclude=without)
     except Exception as error:  # whatever its components raise
         raise ConfigError(f"{KEY}: {pipeline} {_one_line(error)}; {_WAY_OUT}") from error
-    if not nlp(Doc(nlp.vocab, ["a", "dog", "runs"])).has_annotation("DEP"):
-        raise ConfigError(f"{KEY}: {pipeline} has no dependency parser; name a pipeline that has one")
-    return DependencyParser(f"{nlp.meta['version']} (spaCy {spacy_version})", nlp)
+    if not nlp(Doc(nlp.vocab, ["a", "dog", "runs"])).has_annotation(annotation):
+        raise ConfigError(f"{KEY}: {pipeline} has no {component}; name a pipeline that has one")
+    return f"{nlp.meta['version']} (spaCy {spacy_version})", nlp
+
+
+def _read(nlp: Any, captions: Iterable[list[str]]) -> Iterator[Any]:
+    """The document of each caption, given as words; None where the pipeline changed them, or there are too many."""
+    from spacy.tokens import Doc
+
+    # a caption that is too long goes through without words, so that the order stays
+    documents = ((Doc(nlp.vocab, words if len(words) <= _LONGEST else []), words) for words in captions)
+    for document, words in nlp.pipe(documents, as_tuples=True):
+        yield document if [token.text for token in document] == words else None
 
 
 def _folder(pipeline: str) -> Path:

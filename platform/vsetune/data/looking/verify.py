@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from vsetune.data.batches.pixels import decoded
-from vsetune.data.captions.parses import parses_problems
+from vsetune.data.captions.parse_checks import parses_problems
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, damaged_shard, load_manifest, wrong_size
 from vsetune.data.stored.flaws import Flaw

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from vsetune.config.sources.recipe import IngestRecipe
-from vsetune.data.captions.parses import copy_parses, parse_dataset, read_parses
-from vsetune.data.captions.spacy_parser import load_parser
+from vsetune.data.captions.parses import copy_parses, parse_dataset, require_pipeline
 from vsetune.data.making.data_place import check_space, data_place, finished
 from vsetune.data.making.finish import finish, upload_dataset
 from vsetune.data.making.ingest_journal import Journal, ShardRecord, locked_journal
@@ -37,8 +36,8 @@ def ingest(recipe: IngestRecipe, *, progress: ProgressSink) -> Manifest:
     if is_remote(place):
         return ingest_in_parallel(recipe, _one_by_one, progress=progress)
     output = Path(place)
-    if recipe.parses is not None and read_parses(str(output)) is None:
-        load_parser(recipe.parses.pipeline)  # what is missing is told before hours of work
+    if recipe.parses is not None:
+        require_pipeline(str(output), recipe.parses)
     manifest = finished(recipe, str(output))
     if manifest is None:
         raw = open_source(recipe)
@@ -47,7 +46,7 @@ def ingest(recipe: IngestRecipe, *, progress: ProgressSink) -> Manifest:
     else:
         Journal(output).remove()
     if recipe.parses is not None:
-        parse_dataset(str(output), recipe.parses.pipeline, progress=progress)
+        parse_dataset(str(output), recipe.parses.pipeline, phrases=recipe.parses.phrases, progress=progress)
     if recipe.upload:
         upload_dataset(manifest, output, recipe.upload, progress=progress)
         copy_parses(output, recipe.upload)

@@ -19,8 +19,7 @@ from typing import Protocol, TypeVar
 
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.spec.paths import home
-from vsetune.data.captions.parses import parse_dataset, read_parses
-from vsetune.data.captions.spacy_parser import load_parser
+from vsetune.data.captions.parses import parse_dataset, require_pipeline
 from vsetune.data.making.bucket_journal import BucketJournal, remove_records
 from vsetune.data.making.data_place import check_space, data_place, finished
 from vsetune.data.making.finish import finish, upload_lists
@@ -76,15 +75,15 @@ def ingest_in_parallel(recipe: IngestRecipe, place_tasks: Place, *, progress: Pr
     to `output`, which must then be a folder that every node sees, or lie in a bucket like vsetune's home.
     """
     place = data_place(recipe, in_parallel=True)
-    if recipe.parses is not None and read_parses(place) is None:
-        load_parser(recipe.parses.pipeline)
+    if recipe.parses is not None:
+        require_pipeline(place, recipe.parses)
     manifest = finished(recipe, place)
     if manifest is None:
         manifest = _write_dataset(recipe, place, place_tasks, progress)
     else:
         _forget_journal(place, manifest)
     if recipe.parses is not None:
-        parse_dataset(place, recipe.parses.pipeline, progress=progress)
+        parse_dataset(place, recipe.parses.pipeline, phrases=recipe.parses.phrases, progress=progress)
     return manifest
 
 

@@ -1,0 +1,144 @@
+"""Objects, attributes and relations of a caption, read off its dependency parse.
+
+TAGS-DC takes them from the scene graph of SPICE's parser, which is Java. The rules here follow it: a noun, with the
+nouns that are part of its name, is an object; adjectives, numbers and verbs without an object are attributes; all other
+verbs and the prepositions are relations, `next to` and `in front of` as a whole. Determiners, pronouns, forms of `be`
+and punctuation are in no phrase. Parts of speech and relations are named as spaCy's English pipelines name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+PhraseKind = Literal["object", "attribute", "relation"]
+PHRASE_KINDS: tuple[PhraseKind, ...] = ("object", "attribute", "relation")
+
+_NOUNS = ("NOUN", "PROPN")
+_OF_PREPOSITIONS = ("back", "bottom", "center", "centre", "edge", "front", "middle", "side", "top")
+"""Nouns that are part of a preposition when `of` follows: `in front of`, `on top of`."""
+
+
+@dataclass(frozen=True)
+class ParsedWord:
+    """One word of a parse. part: of speech. relation: to its head, a position in the caption; its own for a root."""
+
+    text: str
+    part: str
+    relation: str
+    head: int
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """Positions of its words in the caption, from 0 and ascending; they need not stand side by side."""
+
+    kind: PhraseKind
+    words: tuple[int, ...]
+
+
+def find_phrases(words: Sequence[ParsedWord]) -> list[Phrase]:
+    """All phrases of a caption, objects before attributes before relations, each kind in the order of the caption.
+
+    A word may stand in several, as `sits` does in `sits on a bench under a tree`.
+    """
+    found = _Caption(words).phrases()
+    return sorted(set(found), key=lambda phrase: (PHRASE_KINDS.index(phrase.kind), phrase.words))
+
+
+class _Caption:
+    def __init__(self, words: Sequence[ParsedWord]) -> None:
+        self._words = words
+        self._below: list[list[int]] = [[] for _ in words]
+        for position, word in enumerate(words):
+            if word.head != position:
+                self._below[word.head].append(position)
+        groups = {position: self._preposition(position) for position in range(len(words))}
+        self._prepositions = {position: group for position, group in groups.items() if group}
+        self._inside = {each for position, group in self._prepositions.items() for each in group if each != position}
+
+    def phrases(self) -> Iterator[Phrase]:
+        for position, word in enumerate(self._words):
+            if position in self._inside:
+                continue
+            if word.part in _NOUNS and not self._names_a_noun(position):
+                yield _phrase("object", self._with(position, "compound"))
+            if self._qualifies(position):
+                yield _phrase("attribute", self._with(position, "advmod", "npadvmod", "compound"))
+            elif word.part == "VERB":
+                yield from self._of_verb(position)
+            elif position in self._prepositions and self._words[word.head].part != "VERB":
+                yield _phrase("relation", self._prepositions[position])
+
+    def _of_verb(self, verb: int) -> Iterator[Phrase]:
+        """`holds a ball in the air`: holds, in. `sits on a bench`: sits on. `runs`: an attribute of who does."""
+        own = self._with(verb, "prt")
+        groups = [self._prepositions[each] for each in self._below[verb] if each in self._prepositions]
+        if self._some(verb, "dobj", "obj"):
+            yield _phrase("relation", own)
+            yield from (_phrase("relation", group) for group in groups)
+        elif groups:
+            yield from (_phrase("relation", [*own, *group]) for group in groups)
+        else:
+            yield _phrase("attribute", own)
+
+    def _qualifies(self, position: int) -> bool:
+        """An adjective or number of a noun (`a black dog`, `two dogs`, `the dog is black`), or one joined with it."""
+        word = self._words[position]
+        if word.relation == "conj" and word.part in ("ADJ", "NUM"):
+            return word.head != position and self._qualifies(word.head)
+        if word.relation in ("amod", "nummod"):
+            return self._words[word.head].part in _NOUNS
+        return word.relation == "acomp" and word.part == "ADJ"
+
+    def _names_a_noun(self, position: int) -> bool:
+        """`ice` of `ice cream`."""
+        word = self._words[position]
+        return word.relation == "compound" and self._words[word.head].part in _NOUNS
+
+    def _preposition(self, position: int) -> list[int]:
+        """The words of a preposition that begins here: on, out of, next to, in front of; nothing where none does."""
+        word = self._words[position]
+        if word.part == "ADV":
+            return [position, *following] if (following := self._next_prepositions(position)) else []
+        if word.part not in ("ADP", "SCONJ") or word.relation not in ("prep", "agent", "dative"):
+            return []
+        if self._words[word.head].part == "ADV" or self._is_nested(position):
+            return []
+        place = next((each for each in self._below[position] if self._is_place(each)), None)
+        if place is not None:
+            return [position, place, *self._next_prepositions(place)]
+        if self._some(position, "pobj", "pcomp"):
+            return [position]
+        return [position, *self._next_prepositions(position)]
+
+    def _next_prepositions(self, position: int) -> list[int]:
+        """The first preposition below a word that has an object of its own, if there is one."""
+        return [each for each in self._below[position] if self._words[each].relation == "prep"][:1]
+
+    def _is_nested(self, position: int) -> bool:
+        """`of` in `out of` and in `in front of`."""
+        head = self._words[position].head
+        is_first = self._words[head].relation in ("prep", "agent") and not self._some(head, "pobj", "pcomp")
+        return is_first or self._is_place(head)
+
+    def _is_place(self, position: int) -> bool:
+        """`front` of `in front of`."""
+        word = self._words[position]
+        return (
+            word.relation == "pobj" and word.text.lower() in _OF_PREPOSITIONS
+            and any(self._words[each].text.lower() == "of" for each in self._next_prepositions(position))
+        )
+
+    def _with(self, position: int, *relations: str) -> list[int]:
+        """The word, with all below it that stand in one of these relations, and what is below those so."""
+        below = (each for each in self._below[position] if self._words[each].relation in relations)
+        return [position, *(word for each in below for word in self._with(each, *relations))]
+
+    def _some(self, position: int, *relations: str) -> bool:
+        return any(self._words[each].relation in relations for each in self._below[position])
+
+
+def _phrase(kind: PhraseKind, words: Sequence[int]) -> Phrase:
+    return Phrase(kind, tuple(sorted(set(words))))

@@ -1,0 +1,58 @@
+"""Phrases of captions, read for networks that mask them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+
+from vsetune.data.captions.parses import again, phrase_codes, read_parses
+from vsetune.data.captions.phrase_codes import decoded
+from vsetune.data.captions.phrase_rules import Phrase
+from vsetune.data.stored.dataset import Dataset
+from vsetune.errors import DataError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CaptionPhrases:
+    """The phrases of a split. codes: row = caption id; None where there are only single words. place: for messages."""
+
+    codes: np.ndarray | None
+    place: str
+
+    def of(self, caption: int, *, words: int) -> list[Phrase]:
+        """Those that were found in a caption of so many words; may be none. DataError for damaged ones."""
+        if self.codes is None:
+            return []
+        try:
+            return decoded(self.codes[caption], words=words)
+        except DataError as error:
+            raise DataError(f"{self.place}: caption {caption}: {error}; {again(self.place, phrases=True)}") from error
+
+    def maskable(self, caption: int, *, words: int) -> list[tuple[int, ...]]:
+        """What may be masked together: positions of the words of each phrase; every word alone where there is none."""
+        found = [phrase.words for phrase in self.of(caption, words=words)]
+        return found or [(word,) for word in range(words)]
+
+
+def caption_phrases(dataset: Dataset, split: str) -> CaptionPhrases:
+    """Of a data set without phrases single words, and a line in the log that says so.
+
+    DataError where they are damaged or of other captions.
+    """
+    codes = phrase_codes(dataset, split)
+    if codes is None:
+        _log.warning(
+            "%s: has no phrases of its captions, single words take their place; add them: vsetune data parse %s "
+            "--phrases", dataset.path, dataset.path,
+        )
+    return CaptionPhrases(codes, dataset.path)
+
+
+def phrases_name(dataset: Dataset) -> str:
+    """Which pipeline found the phrases, or that single words take their place; for records of attempts."""
+    parses = read_parses(dataset.path)
+    return "single words" if parses is None or not parses.has_phrases else f"{parses.pipeline} {parses.version}"

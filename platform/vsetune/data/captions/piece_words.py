@@ -1,0 +1,87 @@
+"""To which word of its caption a word piece belongs: where phrases, which count words, meet a text model's pieces.
+
+Every word is cut on its own; the pieces of all words behind each other are those of the text, but for captions in which
+our words and the tokeniser's part ways ("don't"). Such captions are left without words, and their pieces stand alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from vsetune.config.sources.text_model import TextModel
+from vsetune.data.captions.svd_semantics import captions_fingerprint
+from vsetune.data.captions.word_pieces import WordPieces, word_pieces, word_pieces_name
+from vsetune.data.stored.array_cache import cached_array
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.shards import iter_words
+
+NO_WORD, WITHOUT_WORDS = -1, -2
+_METHOD = "piece-words-1"
+"""Part of the file name: raise the number when the words of equal pieces change."""
+_DTYPE = "int16"
+
+
+def piece_words(dataset: Dataset, split: str, model: TextModel) -> np.ndarray:
+    """(captions, T) int16 beside `word_pieces`: position of each piece's word among those of its caption, from 0.
+
+    -1 for [CLS], [SEP] and padding; -2 for all pieces of a caption that are not those of its words. Read-only, mapped
+    where it can be kept. Of captions as they are stored, not mirrored. ConfigError as for `WordPieces`.
+    """
+    captions = dataset.split(split).captions
+    name = f"{_METHOD}-{split}-{word_pieces_name(model)}-{captions_fingerprint(dataset, split)}.npy"
+
+    def made() -> np.ndarray:
+        return _array(WordPieces(model), word_pieces(dataset, split, model), iter_words(dataset, split))
+
+    return cached_array(dataset.path, name, rows=captions, make=made, dtype=_DTYPE)
+
+
+def ids_of_phrases(phrases: Sequence[Sequence[Sequence[int]]], words: np.ndarray) -> np.ndarray:
+    """(captions, Q, L) bool: which ids stand in each phrase; Q is the most of a caption, a phrase behind its last is
+    empty.
+
+    phrases: of each caption, each the positions of its words. words: (captions, L), position of the word of each id, as
+    in `piece_words`. A phrase that was cut off with the end of its caption is left out; where none is left, and in a
+    caption without words, every id is a phrase of its own.
+    """
+    rows = [_rows(of_caption, row) for of_caption, row in zip(phrases, words, strict=True)]
+    found = np.zeros((len(rows), max((len(each) for each in rows), default=0), words.shape[1]), np.bool_)
+    for place, row in zip(found, rows, strict=True):
+        place[: len(row)] = row
+    return found
+
+
+def words_of_ids(lengths: np.ndarray) -> np.ndarray:
+    """(captions, L) like `piece_words` for captions as ids of the vocabulary: word w stands at w + 1.
+
+    lengths: (captions,) ids, start and end included; L is the longest.
+    """
+    places = np.arange(lengths.max(), dtype=_DTYPE) - np.int16(1)
+    return np.where(places[None] < lengths[:, None] - 2, places[None], np.int16(NO_WORD))
+
+
+def _rows(phrases: Sequence[Sequence[int]], words: np.ndarray) -> np.ndarray:
+    """(Q, L) bool."""
+    rows = [np.isin(words, list(phrase)) for phrase in phrases]
+    kept = [row for row in rows if row.any()]
+    return np.stack(kept) if kept else np.eye(len(words), dtype=np.bool_)[words != NO_WORD]
+
+
+def _array(pieces: WordPieces, ids: np.ndarray, captions: Iterable[list[str]]) -> np.ndarray:
+    array = np.full(ids.shape, NO_WORD, _DTYPE)
+    cut: dict[str, list[int]] = {}
+    for row, found, words in zip(array, ids, captions, strict=True):
+        for word in words:
+            if word not in cut:
+                cut[word] = pieces.encode([word])[0][1:-1]
+        together = [(position, piece) for position, word in enumerate(words) for piece in cut[word]]
+        length = int((found != 0).sum())
+        body = found[1 : length - 1].tolist()
+        is_cut = length == pieces.limit
+        if [piece for _, piece in together][: len(body) if is_cut else None] == body:
+            row[1 : length - 1] = [position for position, _ in together[: len(body)]]
+        else:
+            row[1 : length - 1] = WITHOUT_WORDS
+    return array

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import logging
+import re
+
+import numpy as np
+import pytest
+
+from vsetune.data.captions.parses import PARSES_FILE, parse_dataset
+from vsetune.data.captions.phrase_codes import counted, decoded, encoded
+from vsetune.data.captions.phrase_rules import Phrase
+from vsetune.data.captions.phrases import caption_phrases, phrases_name
+from vsetune.data.looking.verify import verify
+from vsetune.data.progress import SilentProgress
+from vsetune.errors import DataError, StudyConflict
+from vsetune.files.hashes import sha256_hex
+
+
+def parse(dataset, *, phrases=True, pipeline="chain"):
+    return parse_dataset(dataset.path, pipeline, phrases=phrases, progress=SilentProgress())
+
+
+def test_index_lists_are_read_back_as_they_were_written():
+    captions = [
+        [Phrase("object", (4, 5)), Phrase("attribute", (3,)), Phrase("relation", (0, 6))], [],
+        [Phrase("attribute", (2,)), Phrase("attribute", (2, 6))],
+    ]
+    codes = encoded(captions)
+    assert codes.tolist() == [[-1, 4, 5, -2, 3, -3, 0, 6], [-4] * 8, [-2, 2, -2, 2, 6, -4, -4, -4]]
+    assert [decoded(row, words=7) for row in codes] == captions
+    assert counted(codes) == (5, 1)
+    assert encoded([[], []]).shape == (2, 1)
+
+
+@pytest.mark.parametrize("row", [[0, -4], [-1, 7], [-1, -2, 0], [-1, 0, -4, 3], [-1, -4], [-5, 0]])
+def test_rows_that_nobody_wrote_are_refused(row):
+    with pytest.raises(DataError, match=r"^phrases: "):
+        decoded(np.array(row, np.int16), words=7)
+
+
+def test_each_caption_has_its_phrases_or_single_words(tiny, chain, monkeypatch):
+    found = [[Phrase("object", (1,)), Phrase("relation", (0, 2))], []]
+    monkeypatch.setattr(chain, "phrases", lambda captions: (found[row] for row, _ in enumerate(captions)))
+    dataset = tiny([["two dogs run"], ["a cat"]]).write()
+    info = parse(dataset).splits["train"].phrases
+    assert (info.phrases, info.without) == (2, 1)
+    phrases = caption_phrases(dataset, "train")
+    assert [phrases.of(caption, words=3) for caption in (0, 1)] == found
+    assert phrases.maskable(0, words=3) == [(1,), (0, 2)]
+    assert phrases.maskable(1, words=2) == [(0,), (1,)]
+    assert phrases_name(dataset) == "chain 1"
+
+
+@pytest.mark.parametrize("parsed", [False, True])
+def test_a_data_set_without_phrases_gives_single_words_and_says_so(tiny, chain, caplog, parsed):
+    dataset = tiny([["a dog"]]).write()
+    if parsed:
+        parse(dataset, phrases=False)
+    with caplog.at_level(logging.WARNING):
+        phrases = caption_phrases(dataset, "train")
+    assert phrases.maskable(0, words=2) == [(0,), (1,)]
+    assert phrases_name(dataset) == "single words"
+    (line,) = caplog.messages
+    assert "has no phrases of its captions, single words take their place" in line
+    assert line.endswith(f"vsetune data parse {dataset.path} --phrases")
+
+
+def test_phrases_of_other_captions_are_refused(tiny, chain):
+    parse(tiny([["a dog"]]).write())
+    changed = tiny([["a dog runs"]]).write()
+    with pytest.raises(DataError, match=r"its parses are of other captions than split train; .*vsetune data parse"):
+        caption_phrases(changed, "train")
+
+
+def test_phrases_by_another_pipeline_or_version_than_the_parses_are_refused(tiny, chain):
+    dataset = tiny([["a dog"]]).write()
+    parse(dataset, phrases=False)
+    with pytest.raises(StudyConflict, match=r"has parses by chain already, .* delete .*parses.json to replace them"):
+        parse(dataset, pipeline="another")
+    chain.version = "2"
+    with pytest.raises(StudyConflict, match=r"has parses by chain 1, its phrases would be by 2; install that"):
+        parse(dataset)
+
+
+def test_verify_and_reading_tell_of_phrases_that_are_damaged_or_gone(tiny, chain):
+    dataset = tiny([["a dog"]]).write()
+    file = tiny().folder / parse(dataset).splits["train"].phrases.file
+    assert verify(dataset.path) == []
+    kept = file.read_bytes()
+    beyond = kept[:-2] + np.array([2], np.int16).tobytes()
+    file.write_bytes(beyond)
+    assert [line for line in verify(dataset.path) if f"{file}: its SHA-256 is not the one of parses.json" in line]
+    listed = tiny().folder / PARSES_FILE
+    listed.write_text(listed.read_text().replace(sha256_hex(kept), sha256_hex(beyond)))
+    (line,) = verify(dataset.path)
+    assert re.fullmatch(rf"{file}: phrases: 2 stands among the positions .* of 2 words; make them again: .*", line)
+    with pytest.raises(DataError, match=rf"^{dataset.path}: caption 0: phrases: 2 stands .*vsetune data parse .*"):
+        caption_phrases(dataset, "train").of(0, words=2)
+    file.unlink()
+    assert any(f"{file}: cannot open" in line for line in verify(dataset.path))
+    with pytest.raises(DataError, match=rf"^{file}: cannot open"):
+        caption_phrases(dataset, "train")
+
+
+def test_a_list_that_names_phrases_elsewhere_is_refused(tiny, chain):
+    dataset = tiny([["a dog"]]).write()
+    parse(dataset)
+    listed = tiny().folder / PARSES_FILE
+    plain = json.loads(listed.read_text())
+    plain["splits"]["train"]["phrases"]["file"] = "../phrases-train.npy"
+    listed.write_text(json.dumps(plain))
+    with pytest.raises(DataError, match=rf"^{listed}: damaged .* delete it, then .*vsetune data parse"):
+        caption_phrases(dataset, "train")
