@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def test_a_study_is_simulated_on_the_landscapes_asked_for(
     vsetune: Callable[..., Any], study: Callable[..., Path]
@@ -23,17 +25,16 @@ def test_a_study_is_simulated_on_the_landscapes_asked_for(
     assert plain["miss_epochs"] == 24
 
 
-def test_an_unknown_landscape_is_one_line_with_those_there_are(
-    vsetune: Callable[..., Any], study: Callable[..., Path]
+@pytest.mark.parametrize(("changes", "words", "told"), [
+    ({}, ("--landscape", "smoth"),
+     "--landscape: no landscape is called smoth; did you mean smooth? need one of collapse_edge, "),
+    ({"search": {"configurations": 1_000_000}}, (), "study.yaml: budget.epochs_per_cell: a simulated cell would come "),
+    ({"study": "a/b"}, (), "study.yaml: study: "),
+])
+def test_what_cannot_be_simulated_is_told_in_one_line(
+    vsetune: Callable[..., Any], study: Callable[..., Path], changes: dict[str, Any], words: tuple[str, ...], told: str
 ) -> None:
-    said = vsetune("study", "simulate", str(study()), "--landscape", "smoth")
+    said = vsetune("study", "simulate", str(study(**changes)), *words)
     assert said.code == 2
     (line,) = said.lines
-    assert "--landscape: no landscape is called smoth; did you mean smooth? need one of collapse_edge, " in line
-
-
-def test_a_study_too_large_to_simulate_is_one_line(vsetune: Callable[..., Any], study: Callable[..., Path]) -> None:
-    said = vsetune("study", "simulate", str(study(search={"configurations": 1_000_000})))
-    assert said.code == 2
-    (line,) = said.lines
-    assert f"{study()}: budget.epochs_per_cell: " in line
+    assert told in line

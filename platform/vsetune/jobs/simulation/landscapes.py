@@ -24,7 +24,8 @@ Curve = Callable[[Vector, Vector, Vector], Vector]
 
 TOP, START = 60.0, 2.0
 """M-Recall in per cent: of the best configuration, and of a network that has learned nothing."""
-_PACE = 0.15
+_SLOWEST, _FASTEST = 0.2, 0.1
+"""Pace of a training (see `_rise`) at the bottom and at the top of the range of the learning rate."""
 _COLLAPSES_AT, _DIVERGES_AT, _RATE_DROPS_AT = 0.15, 0.1, 0.55
 
 SETTINGS: Mapping[str, Range] = {
@@ -100,50 +101,55 @@ def _rise(progress: Vector, pace: float) -> Vector:
     return (1 - np.exp(-progress / pace)) / (1 - math.exp(-1 / pace))
 
 
-def _climb(height: float, progress: Vector, pace: float = _PACE) -> Vector:
+def _pace(at: Vector, slowest: float = _SLOWEST, fastest: float = _FASTEST) -> float:
+    """A higher learning rate learns sooner, whatever it comes to."""
+    return float(slowest * (fastest / slowest) ** at[0])
+
+
+def _climb(height: float, progress: Vector, pace: float) -> Vector:
     """A curve that ends at this height, at START at least."""
     return START + (max(height, START) - START) * _rise(progress, pace)
 
 
 def _smooth(at: Vector, centre: Vector, progress: Vector) -> Vector:
-    return _climb(TOP - _bowl(at - centre, 40, 15, 5), progress)
+    return _climb(TOP - _bowl(at - centre, 40, 15, 5), progress, _pace(at))
 
 
 def _slow_starters(at: Vector, centre: Vector, progress: Vector) -> Vector:
-    """The pace grows fifteen-fold as the learning rate falls from the top of its range to the bottom."""
-    return _climb(TOP - _bowl(at - centre, 25, 15, 5), progress, pace=0.6 / 15 ** at[0])
+    """The best learning rates are the low ones, and those are slower here than elsewhere."""
+    return _climb(TOP - _bowl(at - centre, 25, 15, 5), progress, _pace(at, slowest=0.6, fastest=0.05))
 
 
 def _ridge(at: Vector, centre: Vector, progress: Vector) -> Vector:
     """Learning rate and margin make up for each other: what counts is their sum."""
     first, second, third = at - centre
     turned = np.array([first + second, first - second, third])
-    return _climb(TOP - _bowl(turned, 75, 2, 8), progress)
+    return _climb(TOP - _bowl(turned, 75, 2, 8), progress, _pace(at))
 
 
 def _collapse_edge(at: Vector, centre: Vector, progress: Vector) -> Vector:
     """The higher the learning rate the better, up to an edge behind which the embeddings collapse."""
     beyond, *others = at - centre
-    curve = _climb(TOP - 10 * abs(beyond) - _bowl(np.array(others), 8, 4), progress)
+    curve = _climb(TOP - 10 * abs(beyond) - _bowl(np.array(others), 8, 4), progress, _pace(at))
     return np.where(progress < _COLLAPSES_AT, curve, START) if beyond > 0 else curve
 
 
 def _many_dimensions(at: Vector, centre: Vector, progress: Vector) -> Vector:
     """Three of eight settings count."""
-    return _climb(TOP - _bowl(at - centre, 30, 12, 6, 1, 0.5, 0.5, 0.25, 0.25), progress)
+    return _climb(TOP - _bowl(at - centre, 30, 12, 6, 1, 0.5, 0.5, 0.25, 0.25), progress, _pace(at))
 
 
 def _rate_drop(at: Vector, centre: Vector, progress: Vector) -> Vector:
     """A high learning rate looks worse until the rate drops, and is better afterwards."""
-    curve = _climb(TOP - _bowl(at - centre, 25, 12, 5), progress)
+    curve = _climb(TOP - _bowl(at - centre, 25, 12, 5), progress, _pace(at))
     since = np.maximum(progress - _RATE_DROPS_AT, 0)
-    held_back = 12 * at[0] * np.exp(-since / 0.03) * _rise(progress, _PACE)
+    held_back = 12 * at[0] * np.exp(-since / 0.03) * _rise(progress, _pace(at))
     return np.where(progress < 1, np.maximum(curve - held_back, START), curve)
 
 
 def _diverging_region(at: Vector, centre: Vector, progress: Vector) -> Vector:
     """Not far above the best learning rate the numbers are no longer finite."""
-    curve = _climb(TOP - _bowl(at - centre, 30, 12, 5), progress)
+    curve = _climb(TOP - _bowl(at - centre, 30, 12, 5), progress, _pace(at))
     return np.where(progress < _DIVERGES_AT, curve, np.nan) if at[0] > centre[0] + 0.1 else curve
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -166,7 +168,8 @@ def promised_epochs(study: StudySpec, settings: SimulationSettings) -> float:
 
 def require_affordable(study: StudySpec, settings: SimulationSettings, *, where: str) -> None:
     """ConfigError where one search would take this machine hours."""
-    validations = promised_epochs(study, settings) + settings.workers * study.training.epochs
+    running = min(settings.workers, study.search.configurations)
+    validations = promised_epochs(study, settings) + running * study.training.epochs
     trials = min(study.search.configurations, validations)
     if trials > _MOST_TRIALS or validations > _MOST_VALIDATIONS:
         raise ConfigError(
@@ -176,7 +179,7 @@ def require_affordable(study: StudySpec, settings: SimulationSettings, *, where:
         )
 
 
-def _within(part: str, domains: dict[str, object]) -> dict[str, object]:
+def _within(part: str, domains: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {name.removeprefix(f"{part}."): domain for name, domain in domains.items() if name.startswith(f"{part}.")}
 
 

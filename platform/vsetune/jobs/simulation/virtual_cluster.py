@@ -129,4 +129,4 @@ class VirtualCluster:
 
     def _stops(self, running: _Running, epoch: float, m_recall: float) -> bool:
         flat = {"event": "point", "point/epoch": epoch, "point/m_recall": m_recall}
-        return self._scheduler.on_trial_result(None, running, flat) == TrialScheduler.STOP
+        return self._scheduler.on_trial_result(None, running, flat) == str(TrialScheduler.STOP)
