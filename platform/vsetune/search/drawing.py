@@ -83,7 +83,7 @@ def _sampler(spec: SearchSpec, cell: str, history: Sequence[FrozenTrial]) -> opt
 
 def is_whole(trial: FrozenTrial, domains: Mapping[str, Domain]) -> bool:
     """Whether all its parameters were drawn. Versions before 0.2 could die in the middle of asking."""
-    return trial.params.keys() == domains.keys()
+    return set(trial.params) == set(domains)
 
 
 def _distribution(domain: Domain) -> BaseDistribution:
