@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -63,6 +64,25 @@ def test_a_third_of_the_configurations_is_random_at_least_two_at_most_ten(config
     before, after = history_of(cell, random_start - 1), history_of(cell, random_start)
     assert draw(study.search, cell, before) == at_random(study, cell, before)
     assert draw(study.search, cell, after) != at_random(study, cell, after)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_draw_is_what_optuna_asks_after_a_copy_of_finished_pruned_and_running_trials(seed: int) -> None:
+    study, cell = study_of(configurations=6, seed=seed)
+    history = history_of(cell, 24, refused=2)
+    for number, trial in enumerate(history):  # as a database with a trial that is not whole numbers them
+        trial.number = number + (number > 5)
+    for trial in history[4::3]:
+        trial.state, trial.values = TrialState.PRUNED, None
+        if trial.number % 2:
+            trial.state, trial.datetime_complete = TrialState.RUNNING, None
+        trial.intermediate_values = {1000: float(trial.number % 7), 2000: float(trial.number % 5)}
+    before = copy.deepcopy(history)
+    tpe = optuna.samplers.TPESampler(
+        seed=seed_of(seed, cell, len(history)), n_startup_trials=2 + 2, constant_liar=True
+    )
+    assert draw(study.search, cell, history) == asked(tpe, cell, history)
+    assert history == before
 
 
 def test_refused_draws_do_not_shorten_the_random_start() -> None:

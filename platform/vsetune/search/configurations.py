@@ -17,6 +17,7 @@ from vsetune.config.study.study_spec import SearchSpec
 from vsetune.errors import ConfigError, StorageError
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search.drawing import REFUSED, Value, distributions_of, draw, is_whole
+from vsetune.search.memory_trials import MemoryTrials
 from vsetune.search.trial_storage import SearchStorage
 
 Outcome = Literal["finished", "pruned", "failed"]
@@ -47,13 +48,16 @@ class ConfigurationSearch:
     """
 
     def __init__(
-        self, study: str, cells: list[Cell], spec: SearchSpec, *, storage: str, refuses: Refusal | None = None
+        self, study: str, cells: list[Cell], spec: SearchSpec, *, storage: str | None, refuses: Refusal | None = None
     ) -> None:
-        """storage: an Optuna storage URL. refuses: asked of every draw before it is suggested; None accepts all."""
+        """storage: an Optuna storage URL; None keeps all in memory, for a search that ends with this process.
+        refuses: asked of every draw before it is suggested; None accepts all.
+        """
         self._spec = spec
         self._cells = {cell.name: cell for cell in cells}
         self._refuses = refuses
-        self._storage = SearchStorage(storage, studies=[f"{study}/{cell.name}" for cell in cells])
+        names = [f"{study}/{cell.name}" for cell in cells]
+        self._storage = MemoryTrials(studies=names) if storage is None else SearchStorage(storage, studies=names)
         self._studies = {cell.name: self._storage.studies[f"{study}/{cell.name}"] for cell in cells}
 
     def suggestions(self, cell: str) -> list[Suggestion]:

@@ -56,7 +56,7 @@ class SearchStorage:
             if file is not None:
                 _made_whole(file, studies)
             self.backend = _backend(parsed)
-            self.studies = {name: _study(self.backend, name) for name in studies}
+            self.studies = {name: named_study(self.backend, name) for name in studies}
 
     @contextmanager
     def guarded(self, doing: str, remedy: str) -> Iterator[None]:
@@ -89,7 +89,7 @@ def _backend(url: URL) -> optuna.storages.RDBStorage:
     return optuna.storages.RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=options)
 
 
-def _study(backend: optuna.storages.RDBStorage, name: str) -> optuna.Study:
+def named_study(backend: optuna.storages.BaseStorage, name: str) -> optuna.Study:
     """The study of this name. Its sampler draws nothing: `drawing.draw` does."""
     return optuna.create_study(
         storage=backend, study_name=name, direction="maximize", load_if_exists=True,
@@ -139,7 +139,7 @@ def _make(file: Path, studies: Sequence[str]) -> set[str]:
     """Makes a file with these studies, and returns the names of its tables."""
     backend = _backend(URL.create("sqlite", database=str(file)))
     for name in studies:
-        _study(backend, name)
+        named_study(backend, name)
     backend.remove_session()
     backend.engine.dispose()
     with closing(sqlite3.connect(file)) as database:

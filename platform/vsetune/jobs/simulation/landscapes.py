@@ -1,0 +1,168 @@
+"""Synthetic trainings whose best configuration is known: what M-Recall a configuration has after every epoch.
+
+Coordinates: every searched setting lies in [0, 1], 0 at the low end of its range and 1 at the high one (on a log scale
+where the range has one); the first is the learning rate. progress: epochs trained / epochs of a whole trial, in (0, 1].
+Each landscape has its optimum at a centre drawn by the seed. There a whole training ends at TOP, and nowhere higher.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsetune.config.spec.base import Range
+from vsetune.files.hashes import sha256_hex
+
+Vector = NDArray[np.float64]
+Curve = Callable[[Vector, Vector, Vector], Vector]
+"""(coordinates, centre, progress) -> M-Recall in per cent at each progress, NaN from where the numbers diverge."""
+
+TOP, START = 60.0, 2.0
+"""M-Recall in per cent: of the best configuration, and of a network that has learned nothing."""
+_SLOWEST, _FASTEST = 0.2, 0.1
+"""Pace of a training (see `_rise`) at the bottom and at the top of the range of the learning rate. Not measured: with
+equal paces early halving looked better than in an earlier simulation of ours, with a ratio of six worse."""
+_COLLAPSES_AT, _DIVERGES_AT, _RATE_DROPS_AT = 0.15, 0.1, 0.55
+
+SETTINGS: Mapping[str, Range] = {
+    "training.learning_rate": Range(low=2e-5, high=2e-3, log=True),
+    "loss.margin": Range(low=0.05, high=0.4),
+    "loss.semantic_temperature": Range(low=0.005, high=0.1, log=True),
+    "training.gradient_clip": Range(low=0.5, high=4.0),
+    "training.learning_rate_step": Range(low=5.0, high=25.0),
+    "training.learning_rate_drop": Range(low=0.05, high=0.5, log=True),
+    "training.batch_size": Range(low=32, high=256, integer=True),
+    "training.weight_decay": Range(low=0.0, high=0.1),
+}
+"""What is searched, a landscape with n dimensions takes the first n. Settings of LSEH, so that real trials are made."""
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """says: what it asks of a search. centre: per dimension, between what the optimum lies."""
+
+    name: str
+    says: str
+    centre: tuple[tuple[float, float], ...]
+    curve: Curve
+
+    @property
+    def space(self) -> dict[str, Range]:
+        """The searched settings with their ranges."""
+        return dict(list(SETTINGS.items())[: len(self.centre)])
+
+    def surface(self, seed: int) -> Surface:
+        """The landscape with its optimum where this seed has it."""
+        low, high = np.array(self.centre).T
+        return Surface(self, generator_of(f"{self.name}/{seed}").uniform(low, high))
+
+
+@dataclass(frozen=True)
+class Surface:
+    """A landscape whose optimum is drawn. centre: its coordinates."""
+
+    landscape: Landscape
+    centre: Vector
+
+    def curve_of(self, configuration: Mapping[str, Any], progress: Vector) -> Vector:
+        """The M-Recall of a configuration (by dotted name) at each progress, without noise."""
+        space = self.landscape.space
+        coordinates = np.array([_coordinate(domain, configuration[name]) for name, domain in space.items()])
+        return self.landscape.curve(coordinates, self.centre, progress)
+
+    def truth(self, configuration: Mapping[str, Any], progress: Vector) -> float:
+        """What a whole training of it would reach without noise; -inf where it diverges."""
+        curve = self.curve_of(configuration, progress)
+        return -math.inf if np.isnan(curve).any() else float(curve.max())
+
+
+def generator_of(name: str) -> np.random.Generator:
+    """Random numbers that depend on the name alone."""
+    return np.random.default_rng(int(sha256_hex(name.encode())[:16], 16))
+
+
+def _coordinate(domain: Range, value: float) -> float:
+    if domain.log:
+        return math.log(value / domain.low) / math.log(domain.high / domain.low)
+    return (value - domain.low) / (domain.high - domain.low)
+
+
+def _bowl(offset: Vector, *curvatures: float) -> float:
+    """Points below the top at this offset from the centre; curvatures: points lost at distance 1, by dimension."""
+    return float(np.dot(curvatures, offset**2))
+
+
+def _rise(progress: Vector, pace: float) -> Vector:
+    """From 0 to 1, two thirds of it after `pace` of the training."""
+    return (1 - np.exp(-progress / pace)) / (1 - math.exp(-1 / pace))
+
+
+def _pace(at: Vector, slowest: float = _SLOWEST, fastest: float = _FASTEST) -> float:
+    """A higher learning rate learns sooner, whatever it comes to."""
+    return float(slowest * (fastest / slowest) ** at[0])
+
+
+def _climb(height: float, progress: Vector, pace: float) -> Vector:
+    """A curve that ends at this height, at START at least."""
+    return START + (max(height, START) - START) * _rise(progress, pace)
+
+
+def _smooth(at: Vector, centre: Vector, progress: Vector) -> Vector:
+    return _climb(TOP - _bowl(at - centre, 40, 15, 5), progress, _pace(at))
+
+
+def _slow_starters(at: Vector, centre: Vector, progress: Vector) -> Vector:
+    """The best learning rates are the low ones, and those are slower here than elsewhere."""
+    return _climb(TOP - _bowl(at - centre, 25, 15, 5), progress, _pace(at, slowest=0.6, fastest=0.05))
+
+
+def _ridge(at: Vector, centre: Vector, progress: Vector) -> Vector:
+    """Learning rate and margin make up for each other: what counts is their sum."""
+    first, second, third = at - centre
+    turned = np.array([first + second, first - second, third])
+    return _climb(TOP - _bowl(turned, 75, 2, 8), progress, _pace(at))
+
+
+def _collapse_edge(at: Vector, centre: Vector, progress: Vector) -> Vector:
+    """The higher the learning rate the better, up to an edge behind which the embeddings collapse."""
+    beyond, *others = at - centre
+    curve = _climb(TOP - 10 * abs(beyond) - _bowl(np.array(others), 8, 4), progress, _pace(at))
+    return np.where(progress < _COLLAPSES_AT, curve, START) if beyond > 0 else curve
+
+
+def _many_dimensions(at: Vector, centre: Vector, progress: Vector) -> Vector:
+    """Three of eight settings count."""
+    return _climb(TOP - _bowl(at - centre, 30, 12, 6, 1, 0.5, 0.5, 0.25, 0.25), progress, _pace(at))
+
+
+def _rate_drop(at: Vector, centre: Vector, progress: Vector) -> Vector:
+    """A high learning rate looks worse until the rate drops, and is better afterwards."""
+    curve = _climb(TOP - _bowl(at - centre, 25, 12, 5), progress, _pace(at))
+    since = np.maximum(progress - _RATE_DROPS_AT, 0)
+    held_back = 12 * at[0] * np.exp(-since / 0.03) * _rise(progress, _pace(at))
+    return np.where(progress < 1, np.maximum(curve - held_back, START), curve)
+
+
+def _diverging_region(at: Vector, centre: Vector, progress: Vector) -> Vector:
+    """Not far above the best learning rate the numbers are no longer finite."""
+    curve = _climb(TOP - _bowl(at - centre, 30, 12, 5), progress, _pace(at))
+    return np.where(progress < _DIVERGES_AT, curve, np.nan) if at[0] > centre[0] + 0.1 else curve
+
+
+_MIDDLE = (0.2, 0.8)
+LANDSCAPES: Mapping[str, Landscape] = {
+    each.name: each for each in (
+        Landscape("smooth", "one broad optimum", (_MIDDLE,) * 3, _smooth),
+        Landscape("slow_starters", "what wins rises slowest", ((0.1, 0.35), _MIDDLE, _MIDDLE), _slow_starters),
+        Landscape("ridge", "two settings make up for each other", (_MIDDLE,) * 3, _ridge),
+        Landscape("collapse_edge", "the best is beside a collapse", ((0.4, 0.8), _MIDDLE, _MIDDLE), _collapse_edge),
+        Landscape("many_dimensions", "three of eight settings count", (_MIDDLE,) * 8, _many_dimensions),
+        Landscape("rate_drop", "the learning rate drops late", ((0.6, 0.85), _MIDDLE, _MIDDLE), _rate_drop),
+        Landscape("diverging_region", "a third of it diverges", ((0.4, 0.7), _MIDDLE, _MIDDLE), _diverging_region),
+    )
+}

@@ -1,0 +1,195 @@
+"""One simulated search of one cell: the settings of a study on one landscape, and whether its pick is a good one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import refusal, resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import ConfigError
+from vsetune.jobs.cell_scheduler import CellScheduler
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.simulation.landscapes import TOP, Landscape, Surface, Vector, generator_of
+from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
+from vsetune.jobs.trial_progress import Assignment, TrialProgress
+from vsetune.leaderboard.selection import winner_of
+from vsetune.search.configurations import ConfigurationSearch
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import AttemptRecord, StudyRecord
+
+NOISE, NEAR = 0.5, 0.5
+"""Points of M-Recall: standard deviation of one validation; how far below the optimum a pick is still a hit."""
+MISS_FACTOR = 2
+"""A search that misses counts as if it had hit after this many times its budget."""
+_UNEVEN = 0.1
+_MOST_TRIALS, _MOST_VALIDATIONS = 20_000, 2_000_000
+_STUDY = "simulation"
+
+
+@dataclass(frozen=True)
+class SimulationSettings:
+    """workers: trials at a time. epoch_seconds: of one epoch on average; a trial's own differ by up to 10 %."""
+
+    workers: int = 8
+    epoch_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class SimulatedSearch:
+    """What came of one search.
+
+    pick, best_pruned: the true M-Recall of a whole training of the pick, and of the truly best trial that was pruned;
+    -inf where there is none. epochs_to_hit: trained by all trials when the pick became one that is truly near the
+    optimum, and stayed so; None for a miss. seconds: virtual, until the last trial ended.
+    """
+
+    landscape: str
+    seed: int
+    pick: float
+    best_pruned: float
+    epochs_to_hit: float | None
+    epochs: float
+    trials: int
+    pruned: int
+    failed: int
+    seconds: float
+
+    @property
+    def shortfall(self) -> float:
+        """Points that the pick truly is below the optimum; inf without a pick."""
+        return TOP - self.pick
+
+    @property
+    def is_costly(self) -> bool:
+        """A trial was pruned that was truly better than the pick, by more than NEAR."""
+        return self.best_pruned > self.pick + NEAR
+
+
+class _Watch:
+    """Follows the pick of a search: the finished trial with the best validation, by the leaderboard's own rule."""
+
+    def __init__(self, surface: Surface, progress: Vector) -> None:
+        self._surface, self._progress = surface, progress
+        self._pick: tuple[AttemptRecord, ...] | None = None
+        self.truth, self.best_pruned = -math.inf, -math.inf
+        self.epochs_to_hit: float | None = None
+
+    def closed(self, trial: TrialProgress, epochs: float) -> None:
+        """A trial has ended, when all together had trained so many epochs."""
+        if trial.status == "failed":
+            return
+        truth = self._surface.truth(trial.assignment.configuration, self._progress)
+        if trial.status == "pruned":
+            self.best_pruned = max(self.best_pruned, truth)
+            return
+        attempts = trial.attempts()
+        winner = winner_of([attempts] if self._pick is None else [self._pick, attempts])
+        if winner is not attempts[-1]:
+            return
+        self._pick, self.truth = attempts, truth
+        if truth < TOP - NEAR:
+            self.epochs_to_hit = None
+        elif self.epochs_to_hit is None:
+            self.epochs_to_hit = epochs
+
+
+def simulate_search(
+    study: StudySpec, landscape: Landscape, *, seed: int, settings: SimulationSettings
+) -> SimulatedSearch:
+    """Runs the search of one cell with a study's search, scheduler, budget and epochs, in virtual time.
+
+    The cell is made up: its space is the landscape's. It is validated at the end of every epoch. The same arguments
+    give the same result. Only the search is simulated, no confirmation with further seeds.
+    """
+    made = made_up_study(study, landscape, seed=seed)
+    (cell,) = resolve_cells(made, where=_STUDY)
+    surface, clock, store = landscape.surface(seed), VirtualClock(), MemoryStore()
+    store.open_study(StudyRecord(made.study, made.fingerprint(), made.to_plain()), resume=False)
+    search = ConfigurationSearch(
+        made.study, [cell], made.search, storage=None,
+        refuses=lambda _, configuration: refusal(made, cell, configuration),
+    )
+    ledger = StudyLedger(made, [cell], store, search, clock=clock)
+    epochs = _validated_epochs(made.training.epochs)
+    progress = epochs / made.training.epochs
+    watch = _Watch(surface, progress)
+
+    def course_of(assignment: Assignment) -> Course:
+        chance = generator_of(f"{landscape.name}/{seed}/{assignment.number}")
+        curve = surface.curve_of(assignment.configuration, progress)
+        noisy = curve + chance.normal(0.0, NOISE, size=len(curve))
+        pace = settings.epoch_seconds * chance.uniform(1 - _UNEVEN, 1 + _UNEVEN)
+        return Course(_until_divergence(epochs.tolist(), noisy.tolist()), pace)
+
+    cluster = VirtualCluster(
+        ledger, CellScheduler(made.scheduler, epochs={cell.name: made.training.epochs}), course_of,
+        workers=settings.workers, clock=clock, on_closed=lambda trial: watch.closed(trial, cluster.epochs),
+    )
+    cluster.run()
+    statuses = [trial.status for trial in ledger.trials.values()]
+    return SimulatedSearch(
+        landscape.name, seed, pick=watch.truth, best_pruned=watch.best_pruned, epochs_to_hit=watch.epochs_to_hit,
+        epochs=cluster.epochs, trials=len(statuses), pruned=statuses.count("pruned"), failed=statuses.count("failed"),
+        seconds=clock.now,
+    )
+
+
+def made_up_study(study: StudySpec, landscape: Landscape, *, seed: int) -> StudySpec:
+    """A study of one cell with the landscape's space and everything about the search as in `study`."""
+    plain = {name: domain.to_plain() for name, domain in landscape.space.items()}
+    search = study.search.to_plain() | {"storage": None, "seed": (study.search.seed + seed) % 2**63}
+    search["training"] = _within("training", plain)
+    return parse_spec(
+        {
+            "study": _STUDY, "data": {"path": "simulated"}, "networks": [{"name": "vsepp"}], "baseline": "lseh",
+            "losses": [{"name": "lseh", "search": _within("loss", plain) or "none"}],
+            "training": {"epochs": study.training.epochs}, "search": search,
+            "scheduler": study.scheduler.to_plain(), "budget": study.budget.to_plain(),
+        },
+        StudySpec, where=_STUDY,
+    )
+
+
+def promised_epochs(study: StudySpec, settings: SimulationSettings) -> float:
+    """What the search of a cell may train at most, apart from what its running trials overshoot a budget by."""
+    limits = [study.search.configurations * study.training.epochs]
+    if study.budget.epochs_per_cell is not None:
+        limits.append(study.budget.epochs_per_cell)
+    if study.budget.device_seconds_per_cell is not None:
+        limits.append(study.budget.device_seconds_per_cell / settings.epoch_seconds)
+    return min(limits)
+
+
+def require_affordable(study: StudySpec, settings: SimulationSettings, *, where: str) -> None:
+    """ConfigError where one search would take this machine hours."""
+    running = min(settings.workers, study.search.configurations)
+    validations = promised_epochs(study, settings) + running * study.training.epochs
+    trials = min(study.search.configurations, validations)
+    if trials > _MOST_TRIALS or validations > _MOST_VALIDATIONS:
+        raise ConfigError(
+            f"{where}: budget.epochs_per_cell: a simulated cell would come to {trials:.0f} trials and "
+            f"{validations:.0f} epochs, need at most {_MOST_TRIALS} and {_MOST_VALIDATIONS}; set it or "
+            "search.configurations lower"
+        )
+
+
+def _within(part: str, domains: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name.removeprefix(f"{part}."): domain for name, domain in domains.items() if name.startswith(f"{part}.")}
+
+
+def _validated_epochs(length: float) -> Vector:
+    """The end of every epoch, and of the training."""
+    whole = np.arange(1.0, math.ceil(length))
+    return np.append(whole, length)
+
+
+def _until_divergence(epochs: list[float], m_recalls: list[float]) -> list[tuple[float, float]]:
+    """The points of a curve up to the first that is not finite, that one included."""
+    last = next((number for number, value in enumerate(m_recalls) if not math.isfinite(value)), len(epochs))
+    return list(zip(epochs, m_recalls, strict=True))[: last + 1]

@@ -1,0 +1,78 @@
+"""Many simulated searches: how often a study's settings find the best of a cell, how soon, and at what cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.jobs.simulation.landscapes import LANDSCAPES, Landscape
+from vsetune.jobs.simulation.simulated_search import SimulatedSearch, SimulationSettings, simulate_search
+
+_TWO_SIDED_95 = 1.959964
+
+
+@dataclass(frozen=True)
+class SearchSummary:
+    """What a number of searches came to.
+
+    hits: share whose pick is truly near the optimum; hits_within: its 95 % interval (Wilson). epochs_to_hit: geometric
+    mean, a miss counts as `miss_epochs`. costly: share that pruned a trial truly better than the pick. shortfall: mean
+    points below the optimum, of the searches that have a pick; None if none has. The others: means per search.
+    """
+
+    name: str
+    searches: int
+    hits: float
+    hits_within: tuple[float, float]
+    epochs_to_hit: float
+    costly: float
+    shortfall: float | None
+    epochs: float
+    trials: float
+    pruned: float
+    failed: float
+    seconds: float
+
+
+def simulate(
+    study: StudySpec, landscapes: Sequence[Landscape], *, seeds: int, settings: SimulationSettings
+) -> Iterator[SimulatedSearch]:
+    """Every landscape with the seeds 0 to seeds - 1, one after another, each as it is done."""
+    for landscape in landscapes:
+        for seed in range(seeds):
+            yield simulate_search(study, landscape, seed=seed, settings=settings)
+
+
+def summaries(searches: Sequence[SimulatedSearch], *, miss_epochs: float) -> list[SearchSummary]:
+    """One per landscape, in their order, and one of all of them, called `all`."""
+    rows = [
+        summary_of(name, found, miss_epochs=miss_epochs)
+        for name in LANDSCAPES if (found := [search for search in searches if search.landscape == name])
+    ]
+    return [*rows, summary_of("all", searches, miss_epochs=miss_epochs)] if len(rows) > 1 else rows
+
+
+def summary_of(name: str, searches: Sequence[SimulatedSearch], *, miss_epochs: float) -> SearchSummary:
+    """searches: at least one."""
+    hits = [search.epochs_to_hit for search in searches if search.epochs_to_hit is not None]
+    waits = [*hits, *[miss_epochs] * (len(searches) - len(hits))]
+    short = [search.shortfall for search in searches if math.isfinite(search.shortfall)]
+    return SearchSummary(
+        name, len(searches), hits=len(hits) / len(searches), hits_within=wilson_interval(len(hits), len(searches)),
+        epochs_to_hit=math.exp(fmean(math.log(epochs) for epochs in waits)),
+        costly=fmean(search.is_costly for search in searches), shortfall=fmean(short) if short else None,
+        epochs=fmean(search.epochs for search in searches), trials=fmean(search.trials for search in searches),
+        pruned=fmean(search.pruned for search in searches), failed=fmean(search.failed for search in searches),
+        seconds=fmean(search.seconds for search in searches),
+    )
+
+
+def wilson_interval(successes: int, of: int) -> tuple[float, float]:
+    """95 % interval of a share (Wilson 1927): never outside [0, 1], and honest for few and for all."""
+    share, z2 = successes / of, _TWO_SIDED_95**2
+    middle = (share + z2 / (2 * of)) / (1 + z2 / of)
+    half = _TWO_SIDED_95 * math.sqrt(share * (1 - share) / of + z2 / (4 * of**2)) / (1 + z2 / of)
+    return max(0.0, middle - half), min(1.0, middle + half)

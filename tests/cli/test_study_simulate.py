@@ -1,0 +1,40 @@
+"""`vsetune study simulate`: a table to people, JSON to machines, one line to whoever asks for what there is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def test_a_study_is_simulated_on_the_landscapes_asked_for(
+    vsetune: Callable[..., Any], study: Callable[..., Path]
+) -> None:
+    file = study(search={"configurations": 4}, training={"epochs": 3}, scheduler={"grace_epochs": 1})
+    words = ("--seeds", "2", "--workers", "2", "--landscape", "ridge", "--landscape", "smooth")
+    shown = vsetune("study", "simulate", str(file), *words)
+    assert shown.code == 0
+    assert "tiny: tpe, asha (grace 1, factor 3), at most 4 configurations of 3 epochs" in shown.out
+    assert "a miss as 24;" in shown.err
+    plain = json.loads(vsetune("study", "simulate", str(file), *words, "--json").out)
+    assert [row["name"] for row in plain["landscapes"]] == ["smooth", "ridge", "all"]
+    assert [row["searches"] for row in plain["landscapes"]] == [2, 2, 4]
+    assert plain["miss_epochs"] == 24
+
+
+@pytest.mark.parametrize(("changes", "words", "told"), [
+    ({}, ("--landscape", "smoth"),
+     "--landscape: no landscape is called smoth; did you mean smooth? need one of collapse_edge, "),
+    ({"search": {"configurations": 1_000_000}}, (), "study.yaml: budget.epochs_per_cell: a simulated cell would come "),
+    ({"study": "a/b"}, (), "study.yaml: study: "),
+])
+def test_what_cannot_be_simulated_is_told_in_one_line(
+    vsetune: Callable[..., Any], study: Callable[..., Path], changes: dict[str, Any], words: tuple[str, ...], told: str
+) -> None:
+    said = vsetune("study", "simulate", str(study(**changes)), *words)
+    assert said.code == 2
+    (line,) = said.lines
+    assert told in line

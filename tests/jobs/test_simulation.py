@@ -1,0 +1,204 @@
+"""A simulated search is the real search in virtual time: same decisions, same charges, the same every time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import ConfigError
+from vsetune.jobs.cell_scheduler import CellScheduler
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.simulation.landscapes import LANDSCAPES, TOP, generator_of
+from vsetune.jobs.simulation.simulated_search import (
+    SimulatedSearch,
+    SimulationSettings,
+    made_up_study,
+    promised_epochs,
+    require_affordable,
+    simulate_search,
+)
+from vsetune.jobs.simulation.simulated_studies import simulate, summaries, summary_of, wilson_interval
+from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
+from vsetune.jobs.trial_progress import Assignment, TrialProgress
+from vsetune.leaderboard.selection import cost_of, trials_of
+from vsetune.search.configurations import ConfigurationSearch
+from vsetune.search.halving import Halving
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import StudyRecord, ValidationPoint
+
+TWO_WORKERS = SimulationSettings(workers=2)
+
+
+def make_study(**changes: Any) -> StudySpec:
+    plain = {
+        "study": "mine", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
+        "training": {"epochs": 6}, "search": {"configurations": 8}, "scheduler": {"kind": "asha", "grace_epochs": 2},
+    }
+    return parse_spec(plain | changes, StudySpec, where="test")
+
+
+class Simulated:
+    """One made-up cell on a virtual cluster. closed: (configuration's number, status, second) in order."""
+
+    def __init__(self, study: StudySpec, courses: Any, *, workers: int, storage: str | None = None) -> None:
+        made = made_up_study(study, LANDSCAPES["smooth"], seed=0)
+        (cell,) = resolve_cells(made, where="test")
+        self.store, self.clock = MemoryStore(), VirtualClock()
+        self.store.open_study(StudyRecord(made.study, made.fingerprint(), made.to_plain()), resume=False)
+        search = ConfigurationSearch(made.study, [cell], made.search, storage=storage)
+        self.ledger = StudyLedger(made, [cell], self.store, search, clock=self.clock)
+        self.closed: list[tuple[int, str, float]] = []
+        self.cluster = VirtualCluster(
+            self.ledger, CellScheduler(made.scheduler, epochs={cell.name: made.training.epochs}), courses,
+            workers=workers, clock=self.clock, on_closed=self._note,
+        )
+        self.spec = made
+
+    def _note(self, trial: TrialProgress) -> None:
+        self.closed.append((trial.assignment.number, trial.status, self.clock.now))
+
+    def run(self) -> Simulated:
+        self.cluster.run()
+        return self
+
+    @property
+    def charged(self) -> float:
+        return cost_of(trials_of(self.store.attempts(self.spec.study))).budget_epochs
+
+
+def noisy_course(assignment: Assignment) -> Course:
+    """A curve that depends on the configuration and its number; every fifth diverges in its second epoch."""
+    chance = generator_of(f"test/{assignment.number}")
+    height = 30 + 5000 * float(assignment.configuration["training.learning_rate"])
+    points = [(float(epoch), height * epoch / 6 + chance.normal()) for epoch in range(1, 7)]
+    if assignment.number % 5 == 4:
+        points = [*points[:1], (2.0, math.nan)]
+    return Course(points, 10.0)
+
+
+@pytest.mark.parametrize("name", LANDSCAPES)
+def test_the_optimum_of_a_landscape_is_known_and_nothing_is_above_it(name: str) -> None:
+    landscape, progress = LANDSCAPES[name], np.arange(1.0, 28.0) / 27
+    surface = landscape.surface(3)
+    drawn = generator_of(name).uniform(size=(300, len(surface.centre)))
+    with np.errstate(all="raise"):
+        heights = [landscape.curve(each, surface.centre, progress) for each in drawn]
+        best = landscape.curve(surface.centre, surface.centre, progress)
+    assert best.max() == pytest.approx(TOP, abs=1e-9)
+    assert max(np.nanmax(height) for height in heights) < TOP
+    assert 0.001 < np.mean([np.nanmax(height) >= TOP - 3 for height in heights]) < 0.5
+
+
+def test_the_same_seed_gives_the_same_search_and_another_one_another() -> None:
+    study, landscape = make_study(), LANDSCAPES["diverging_region"]
+    first, again, other = (simulate_search(study, landscape, seed=n, settings=TWO_WORKERS) for n in (1, 1, 2))
+    assert first == again
+    assert replace(other, seed=1) != first
+
+
+def test_reports_come_in_the_order_of_their_times_and_a_free_worker_goes_on_at_once() -> None:
+    seconds = {0: 10.0, 1: 4.0, 2: 4.0, 3: 4.0}
+    study = make_study(scheduler={"kind": "none"}, search={"configurations": 4}, training={"epochs": 2})
+    found = Simulated(
+        study, lambda each: Course([(1.0, 10.0), (2.0, 20.0)], seconds[each.number]), workers=2
+    ).run()
+    assert found.closed == [(1, "finished", 8.0), (2, "finished", 16.0), (0, "finished", 20.0), (3, "finished", 24.0)]
+    assert found.ledger.next() == "done"
+
+
+def test_reports_at_the_same_time_come_in_the_order_in_which_their_epochs_began() -> None:
+    study = make_study(scheduler={"kind": "none"}, search={"configurations": 4}, training={"epochs": 1})
+    found = Simulated(study, lambda each: Course([(1.0, 10.0)], 5.0), workers=3).run()
+    assert found.closed == [(0, "finished", 5.0), (1, "finished", 5.0), (2, "finished", 5.0), (3, "finished", 10.0)]
+
+
+def test_what_is_asked_and_pruned_is_what_a_study_on_a_database_asks_and_prunes(tmp_path: Path) -> None:
+    """One worker against the ledger, the database and the halving of real studies, driven by hand."""
+    found = Simulated(make_study(), noisy_course, workers=1).run()
+    (cell,) = resolve_cells(found.spec, where="test")
+    store, halving = MemoryStore(), Halving(grace_epochs=2, reduction_factor=3, epochs=6)
+    store.open_study(StudyRecord(found.spec.study, "", {}), resume=False)
+    database = f"sqlite:///{tmp_path / 'search.db'}"
+    ledger = StudyLedger(
+        found.spec, [cell], store, ConfigurationSearch(found.spec.study, [cell], found.spec.search, storage=database)
+    )
+    while isinstance(assignment := ledger.next(), Assignment):
+        name, status = assignment.trial.trial, "finished"
+        ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
+        for step, (epoch, m_recall) in enumerate(noisy_course(assignment).points, start=1):
+            if math.isnan(m_recall):
+                status = "failed"
+                break
+            ledger.record_point(name, ValidationPoint(step, epoch, step, m_recall, 10.0 * epoch))
+            if halving.note(name, epoch, m_recall):
+                status = "pruned"
+                break
+        ledger.close(name, status, summary={})  # type: ignore[arg-type]
+    decided = [(name, trial.status, trial.assignment.configuration) for name, trial in ledger.trials.items()]
+    assert {"finished", "pruned", "failed"} <= {status for _, status, _ in decided}
+    assert decided == [
+        (name, trial.status, trial.assignment.configuration) for name, trial in found.ledger.trials.items()
+    ]
+
+
+@pytest.mark.parametrize("budget", [{"epochs_per_cell": 20}, {"device_seconds_per_cell": 200}])
+def test_a_cell_is_charged_what_was_trained_and_ends_at_its_budget(budget: dict[str, float]) -> None:
+    found = Simulated(make_study(budget=budget, search={"configurations": 50}), noisy_course, workers=2).run()
+    assert found.charged == pytest.approx(found.cluster.epochs)
+    assert 20 <= found.cluster.epochs <= 20 + 2 * 6
+
+
+def test_halving_before_slow_starters_rise_is_costly_and_no_pruning_is_not() -> None:
+    landscape = LANDSCAPES["slow_starters"]
+    early = make_study(training={"epochs": 27}, search={"configurations": 20}, scheduler={"grace_epochs": 1})
+    never = make_study(training={"epochs": 27}, search={"configurations": 20}, scheduler={"kind": "none"})
+    pruning = list(simulate(early, [landscape], seeds=4, settings=TWO_WORKERS))
+    whole = list(simulate(never, [landscape], seeds=4, settings=TWO_WORKERS))
+    assert sum(search.is_costly for search in pruning) >= 2
+    assert [search.pruned for search in whole] == [0] * 4
+    assert all(search.epochs < other.epochs for search, other in zip(pruning, whole, strict=True))
+
+
+def search(landscape: str = "smooth", **changes: Any) -> SimulatedSearch:
+    made = SimulatedSearch(
+        landscape, 0, pick=59.8, best_pruned=-math.inf, epochs_to_hit=100.0, epochs=200.0, trials=4, pruned=0, failed=0,
+        seconds=60.0,
+    )
+    return replace(made, **changes)
+
+
+def test_a_summary_counts_misses_with_their_penalty_and_says_how_sure_it_is() -> None:
+    miss = search(pick=58.0, best_pruned=59.0, epochs_to_hit=None, pruned=2)
+    summary = summary_of("smooth", [search(), miss], miss_epochs=400.0)
+    assert (summary.hits, summary.costly, summary.pruned) == (0.5, 0.5, 1.0)
+    assert summary.epochs_to_hit == pytest.approx(200.0)
+    assert summary.shortfall == pytest.approx(1.1)
+    assert wilson_interval(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert wilson_interval(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+
+
+def test_searches_without_a_pick_are_misses_and_have_no_shortfall() -> None:
+    (row,) = summaries([search(pick=-math.inf, epochs_to_hit=None)], miss_epochs=400.0)
+    assert (row.hits, row.shortfall, row.costly) == (0.0, None, 0.0)
+    assert row.epochs_to_hit == pytest.approx(400.0)
+
+
+def test_a_miss_is_measured_by_the_tightest_of_the_limits() -> None:
+    settings = SimulationSettings(workers=2, epoch_seconds=10.0)
+    assert promised_epochs(make_study(), settings) == 48
+    assert promised_epochs(make_study(budget={"epochs_per_cell": 30}), settings) == 30
+    assert promised_epochs(make_study(budget={"device_seconds_per_cell": 200}), settings) == 20
+
+
+def test_a_search_too_long_to_simulate_is_refused_in_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"my\.yaml: budget\.epochs_per_cell: .* at most 20000 .* lower") as refused:
+        require_affordable(make_study(search={"configurations": 100_000}), TWO_WORKERS, where="my.yaml")
+    assert len(str(refused.value).splitlines()) == 1
