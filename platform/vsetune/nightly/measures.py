@@ -24,7 +24,7 @@ class Measure:
 
 MEASURES: tuple[Measure, ...] = (
     Measure("best_m_recall", "best M-Recall", "points", "lower", "linear", 1.0),
-    Measure("epochs_to_target", "epochs to target", "epochs", "higher", "linear", 0.25),
+    Measure("epochs_to_target", "epochs to target", "epochs", "higher", "linear", 1.0),
     Measure("m_recall_area", "mean M-Recall over the curve", "points", "lower", "linear", 1.0),
     Measure("epoch_time", "time per epoch", "products", "higher", "ratio", 0.05),
     Measure("pair_rate", "pairs per product", "pairs", "lower", "ratio", 0.05),

@@ -20,7 +20,7 @@ ABOVE = 1.2815515655446004
 PRIOR_SCORES = 200.0
 PRIOR_TAIL = (1.0, 0.1, 0.1 * 0.5, 0.1 * 0.6)
 """Of an imagined score: itself, above, excess and its square. Heavier than normal scores (0.1 * 0.47, 0.1 * 0.39)."""
-BORROWED_SCORES = 200.0
+BORROWED_SCORES = 2000.0
 MOST_EXCESS = 15.0
 """One score says no more than this about the tail."""
 HEAVIEST = 0.45
