@@ -70,7 +70,8 @@ class Tail:
         """
         usual = -ndtri(probability)
         stretch = (self.limit(probability) / usual) @ members.T
-        return students_t(usual @ members.T, freedom) * stretch
+        far: Floats = students_t(usual @ members.T, freedom) * stretch
+        return far
 
     def limit(self, probability: Floats) -> Floats:
         """(..., measures): the score that a quiet night goes above with this probability, 0 < it < 0.1, (..., measures)

@@ -247,7 +247,8 @@ class Watch:
         is_alone = self.members.sum(axis=0) == 1
         alone, others = ((seen * part).sum(axis=-1, keepdims=True) for part in (is_alone, ~is_alone))
         whole = np.where((alone > 0) & (others > 0), 0.5, 1.0)
-        return whole / np.maximum(np.where(is_alone, alone, others), 1)
+        parts: Floats = whole / np.maximum(np.where(is_alone, alone, others), 1)
+        return parts
 
     def _see(self, night: Night, known: Bools, is_baseline: Bools) -> Seen:
         quiet, smallest, told = night.quiet, self.streams.smallest, self.told
