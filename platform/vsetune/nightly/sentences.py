@@ -52,9 +52,11 @@ def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
             f"{_count(counts['changed'], 'cell')} with changed first losses": counts["changed"],
         }
         found = " and ".join(kind for kind, number in kinds.items() if number)
-        named = "; ".join(_named(row) for row in worse[:_MOST_NAMED])
+        one = {row.suspects[0] if row.suspects else "" for row in worse}
+        is_shared = len(one) == 1 and len(worse) > 1
+        named = "; ".join(_named(row, with_suspect=not is_shared) for row in worse[:_MOST_NAMED])
         more = f"; and {len(worse) - _MOST_NAMED} more" if len(worse) > _MOST_NAMED else ""
-        return f"{found}: {named}{more}"
+        return f"{found}: {named}{more}{_suspect(worse[0]) if is_shared else ''}"
     cells = len({row.cell for row in rows} - {ALL_CELLS})
     measured = sum(row.measure is not None for row in rows)
     missing = f", {counts['missing']} not measured" if counts["missing"] else ""
@@ -72,10 +74,13 @@ def _quiet_bits(rows: Sequence[ReportRow]) -> int:
     return sum(row.verdict == "quiet" and row.measure is None for row in rows)
 
 
-def _named(row: ReportRow) -> str:
+def _named(row: ReportRow, *, with_suspect: bool) -> str:
     what = "first losses" if row.measure is None else row.measure.text
-    suspect = f" (suspect {row.suspects[0]})" if row.suspects else ""
-    return f"{row.cell} {what} {change_text(row)}{suspect}"
+    return f"{row.cell} {what} {change_text(row)}{_suspect(row) if with_suspect else ''}"
+
+
+def _suspect(row: ReportRow) -> str:
+    return f" (suspect {row.suspects[0]})" if row.suspects else ""
 
 
 def _count(number: int, what: str) -> str:
