@@ -10,7 +10,7 @@ from plugin_folders import write_loss
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.job_address import DEFAULT_ADDRESS, job_address, require_listener
 from vsetune.jobs.job_package import PACKAGE_FOLDER, PASSED_ON, packed
-from vsetune.training.environment import git_revision
+from vsetune.training.code_revision import git_revision
 
 ROOT = Path(__file__).parents[2]
 

@@ -117,7 +117,7 @@ def accept(
     """Move the line after an intended change: nights before it no longer count for what is named."""
     from vsetune.nightly.accepting import Wish, accept_change
     from vsetune.nightly.revisions import PACKAGE
-    from vsetune.training.environment import git_revision
+    from vsetune.training.code_revision import git_revision
 
     name, kept = _sweep(sweep)
     done = accept_change(kept, name, Wish(reason, measure, cell, date), git_revision(PACKAGE))

@@ -18,7 +18,7 @@ from vsetune.jobs.loopback import loopback_only
 from vsetune.jobs.node_types import known_node_types, refused
 from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay
 from vsetune.jobs.stopping import StopRequest, sigterm_handler_kept
-from vsetune.training.environment import REVISION_VARIABLE, git_revision
+from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from vsetune.config.spec.loading import read_yaml
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import ConfigError
-from vsetune.training.environment import REVISION_VARIABLE, git_revision
+from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 PASSED_ON = (

@@ -27,7 +27,7 @@ from vsetune.nightly.night import Night
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.report import NightReport
 from vsetune.nightly.reporting import report_of, unjudged_report
-from vsetune.training.environment import git_revision
+from vsetune.training.code_revision import git_revision
 
 _log = logging.getLogger(__name__)
 

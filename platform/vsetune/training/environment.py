@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import re
-import subprocess
 from importlib import metadata
 from pathlib import Path
 
@@ -14,14 +11,11 @@ import torch
 import vsetune
 from vsetune.config.study.training import TrainingSpec
 from vsetune.scoring.device import device_name, effective_precision
+from vsetune.training.code_revision import git_revision
 
-_REVISION = re.compile(r"[0-9a-f]{7,40}(\+changes)?")
 _PACKAGES = (
     "torch", "numpy", "scikit-learn", "pillow", "transformers", "webdataset", "ray", "optuna", "mlflow",
 )
-
-REVISION_VARIABLE = "VSETUNE_REVISION"
-"""The revision of code that was sent somewhere without its repository: to the nodes of a cluster, as a job."""
 
 
 def describe_environment(training: TrainingSpec, *, device: torch.device, data_fingerprint: str) -> dict[str, str]:
@@ -51,29 +45,6 @@ def processor_name() -> str:
         lines = []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(named, "") or platform.processor() or platform.machine()
-
-
-def git_revision(folder: Path) -> str:
-    """Commit of the code in `folder`, with `+changes` when files differ from it.
-
-    Outside a repository, and for an installed copy that merely lies inside one, what VSETUNE_REVISION says, else
-    `unknown`: what Ray sends with a job has no repository.
-    """
-    commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None or not _git(folder, "ls-files", "--", "."):
-        told = os.environ.get(REVISION_VARIABLE, "")
-        return told if _REVISION.fullmatch(told) else "unknown"
-    return f"{commit}+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".") else commit
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _versions() -> dict[str, str]:

@@ -1,0 +1,35 @@
+"""Which code this is. Loads no torch: what submits jobs asks too."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+REVISION_VARIABLE = "VSETUNE_REVISION"
+"""The revision of code that was sent somewhere without its repository: to the nodes of a cluster, as a job."""
+_REVISION = re.compile(r"[0-9a-f]{7,40}(\+changes)?")
+
+
+def git_revision(folder: Path) -> str:
+    """Commit of the code in `folder`, with `+changes` when files differ from it.
+
+    Outside a repository, and for an installed copy that merely lies inside one, what VSETUNE_REVISION says, else
+    `unknown`: what Ray sends with a job has no repository.
+    """
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None or not _git(folder, "ls-files", "--", "."):
+        told = os.environ.get(REVISION_VARIABLE, "")
+        return told if _REVISION.fullmatch(told) else "unknown"
+    return f"{commit}+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".") else commit
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
