@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from local_certificate import write_certificate
 from night_reports import night_of, sample_report, short_report
 from receiving_servers import DRIP, http_receiver, smtp_receiver
 
@@ -332,9 +333,6 @@ def test_a_recipient_that_is_refused_is_told_and_the_others_get_their_mail(mail_
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     """For 127.0.0.1, signed by itself, with its key in the same file."""
-    pytest.importorskip("cryptography", reason="needs cryptography, which moto brings")
-    from local_certificate import write_certificate
-
     return write_certificate(tmp_path / "server.pem")
 
 

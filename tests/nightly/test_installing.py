@@ -140,7 +140,7 @@ def test_without_cron_it_is_said_what_to_do(entry: Callable[..., Entry], monkeyp
         install(entry("cron", zone=None))
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd to ask")
 def test_systemd_takes_the_units_and_the_calendar(entry: Callable[..., Entry], tmp_path: Path) -> None:
     made = entry("systemd", zone="Europe/Berlin", output=tmp_path / "units")
     install(made)

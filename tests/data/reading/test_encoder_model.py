@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from vsetune.config.sources.pretrained_models import encoder_identity, one_line
 from vsetune.config.sources.semantic_vectors import EncoderSpec
 from vsetune.data.captions.text_encoder import TextEncoder
 from vsetune.errors import ConfigError
-
-transformers = pytest.importorskip("transformers")
 
 CAPTIONS = ["a dog runs", "the man rides a red bike over the grass", "cat"]
 WIDTH = 32

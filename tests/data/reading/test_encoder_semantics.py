@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from vsetune.config.sources.data_set import DataSpec
 from vsetune.config.sources.pretrained_models import encoder_identity
@@ -20,8 +21,6 @@ from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vecto
 from vsetune.data.captions.text_encoder import TextEncoder
 from vsetune.data.progress import SilentProgress
 from vsetune.errors import ConfigError, DataError
-
-transformers = pytest.importorskip("transformers")
 
 CAPTIONS = ["a dog runs", "the man rides a red bike over the grass", "cat", "", "a dog unheard of", "dog dog"]
 WIDTH = 32

@@ -9,8 +9,6 @@ from vsetune.config.sources.text_model import TextModel
 from vsetune.data.captions.piece_words import ids_of_phrases, piece_words, words_of_ids
 from vsetune.data.captions.word_pieces import word_pieces
 
-transformers = pytest.importorskip("transformers")
-
 WORDS = ["a", "dog", "run", "##s", "left", "-", "handed", "don", "'", "t"]
 
 

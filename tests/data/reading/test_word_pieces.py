@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.pixel_input import PixelInput
@@ -17,8 +18,6 @@ from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions import word_pieces as module
 from vsetune.data.captions.word_pieces import WordPieces, word_pieces, word_pieces_name
 from vsetune.errors import ConfigError
-
-transformers = pytest.importorskip("transformers")
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
 WORDS = ["a", "dog", "run", "##s", "left", "right", "of", "bike", "-", "handed"]
