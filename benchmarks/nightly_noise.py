@@ -17,8 +17,8 @@ FEWEST_NIGHTS = 3
 CELLS = 12
 IMAGINED_NIGHTS = 20_000
 IMAGINED = {
-    "best_m_recall": 1.0, "epochs_to_target": 0.3, "m_recall_area": 0.8, "epoch_time": 0.03, "pair_rate": 0.03,
-    "peak_memory": 0.01, "start_time": 0.15, "data_wait": 0.02,
+    "best_m_recall": 1.0, "epochs_to_target": 0.3, "m_recall_area": 0.8, "step_time": 0.02, "epoch_time": 0.03,
+    "pair_rate": 0.03, "peak_memory": 0.01, "start_time": 0.15, "data_wait": 0.02,
 }
 """Standard deviations as judged: in the unit where linear, of the logarithm where ratio."""
 
@@ -71,7 +71,7 @@ def imagined(rng: np.random.Generator) -> QuietNights:
     common = rng.normal(size=(IMAGINED_NIGHTS, len(MEASURES))).repeat(CELLS, axis=1)
     residuals = deviation * np.sqrt(0.5) * (common + rng.normal(size=common.shape))
     busy = (rng.random((IMAGINED_NIGHTS, 1)) < 0.01) * rng.uniform(0, 0.15, size=(IMAGINED_NIGHTS, 1))
-    seconds = [measure.name in ("epoch_time", "pair_rate", "start_time") for measure in measures]
+    seconds = [measure.name in ("step_time", "epoch_time", "pair_rate", "start_time") for measure in measures]
     residuals += busy * np.array(seconds)
     return _with_all_cells(measures, np.tile(np.arange(CELLS), len(MEASURES)), residuals, "imagined noise")
 

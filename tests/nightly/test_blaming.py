@@ -32,7 +32,7 @@ import json, os, pathlib, sys
 log = pathlib.Path(os.environ["PROBE_LOG"])
 log.write_text(log.read_text() + f"NUMBER {' '.join(sys.argv[2:])}\\n")
 if "--first-losses" in sys.argv:
-    print(json.dumps({"vsepp.lmh": {"losses": [1.0]}, "vsepp.lsh": {"losses": [LOSS]}}))
+    print(json.dumps({"vsepp.lmh": {"losses": [1.0], "step_time": TIME}, "vsepp.lsh": {"losses": [LOSS]}}))
 else:
     seed = int(sys.argv[-1])
     print(json.dumps({"values": {"epoch_time": TIME * (1 + seed / 1000), "best_m_recall": 40.0 + seed - (LOSS - 1.0)}}))
@@ -54,7 +54,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight commits: with number 3 losses change and recall falls by 3, with number 6 an epoch takes a fifth longer."""
+    """Eight commits: with number 3 losses change and recall falls by 3, number 6 makes everything a fifth slower."""
     root = tmp_path_factory.mktemp("written")
     room = root / "platform" / "vsetune" / "nightly"
     room.mkdir(parents=True)
@@ -123,6 +123,14 @@ def test_the_commit_that_changed_the_losses_is_found_and_nothing_is_left_behind(
     (place,) = (each for each in (tmp_path / "history" / "bisect").iterdir())
     assert {each.name for each in place.iterdir()} == {"lock", "notes.json", "trees"}
     assert list((place / "trees").iterdir()) == []
+
+
+def test_a_slower_step_is_found_without_training_a_trial(
+    ask: Callable[..., Bisected], revisions: Sequence[str], log: Path
+) -> None:
+    found = ask("step_time", cell="vsepp.lmh", good=revisions[0])
+    assert [commit.subject for commit in found.suspects] == ["Change 6"]
+    assert all("--first-losses --cell vsepp.lmh" in line for line in log.read_text().splitlines())
 
 
 def test_a_slower_epoch_is_found_by_runs_beside_the_good_revision(

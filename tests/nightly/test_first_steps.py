@@ -10,7 +10,7 @@ from rich.console import Console
 
 from vsetune.config.study.cells import build_trial
 from vsetune.jobs.preparation import PreparedStudy, prepare_spec
-from vsetune.nightly.first_steps import first_losses, take_first_steps
+from vsetune.nightly.first_steps import first_steps, take_first_steps
 from vsetune.training.attempt import Attempt
 
 
@@ -25,17 +25,34 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedStudy:
 def test_they_are_those_of_an_attempt_with_this_seed(prepared: PreparedStudy, tmp_path: Path) -> None:
     trial = build_trial(prepared.spec, prepared.cells[0], {}, trial="first-steps", seed=3)
     point = Attempt(trial, tmp_path, device="cpu", threads=1).advance()  # its first validation: the epoch of two steps
-    losses = first_losses(trial, 2)
+    losses = first_steps(trial, 2).losses
     assert point.metrics["train_loss"] == pytest.approx(sum(losses) / 2)
-    assert first_losses(trial, 2) == losses
-    assert len(first_losses(trial, 100)) == 4
-    assert first_losses(trial.model_copy(update={"seed": 4}), 2) != losses
+    assert first_steps(trial, 2, timed=4).losses == losses
+    assert len(first_steps(trial, 100).losses) == 4
+    assert first_steps(trial.model_copy(update={"seed": 4}), 2).losses != losses
+
+
+def test_steps_are_timed_after_the_first_ones_however_few_there_are(prepared: PreparedStudy) -> None:
+    trial = build_trial(prepared.spec, prepared.cells[0], {}, trial="first-steps", seed=3)  # four steps long
+    assert [len(first_steps(trial, 2, timed=timed).times) for timed in (0, 2, 3, 100)] == [0, 1, 1, 1]
+    assert all(time > 0 for time in first_steps(trial, 2, timed=100).times)
+
+
+def test_a_step_is_timed_in_calibration_steps_beside_it(
+    prepared: PreparedStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = build_trial(prepared.spec, prepared.cells[0], {}, trial="first-steps", seed=3)
+    seconds, beside = iter(range(1000)), iter([0.1, 0.2])
+    monkeypatch.setattr("vsetune.nightly.first_steps.working_clock", lambda device: lambda: next(seconds) * 0.3)
+    monkeypatch.setattr("vsetune.nightly.first_steps.step_timer", lambda: lambda: next(beside))
+    assert first_steps(trial, 2, timed=4).times == pytest.approx([2.0])
 
 
 def test_a_process_of_its_own_gives_them_exactly(prepared: PreparedStudy) -> None:
     taken = take_first_steps(prepared.spec, prepared.cells, steps=3, seed=3)
     trials = {cell.name: build_trial(prepared.spec, cell, {}, trial="x", seed=3) for cell in prepared.cells}
-    assert taken.losses == {name: first_losses(trial, 3) for name, trial in trials.items()}
+    assert taken.losses == {name: first_steps(trial, 3).losses for name, trial in trials.items()}
+    assert taken.step_time.keys() == trials.keys()
     assert taken.problems == {}
 
 

@@ -43,7 +43,7 @@ def quiet_nights(count: int, **changes: Any) -> list[Night]:
 def test_the_first_nights_build_the_baseline_and_say_so(tmp_path: Path) -> None:
     found = report(tmp_path, quiet_nights(2), night_of_day(3))
     assert found.exit_code == 0
-    assert found.headline == "baseline night 3 of 7: 1 cell, 8 measures"
+    assert found.headline == "baseline night 3 of 7: 1 cell, 9 measures"
     assert {row.verdict for row in found.rows if row.measure} == {"baseline"}
     assert row_of(found, None).verdict == "quiet"
     assert (found.baseline_nights, found.needed) == (2, 7)
@@ -51,7 +51,7 @@ def test_the_first_nights_build_the_baseline_and_say_so(tmp_path: Path) -> None:
 
 def test_a_quiet_night_after_the_baseline_changes_nothing(tmp_path: Path) -> None:
     found = report(tmp_path, quiet_nights(12), night_of_day(13))
-    assert (found.exit_code, found.headline) == (0, "nothing changed: 1 cell, 8 measures quiet")
+    assert (found.exit_code, found.headline) == (0, "nothing changed: 1 cell, 9 measures quiet")
     assert found.notes == ()
 
 

@@ -48,7 +48,7 @@ def history() -> History:
 @pytest.mark.usefixtures("cluster")
 def test_nights_are_run_kept_and_held_against_each_other() -> None:
     found = run("2026-01-01")
-    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 8 measures"), found.notes
+    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 9 measures"), found.notes
     first = history().night("2026-01-01")
     assert first is not None
     assert (first.state, first.problems) == ("complete", ())
@@ -69,7 +69,7 @@ def test_nights_are_run_kept_and_held_against_each_other() -> None:
     assert second.seeds != first.seeds
     assert second.cells["vsepp.lmh"].first_losses == first.cells["vsepp.lmh"].first_losses
     assert found.notes == ("no night ran on 2026-01-02",)
-    assert found.headline == "baseline night 2 of 7: 1 cell, 8 measures"
+    assert found.headline == "baseline night 2 of 7: 1 cell, 9 measures"
 
     again = run("2026-01-03", again=True)
     assert again.study == "nightly-tiny-2026-01-03-2"

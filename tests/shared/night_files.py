@@ -19,8 +19,8 @@ PLAIN: dict[str, Any] = {
     "training": {"epochs": 2, "batch_size": 40, "validate_every_steps": 3, "learning_rate": 1e-3},
 }
 USUAL = {
-    "best_m_recall": 40.0, "epochs_to_target": 1.0, "m_recall_area": 30.0, "epoch_time": 100.0, "pair_rate": 20.0,
-    "peak_memory": 6e8, "start_time": 3.0, "data_wait": 0.1,
+    "best_m_recall": 40.0, "epochs_to_target": 1.0, "m_recall_area": 30.0, "epoch_time": 100.0,
+    "pair_rate": 20.0, "peak_memory": 6e8, "start_time": 3.0, "data_wait": 0.1, "step_time": 1.5,
 }
 
 

@@ -1,21 +1,23 @@
-"""The losses of the first steps at a fixed seed: on one machine and one thread equal bit for bit, or the code changed.
+"""The first steps at a fixed seed: their losses, on one machine and one thread equal bit for bit, or the code changed;
+and how long a step takes with nothing beside it, which is steadier than what trials that share a machine can tell.
 
     python -m vsetune.nightly.first_steps FILE
 
 FILE: JSON with `steps`, `plugins` (folders or modules) and `trials` (TrialSpecs as plain data). Prints JSON: by cell
-either `losses`, exact floats, or `problem`, one line. A process of its own, because the threads of one that trained
-already cannot be taken back, and because nothing that it did before may matter.
+either `losses`, exact floats, and `step_time`, or `problem`, one line. A process of its own, because the threads of one
+that trained already cannot be taken back, and because nothing that it did before may matter.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,8 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.files.whole_files import write_json
 from vsetune.plugins.plugin_loading import load_installed, load_plugins
 from vsetune.training.batches import TrainingBatches
+from vsetune.training.calibration import step_timer, working_clock
+from vsetune.training.freed_memory import keep_freed_memory
 from vsetune.training.random_state import RandomState
 from vsetune.training.schedule import phase_at, total_steps
 from vsetune.training.step import Learner
@@ -40,16 +44,32 @@ _LONGEST_PROBLEM = 300
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
+TIMED = 40
+"""Steps that are taken for their time, the first ones among them."""
+_NOT_TIMED = 3
+"""The first steps make buffers and the state of the optimizer."""
+
+
 @dataclass(frozen=True)
-class FirstLosses:
-    """Of one night. losses: by cell, one float per step. problems: by cell, one line each."""
+class FirstSteps:
+    """Of one night, by cell. losses: one float per step. problems: one line each. step_time: of a step in
+    calibration steps, the median over those that were timed."""
 
     losses: Mapping[str, Sequence[float]]
     problems: Mapping[str, str]
+    step_time: Mapping[str, float] = field(default_factory=dict)
 
 
-def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, seed: int) -> FirstLosses:
-    """The first losses of every cell, from a process that is started for it. A cell that fails is a problem of its own;
+@dataclass(frozen=True)
+class Steps:
+    """Of one trial. losses: float32 as exact floats. times: of steps in calibration steps, the first few left out."""
+
+    losses: list[float]
+    times: list[float]
+
+
+def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, seed: int) -> FirstSteps:
+    """The first steps of every cell, from a process that is started for it. A cell that fails is a problem of its own;
     a process that fails is one of all cells."""
     trials = [build_trial(study, cell, {}, trial="first-steps", seed=seed).to_plain() for cell in cells]
     with tempfile.TemporaryDirectory(prefix="vsetune-first-steps-") as folder:
@@ -57,26 +77,34 @@ def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, see
         write_json(file, {"steps": steps, "plugins": study.plugins, "trials": trials}, durable=False)
         told = _run(file)
     if isinstance(told, str):
-        return FirstLosses({}, {cell.name: told for cell in cells})
-    return FirstLosses(
-        {name: found["losses"] for name, found in told.items() if "losses" in found},
+        return FirstSteps({}, {cell.name: told for cell in cells})
+    taken = {name: found for name, found in told.items() if "losses" in found}
+    return FirstSteps(
+        {name: found["losses"] for name, found in taken.items()},
         {name: found["problem"] for name, found in told.items() if "problem" in found},
+        {name: found["step_time"] for name, found in taken.items()},
     )
 
 
-def first_losses(trial: TrialSpec, steps: int) -> list[float]:
-    """The losses of the first steps of a trial on the CPU, float32 as exact floats; fewer where the trial is shorter.
+def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
+    """The first steps of a trial on the CPU; fewer where the trial is shorter.
 
-    The steps are those of an attempt: the same start, batches, schedule and random numbers.
+    The steps are those of an attempt: the same start, batches, schedule and random numbers. timed: how many are taken
+    for their time, 0 for none; a calibration step is timed between any two, and a step divided by the mean of those
+    beside it.
     """
+    keep_freed_memory()
     device, dataset = torch.device("cpu"), Dataset.open(trial.data.path)
     batches, random = TrainingBatches(trial, dataset, device), RandomState(trial.seed, device)
+    clock, calibration_step = working_clock(device), step_timer()
     losses: list[float] = []
-    pairs_seen = 0
+    times: list[float] = []
+    pairs_seen, after = 0, 0.0
     try:
         with random.active():
             learner = Learner.build(trial, dataset, device)
-            for step in range(min(steps, total_steps(trial.training, batches.steps_per_epoch))):
+            last = min(max(steps, timed), total_steps(trial.training, batches.steps_per_epoch))
+            for step in range(last):
                 epoch = pairs_seen / batches.pairs
                 phase, _ = phase_at(trial.training, epoch)
                 if phase != learner.phase:
@@ -85,11 +113,20 @@ def first_losses(trial: TrialSpec, steps: int) -> list[float]:
                     learner.loss.start_epoch(step // batches.steps_per_epoch)
                 batch = batches.take(step)
                 learner.set_epoch(epoch)
-                losses.append(learner.step(batch).loss.item())
+                is_timed = min(_NOT_TIMED, last - 1) <= step < timed
+                before = after or (calibration_step() if is_timed else 0.0)
+                begin = clock()
+                loss = learner.step(batch).loss.item()
+                worked = clock() - begin
+                if is_timed:
+                    after = calibration_step()
+                    times.append(2 * worked / (before + after))
+                if step < steps:
+                    losses.append(loss)
                 pairs_seen += batch.pairs
     finally:
         batches.close()
-    return losses
+    return Steps(losses, times)
 
 
 def _run(file: Path) -> dict[str, dict[str, Any]] | str:
@@ -112,7 +149,8 @@ def _run(file: Path) -> dict[str, dict[str, Any]] | str:
 
 def _taken(plain: dict[str, Any], steps: int) -> dict[str, Any]:
     try:
-        return {"losses": first_losses(TrialSpec.model_validate(plain), steps)}
+        taken = first_steps(TrialSpec.model_validate(plain), steps, timed=TIMED)
+        return {"losses": taken.losses, "step_time": statistics.median(taken.times)}
     except Exception as error:  # whatever it is, it concerns this cell alone, and is told
         return {"problem": f"{type(error).__name__}: {one_line(error)}"[:_LONGEST_PROBLEM]}
 

@@ -1,7 +1,7 @@
 """Measures a nightly sweep in this process, without Ray, history and tracking store: what `bisect` runs of a revision.
 
     python -m vsetune.nightly.measure_once FILE --cell CELL --seeds 1 2     {"values": {measure: number}}
-    python -m vsetune.nightly.measure_once FILE --first-losses [--cell CELL]     {cell: {"losses": [...]}}
+    python -m vsetune.nightly.measure_once FILE --first-losses [--cell CELL]   {cell: {"losses": [...], "step_time": 1}}
 
 FILE is read by the code of the revision, so that its defaults count. Data are those under VSETUNE_HOME, made if the
 file asks for scenes. Prints one line of JSON; a cell without losses has `problem`, one line, instead.
@@ -25,7 +25,7 @@ from vsetune.config.study.cells import Cell, build_trial
 from vsetune.errors import UsageError, VsetuneError
 from vsetune.jobs.preparation import PreparedStudy, prepare_spec
 from vsetune.jobs.trial_meter import TrialMeter
-from vsetune.nightly.first_steps import FirstLosses, take_first_steps
+from vsetune.nightly.first_steps import FirstSteps, take_first_steps
 from vsetune.nightly.measuring import cell_nights
 from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
 from vsetune.scoring.device import choose_device
@@ -41,7 +41,7 @@ def measured_values(file: Path, cell: str, seeds: Sequence[int]) -> dict[str, fl
     chosen = _cell(prepared, cell)
     with tempfile.TemporaryDirectory(prefix="vsetune-measure-") as folder:
         records = [_trained(prepared, chosen, seed, Path(folder) / str(seed)) for seed in seeds]
-    measured = cell_nights(records, [cell], seeds=len(seeds), target=spec.target, first=FirstLosses({}, {}))
+    measured = cell_nights(records, [cell], seeds=len(seeds), target=spec.target, first=FirstSteps({}, {}))
     return dict(measured[cell].values)
 
 
@@ -50,7 +50,9 @@ def measured_first_losses(file: Path, cell: str | None) -> dict[str, dict[str, A
     spec, prepared = _prepared(file, [0])
     cells = prepared.cells if cell is None else [_cell(prepared, cell)]
     found = take_first_steps(prepared.spec, cells, steps=spec.first_steps.steps, seed=spec.first_steps.seed)
-    losses = {name: {"losses": list(each)} for name, each in found.losses.items()}
+    losses = {
+        name: {"losses": list(each), "step_time": found.step_time[name]} for name, each in found.losses.items()
+    }
     return losses | {name: {"problem": each} for name, each in found.problems.items()}
 
 

@@ -22,10 +22,13 @@ class Measure:
     smallest_change: float
 
 
+STEP_TIME = "step_time"
+
 MEASURES: tuple[Measure, ...] = (
     Measure("best_m_recall", "best M-Recall", "points", "lower", "linear", 1.0),
     Measure("epochs_to_target", "epochs to target", "epochs", "higher", "linear", 1.0),
     Measure("m_recall_area", "mean M-Recall over the curve", "points", "lower", "linear", 1.0),
+    Measure(STEP_TIME, "time per training step", "calibration steps", "higher", "ratio", 0.05),
     Measure("epoch_time", "time per epoch", "products", "higher", "ratio", 0.05),
     Measure("pair_rate", "pairs per product", "pairs", "lower", "ratio", 0.05),
     Measure("peak_memory", "peak memory", "bytes", "higher", "ratio", 0.10),
@@ -33,6 +36,8 @@ MEASURES: tuple[Measure, ...] = (
     Measure("data_wait", "share of time waiting for data", "share", "higher", "linear", 0.05),
 )
 """`products`: seconds divided by those of a calibration product timed beside them (`training/calibration.py`).
+step_time: of a step on one core with nothing beside it, taken with the first losses, in
+`calibration steps` timed between them: the steadiest of the times.
 epoch_time: on a processor the seconds in which it worked at training steps, which other processes do not disturb; on a
 GPU all of them. pair_rate: by the clock on the wall, waiting included. epochs_to_target: a seed that never reaches the
 target counts with the last epoch seen (restricted mean)."""

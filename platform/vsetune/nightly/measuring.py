@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vsetune.metrics.curves import Curve, best_of_curve
 from vsetune.metrics.efficiency import epochs_to_target
-from vsetune.nightly.first_steps import FirstLosses
-from vsetune.nightly.measures import MEASURES
+from vsetune.nightly.first_steps import FirstSteps
+from vsetune.nightly.measures import MEASURES, STEP_TIME
 from vsetune.nightly.night import CellNight
 from vsetune.tracking.records import AttemptRecord
 
@@ -23,7 +23,7 @@ _OWN_PACKAGE = "package_vsetune"
 
 
 def cell_nights(
-    attempts: Sequence[AttemptRecord], cells: Iterable[str], *, seeds: int, target: float, first: FirstLosses,
+    attempts: Sequence[AttemptRecord], cells: Iterable[str], *, seeds: int, target: float, first: FirstSteps,
 ) -> dict[str, CellNight]:
     """What every cell gave. seeds: trials of each that should have finished. target: M-Recall in per cent."""
     by_cell: dict[str, dict[str, AttemptRecord]] = {name: {} for name in cells}
@@ -31,12 +31,12 @@ def cell_nights(
         if record.start.cell in by_cell:
             by_cell[record.start.cell][record.start.trial] = record  # the last attempt inherits from those before
     return {
-        name: _cell_night(list(trials.values()), seeds=seeds, target=target, losses=first.losses.get(name, ()))
+        name: _cell_night(list(trials.values()), seeds=seeds, target=target, name=name, first=first)
         for name, trials in by_cell.items()
     }
 
 
-def unmeasured(name: str, cell: CellNight, first: FirstLosses) -> Iterator[str]:
+def unmeasured(name: str, cell: CellNight, first: FirstSteps) -> Iterator[str]:
     """A line for what could not be taken of a cell."""
     if cell.trouble is not None:
         yield f"{name}: {cell.trouble}"
@@ -80,7 +80,7 @@ def _conditions(record: AttemptRecord) -> dict[str, str]:
 
 
 def _cell_night(
-    trials: Sequence[AttemptRecord], *, seeds: int, target: float, losses: Sequence[float]
+    trials: Sequence[AttemptRecord], *, seeds: int, target: float, name: str, first: FirstSteps
 ) -> CellNight:
     finished = [record for record in trials if record.status == "finished" and record.curve]
     taken = [_values(record, target) for record in finished]
@@ -89,7 +89,9 @@ def _cell_night(
         found = [value[measure.name] for value in taken if measure.name in value]
         if found and len(found) == len(taken) and all(map(math.isfinite, found)):
             values[measure.name] = statistics.fmean(found)
-    return CellNight(values, tuple(losses), _trouble(trials, len(finished), seeds))
+    if math.isfinite(first.step_time.get(name, math.nan)):
+        values[STEP_TIME] = first.step_time[name]
+    return CellNight(values, tuple(first.losses.get(name, ())), _trouble(trials, len(finished), seeds))
 
 
 def _trouble(trials: Sequence[AttemptRecord], finished: int, seeds: int) -> str | None:

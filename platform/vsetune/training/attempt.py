@@ -28,6 +28,7 @@ from vsetune.training.checkpoint import CheckpointFolder
 from vsetune.training.environment import describe_environment
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.failures import out_of_memory, scoring
+from vsetune.training.freed_memory import give_back_freed_memory, keep_freed_memory
 from vsetune.training.negatives import NegativeSampler
 from vsetune.training.protocol import describe_protocol
 from vsetune.training.random_state import RandomState
@@ -55,6 +56,7 @@ class Attempt:
 
     def __init__(self, trial: TrialSpec, folder: Path, *, device: str, threads: int | None) -> None:
         use_threads(threads)
+        keep_freed_memory()
         make_folder(folder)
         self.trial = trial
         self.device = choose_device(device)
@@ -173,6 +175,7 @@ class Attempt:
     def close(self) -> None:
         """Stop reading ahead. The attempt can still be advanced."""
         self._batches.close()
+        give_back_freed_memory()
 
     def environment(self) -> dict[str, str]:
         """For `AttemptStart.environment`."""
