@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from mock_bucket import bucket
+from plugin_folders import write_network
 from rich.console import Console
 
 from vsetune.config.spec.loading import dump_yaml
@@ -18,8 +19,10 @@ from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, StorageError
-from vsetune.jobs.first_stages import STAGES_FOLDER, StageSearch, kept_stage, with_first_stage
+from vsetune.jobs.first_stages import STAGES_FOLDER, StageSearch, kept_stage, plugins_of_stage, with_first_stage
+from vsetune.jobs.kept_plugins import keep_plugins
 from vsetune.jobs.preparation import PreparedStudy, prepare_study
+from vsetune.plugins.plugin_loading import forget_plugins, known_plugins
 from vsetune.tracking import open_store
 from vsetune.training.attempt import Attempt
 
@@ -28,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # MLflow and boto3 warn abou
 
 SMALL = {"embedding_size": 16, "word_size": 8}
 SCAN = {"name": "scan", "fixed": SMALL}
-FIRST = "tiny/vsepp.lmh-c000-s0"
+FIRST, BAG = "tiny/vsepp.lmh-c000-s0", "tiny/bag.lmh-c000-s0"
 RERANK = {"first": FIRST, "top": 2}
 
 
@@ -126,6 +129,20 @@ def test_other_weights_under_the_same_name_are_another_study(record, study, home
     shutil.rmtree(home / STAGES_FOLDER)
     with pytest.raises(ConfigError, match="the file says content"):
         prepared_of(path)
+
+
+def test_a_first_stage_of_somebodys_own_code_runs_that_very_code(record, study, home, tmp_path) -> None:
+    own = {"plugins": [str(write_network(tmp_path / "bag"))]}
+    record({"name": "bag", "fixed": {"embedding_size": 16}}, **own)
+    keep_plugins(known_plugins(), home / "runs" / "tiny")
+    shutil.rmtree(tmp_path / "bag")
+    forget_plugins()
+    begun = prepared_of(study(study="both", networks=[SCAN], evaluation={"rerank": RERANK | {"first": BAG}}))
+    keep_plugins(plugins_of_stage(begun.spec, begun.folder), begun.folder)
+    forget_plugins()
+    shutil.rmtree(home / "runs" / "tiny")
+    assert trained(begun)["test_first_stage_m_recall"] >= 0
+    forget_plugins()
 
 
 def test_a_worker_without_the_disk_of_the_driver_finds_the_first_stage(

@@ -68,8 +68,7 @@ def with_first_stage(search: StageSearch) -> StudySpec:
         return search.spec
     content = _begun_with(search, wanted)
     if content is None:
-        store = search.open_store()
-        attempt = _found(search, store, wanted)
+        store, attempt = _found(search, wanted)
         content = _keep(store, attempt)
         if wanted.content not in (None, content):
             raise ConfigError(
@@ -84,7 +83,7 @@ def check_first_stage(search: StageSearch) -> None:
     """The same errors without fetching or keeping anything."""
     wanted = search.spec.evaluation.rerank
     if wanted is not None and _begun_with(search, wanted) is None:
-        _found(search, search.open_store(), wanted)
+        _found(search, wanted)
 
 
 def kept_stage(trial: TrialSpec, trial_folder: Path) -> KeptStage | None:
@@ -136,20 +135,21 @@ def _content_of_run(folder: Path, first: str) -> str | None:
     return content if isinstance(content, str) else None
 
 
-def _found(search: StageSearch, store: TrackingStore, wanted: RerankSpec) -> RecordedAttempt:
+def _found(search: StageSearch, wanted: RerankSpec) -> tuple[TrackingStore, RecordedAttempt]:
     try:
+        store = search.open_store()
         attempt = find_attempt(store, wanted.first, finished=True)
         own = {plugin.key: plugin.sha256 for plugin in known_plugins()}
         for key, sha256 in attempt.record.start.resolved.get("plugins", {}).items():
             if own.get(key, sha256) != sha256:
                 raise UsageError(f"{wanted.first} is of other code of {key} than this study; use one version of it")
         trial = attempt.trial()
-    except StorageError:
-        raise
+    except StorageError as error:
+        raise StorageError(f"{search.key}: {error}") from error
     except UsageError as error:
         raise ConfigError(f"{search.key}: {error}") from error
     _check(search, trial, attempt.record.start.protocol.get("data_fingerprint"), wanted.first)
-    return attempt
+    return store, attempt
 
 
 def _check(search: StageSearch, trial: TrialSpec, data_fingerprint: str | None, first: str) -> None:
