@@ -115,17 +115,14 @@ def test_a_study_keeps_the_first_stage_that_it_began_with_whatever_becomes_of_th
 
 
 def test_other_weights_under_the_same_name_are_another_study(record, study, home) -> None:
-    record()
+    runs = record(), record(name="other", seed=1)
     path = study(study="both", networks=[SCAN], evaluation={"rerank": RERANK})
     begun = prepared_of(path)
-    plain = yaml.safe_load(path.read_text())
-    record(training={"epochs": 1, "batch_size": 40, "learning_rate": 2e-3})
-    path.write_text(yaml.safe_dump(plain))
+    own, foreign = (next((home / "artifacts").rglob(f"{run}/**/best.safetensors")) for run in runs)
+    shutil.copy(foreign, own)
     assert prepared_of(path).record().fingerprint != begun.record().fingerprint
-    rerank = begun.spec.evaluation.rerank
-    assert rerank is not None
-    path.write_text(yaml.safe_dump(plain | {"evaluation": {"rerank": {**rerank.to_plain()}}}))
-    assert prepared_of(path).record().fingerprint == begun.record().fingerprint
+    named = begun.spec.evaluation.to_plain()
+    assert prepared_of(study(study="both", networks=[SCAN], evaluation=named)).record() == begun.record()
     shutil.rmtree(home / STAGES_FOLDER)
     with pytest.raises(ConfigError, match="the file says content"):
         prepared_of(path)
