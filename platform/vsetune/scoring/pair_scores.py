@@ -77,10 +77,10 @@ def proposed_pair_scores(
     for shelf, place in _shelves(captions, places):
         numbers = cost(regions=images.vectors.shape[1], words=shelf.vectors.shape[1]).numbers
         pairs = max(1, int(budget_bytes / (4 * numbers)))
-        row, column = (part.cpu() for part in proposed[:, place].nonzero(as_tuple=True))  # sorted by row
-        counts = torch.bincount(row, minlength=len(images)).tolist()
-        for image, wanted in enumerate(column.split(counts)):
-            for some in wanted.to(place.device).split(pairs) if len(wanted) else ():
+        here = proposed[:, place]
+        columns = here.nonzero()[:, 1]  # image after image
+        for image, wanted in enumerate(torch.split(columns, here.sum(dim=1).tolist())):
+            for some in torch.split(wanted, pairs) if len(wanted) else ():
                 scores[image].index_copy_(0, place[some], network.similarity(images[image : image + 1], shelf[some])[0])
                 done += len(some)
                 if report is not None:
