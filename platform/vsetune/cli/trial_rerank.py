@@ -37,7 +37,7 @@ def rerank(
     caption, another trial's network that scores pairs decides among them. Recalls of the first stage alone stand beside
     those of both. Runs are named as for `trial gallery`."""
     from vsetune.jobs.recorded import find_attempt
-    from vsetune.metrics.reranking import check_top
+    from vsetune.metrics.reranked_scores import check_top
     from vsetune.scoring.evaluation import evaluate_reranked, evaluated_split
     from vsetune.scoring.reranking import FirstStage
 

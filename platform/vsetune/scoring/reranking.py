@@ -10,7 +10,7 @@ from torch import Tensor
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.metrics.recall import RetrievalScores, owner_scores
-from vsetune.metrics.reranking import RerankedScores, check_top, proposed_pairs
+from vsetune.metrics.reranked_scores import RerankedScores, check_top, proposed_pairs
 from vsetune.metrics.score_blocks import Scores
 from vsetune.networks.network_base import Network
 from vsetune.scoring.pair_scores import Report, proposed_pair_scores

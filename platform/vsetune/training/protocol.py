@@ -8,7 +8,7 @@ from vsetune.config.study.evaluation_settings import RerankSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.metrics.ranks import RANKING_PROTOCOL
-from vsetune.metrics.reranking import RERANKING_VERSION
+from vsetune.metrics.reranked_scores import RERANKING_VERSION
 from vsetune.scoring.evaluation import PROTOCOLS
 from vsetune.training.batches import TrainingBatches
 
