@@ -97,15 +97,15 @@ def _ranking_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator
             f"{where}: evaluation.{wanted.of_whole_split[0]}: needs a whole split, and without a test split the best "
             f"checkpoint is scored on {chosen} images of {validation}; leave it out, or validation_images"
         )
-    ranked = [(validation, chosen or there)]
-    ranked += [(best_on, dataset.split(best_on).images)] if best_on == spec.data.test_split else []
+    ranked = [(chosen or there, validation)]
+    ranked += [(dataset.split(best_on).images, best_on)] if best_on == spec.data.test_split else []
+    images, split = min(ranked)
     top = 0 if wanted.rerank is None else wanted.rerank.top
-    for split, images in ranked:
-        if top > images:
-            yield (
-                f"{where}: evaluation.rerank.top: got {top}, of split {split} {images} images are ranked; use at most "
-                f"{images}"
-            )
+    if top > images:
+        yield (
+            f"{where}: evaluation.rerank.top: got {top}, of split {split} {images} images are ranked; use at most "
+            f"{images}"
+        )
 
 
 def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) -> Iterator[str]:
