@@ -65,14 +65,18 @@ def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
     from vsetune.data.stored.dataset import Dataset
     from vsetune.data.stored.manifest import MANIFEST_FILE
     from vsetune.data.stored.storage import exists
+    from vsetune.jobs.first_stages import check_first_stage
     from vsetune.jobs.fitting import require_fit
+    from vsetune.jobs.preparation import stage_search
     from vsetune.object_storage.addresses import is_remote, join
 
     path = under_home(study.data.path)
     is_made = study.data.scenes is None and is_remote(path)  # scenes are made when the study runs
     if not is_made and not exists(join(path, MANIFEST_FILE)):
         return f"; the data set {path} is not there yet, so it was not looked at"
-    require_fit(study, cells, Dataset.open(path), where=str(file))
+    dataset = Dataset.open(path)
+    require_fit(study, cells, dataset, where=str(file))
+    check_first_stage(stage_search(study, dataset, where=str(file)))
     return ""
 
 

@@ -28,6 +28,7 @@ def train(
 ) -> None:
     """Train one cell of a study at its default hyperparameters, to look at or to debug. Nothing is tracked."""
     from vsetune.config.study.cells import build_trial
+    from vsetune.jobs.first_stages import kept_stage
     from vsetune.jobs.preparation import prepare_study
     from vsetune.training.attempt import Attempt
 
@@ -45,7 +46,9 @@ def train(
     if fresh:
         shutil.rmtree(folder, ignore_errors=True)
     try:
-        attempt = Attempt(trial, folder, device=device, threads=prepared.spec.resources.cpus)
+        attempt = Attempt(
+            trial, folder, device=device, threads=prepared.spec.resources.cpus, first_stage=kept_stage(trial, folder)
+        )
     except StaleCheckpoint as error:
         raise StaleCheckpoint(f"{error} That is what --fresh does.") from error
     say(f"{trial.trial} on {attempt.device}, {attempt.parameters:,} parameters, files in {folder}")

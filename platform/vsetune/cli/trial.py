@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from vsetune.cli.output import interruptible, messages, print_json, results, say
+from vsetune.cli import trial_rerank
+from vsetune.cli.output import interruptible, print_json, results, say
+from vsetune.cli.recorded_runs import Device, Run, Split, load_run, recorded_store
 from vsetune.cli.scoring import recall_table, scoring
-from vsetune.cli.tracking_option import Tracking, tracking_of
+from vsetune.cli.tracking_option import Tracking
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.spec.paths import home
 from vsetune.config.study.evaluation_settings import EvaluationSpec
@@ -30,14 +32,9 @@ app = typer.Typer(
     no_args_is_help=True, help="Look at what single trials have learned.",
     epilog="Example: vsetune trial gallery quickstart/vsepp.lseh-c000-s0",
 )
+app.command("rerank", epilog=trial_rerank.EXAMPLE)(trial_rerank.rerank)
 
 _DEFAULTS = GallerySpec()
-
-Run = Annotated[
-    str, typer.Argument(help="MLflow run id of an attempt, or STUDY/TRIAL for its latest", show_default=False)
-]
-Split = Annotated[str | None, typer.Option(help="default: the split that the trial was evaluated on")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")]
 
 
 def _number(name: str, help_text: str) -> Any:
@@ -73,10 +70,10 @@ def gallery(
     wanted = parse_spec(
         {name: value for name, value in given.items() if value is not None}, GallerySpec, where="trial gallery",
     )
-    store = _store(tracking_uri)
+    store = recorded_store(tracking_uri)
     attempt = find_attempt(store, run, finished=True)
     with interruptible("nothing was written"):
-        trained = _load(store, attempt, device)
+        trained = load_run(store, attempt, device)
         chosen = split or evaluated_split(trained.trial.data, trained.dataset)
         trained.dataset.check_files([chosen])
         with scoring(["scoring"]) as (report,):
@@ -106,10 +103,10 @@ def ensemble(
 
     if len(runs) < 2:
         raise UsageError(f"trial ensemble: got {len(runs)} run, need at least two")
-    store = _store(tracking_uri)
+    store = recorded_store(tracking_uri)
     attempts = [find_attempt(store, run, finished=True) for run in runs]
     with interruptible("nothing was written"):
-        members = [_load(store, attempt, device) for attempt in attempts]
+        members = [load_run(store, attempt, device) for attempt in attempts]
         chosen = _common_split(attempts, members, split)
         _check_scores(attempts, members)
         plain = [
@@ -142,7 +139,7 @@ def show(
     """Print what a trial is: cell, seed, status, hyperparameters, best M-Recall, checkpoint, error."""
     from vsetune.jobs.recorded import find_attempt
 
-    store = _store(tracking_uri)
+    store = recorded_store(tracking_uri)
     attempt = find_attempt(store, run, finished=False)
     with tempfile.TemporaryDirectory() as into:
         checkpoint = _checkpoint(store, attempt, Path(into))
@@ -166,20 +163,6 @@ def show(
     if record.error:
         table.add_row("error", record.error)
     results.print(table)
-
-
-def _store(tracking_uri: str | None) -> TrackingStore:
-    from vsetune.jobs.preparation import existing_store
-
-    return existing_store(tracking_of(tracking_uri))
-
-
-def _load(store: TrackingStore, attempt: RecordedAttempt, device: str) -> TrainedTrial:
-    from vsetune.jobs.recorded import load_recorded
-    from vsetune.scoring.device import choose_device
-
-    with tempfile.TemporaryDirectory() as into, messages.status(f"loading {attempt.record.start.trial}"):
-        return load_recorded(store, attempt, device=choose_device(device), into=Path(into))
 
 
 def _file_name(attempt: RecordedAttempt, split: str) -> str:

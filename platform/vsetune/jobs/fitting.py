@@ -65,6 +65,7 @@ def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Itera
     """What the last minute of every trial would stumble over."""
     wanted, split = spec.evaluation, evaluated_split(spec.data, dataset)
     images = dataset.split(split).images
+    yield from _ranking_problems(spec, dataset, where)
     for name in wanted.protocols:
         needed = PROTOCOLS[name].images
         if needed is not None and images != needed:
@@ -79,6 +80,32 @@ def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Itera
             relevant_pairs(dataset, split, under_home(wanted.relevance))
         except DataError as error:
             yield f"{where}: evaluation.relevance: {error}"
+
+
+def _ranking_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[str]:
+    """More images to validate, or more of them to propose, than there are."""
+    wanted, validation = spec.evaluation, spec.data.validation_split
+    there, best_on = dataset.split(validation).images, evaluated_split(spec.data, dataset)
+    chosen = wanted.validation_images
+    if chosen is not None and chosen > there:
+        yield (
+            f"{where}: evaluation.validation_images: got {chosen}, split {validation} has {there} images; use at most "
+            f"{there}"
+        )
+    elif chosen is not None and best_on != spec.data.test_split and wanted.of_whole_split:
+        yield (
+            f"{where}: evaluation.{wanted.of_whole_split[0]}: needs a whole split, and without a test split the best "
+            f"checkpoint is scored on {chosen} images of {validation}; leave it out, or validation_images"
+        )
+    ranked = [(chosen or there, validation)]
+    ranked += [(dataset.split(best_on).images, best_on)] if best_on == spec.data.test_split else []
+    images, split = min(ranked)
+    top = 0 if wanted.rerank is None else wanted.rerank.top
+    if top > images:
+        yield (
+            f"{where}: evaluation.rerank.top: got {top}, of split {split} {images} images are ranked; use at most "
+            f"{images}"
+        )
 
 
 def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) -> Iterator[str]:

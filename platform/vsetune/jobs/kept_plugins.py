@@ -45,7 +45,7 @@ def keep_plugins(plugins: Iterable[Plugin], study_folder: Path) -> list[Path]:
     by_source: dict[Path, list[Plugin]] = {}
     for plugin in plugins:
         by_source.setdefault(plugin.source, []).append(plugin)
-    return [_keep(of_source, study_folder / PLUGINS_FOLDER) for of_source in by_source.values()]
+    return list(dict.fromkeys(_keep(of_source, study_folder / PLUGINS_FOLDER) for of_source in by_source.values()))
 
 
 def load_kept(wanted: Mapping[str, str], study_folder: Path, *, where: str) -> None:

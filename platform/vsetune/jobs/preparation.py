@@ -31,6 +31,7 @@ from vsetune.data.stored.dataset import Dataset, load_manifest
 from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.errors import ConfigError, StudyConflict
 from vsetune.files.hashes import fingerprint_of
+from vsetune.jobs.first_stages import StageSearch, with_first_stage
 from vsetune.jobs.fitting import require_fit
 from vsetune.jobs.study_file import load_study, used_plugins
 from vsetune.jobs.study_home import TRIALS_FOLDER, HeldSearch, StudyHome
@@ -103,10 +104,16 @@ def prepare_spec(spec: StudySpec, console: Console, *, where: str) -> PreparedSt
         _make_scenes_of(spec, console, where=where)
     dataset = Dataset.open(spec.data.path)
     require_fit(spec, cells, dataset, where=where)
+    spec = with_first_stage(stage_search(spec, dataset, where=where))
     with console.status("checking the shards"):
         require_unchanged(dataset, [name for name in _splits(spec) if name in dataset.manifest.splits])
     _make_semantics(spec, cells, dataset, console)
     return PreparedStudy(spec, cells, dataset.fingerprint, used_plugins(spec))
+
+
+def stage_search(spec: StudySpec, dataset: Dataset, *, where: str) -> StageSearch:
+    """Where the first stage of a study that re-ranks is looked for: in its tracking store, unless the study has one."""
+    return StageSearch(spec, dataset, study_folder(spec), lambda: existing_store(spec.tracking), where)
 
 
 def _make_semantics(spec: StudySpec, cells: list[Cell], dataset: Dataset, console: Console) -> None:

@@ -17,6 +17,7 @@ from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.files.whole_files import write_text
 from vsetune.jobs.cluster import ray_cluster
 from vsetune.jobs.credentials import credentials_not_forwarded
+from vsetune.jobs.first_stages import plugins_of_stage
 from vsetune.jobs.kept_plugins import changed_since, keep_plugins
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.placement import place_trials
@@ -84,7 +85,7 @@ def run_study(
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
     with held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(), _tracking(prepared, held) as store:
         _open(store, prepared, resume=resume)
-        copies = keep_plugins(prepared.plugins, folder)
+        copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
         write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
         held.keep()
         ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared, held))

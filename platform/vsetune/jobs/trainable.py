@@ -22,6 +22,7 @@ from vsetune.config.spec.paths import HOME_VARIABLE, home
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import DamagedCheckpoint, StorageError
+from vsetune.jobs.first_stages import kept_stage
 from vsetune.jobs.kept_plugins import load_kept, study_folder_of
 from vsetune.jobs.leaving import LeaveWatch
 from vsetune.jobs.metrics_export import MetricsBoard
@@ -119,7 +120,9 @@ class AttemptTrainable(tune.Trainable):
         if self._mirror is not None:
             fetch_trial(self._mirror)
         trial = TrialSpec.model_validate(plain)
-        self._attempt = Attempt(trial, folder, device=device, threads=needs.cpus)
+        self._attempt = Attempt(
+            trial, folder, device=device, threads=needs.cpus, first_stage=kept_stage(trial, folder)
+        )
         self._keep(within_s=BEGIN_WITHIN_S)  # another node must never count this execution again
         labels = {"study": trial.study, "cell": trial.cell, "trial": trial.trial, "phase": self._wanted["phase"]}
         self._metrics = TrialMetrics(self._board, labels, self._attempt.history)

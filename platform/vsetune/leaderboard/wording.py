@@ -12,7 +12,8 @@ from vsetune.metrics.efficiency import Epochs, SeedDifference
 
 NOTHING = "–"
 _PROTOCOL_WORDS = {
-    "split": "split", "images": "images", "captions": "captions", "batch_size": "batch size",
+    "split": "split", "images": "images", "captions": "captions", "validation_images": "images ranked",
+    "reranking": "re-ranking", "batch_size": "batch size",
     "validate_every_steps": "steps between validations", "steps_per_epoch": "steps per epoch",
     "tie_rule": "ties", "data_fingerprint": "data",
 }

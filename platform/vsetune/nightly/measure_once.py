@@ -23,6 +23,7 @@ from vsetune.config.spec.base import known_name
 from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.errors import UsageError, VsetuneError
+from vsetune.jobs.first_stages import kept_stage
 from vsetune.jobs.preparation import PreparedStudy, prepare_spec
 from vsetune.jobs.trial_meter import TrialMeter
 from vsetune.nightly.first_steps import FirstSteps, take_first_steps
@@ -75,7 +76,8 @@ def _trained(prepared: PreparedStudy, cell: Cell, seed: int, folder: Path) -> At
     device = "cuda" if resources.gpus else "cpu"
     trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-s{seed}", seed=seed)
     meter = TrialMeter(choose_device(device), calibrates=True)
-    attempt = Attempt(trial, folder, device=device, threads=resources.cpus)
+    first = kept_stage(trial, prepared.trial_folder(trial.trial))
+    attempt = Attempt(trial, folder, device=device, threads=resources.cpus, first_stage=first)
     meter.opened()
     while not attempt.is_finished:
         meter.around(attempt.advance, attempt.history, lambda: attempt.worked_seconds)

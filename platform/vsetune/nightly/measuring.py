@@ -18,7 +18,10 @@ _OF_SUMMARY = {
     "start_time": "start_products",
 }
 _SHARED_ENVIRONMENT = ("processor", "machine", "device", "device_name", "cuda", "threads", "precision", "python")
-_SHARED_PROTOCOL = ("split", "images", "captions", "tie_rule", "score_dtype", "ranking_version", "evaluation_protocols")
+_SHARED_PROTOCOL = (
+    "split", "images", "captions", "tie_rule", "score_dtype", "ranking_version", "evaluation_protocols", "reranking",
+    "validation_images",
+)
 _OWN_PACKAGE = "package_vsetune"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.captions.semantic_sources import semantic_vectors_of, source_name
 from vsetune.data.stored.dataset import Dataset
+from vsetune.errors import DataError
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.protocols import COCO_TEST_1K, COCO_TEST_5K
 from vsetune.metrics.rank_averages import rank_averages
@@ -24,6 +26,7 @@ from vsetune.metrics.score_blocks import MeanScores, Scores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 from vsetune.networks.network_base import Network
 from vsetune.scoring.pair_scores import Report
+from vsetune.scoring.reranking import FirstStage, reranked_scores
 from vsetune.scoring.validation import OnBatch, encode_split, evaluating, split_scores
 
 PROTOCOLS = {protocol.name: protocol for protocol in (COCO_TEST_5K, COCO_TEST_1K)}
@@ -41,19 +44,62 @@ def recalls(scores: RetrievalScores) -> dict[str, float]:
     return {name: value for name, value in scores.as_dict().items() if name not in _SIZES}
 
 
-def evaluate(
+def score_split(
     network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
-    report: Report | None = None, on_batch: OnBatch | None = None,
-) -> dict[str, float]:
-    """Recalls of the split and everything else that the trial's `evaluation` asks for, by name.
+    images: int | None = None, first: FirstStage | None = None, report: Report | None = None,
+    on_batch: OnBatch | None = None,
+) -> RetrievalScores:
+    """Recalls and ranks of the split. images: only so many of it, evenly spread, with their captions.
 
-    report, on_batch: as in `score_split`. NumericError if any similarity is not finite; DataError when an external
-    list or the folds do not fit the split.
+    first: proposes the pairs that are scored; None: every pair is. report: called with pairs scored and pairs in all,
+    by networks that score pairs. on_batch: called after each batch that was encoded. NumericError if any similarity is
+    not finite, DataError when there are fewer images than are asked for.
     """
     with evaluating(network):
-        encoded = encode_split(network, dataset, split, trial=trial, device=device, on_batch=on_batch)
-        scores = split_scores(network, encoded, trial=trial, report=report)
-        return recalls(owner_scores(scores, encoded.owner)) | _extras(scores, encoded.owner, dataset, split, trial)
+        return owner_scores(*_scores(network, dataset, split, trial, device, images, first, report, on_batch))
+
+
+def evaluate(
+    network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
+    images: int | None = None, first: FirstStage | None = None, report: Report | None = None,
+    on_batch: OnBatch | None = None,
+) -> dict[str, float]:
+    """Recalls of the split and everything else that the trial's `evaluation` asks for, by name; with a first stage also
+    its own recalls, `first_stage_...`.
+
+    images, first, report, on_batch, errors: as of `score_split`; DataError also when an external list or the folds do
+    not fit the split, or need all of it.
+    """
+    whole = trial.evaluation.of_whole_split
+    if images is not None and whole:
+        raise DataError(f"evaluation.{whole[0]}: needs the whole split {split}, got {images} of its images")
+    with evaluating(network):
+        scores, owner = _scores(network, dataset, split, trial, device, images, first, report, on_batch)
+        found = recalls(owner_scores(scores, owner)) | _extras(scores, owner, dataset, split, trial)
+        if first is None:
+            return found
+        alone = recalls(first.proposals(dataset, split, device=device, images=images).alone)
+        return found | {f"first_stage_{name}": value for name, value in alone.items()}
+
+
+@dataclass(frozen=True)
+class RerankedNumbers:
+    """first: the numbers of the first stage alone. both: of both stages. proposed: pairs that the second one scored."""
+
+    first: dict[str, float]
+    both: dict[str, float]
+    proposed: int
+
+
+def evaluate_reranked(
+    first: FirstStage, second: tuple[Network, TrialSpec], dataset: Dataset, split: str, *, device: torch.device,
+    report: Report | None = None,
+) -> RerankedNumbers:
+    """Recalls of a split of a first stage, and of what a second one makes of its proposals. Errors as of `evaluate`."""
+    network, trial = second
+    scores = score_split(network, dataset, split, trial=trial, device=device, first=first, report=report)
+    proposals = first.proposals(dataset, split, device=device)
+    return RerankedNumbers(recalls(proposals.alone), recalls(scores), proposals.pairs)
 
 
 @dataclass(frozen=True)
@@ -86,6 +132,19 @@ def evaluate_ensemble(
             return recalls(owner_scores(ranked, owner)) | _extras(ranked, owner, dataset, split, members[0][1])
 
         return EnsembleNumbers([numbers(each) for each in scores], numbers(MeanScores(scores)))
+
+
+def _scores(
+    network: Network, dataset: Dataset, split: str, trial: TrialSpec, device: torch.device, images: int | None,
+    first: FirstStage | None, report: Report | None, on_batch: OnBatch | None,
+) -> tuple[Scores, Tensor]:
+    """The scores, to be read inside `evaluating`, and the owner of each caption."""
+    where: dict[str, Any] = {"device": device, "images": images, "on_batch": on_batch}
+    proposals = None if first is None else first.proposals(dataset, split, **where)
+    encoded = encode_split(network, dataset, split, trial=trial, **where)
+    if proposals is None:
+        return split_scores(network, encoded, trial=trial, report=report), encoded.owner
+    return reranked_scores(network, encoded, proposals, trial=trial, report=report), encoded.owner
 
 
 def _extras(scores: Scores, owner: Tensor, dataset: Dataset, split: str, trial: TrialSpec) -> dict[str, float]:

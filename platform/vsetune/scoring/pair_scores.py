@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
-from vsetune.networks.encoded import Encoded
+from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_spec import PairCost
 
@@ -21,6 +22,8 @@ SCORING_BYTES = 2**30
 A block has at least one pair."""
 
 _LOG_EVERY_S = 30.0
+_LONGEST_OF_SHELF = 1.5
+"""How many times as long as the shortest group of a shelf its longest may be; all captions take the time of that."""
 
 Report = Callable[[int, int], None]
 """Pairs scored so far, pairs in all."""
@@ -58,6 +61,43 @@ def pair_scores(
                     report(done, len(images) * total)
         first += len(group)
     return scores
+
+
+def proposed_pair_scores(
+    network: Network, images: Encoded, captions: Sequence[Encoded], places: Tensor, proposed: Tensor, *,
+    cost: CostOfPair, budget_bytes: int = SCORING_BYTES, report: Report | None = None,
+) -> Tensor:
+    """(N, M) scores as of `pair_scores`, of the proposed pairs alone; 0 elsewhere. proposed: (N, M) bool, some True.
+
+    One image is compared with several of its captions at a time: captions of similar length, joined to a shelf while
+    it is its turn.
+    """
+    total, done = int(proposed.sum()), 0
+    scores = images.vectors.new_zeros(proposed.shape)
+    for shelf, place in _shelves(captions, places):
+        numbers = cost(regions=images.vectors.shape[1], words=shelf.vectors.shape[1]).numbers
+        pairs = max(1, int(budget_bytes / (4 * numbers)))
+        here = proposed[:, place]
+        columns = here.nonzero()[:, 1]  # image after image
+        for image, wanted in enumerate(torch.split(columns, here.sum(dim=1).tolist())):
+            for some in torch.split(wanted, pairs) if len(wanted) else ():
+                scores[image].index_copy_(0, place[some], network.similarity(images[image : image + 1], shelf[some])[0])
+                done += len(some)
+                if report is not None:
+                    report(done, total)
+    return scores
+
+
+def _shelves(captions: Sequence[Encoded], places: Tensor) -> Iterator[tuple[Encoded, Tensor]]:
+    """Neighbouring groups of similar length joined, each with the columns of its captions."""
+    first = start = 0
+    for end in range(1, len(captions) + 1):
+        shortest = captions[start].vectors.shape[1]
+        if end < len(captions) and captions[end].vectors.shape[1] <= _LONGEST_OF_SHELF * shortest:
+            continue
+        shelf = joined(captions[start:end])
+        yield shelf, places[first : first + len(shelf)]
+        first, start = first + len(shelf), end
 
 
 def block_shape(images: int, captions: int, *, pairs: int) -> tuple[int, int]:

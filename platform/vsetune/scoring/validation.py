@@ -17,8 +17,8 @@ from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.prefetch import Prefetched
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.stored.dataset import Dataset
-from vsetune.metrics import EmbeddingScores, MatrixScores, RetrievalScores, Scores
-from vsetune.metrics.recall import owner_scores
+from vsetune.errors import DataError
+from vsetune.metrics import EmbeddingScores, MatrixScores, Scores
 from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import Network
@@ -43,6 +43,8 @@ class EncodedSplit:
     """images: N items, in the order of the split. captions: M items in groups; a network that scores pairs has many,
     each of captions of similar length, others have one. places: (M,) int64, where in the split each of them stands.
     owner: (M,) int64, row of each caption's image, in the order of the split.
+
+    Of a part of a split, its images and captions count alone: rows and places are those among them.
     """
 
     images: Encoded
@@ -63,17 +65,14 @@ def evaluating(network: Network) -> Iterator[None]:
         network.train(was_training)
 
 
-def score_split(
-    network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
-    report: Report | None = None, on_batch: OnBatch | None = None,
-) -> RetrievalScores:
-    """Scores of the whole split. report: called with pairs scored and pairs in all, by networks that score pairs.
+def evenly_spread(chosen: int, images: int) -> list[int]:
+    """So many of the images 0, 1, ..., ascending, each in the middle of an equal part of them. Always the same.
 
-    on_batch: called after each batch that was encoded. Raises NumericError if any similarity is not finite.
+    DataError for more than there are, or none.
     """
-    with evaluating(network):
-        encoded = encode_split(network, dataset, split, trial=trial, device=device, on_batch=on_batch)
-        return owner_scores(split_scores(network, encoded, trial=trial, report=report), encoded.owner)
+    if not 1 <= chosen <= images:
+        raise DataError(f"evaluation.validation_images: got {chosen}, need 1 to the {images} images of the split")
+    return [(2 * number + 1) * images // (2 * chosen) for number in range(chosen)]
 
 
 def split_scores(
@@ -92,18 +91,20 @@ def split_scores(
 
 def encode_split(
     network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
-    on_batch: OnBatch | None = None,
+    images: int | None = None, on_batch: OnBatch | None = None,
 ) -> EncodedSplit:
     """Every image and caption of a split, without gradient, the network in evaluation mode.
 
-    on_batch: called after each batch.
+    images: only so many of the split, evenly spread, with all their captions. on_batch: called after each batch.
     """
-    images, captions, words, owners = [], [], [], []
-    all_batches = split_batches(dataset, split, reads=trial.network.reads, threads=trial.training.loader_workers)
+    chosen = None if images is None else evenly_spread(images, dataset.split(split).images)
+    encoded, captions, words, owners = [], [], [], []
+    reads, threads = trial.network.reads, trial.training.loader_workers
+    all_batches = split_batches(dataset, split, reads=reads, threads=threads, images=chosen)
     with evaluating(network), tower_precision(trial.training, device), all_batches as batches:
         for batch in batches:
             moved = batch.to(device)
-            images.append(network.encode_images(image_inputs(moved)))
+            encoded.append(network.encode_images(image_inputs(moved)))
             if network.kind == "score":
                 words.append(caption_inputs(moved))
             else:
@@ -112,17 +113,21 @@ def encode_split(
             if on_batch is not None:
                 on_batch()
         owner = torch.cat(owners)
+        if chosen is not None:
+            owner = torch.searchsorted(torch.tensor(chosen, device=device), owner)
         if network.kind != "score":
-            return EncodedSplit(joined(images), [joined(captions)], torch.arange(len(owner), device=device), owner)
+            return EncodedSplit(joined(encoded), [joined(captions)], torch.arange(len(owner), device=device), owner)
         places = torch.cat([group.lengths for group in words]).argsort(stable=True)
         groups = [network.encode_captions(group) for group in _by_length(words, places)]
-    return EncodedSplit(joined(images), groups, places, owner)
+    return EncodedSplit(joined(encoded), groups, places, owner)
 
 
-def split_batches(dataset: Dataset, split: str, *, reads: NetworkReads, threads: int) -> Prefetched[Batch]:
-    """A split in order, with all that a network reads. threads: that decode photographs."""
+def split_batches(
+    dataset: Dataset, split: str, *, reads: NetworkReads, threads: int, images: Sequence[int] | None = None
+) -> Prefetched[Batch]:
+    """A split in order, or these images of it, with all that a network reads. threads: that decode photographs."""
     return evaluation_batches(
-        dataset, split, batch_size=images_per_batch(reads.pixels), reads=reads, threads=threads
+        dataset, split, batch_size=images_per_batch(reads.pixels), reads=reads, threads=threads, images=images
     )
 
 

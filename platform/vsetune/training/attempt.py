@@ -12,14 +12,12 @@ from typing import Any
 
 import torch
 
-from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import AttemptError, Preempted, StorageError
 from vsetune.files.whole_files import make_folder
 from vsetune.scoring.device import choose_device, use_threads, wait_for
-from vsetune.scoring.evaluation import evaluate, evaluated_split, recalls
-from vsetune.scoring.validation import score_split
+from vsetune.scoring.evaluation import evaluate, evaluated_split, recalls, score_split
 from vsetune.tracking.records import ValidationPoint
 from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
@@ -28,6 +26,7 @@ from vsetune.training.checkpoint import CheckpointFolder
 from vsetune.training.environment import describe_environment
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.failures import out_of_memory, scoring
+from vsetune.training.first_stage import KeptStage, open_first_stage
 from vsetune.training.freed_memory import give_back_freed_memory, keep_freed_memory
 from vsetune.training.negatives import NegativeSampler
 from vsetune.training.protocol import describe_protocol
@@ -50,11 +49,15 @@ class Attempt:
     trial gives the same numbers, bit for bit, as one that was never interrupted.
 
     device: `auto`, `cpu`, `cuda`, `cuda:N`. threads: of one operation on the CPU; None leaves the process's setting.
+    first_stage: files of what the trial's `evaluation.rerank` names; None: it names nothing.
     ConfigError, DataError, StorageError: trial, data set and folder do not fit each other or this machine.
     DamagedCheckpoint: the files in the folder are not what was saved; `CheckpointFolder.set_aside` makes room.
     """
 
-    def __init__(self, trial: TrialSpec, folder: Path, *, device: str, threads: int | None) -> None:
+    def __init__(
+        self, trial: TrialSpec, folder: Path, *, device: str, threads: int | None,
+        first_stage: KeptStage | None = None,
+    ) -> None:
         use_threads(threads)
         keep_freed_memory()
         make_folder(folder)
@@ -62,6 +65,7 @@ class Attempt:
         self.device = choose_device(device)
         self.dataset = Dataset.open(trial.data.path)
         self._check_files()
+        self._first = open_first_stage(trial, first_stage, self.dataset, self.device)
         self._batches = TrainingBatches(trial, self.dataset, self.device)
         self._random = RandomState(trial.seed, self.device)
         self._progress = Progress()
@@ -166,9 +170,9 @@ class Attempt:
         summary = self.summary()
         split = evaluated_split(self.trial.data, self.dataset)
         is_test = split == self.trial.data.test_split
-        if self.is_finished and (is_test or self.trial.evaluation != EvaluationSpec()):
-            prefix = "test" if is_test else "best"
-            summary |= {f"{prefix}_{name}": value for name, value in self._score_best(split).items()}
+        if self.is_finished and (is_test or self.trial.evaluation.asks_for_more):
+            prefix, images = ("test", None) if is_test else ("best", self.trial.evaluation.validation_images)
+            summary |= {f"{prefix}_{name}": value for name, value in self._score_best(split, images).items()}
         self.close()
         return summary
 
@@ -264,7 +268,7 @@ class Attempt:
         with scoring(split, where=self._where, step=progress.step, on_progress=self._mark) as report:
             scores = score_split(
                 self._learner.network, self.dataset, split, trial=self.trial, device=self.device, report=report,
-                on_batch=self._mark,
+                on_batch=self._mark, images=self.trial.evaluation.validation_images, first=self._first,
             )
         progress.validation_seconds += time.perf_counter() - begin
         metrics = recalls(scores) | window.means() | {
@@ -279,8 +283,8 @@ class Attempt:
             m_recall=metrics.pop("m_recall"), train_seconds=progress.train_seconds, metrics=metrics,
         )
 
-    def _score_best(self, split: str) -> dict[str, float]:
-        """All numbers of the best checkpoint; the network keeps its own parameters."""
+    def _score_best(self, split: str, images: int | None) -> dict[str, float]:
+        """All numbers of the best checkpoint; the network keeps its own parameters. images: of the split; None: all."""
         begin = time.perf_counter()
         network = self._learner.network
         current = {name: value.clone() for name, value in network.state_dict().items()}
@@ -290,7 +294,7 @@ class Attempt:
             with self._random.active(), watched as report:
                 scores = evaluate(
                     network, self.dataset, split, trial=self.trial, device=self.device, report=report,
-                    on_batch=self._mark,
+                    on_batch=self._mark, images=images, first=self._first,
                 )
         finally:
             network.load_state_dict(current)

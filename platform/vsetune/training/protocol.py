@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from vsetune.config.study.evaluation_settings import RerankSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.metrics.ranks import RANKING_PROTOCOL
+from vsetune.metrics.reranked_scores import RERANKING_VERSION
 from vsetune.scoring.evaluation import PROTOCOLS
 from vsetune.training.batches import TrainingBatches
 
 
 def describe_protocol(trial: TrialSpec, dataset: Dataset, batches: TrainingBatches) -> dict[str, Any]:
-    """What is ranked, and how often."""
+    """What is ranked, and how often. images, captions: of the split; validation_images: of fewer."""
     split = trial.data.validation_split
     info = dataset.split(split)
-    named = {name: PROTOCOLS[name].as_dict() for name in trial.evaluation.protocols}
-    return ({"evaluation_protocols": named} if named else {}) | {
+    wanted = trial.evaluation
+    named = {name: PROTOCOLS[name].as_dict() for name in wanted.protocols}
+    optional = {
+        "evaluation_protocols": named or None,
+        "reranking": None if wanted.rerank is None else _reranking(wanted.rerank),
+        "validation_images": wanted.validation_images,
+    }
+    return {key: value for key, value in optional.items() if value is not None} | {
         "dataset": dataset.manifest.name,
         "split": split,
         "images": info.images,
@@ -31,3 +39,8 @@ def describe_protocol(trial: TrialSpec, dataset: Dataset, batches: TrainingBatch
         "score_dtype": RANKING_PROTOCOL["score_dtype"],
         "ranking_version": RANKING_PROTOCOL["version"],
     }
+
+
+def _reranking(wanted: RerankSpec) -> str:
+    """Who proposes how much. The content, not the name, says which weights these are."""
+    return f"top {wanted.top} of {wanted.first} ({(wanted.content or 'any')[:16]}), version {RERANKING_VERSION}"

@@ -1,17 +1,40 @@
-"""What the best checkpoint is scored by, once, at the end of a trial."""
+"""How a trial is scored: what its validations rank, and by what its best checkpoint is scored, once, at its end."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from vsetune.config.spec.base import Count, Spec
 from vsetune.config.spec.paths import PathText
 
 
+class RerankSpec(Spec):
+    """A network that embeds proposes candidates, the network that is trained decides among them (decision 0041)."""
+
+    first: str = Field(
+        min_length=1, max_length=250,
+        description="STUDY/TRIAL (or a run id) that has finished, of a network that embeds, on the same data set",
+    )
+    top: Count = Field(50, ge=1, description="candidates that it proposes for every image and for every caption")
+    content: str | None = Field(
+        None, pattern=r"^[0-9a-f]{64}$",
+        description="SHA-256 of its settings and weights; written in when a study is made ready, so that no others "
+        "take their place",
+    )
+
+    @model_serializer(mode="wrap")
+    def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        return plain if self.content is not None else {key: value for key, value in plain.items() if key != "content"}
+
+
 class EvaluationSpec(Spec):
-    """Numbers beside the recalls of the whole split. The split is the test split, or else the validation split."""
+    """What is ranked, and numbers beside the recalls.
+
+    The best checkpoint is scored on the whole test split, or else on what is validated.
+    """
 
     protocols: list[Literal["coco_test_5k", "coco_test_1k"]] = Field(
         default_factory=list, max_length=10,
@@ -27,3 +50,31 @@ class EvaluationSpec(Spec):
         description="CSV file `image,caption_image,caption`: further captions that fit an image (image ids as "
         "ingested, caption = its place in the list of its own image, from 0); relative paths are under VSETUNE_HOME",
     )
+    rerank: RerankSpec | None = Field(
+        None, description="score only what another network proposes, in validations and in the end; null: every pair",
+    )
+    validation_images: Count | None = Field(
+        None, ge=1,
+        description="images of the validation split that are ranked, evenly spread, with all their captions; null: all",
+    )
+
+    @property
+    def asks_for_more(self) -> bool:
+        """Whether the best checkpoint is asked for more than the recalls that its validation has had."""
+        return bool(self.protocols or self.positive_ranks or self.srd_at or self.relevance is not None)
+
+    @property
+    def of_whole_split(self) -> list[str]:
+        """The keys of what is defined for all images of a split alone."""
+        asked = {"protocols": self.protocols, "srd_at": self.srd_at, "relevance": self.relevance}
+        return [key for key, value in asked.items() if value]
+
+    @model_serializer(mode="wrap")
+    def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without later keys where they are off: the fingerprints of such trials are as old as the first of them."""
+        plain: dict[str, Any] = handler(self)
+        unused = {key for key in _LATER_KEYS if getattr(self, key) is None}
+        return {key: value for key, value in plain.items() if key not in unused}
+
+
+_LATER_KEYS = ("rerank", "validation_images")

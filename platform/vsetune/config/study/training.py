@@ -181,6 +181,15 @@ class TrialSpec(Spec):
         return self
 
     @model_validator(mode="after")
+    def _decides_among_proposals(self) -> TrialSpec:
+        if self.evaluation.rerank is not None and self.network.kind != "score":
+            raise ValueError(
+                f"evaluation.rerank: network {self.network.name} embeds, so all its pairs are scored at once; need "
+                "networks that score pairs, or rerank: null"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _loss_fits_in_every_phase(self) -> TrialSpec:
         for phase in range(max(1, len(self.training.phases))):
             reason = mismatch(self.network, self.loss_in(phase), batch_unit=self.training.batch_unit)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Generator, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Literal, TypeVar
@@ -24,7 +25,7 @@ from vsetune.data.batches.pixels import evaluation_pixels, require_photographs, 
 from vsetune.data.batches.prefetch import Prefetched
 from vsetune.data.batches.sample_stream import shuffled_images
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.manifest import SplitInfo
+from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.data.stored.shards import ImageSample, Photograph, read_shard
 from vsetune.errors import DataError
 
@@ -85,16 +86,17 @@ def training_batches(
 
 def evaluation_batches(
     dataset: Dataset, split: str, *, batch_size: int, reads: NetworkReads = FEATURES_AND_WORDS, threads: int = 0,
+    images: Sequence[int] | None = None,
 ) -> Prefetched[Batch]:
     """Every image of the split once with all its captions, in split order; batch_size counts images.
 
     reads: as for `training_batches`; the crops of an image are the same every time. threads: that decode photographs;
-    0: the background thread.
+    0: the background thread. images: only these of the split, ascending; shards without any of them are not read.
     """
     decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
     assembly = Assembly(dataset, caption_tables(dataset, split, reads), decode=decode)
-    images = _images_in_order(dataset, dataset.split(split), reads)
-    batches = _batches(assembly, _items(images, "images"), batch_size, threads=threads)
+    in_order = _images_in_order(dataset, dataset.split(split), reads, images)
+    batches = _batches(assembly, _items(in_order, "images"), batch_size, threads=threads)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
 
 
@@ -107,10 +109,21 @@ def steps_per_epoch(
     return math.floor(batches) if drop_last else math.ceil(batches)
 
 
-def _images_in_order(dataset: Dataset, split: SplitInfo, reads: NetworkReads) -> Iterator[ImageSample]:
-    with dataset.fetched_ahead(split.shards) as shards:
+def _images_in_order(
+    dataset: Dataset, split: SplitInfo, reads: NetworkReads, wanted: Sequence[int] | None
+) -> Iterator[ImageSample]:
+    held = split.shards if wanted is None else [shard for shard in split.shards if _wanted_of(shard, wanted)]
+    with dataset.fetched_ahead(held) as shards:
         for shard in shards:
-            yield from read_shard(dataset, shard, reads=reads)
+            chosen = None if wanted is None else set(_wanted_of(shard, wanted))
+            for image in read_shard(dataset, shard, reads=reads):
+                if chosen is None or image.index in chosen:
+                    yield image
+
+
+def _wanted_of(shard: ShardInfo, wanted: Sequence[int]) -> Sequence[int]:
+    """Those of the wanted images, ascending, that lie in a shard."""
+    return wanted[bisect_left(wanted, shard.first_image) : bisect_left(wanted, shard.first_image + shard.images)]
 
 
 def _training_decoder(dataset: Dataset, pixels: PixelInput, *, seed: int, epoch: int) -> Decode:

@@ -1,0 +1,60 @@
+"""The first stage of a re-ranking as a training finds it: the settings and weights of another trial, kept as files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.dataset import Dataset
+from vsetune.errors import ConfigError, StaleCheckpoint
+from vsetune.scoring.reranking import FirstStage
+from vsetune.training.trained import load_trained
+
+
+@dataclass(frozen=True)
+class KeptStage:
+    """trial: of the first stage. weights: a `best.safetensors` that stays as it is.
+
+    data_fingerprint: of the data set that it was trained on; None: not recorded.
+    """
+
+    trial: TrialSpec
+    weights: Path
+    data_fingerprint: str | None
+
+
+def open_first_stage(
+    trial: TrialSpec, kept: KeptStage | None, dataset: Dataset, device: torch.device
+) -> FirstStage | None:
+    """What proposes for a trial, its network loaded; None where the trial ranks every pair.
+
+    ConfigError when a trial that names a first stage was not given its files, or one that embeds nothing, or whose
+    weights do not fit; DataError when it was trained on other data.
+    """
+    wanted = trial.evaluation.rerank
+    if wanted is None:
+        return None
+    where = f"study {trial.study} trial {trial.trial}: evaluation.rerank"
+    if kept is None:
+        raise ConfigError(f"{where}: the files of {wanted.first} were not given; run it as a study, which brings them")
+    require_embedding(kept.trial, where=f"{where}.first: {wanted.first}")
+    at_home = kept.trial.model_copy(update={"data": kept.trial.data.model_copy(update={"path": dataset.path})})
+    try:
+        trained = load_trained(
+            at_home, kept.weights, device=device, data_fingerprint=kept.data_fingerprint, where=f"{where}.first"
+        )
+    except StaleCheckpoint as error:  # of another trial: nothing is wrong with the checkpoint of this one
+        raise ConfigError(str(error)) from error
+    return FirstStage(trained.network, trained.trial, top=wanted.top)
+
+
+def require_embedding(trial: TrialSpec, *, where: str) -> None:
+    """ConfigError for a first stage that scores pairs itself."""
+    if trial.network.kind == "score":
+        raise ConfigError(
+            f"{where} is of network {trial.network.name}, which scores pairs; need a first stage that embeds, such as "
+            "vse_infinity"
+        )
