@@ -74,6 +74,7 @@ def parts(network: dict[str, Any], make_trial: Any, **settings: Any) -> dict[str
 
 @pytest.mark.parametrize(("network", "part", "weight"), [
     ("vsrn", "network_captioning", "captioning_weight"), ("cgmn", "network_matching", "matching_weight"),
+    ("tags", "network_mlm", "mlm_weight"),
 ])
 def test_what_a_network_adds_to_the_loss_is_logged_beside_it(
     network: str, part: str, weight: str, make_trial: Any, small: Any
