@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import log_softmax
 
-from vsetune.networks.tags.matching_heads import masked_word_loss
+from vsetune.networks.tags.sentence_terms import masked_word_loss
 from vsetune.networks.tags.word_masking import choose_phrases, mask_captions, phrase_rates, words_as_phrases
 
 # start, a, dog ##s, run, end, padding

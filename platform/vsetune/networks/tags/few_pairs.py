@@ -38,7 +38,7 @@ class _FewPairs(torch.autograd.Function):
         ctx.scores_of, ctx.block = scores_of, block
         ctx.autocast = _autocast_of(tensors[0])
         ctx.save_for_backward(rows, columns, *tensors)
-        parts = zip(rows.split(block), columns.split(block), strict=True)
+        parts = zip(torch.split(rows, block), torch.split(columns, block), strict=True)
         return torch.cat([scores_of(tensors[0], tensors[1], *part) for part in parts])
 
     @staticmethod
@@ -48,7 +48,7 @@ class _FewPairs(torch.autograd.Function):
         read = gradient.nonzero().flatten()
         inputs = [images.detach().requires_grad_(), captions.detach().requires_grad_(), *parameters]
         totals = [torch.zeros_like(value) for value in inputs]
-        for some in read.split(ctx.block) if len(read) else ():
+        for some in torch.split(read, ctx.block) if len(read) else ():
             with torch.enable_grad(), ctx.autocast():
                 scores = ctx.scores_of(inputs[0], inputs[1], rows[some], columns[some])
             for total, part in zip(totals, torch.autograd.grad(scores, inputs, gradient[some]), strict=True):

@@ -90,4 +90,4 @@ class EncoderLayer(nn.Module):
         return out
 
     def _by_head(self, values: Tensor) -> Tensor:
-        return values.unflatten(-1, (self._heads, -1)).transpose(1, 2)
+        return values.view(*values.shape[:2], self._heads, -1).transpose(1, 2)

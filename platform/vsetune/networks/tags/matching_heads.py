@@ -36,16 +36,3 @@ class WordHead(nn.Module):
         """(..., V). states: (..., D); words: (V, D), weights of the embedding."""
         hidden = self.norm(functional.gelu(self.transform(states)))
         return functional.linear(hidden, words, self.bias)
-
-
-def masked_word_loss(logits: Tensor, words: Tensor, captions: Tensor) -> Tensor:
-    """Scalar: minus log probability of the right words, mean over the places of a caption, mean over captions.
-
-    logits: (T, V), one row per masked place of any copy. words: (T,) right ids. captions: (T,) which caption the place
-    belongs to; captions without a place do not count. 0 without any place.
-    """
-    if len(words) == 0:
-        return logits.sum()
-    losses = functional.cross_entropy(logits, words, reduction="none")
-    _, group, counts = captions.unique(return_inverse=True, return_counts=True)
-    return (losses / counts[group]).sum() / len(counts)

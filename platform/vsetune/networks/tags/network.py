@@ -22,7 +22,8 @@ from vsetune.networks.parts.text_transformer import PieceIds, read_piece_ids
 from vsetune.networks.tags.bert_start import BertStart
 from vsetune.networks.tags.few_pairs import scores_of_few
 from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder
-from vsetune.networks.tags.matching_heads import MatchingHead, WordHead, masked_word_loss
+from vsetune.networks.tags.matching_heads import MatchingHead, WordHead
+from vsetune.networks.tags.sentence_terms import masked_word_loss
 from vsetune.networks.tags.spec import INNER, TagsSpec
 from vsetune.networks.tags.token_inputs import TokenInputs
 from vsetune.networks.tags.word_masking import choose_phrases, mask_captions, words_as_phrases
@@ -174,7 +175,7 @@ class Tags(Network):
         kept = len(pairs[0]) * self._spec.layers * tokens * self.embedding_size * _KEPT_PER_TOKEN
         block = self._pairs_of_a_block(images, captions)
         found = []
-        for rows, columns in zip(*(side.split(block) for side in pairs), strict=True):
+        for rows, columns in zip(*(torch.split(side, block) for side in pairs), strict=True):
             inputs = (images.vectors, captions.vectors, rows, columns)
             if torch.is_grad_enabled() and kept > _MOST_KEPT:
                 found.append(checkpoint(compute, *inputs, use_reentrant=False))
