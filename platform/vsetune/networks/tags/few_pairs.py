@@ -36,7 +36,7 @@ class _FewPairs(torch.autograd.Function):
         ctx: Any, scores_of: ScoresOf, block: int, rows: Tensor, columns: Tensor, *tensors: Tensor
     ) -> Tensor:
         ctx.scores_of, ctx.block = scores_of, block
-        ctx.autocast = _autocast_of(tensors[0])
+        ctx.autocast = _autocast_now()
         ctx.save_for_backward(rows, columns, *tensors)
         parts = zip(torch.split(rows, block), torch.split(columns, block), strict=True)
         return torch.cat([scores_of(tensors[0], tensors[1], *part) for part in parts])
@@ -56,8 +56,7 @@ class _FewPairs(torch.autograd.Function):
         return None, None, None, None, *totals
 
 
-def _autocast_of(tensor: Tensor) -> Callable[[], torch.autocast]:
-    """What makes the autocast that is on now, again."""
-    device = tensor.device.type
-    is_on, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-    return lambda: torch.autocast(device, dtype=dtype, enabled=is_on)
+def _autocast_now() -> Callable[[], torch.autocast]:
+    """What makes the autocast that is on now, again; a GPU never comes here (`hand_derived`)."""
+    is_on, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    return lambda: torch.autocast("cpu", dtype=dtype, enabled=is_on)
