@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-_SPREAD = 0.02
+_SPREAD, _AT_WIDTH = 0.02, 768
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,13 @@ class EncoderShape:
     epsilon: float = 1e-12
 
 
-def bert_linear(inputs: int, outputs: int) -> nn.Linear:
-    """Weights N(0, 0.02), zero bias."""
+def bert_linear(inputs: int, outputs: int, *, size: int) -> nn.Linear:
+    """Weights N(0, 0.02), zero bias. Below the 768 of BERT's base they are wider by the root of 768 / size.
+
+    Otherwise a narrow network starts with attention that is the same everywhere and layers that add next to nothing.
+    """
     linear = nn.Linear(inputs, outputs)
-    nn.init.normal_(linear.weight, std=_SPREAD)
+    nn.init.normal_(linear.weight, std=_SPREAD * max(1.0, _AT_WIDTH / size) ** 0.5)
     nn.init.zeros_(linear.bias)
     return linear
 
@@ -68,13 +71,13 @@ class EncoderLayer(nn.Module):
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
         size, inner, self._heads = shape.size, shape.inner, shape.heads
-        self.query = bert_linear(size, size)
-        self.key = bert_linear(size, size)
-        self.value = bert_linear(size, size)
-        self.attended = bert_linear(size, size)
+        self.query = bert_linear(size, size, size=size)
+        self.key = bert_linear(size, size, size=size)
+        self.value = bert_linear(size, size, size=size)
+        self.attended = bert_linear(size, size, size=size)
         self.attention_norm = nn.LayerNorm(size, eps=shape.epsilon)
-        self.inner = bert_linear(size, inner)
-        self.outer = bert_linear(inner, size)
+        self.inner = bert_linear(size, inner, size=size)
+        self.outer = bert_linear(inner, size, size=size)
         self.output_norm = nn.LayerNorm(size, eps=shape.epsilon)
         self.dropout = nn.Dropout(shape.dropout)
 

@@ -14,8 +14,8 @@ class MatchingHead(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.pooled = bert_linear(size, size)
-        self.score = bert_linear(size, 1)
+        self.pooled = bert_linear(size, size, size=size)
+        self.score = bert_linear(size, 1, size=size)
 
     def forward(self, states: Tensor) -> Tensor:
         """(...). states: (..., D)."""
@@ -28,7 +28,7 @@ class WordHead(nn.Module):
 
     def __init__(self, size: int, vocabulary_size: int, *, epsilon: float) -> None:
         super().__init__()
-        self.transform = bert_linear(size, size)
+        self.transform = bert_linear(size, size, size=size)
         self.norm = nn.LayerNorm(size, eps=epsilon)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 

@@ -235,5 +235,7 @@ def _joined(
     """
     is_word = masks[1][columns]
     longest = int(is_word.sum(dim=1).max())
-    sequence = torch.cat((vectors[1][columns, :longest], vectors[0][rows]), dim=1)
+    # the backward pass of index_select adds rows, that of indexing adds numbers one by one
+    words, regions = vectors[1][:, :longest].index_select(0, columns), vectors[0].index_select(0, rows)
+    sequence = torch.cat((words, regions), dim=1)
     return sequence, torch.cat((is_word[:, :longest], masks[0][rows]), dim=1)

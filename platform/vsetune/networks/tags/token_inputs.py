@@ -28,11 +28,11 @@ class TokenInputs(nn.Module):
         self.positions = bert_embedding(longest, size)
         self.types = bert_embedding(_TYPES, size)
         self.word_norm = nn.LayerNorm(size, eps=shape.epsilon)
-        self.region_map = bert_linear(width, size)
+        self.region_map = bert_linear(width, size, size=size)
         # a region of zeros: without a bias its LayerNorm divides by 1e-6, and so does the gradient
         nn.init.normal_(self.region_map.bias, std=_SPREAD)
         self.region_norm = nn.LayerNorm(size, eps=shape.epsilon)
-        self.place_map = bert_linear(_PLACE, size)
+        self.place_map = bert_linear(_PLACE, size, size=size)
         self.place_norm = nn.LayerNorm(size, eps=shape.epsilon)
         self.image_norm = nn.LayerNorm(size, eps=shape.epsilon)
 
