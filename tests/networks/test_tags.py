@@ -16,6 +16,7 @@ from vsetune.networks.network_base import TrainingItems
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
 from vsetune.networks.tags import network as tags_network
+from vsetune.networks.tags.joint_encoder import bert_linear
 from vsetune.networks.tags.network import Tags
 from vsetune.networks.tags.spec import TagsSpec
 from vsetune.networks.tags.token_inputs import box_places, grid_boxes
@@ -213,3 +214,9 @@ def test_a_size_sets_the_shape_that_is_not_given(size: str, shape: tuple[int, in
 def test_heads_that_do_not_divide_the_width_are_refused() -> None:
     with pytest.raises(ValidationError, match="embedding_size 100 does not divide into 12 heads"):
         TagsSpec(embedding_size=100)
+
+
+def test_narrow_layers_start_with_the_gain_of_a_layer_of_berts_base() -> None:
+    torch.manual_seed(0)
+    spreads = {width: float(bert_linear(width, 64, size=width).weight.detach().std() * width**0.5) for width in (64, 768, 1024)}
+    assert spreads == pytest.approx({64: 0.02 * 768**0.5, 768: 0.02 * 768**0.5, 1024: 0.02 * 32}, rel=0.05)
