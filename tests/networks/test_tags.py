@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import pytest
 import torch
+from plain_tags import (
+    COUNTS,
+    LENGTHS,
+    VOCABULARY,
+    WORDS,
+    drawn,
+    gradients,
+    losses_of,
+    make,
+    plain_score,
+    plain_states,
+    plain_word_logits,
+)
 from pydantic import ValidationError
-from torch import Tensor, nn
+from torch import Tensor
 
 from vsetune.errors import DataError
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import TrainingItems
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
-from vsetune.networks.tags import network as tags_network
+from vsetune.networks.tags import pair_blocks
 from vsetune.networks.tags.joint_encoder import bert_linear
 from vsetune.networks.tags.network import Tags
 from vsetune.networks.tags.spec import TagsSpec
 from vsetune.networks.tags.token_inputs import box_places, grid_boxes
 
-REGIONS, WIDTH, VOCABULARY, WORDS = 4, 7, 20, 6
-COUNTS, LENGTHS = torch.tensor([4, 1, 3]), torch.tensor([6, 3, 1, 5])
-
-
-def make(**settings: Any) -> Tags:
-    torch.manual_seed(0)
-    spec = TagsSpec(**{"embedding_size": 8, "layers": 2, "heads": 2, "dropout": 0.0, "masked_copies": 3} | settings)
-    built = build_network(spec, regions=REGIONS, width=WIDTH, vocabulary_size=VOCABULARY).double()
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    assert isinstance(built, Tags)
-    return built
-
-
-def drawn() -> tuple[ImageInputs, CaptionInputs]:
-    generator = torch.Generator().manual_seed(0)
-    features = torch.randn(3, REGIONS, WIDTH, generator=generator, dtype=torch.float64)
-    corner = torch.rand(3, REGIONS, 2, generator=generator, dtype=torch.float64) / 2
-    tokens = torch.randint(5, VOCABULARY, (4, WORDS), generator=generator)
-    tokens[:, 0], tokens[0, 5], tokens[3, 4] = 1, 2, 2
-    tokens = tokens.masked_fill(torch.arange(WORDS) >= LENGTHS[:, None], 0)
-    return ImageInputs(features, COUNTS, torch.cat((corner, corner + 0.3), dim=-1)), CaptionInputs(tokens, LENGTHS)
+ROWS = torch.tensor([0, 2, 1, 0])
 
 
 def scores(network: Tags) -> Tensor:
@@ -51,57 +38,13 @@ def scores(network: Tags) -> Tensor:
     return network.similarity(network.encode_images(images), network.encode_captions(captions))
 
 
-def norm(values: Tensor, layer: nn.LayerNorm) -> Tensor:
-    centred = values - values.mean()
-    return centred / (centred.square().mean() + 1e-12).sqrt() * layer.weight + layer.bias
-
-
-def plain_states(network: Tags, tokens: list[int], image: int) -> list[Tensor]:
-    """States behind the last layer, one vector at a time, from the equations."""
-    images, _ = drawn()
-    inputs, states = network.inputs, []
-    for place, token in enumerate(tokens):
-        summed = inputs.words.weight[token] + inputs.positions.weight[place] + inputs.types.weight[0]
-        states.append(norm(summed, inputs.word_norm))
-    for region in range(int(COUNTS[image])):
-        x1, y1, x2, y2 = images.boxes[image, region].tolist()  # type: ignore[index]
-        where = torch.tensor([x1, y1, x2, y2, x2 - x1, y2 - y1, (x2 - x1) * (y2 - y1)], dtype=torch.float64)
-        seen = norm(inputs.region_map(images.features[image, region]), inputs.region_norm)
-        placed = norm(inputs.place_map(where), inputs.place_norm)
-        states.append(norm(seen + placed + inputs.types.weight[1], inputs.image_norm))
-    for layer in network.encoder.layers:
-        query, key, value = ([part(state) for state in states] for part in (layer.query, layer.key, layer.value))
-        changed = []
-        for place, state in enumerate(states):
-            found = []
-            for head in (slice(0, 4), slice(4, 8)):
-                products = torch.stack([query[place][head] @ other[head] / 2.0 for other in key])
-                weights = products.exp() / products.exp().sum()
-                found.append(sum(weight * other[head] for weight, other in zip(weights, value, strict=True)))
-            mixed = norm(state + layer.attended(torch.cat(found)), layer.attention_norm)
-            hidden = layer.inner(mixed)
-            hidden = hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2)))
-            changed.append(norm(mixed + layer.outer(hidden), layer.output_norm))
-        states = changed
-    return states
-
-
-def plain_score(network: Tags, image: int, caption: int) -> Tensor:
-    tokens = drawn()[1].tokens[caption, : int(LENGTHS[caption])].tolist()
-    head = network.matching
-    logit = head.score.weight[0] @ head.pooled(plain_states(network, tokens, image)[0]).tanh() + head.score.bias[0]
-    return 1 / (1 + (-logit).exp())
-
-
-def gradients(network: Tags, value: Tensor) -> list[Tensor]:
-    found = torch.autograd.grad(value, list(network.parameters()), allow_unused=True)
-    return [torch.zeros(()) if each is None else each for each in found]
-
-
 def test_scores_and_their_gradients_are_those_of_one_pair_at_a_time_in_plain_loops() -> None:
     network = make(mlm_weight=0.0)
     weights = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 4)
-    loops = torch.stack([torch.stack([plain_score(network, row, column) for column in range(4)]) for row in range(3)])
+    captions = [caption[:length].tolist() for caption, length in zip(drawn()[1].tokens, LENGTHS, strict=True)]
+    loops = torch.stack([
+        torch.stack([plain_score(network, caption, row) for caption in captions]) for row in range(3)
+    ])
     torch.testing.assert_close(scores(network), loops, rtol=0, atol=1e-9)
     found, expected = (gradients(network, (weights * value).sum()) for value in (scores(network), loops))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
@@ -123,7 +66,7 @@ def test_carrying_back_only_the_pairs_with_a_gradient_changes_none_of_it(
 def test_blocks_of_pairs_change_no_score(is_plain: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network, whole = make(), scores(make())
     monkeypatch.setenv(PLAIN_AUTOGRAD, is_plain)
-    monkeypatch.setattr(tags_network, "_NUMBERS_PER_BLOCK_CPU", 1)
+    monkeypatch.setattr(pair_blocks, "_NUMBERS_PER_BLOCK_CPU", 1)
     torch.testing.assert_close(scores(network), whole, rtol=0, atol=1e-12)
 
 
@@ -131,19 +74,14 @@ def test_blocks_that_are_computed_twice_drop_the_same_numbers_again(monkeypatch:
     network = make(dropout=0.3).train()
     found = []
     for most in (2**29, 0):
-        monkeypatch.setattr(tags_network, "_MOST_KEPT", most)
+        monkeypatch.setattr(pair_blocks, "_MOST_KEPT", most)
         torch.manual_seed(1)
-        found.append(gradients(network, scores(network).square().sum() + mlm(network)))
+        found.append(gradients(network, scores(network).square().sum() + added(network)))
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-12)
 
 
-def mlm(network: Tags) -> Tensor:
-    images, captions = drawn()
-    items = TrainingItems(
-        network.encode_images(images), network.encode_captions(captions), captions, torch.tensor([0, 2, 1, 0]),
-        torch.ones(3, 4, dtype=torch.bool),
-    )
-    return network.auxiliary_losses(items)["mlm"]
+def added(network: Tags) -> Tensor:
+    return torch.stack([*losses_of(network, *drawn(), ROWS).values()]).sum()
 
 
 def test_logits_of_masked_words_are_those_of_one_caption_at_a_time_in_plain_loops() -> None:
@@ -152,12 +90,10 @@ def test_logits_of_masked_words_are_those_of_one_caption_at_a_time_in_plain_loop
     rows, is_read = torch.tensor([0, 2, 1, 0]), torch.zeros(4, WORDS, dtype=torch.bool)
     is_read[0, [1, 4]] = is_read[1, 2] = is_read[2, 0] = is_read[3, 3] = True
     found = network.word_logits(network.encode_images(images), network.encode_captions(captions), rows, is_read)
-    expected, head = [], network.masked_words
+    expected = []
     for caption, place in is_read.nonzero().tolist():
         states = plain_states(network, captions.tokens[caption, : int(LENGTHS[caption])].tolist(), int(rows[caption]))
-        hidden = head.transform(states[place])
-        hidden = norm(hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2))), head.norm)
-        expected.append(network.inputs.words.weight @ hidden + head.bias)
+        expected.append(plain_word_logits(network, network.masked_words, states[place]))
     torch.testing.assert_close(found, torch.stack(expected), rtol=0, atol=1e-9)
     of_loops = gradients(network, torch.stack(expected).square().sum())
     torch.testing.assert_close(gradients(network, found.square().sum()), of_loops, rtol=1e-9, atol=1e-9)
@@ -167,7 +103,7 @@ def test_the_word_embedding_is_also_the_map_to_words_and_stands_once_among_the_p
     network = make()
     shapes = [tuple(value.shape) for value in network.parameters()]
     assert shapes.count((VOCABULARY, 8)) == 1
-    (gradient,) = torch.autograd.grad(mlm(network), [network.inputs.words.weight])
+    (gradient,) = torch.autograd.grad(losses_of(network, *drawn(), ROWS)["mlm"], [network.inputs.words.weight])
     assert (gradient.abs().sum(dim=1) > 0).all()  # as logits, also words that no caption has
 
 
@@ -183,8 +119,8 @@ def test_without_its_weight_there_is_no_head_for_masked_words_and_all_else_start
 def test_captions_of_special_words_alone_have_nothing_to_guess() -> None:
     network, (images, _) = make(), drawn()
     captions = CaptionInputs(torch.tensor([[1, 3, 2]]), torch.tensor([3]))
-    loss = network.masked_word_loss(network.encode_images(images), captions, torch.tensor([0]))
-    assert loss.item() == 0
+    found = losses_of(network, images, captions, torch.tensor([0]))
+    assert {name: value.item() for name, value in found.items()} == {"mlm": 0, "istm": 0, "wod": 0, "woc": 0}
 
 
 def test_regions_without_boxes_are_cells_of_a_square_grid() -> None:

@@ -46,13 +46,12 @@ def test_without_regions_its_states_are_those_of_the_bert_it_starts_from(bert: s
 
 def test_all_pieces_of_a_word_are_masked_together_and_ends_never(bert: str) -> None:
     network = make(bert)
-    phrases = network._words_to_mask(CaptionInputs(TOKENS, LENGTHS))
+    phrases = network.ids.phrases(CaptionInputs(TOKENS, LENGTHS))
     assert [[row.nonzero().flatten().tolist() for row in caption if row.any()] for caption in phrases] == [
         [[1], [2, 3], [4, 5]], [[1], [2]],  # a, dog ##s, run ##ning; red, dog
     ]
-    mask, ordinary = network._mask_and_words(torch.device("cpu"))
-    assert mask == 4
-    assert ordinary.tolist() == [1, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert network.ids.mask() == 4
+    assert network.ids.ordinary(torch.device("cpu")).tolist() == [1, 5, 6, 7, 8, 9, 10, 11, 12]
     images = network.encode_images(ImageInputs(torch.randn(2, 4, 7).double(), torch.tensor([4, 4])))
     captions = CaptionInputs(TOKENS, LENGTHS)
     items = TrainingItems(

@@ -5,46 +5,34 @@ Letters of shapes: N images, R regions, M captions, L words, D width, B pairs, T
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, region_mask, word_mask
+from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, region_mask
 from vsetune.networks.network_building import register
+from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.gradients import hand_derived
-from vsetune.networks.parts.network_devices import numbers_at_once
 from vsetune.networks.parts.pretrained import Architecture, weights_are_wanted
-from vsetune.networks.parts.text_transformer import PieceIds, read_piece_ids
 from vsetune.networks.tags.bert_start import BertStart
+from vsetune.networks.tags.caption_ids import CaptionIds
 from vsetune.networks.tags.few_pairs import scores_of_few
-from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder
+from vsetune.networks.tags.generator import MaskedCopies, Sentences, mask_phrases, write_sentences
+from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder, bert_linear
 from vsetune.networks.tags.matching_heads import MatchingHead, WordHead
-from vsetune.networks.tags.sentence_terms import masked_word_loss
+from vsetune.networks.tags.pair_blocks import PairBlocks, numbers_of_a_block
+from vsetune.networks.tags.refilling import best_sentences
+from vsetune.networks.tags.sentence_terms import masked_word_loss, synthetic_triplets, word_discrimination
 from vsetune.networks.tags.spec import INNER, TagsSpec
 from vsetune.networks.tags.token_inputs import TokenInputs
-from vsetune.networks.tags.word_masking import choose_phrases, mask_captions, words_as_phrases
-
-# of the widest layer of a block of pairs: 8 MiB of float32 on a CPU, 512 MiB on a GPU
-_NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**21, 2**27
-
-_MOST_KEPT = 2**29
-"""Numbers (2 GiB of float32) kept for the backward pass; what is above is computed twice."""
-
-_KEPT_PER_TOKEN = 10 + 3 * INNER
-"""Numbers that a layer keeps for the backward pass, per token, in widths of a token."""
 
 _LONGEST = 512
 """Ids of a caption that a network without a text model reads."""
-
-_PADDING, _MASK, _FIRST_WORD = 0, 4, 5
-"""Ids of every vocabulary: padding, mask, the first word that is nothing special."""
-
-_OfPairs = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Vectors of regions and of words, (B,) rows of both -> numbers of these pairs."""
 
 
 @register(TagsSpec)
@@ -73,12 +61,23 @@ class Tags(Network):
         if start is not None:
             start.copy_into(self.inputs, self.encoder)
         self.architecture: Architecture = start.architecture if start is not None else {}
-        self._pieces: PieceIds | None = None
-        if start is not None and weights_are_wanted():
-            self._piece_ids(torch.device("cpu"))  # refuses a model without its tokeniser before anything trains
-        # last, so that the parameters above are the same with and without it
-        has_words = spec.mlm_weight > 0
-        self.masked_words = WordHead(shape.size, vocabulary_size, epsilon=shape.epsilon) if has_words else None
+        self.ids = CaptionIds(spec.reads.word_pieces, vocabulary_size)
+        if weights_are_wanted():
+            self.ids.require_tokenizer()
+        # last, so that the parameters above are the same with and without them
+        word_head = partial(WordHead, shape.size, vocabulary_size, epsilon=shape.epsilon)
+        self.masked_words = word_head() if spec.mlm_weight > 0 else None
+        self.replaced_words = bert_linear(shape.size, 2, size=shape.size) if spec.wod_weight > 0 else None
+        self.corrected_words = word_head() if spec.woc_weight > 0 else None
+        self._copy_word_head()
+
+    def begin_phase(self, spec: NetworkSpec) -> None:
+        """Take the weights of its own losses; where L_WoC begins, its head starts as that of masked words is then."""
+        assert isinstance(spec, TagsSpec)
+        begins = self._spec.woc_weight == 0 < spec.woc_weight
+        self._spec = spec
+        if begins:
+            self._copy_word_head()
 
     def encode_images(self, images: ImageInputs) -> Encoded:
         """Regions as they enter the transformer. DataError without boxes, unless the regions are a square grid."""
@@ -104,138 +103,155 @@ class Tags(Network):
 
     def scores_of_pairs(self, images: Encoded, captions: Encoded, rows: Tensor, columns: Tensor) -> Tensor:
         """(B,) scores of the images rows (B,) with the captions columns (B,)."""
-        masks = _masks_of(images, captions)
+        pairs = PairBlocks(images, captions, self._spec.layers)
 
         def scores_of(regions: Tensor, words: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-            sequence, is_real = _joined((regions, words), masks, rows, columns)
-            states = self.encoder(sequence, is_real, rows.new_zeros(len(rows), 1))
-            return at_least_float32(self.matching(states)).sigmoid().squeeze(1)
+            sequence, is_real = pairs.joined(regions, words, rows, columns)
+            return self._scores(self.encoder(sequence, is_real, rows.new_zeros(len(rows), 1))).squeeze(1)
 
         is_random = self.training and self._spec.dropout > 0
         if torch.is_grad_enabled() and not is_random and hand_derived(images.vectors):
             parameters = [*self.encoder.parameters(), *self.matching.parameters()]
-            return scores_of_few(
-                scores_of, images.vectors, captions.vectors, (rows, columns), parameters,
-                block=self._pairs_of_a_block(images, captions),
-            )
-        return torch.cat(self._in_blocks(scores_of, images, captions, (rows, columns)))
+            vectors = images.vectors, captions.vectors
+            return scores_of_few(scores_of, *vectors, (rows, columns), parameters, block=pairs.size)
+        return pairs.apply(scores_of, rows, columns)
 
-    def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
-        """`mlm`, unless its weight is 0."""
-        if self.masked_words is None:
-            return {}
-        return {"mlm": self._spec.mlm_weight * self.masked_word_loss(items.images, items.words, items.caption_rows)}
+    def word_states(self, images: Encoded, captions: Encoded, rows: Tensor, is_read: Tensor) -> Tensor:
+        """(T, D) states behind the last layer at the places to read, caption after caption.
 
-    def masked_word_loss(self, images: Encoded, captions: CaptionInputs, caption_rows: Tensor) -> Tensor:
-        """Scalar, L_MLM: words masked in copies of each caption are guessed from the other words and the image.
-
-        images: of the batch, encoded. caption_rows: (M,) row of each caption's image. Without phrases of the captions a
-        word is a phrase, all its pieces together. Draws from torch's global generator.
+        captions: B of them; rows: (B,) row of each one's image. is_read: (B, L) bool, at least one per caption.
         """
-        chosen = choose_phrases(
-            self._words_to_mask(captions), rate=self._spec.mask_rate, copies=self._spec.masked_copies
-        )
-        mask, ordinary = self._mask_and_words(captions.tokens.device)
-        masked = mask_captions(captions.tokens, chosen, mask=mask, ordinary=ordinary)
-        copy, caption = chosen.any(dim=2).nonzero(as_tuple=True)
-        is_chosen = chosen[copy, caption]
-        inputs = CaptionInputs(masked.tokens[copy, caption], captions.lengths[caption])
-        logits = self.word_logits(images, self.encode_captions(inputs), caption_rows[caption], is_chosen)
-        place = is_chosen.nonzero()
-        return masked_word_loss(logits, captions.tokens[caption][is_chosen], caption[place[:, 0]])
-
-    def word_logits(self, images: Encoded, captions: Encoded, rows: Tensor, is_read: Tensor) -> Tensor:
-        """(T, V) logits of every word at the places to read, caption after caption.
-
-        captions: B of them, masked; rows: (B,) row of each one's image. is_read: (B, L) bool, at least one per caption.
-        """
-        assert self.masked_words is not None
         if len(rows) == 0:
-            return images.vectors.new_zeros(0, self._vocabulary_size)
-        masks = _masks_of(images, captions)
+            return images.vectors.new_zeros(0, images.vectors.shape[2])
+        pairs = PairBlocks(images, captions, self._spec.layers)
         most = int(is_read.sum(dim=1).max())
         places = is_read.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
         is_place = is_read.gather(1, places)
         places = places.masked_fill(~is_place, 0)
 
         def states_of(regions: Tensor, words: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-            sequence, is_real = _joined((regions, words), masks, rows, columns)
+            sequence, is_real = pairs.joined(regions, words, rows, columns)
             states: Tensor = self.encoder(sequence, is_real, places[columns])
             return states[is_place[columns]]
 
-        columns = torch.arange(len(rows), device=rows.device)
-        states = torch.cat(self._in_blocks(states_of, images, captions, (rows, columns)))
+        return pairs.apply(states_of, rows, torch.arange(len(rows), device=rows.device))
+
+    def word_logits(self, images: Encoded, captions: Encoded, rows: Tensor, is_read: Tensor) -> Tensor:
+        """(T, V) logits of every word at the places to read, see `word_states`. captions: masked."""
+        assert self.masked_words is not None
+        states = self.word_states(images, captions, rows, is_read)
         return at_least_float32(self.masked_words(states, self.inputs.words.weight))
 
-    def _in_blocks(
-        self, compute: _OfPairs, images: Encoded, captions: Encoded, pairs: tuple[Tensor, Tensor]
-    ) -> list[Tensor]:
-        """What compute gives for every block of pairs; where too much would be kept, blocks are computed twice."""
-        tokens = images.vectors.shape[1] + captions.vectors.shape[1]
-        kept = len(pairs[0]) * self._spec.layers * tokens * self.embedding_size * _KEPT_PER_TOKEN
-        block = self._pairs_of_a_block(images, captions)
-        found = []
-        for rows, columns in zip(*(torch.split(side, block) for side in pairs), strict=True):
-            inputs = (images.vectors, captions.vectors, rows, columns)
-            if torch.is_grad_enabled() and kept > _MOST_KEPT:
-                found.append(checkpoint(compute, *inputs, use_reentrant=False))
-            else:
-                found.append(compute(*inputs))
-        return found
+    def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
+        """`mlm`, `istm`, `wod`, `woc`: each unless its weight is 0. Draws from torch's global generator."""
+        spec = self._spec
+        writes = spec.istm_weight > 0 or spec.wod_weight > 0 or spec.woc_weight > 0
+        if self.masked_words is None or not (writes or spec.mlm_weight > 0):
+            return {}
+        copies = mask_phrases(items.words, self.ids, rate=spec.mask_rate, copies=spec.masked_copies)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and spec.mlm_weight > 0):
+            rows = items.caption_rows[copies.owners]
+            logits = self.word_logits(items.images, self.encode_captions(copies.captions), rows, copies.is_chosen)
+        losses = {}
+        if spec.mlm_weight > 0:
+            losses["mlm"] = spec.mlm_weight * masked_word_loss(logits, copies.words, copies.owners_of_places)
+        if writes:
+            losses |= self._sentence_losses(items, self.hardest_sentences(items, copies, logits))
+        return losses
 
-    def _pairs_of_a_block(self, images: Encoded, captions: Encoded) -> int:
-        tokens = images.vectors.shape[1] + captions.vectors.shape[1]
-        numbers = numbers_at_once(images.vectors, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
-        return max(1, numbers // (tokens * self.embedding_size * INNER))
+    def hardest_sentences(self, items: TrainingItems, copies: MaskedCopies, logits: Tensor) -> Sentences:
+        """For every caption the `synthetic_negatives` negatives that score highest with its image, highest first.
 
-    def _words_to_mask(self, captions: CaptionInputs) -> Tensor:
-        """(M, L, L) bool phrases, one for each word of a caption; see `words_as_phrases`."""
-        tokens = captions.tokens
-        is_real = word_mask(captions.lengths, tokens.shape[1])
-        places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
-        if self._spec.text_model is None:
-            return words_as_phrases(places, is_real & (tokens >= _FIRST_WORD))
-        pieces = self._piece_ids(tokens.device)
-        may_change = is_real & ~torch.isin(tokens, torch.tensor(pieces.fixed, device=tokens.device))
-        starts = torch.where(pieces.continues[tokens] & may_change, 0, places).cummax(dim=1).values
-        return words_as_phrases(starts, may_change)
+        logits: (T, V) of the places that the copies have chosen.
+        """
+        spec = self._spec
+        written = write_sentences(
+            copies, logits, items.words, self.ids, temperature=spec.refill_temperature, refills=spec.refills
+        ).negatives()
+        scores = self.sentence_scores(items, written)
+        return written[best_sentences(scores, written.owners, spec.synthetic_negatives)]
 
-    def _mask_and_words(self, device: torch.device) -> tuple[int, Tensor]:
-        """Id of the mask, and the ids that may stand for a word."""
-        ids = torch.arange(self._vocabulary_size, device=device)
-        if self._spec.text_model is None:
-            return _MASK, ids[min(_FIRST_WORD, len(ids) - 1) :]
-        pieces = self._piece_ids(device)
-        special = torch.tensor([_PADDING, pieces.mask, *pieces.fixed], device=device)
-        return pieces.mask, ids[~torch.isin(ids, special)]
+    @torch.no_grad()
+    def sentence_scores(self, items: TrainingItems, sentences: Sentences) -> Tensor:
+        """(C,) scores of sentences with the images of their captions, in evaluation mode."""
+        lengths, rows = items.words.lengths[sentences.owners], items.caption_rows[sentences.owners]
+        scores = items.images.vectors.new_empty(len(sentences))
+        length, size = sentences.tokens.shape[1], items.images.vectors.shape[2]
+        group = max(1, numbers_of_a_block(items.images.vectors) // (length * size))
+        with self._evaluating():
+            for some in lengths.argsort(descending=True, stable=True).split(group) if len(sentences) else ():
+                read = self.encode_captions(CaptionInputs(sentences.tokens[some], lengths[some]))
+                columns = torch.arange(len(some), device=some.device)
+                scores[some] = self.scores_of_pairs(items.images, read, rows[some], columns)
+        return scores
 
-    def _piece_ids(self, device: torch.device) -> PieceIds:
-        """What the tokeniser knows of ids; read now if the network was built without pre-trained weights."""
-        model = self._spec.reads.word_pieces
-        assert model is not None
-        found = self._pieces or read_piece_ids(model, self._vocabulary_size)
-        self._pieces = PieceIds(found.mask, found.fixed, found.continues.to(device))
-        return self._pieces
+    def _sentence_losses(self, items: TrainingItems, pool: Sentences) -> dict[str, Tensor]:
+        """The terms around synthetic sentences; they and their captions run through the transformer once."""
+        spec, words, owners = self._spec, items.words, pool.owners
+        count = len(words.tokens)
+        may_change = self.ids.may_change(words)[owners]
+        is_discriminated = may_change & (spec.wod_weight > 0)
+        is_corrected = (pool.is_masked if spec.woc_places == "masked" else may_change) & (spec.woc_weight > 0)
+        is_read = torch.cat((torch.zeros_like(words.tokens, dtype=torch.bool), is_discriminated | is_corrected))
+        is_read[:, 0] = True
+        both = CaptionInputs(torch.cat((words.tokens, pool.tokens)), torch.cat((words.lengths, words.lengths[owners])))
+        rows = torch.cat((items.caption_rows, items.caption_rows[owners]))
+        states = self.word_states(items.images, self.encode_captions(both), rows, is_read)
+        sequence, place = is_read.nonzero(as_tuple=True)
+        losses = {}
+        if spec.istm_weight > 0:
+            scores = self._scores(states[place == 0])
+            losses["istm"] = spec.istm_weight * synthetic_triplets(
+                scores[:count], scores[count:], owners, margin=spec.istm_margin
+            )
+        is_sentence = sequence >= count
+        of_sentences = states[is_sentence], sequence[is_sentence] - count, place[is_sentence]
+        if spec.wod_weight > 0:
+            losses["wod"] = spec.wod_weight * self._discrimination(of_sentences, pool, words.tokens, is_discriminated)
+        if spec.woc_weight > 0:
+            losses["woc"] = spec.woc_weight * self._correction(of_sentences, pool, words.tokens, is_corrected)
+        return losses
 
+    def _discrimination(
+        self, of_sentences: tuple[Tensor, Tensor, Tensor], pool: Sentences, captions: Tensor, is_counted: Tensor
+    ) -> Tensor:
+        """L_WoD. of_sentences: states (T, D), the sentence and the place of each. is_counted: (C, L) bool."""
+        assert self.replaced_words is not None
+        states, sentence, place = of_sentences
+        is_used = is_counted[sentence, place]
+        logits = states.new_zeros(*is_counted.shape, 2).index_put(
+            (sentence[is_used], place[is_used]), self.replaced_words(states[is_used])
+        )
+        spec = self._spec
+        return word_discrimination(
+            at_least_float32(logits), pool.tokens == captions[pool.owners], is_counted, pool.owners,
+            replaced_weight=spec.wod_replaced_weight, same_weight=spec.wod_same_weight,
+        )
 
-def _masks_of(images: Encoded, captions: Encoded) -> tuple[Tensor, Tensor]:
-    """(N, R) and (M, L) bool, True for real regions and words."""
-    assert images.lengths is not None
-    assert captions.lengths is not None
-    regions, words = images.vectors.shape[1], captions.vectors.shape[1]
-    return word_mask(images.lengths, regions), word_mask(captions.lengths, words)
+    def _correction(
+        self, of_sentences: tuple[Tensor, Tensor, Tensor], pool: Sentences, captions: Tensor, is_counted: Tensor
+    ) -> Tensor:
+        """L_WoC, likewise."""
+        assert self.corrected_words is not None
+        states, sentence, place = of_sentences
+        is_used = is_counted[sentence, place]
+        logits = at_least_float32(self.corrected_words(states[is_used], self.inputs.words.weight))
+        owners = pool.owners[sentence[is_used]]
+        return masked_word_loss(logits, captions[owners, place[is_used]], owners)
 
+    def _scores(self, states: Tensor) -> Tensor:
+        return at_least_float32(self.matching(states)).sigmoid()
 
-def _joined(
-    vectors: tuple[Tensor, Tensor], masks: tuple[Tensor, Tensor], rows: Tensor, columns: Tensor
-) -> tuple[Tensor, Tensor]:
-    """(B, P, D) words and then regions of each pair, and (B, P) bool, which are real; words up to the longest caption.
+    def _copy_word_head(self) -> None:
+        if self.masked_words is not None and self.corrected_words is not None:
+            self.corrected_words.load_state_dict(self.masked_words.state_dict())
 
-    vectors: (N, R, D) of regions, (M, L, D) of words; masks: of both.
-    """
-    is_word = masks[1][columns]
-    longest = int(is_word.sum(dim=1).max())
-    # the backward pass of index_select adds rows, that of indexing adds numbers one by one
-    words, regions = vectors[1][:, :longest].index_select(0, columns), vectors[0].index_select(0, rows)
-    sequence = torch.cat((words, regions), dim=1)
-    return sequence, torch.cat((is_word[:, :longest], masks[0][rows]), dim=1)
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Without dropout."""
+        was_training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was_training)

@@ -17,8 +17,16 @@ Finding = Literal["negative", "identical", "duplicate", "false_negative"]
 """What a sentence is: to be used; equal to its caption; equal to an earlier one; true of the image, as far as its
 captions tell."""
 
+FINDINGS: tuple[Finding, ...] = ("negative", "identical", "duplicate", "false_negative")
+"""By the number that `judge_all` gives."""
+
 Word = tuple[int, ...]
 """Ids of the pieces of a word; of one piece where words are not cut."""
+
+_NO_WORD = 0
+"""Padding, which is no word: where a word goes on, and behind a caption."""
+_FACTOR = 0x5851F42D4C957F2D
+"""Odd: words of other pieces get other numbers of 64 bits, but for a chance of about 1 in 2^60."""
 
 
 @torch.no_grad()
@@ -81,6 +89,56 @@ def judge_sentences(
             findings.append("negative")
         seen.add(sentence)
     return findings
+
+
+def judge_all(sentences: Tensor, owners: Tensor, captions: Tensor, siblings: Tensor, continues: Tensor) -> Tensor:
+    """(C,) int64, what `judge_sentences` says of the sentences of many captions, as places in `FINDINGS`.
+
+    sentences: (C, L). owners: (C,) rows in captions: (M, L). siblings: (M, S, I) ids of the other captions of each
+    one's image, 0 where padded. continues: (V,) bool, True for a piece that belongs to the word before it.
+    """
+    is_changed = sentences != captions[owners]
+    is_judged = is_changed.any(dim=1)
+    findings = torch.where(is_judged, FINDINGS.index("false_negative"), FINDINGS.index("identical"))
+    if len(sentences) == 0:
+        return findings
+    is_repeated = _repeated(sentences, owners)
+    keys, is_end, is_replaced = _words(sentences, continues, is_changed)
+    sentence, place = (is_replaced & is_end & (is_judged & ~is_repeated)[:, None]).nonzero(as_tuple=True)
+    known = torch.cat([_known_words(captions, continues), _known_words(siblings, continues).flatten(1)], dim=1)
+    is_new = (keys[sentence, place][:, None] != known[owners[sentence]]).all(dim=1)
+    findings[is_judged & is_repeated] = FINDINGS.index("duplicate")
+    findings[sentence[is_new]] = FINDINGS.index("negative")
+    return findings
+
+
+def _repeated(sentences: Tensor, owners: Tensor) -> Tensor:
+    """(C,) bool, True where an earlier sentence of the same caption is equal."""
+    _, group = torch.cat((owners[:, None], sentences), dim=1).unique(dim=0, return_inverse=True)
+    places = torch.arange(len(sentences), device=sentences.device)
+    first = torch.full_like(places, len(places)).scatter_reduce(0, group, places, "amin")
+    return first[group] < places
+
+
+def _words(ids: Tensor, continues: Tensor, marks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the word of each id, up to it: a number made of its pieces, (..., L) int64; whether it ends here; whether one
+    of its ids is marked. ids: (..., L); marks: (..., L) bool."""
+    is_inner = continues[ids]
+    is_inner[..., :1] = False
+    numbers, marked = [ids[..., 0]], [marks[..., 0]]
+    for place in range(1, ids.shape[-1]):
+        inner = is_inner[..., place]
+        numbers.append(torch.where(inner, numbers[-1] * _FACTOR, 0) + ids[..., place])
+        marked.append(marks[..., place] | (inner & marked[-1]))
+    is_end = torch.ones_like(is_inner)
+    is_end[..., :-1] = ~is_inner[..., 1:]
+    return torch.stack(numbers, dim=-1), is_end, torch.stack(marked, dim=-1)
+
+
+def _known_words(captions: Tensor, continues: Tensor) -> Tensor:
+    """(..., L) numbers of the words of captions, `_NO_WORD` where none ends."""
+    keys, is_end, _ = _words(captions, continues, torch.zeros_like(captions, dtype=torch.bool))
+    return keys.masked_fill(~is_end, _NO_WORD)
 
 
 def best_sentences(scores: Tensor, owners: Tensor, most: int) -> Tensor:
