@@ -254,7 +254,7 @@ class TrialSpec(Spec):
             return type(self.network).model_validate(self.network.to_plain() | changes)
         except ValidationError as error:
             problem, *_ = describe_problems(error, where=where, known=set())
-            raise ValueError(problem) from error
+            raise ValueError(problem.replace(": ", ".", 1)) from error
 
 
 _ONE_LOSS: TypeAdapter[AnyLoss] = TypeAdapter(AnyLoss)

@@ -66,7 +66,7 @@ class Tags(Network):
             self.ids.require_tokenizer()
         # last, so that the parameters above are the same with and without them
         word_head = partial(WordHead, shape.size, vocabulary_size, epsilon=shape.epsilon)
-        self.masked_words = word_head() if spec.mlm_weight > 0 else None
+        self.masked_words = word_head() if spec.mlm_weight > 0 or spec.writes_sentences else None
         self.replaced_words = bert_linear(shape.size, 2, size=shape.size) if spec.wod_weight > 0 else None
         self.corrected_words = word_head() if spec.woc_weight > 0 else None
         self._copy_word_head()
@@ -145,8 +145,7 @@ class Tags(Network):
     def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
         """`mlm`, `istm`, `wod`, `woc`: each unless its weight is 0. Draws from torch's global generator."""
         spec = self._spec
-        writes = spec.istm_weight > 0 or spec.wod_weight > 0 or spec.woc_weight > 0
-        if self.masked_words is None or not (writes or spec.mlm_weight > 0):
+        if not (spec.writes_sentences or spec.mlm_weight > 0):
             return {}
         copies = mask_phrases(items.words, self.ids, rate=spec.mask_rate, copies=spec.masked_copies)
         with torch.set_grad_enabled(torch.is_grad_enabled() and spec.mlm_weight > 0):
@@ -155,7 +154,7 @@ class Tags(Network):
         losses = {}
         if spec.mlm_weight > 0:
             losses["mlm"] = spec.mlm_weight * masked_word_loss(logits, copies.words, copies.owners_of_places)
-        if writes:
+        if spec.writes_sentences:
             losses |= self._sentence_losses(items, self.hardest_sentences(items, copies, logits))
         return losses
 
@@ -179,7 +178,8 @@ class Tags(Network):
         length, size = sentences.tokens.shape[1], items.images.vectors.shape[2]
         group = max(1, numbers_of_a_block(items.images.vectors) // (length * size))
         with self._evaluating():
-            for some in lengths.argsort(descending=True, stable=True).split(group) if len(sentences) else ():
+            longest_first = lengths.argsort(descending=True, stable=True)
+            for some in torch.split(longest_first, group) if len(sentences) else ():
                 read = self.encode_captions(CaptionInputs(sentences.tokens[some], lengths[some]))
                 columns = torch.arange(len(some), device=some.device)
                 scores[some] = self.scores_of_pairs(items.images, read, rows[some], columns)
@@ -219,12 +219,11 @@ class Tags(Network):
         assert self.replaced_words is not None
         states, sentence, place = of_sentences
         is_used = is_counted[sentence, place]
-        logits = states.new_zeros(*is_counted.shape, 2).index_put(
-            (sentence[is_used], place[is_used]), self.replaced_words(states[is_used])
-        )
+        of_places = at_least_float32(self.replaced_words(states[is_used]))
+        logits = of_places.new_zeros(*is_counted.shape, 2).index_put((sentence[is_used], place[is_used]), of_places)
         spec = self._spec
         return word_discrimination(
-            at_least_float32(logits), pool.tokens == captions[pool.owners], is_counted, pool.owners,
+            logits, pool.tokens == captions[pool.owners], is_counted, pool.owners,
             replaced_weight=spec.wod_replaced_weight, same_weight=spec.wod_same_weight,
         )
 

@@ -45,7 +45,7 @@ class PairBlocks:
         """
         kept = len(rows) * self.layers * self._numbers_of_a_pair * _KEPT_PER_TOKEN
         found = []
-        for some in zip(rows.split(self.size), columns.split(self.size), strict=True):
+        for some in zip(torch.split(rows, self.size), torch.split(columns, self.size), strict=True):
             inputs = (self.images.vectors, self.captions.vectors, *some)
             if torch.is_grad_enabled() and kept > _MOST_KEPT:
                 found.append(checkpoint(compute, *inputs, use_reentrant=False))

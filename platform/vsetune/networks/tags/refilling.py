@@ -114,7 +114,8 @@ def judge_all(sentences: Tensor, owners: Tensor, captions: Tensor, siblings: Ten
 
 def _repeated(sentences: Tensor, owners: Tensor) -> Tensor:
     """(C,) bool, True where an earlier sentence of the same caption is equal."""
-    _, group = torch.cat((owners[:, None], sentences), dim=1).unique(dim=0, return_inverse=True)
+    owned = torch.cat((owners[:, None], sentences), dim=1)
+    _, group = torch.unique(owned, dim=0, return_inverse=True)
     places = torch.arange(len(sentences), device=sentences.device)
     first = torch.full_like(places, len(places)).scatter_reduce(0, group, places, "amin")
     return first[group] < places
