@@ -219,6 +219,35 @@ def test_phases_that_make_no_sense_are_refused(phases: list[dict[str, Any]], mes
         TrialSpec.model_validate(TRIAL | {"training": {"epochs": 4, "phases": phases}})
 
 
+@pytest.mark.parametrize(
+    ("network", "phases", "message"),
+    [
+        ({"name": "vsepp"}, [{"network": {"mlm_weight": 0}}],
+         r"phases\[0\].network.mlm_weight: is no weight of a loss of network vsepp; it brings no loss of its own"),
+        ({"name": "tags"}, [{"network": {"layers": 3}}],
+         r"network.layers: is no weight of a loss of network tags; need one of mlm_weight, istm_weight, wod"),
+        ({"name": "tags", "wod_weight": 0}, [{"epochs": 1}, {"network": {"wod_weight": 0.1}}],
+         r"phases\[1\].network.wod_weight: got 0.1, but the network has wod_weight 0, which leaves that part out"),
+        ({"name": "tags"}, [{"network": {"wod_weight": -1}}], r"phases\[0\].network.wod_weight: got -1.0, need"),
+        ({"name": "tags"}, [{"trains": "loss", "network": {"wod_weight": 0}}], "`trains: loss` freezes it, and then"),
+    ],
+)
+def test_phases_may_change_the_weights_of_what_a_network_brings_and_nothing_else_of_it(
+    network: dict[str, Any], phases: list[dict[str, Any]], message: str
+) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TrialSpec.model_validate(TRIAL | {"network": network, "training": {"epochs": 4, "phases": phases}})
+
+
+def test_a_phase_without_weights_of_the_network_is_recorded_as_before_there_were_any() -> None:
+    phases = [{"epochs": 1}, {"network": {"istm_weight": 0.5}}]
+    trial = TrialSpec.model_validate(TRIAL | {"network": {"name": "tags"}, "training": {"epochs": 4, "phases": phases}})
+    plain = trial.to_plain()["training"]["phases"]
+    assert "network" not in plain[0]
+    assert plain[1]["network"] == {"istm_weight": 0.5}
+    assert [trial.network_in(phase).istm_weight for phase in range(2)] == [1e-3, 0.5]
+
+
 def test_each_phase_has_its_own_loss() -> None:
     phases = [{"epochs": 1}, {"epochs": 1, "loss": {"margin": 0.1}}, {"loss": {"margin": 0.3}}]
     trial = TrialSpec.model_validate(TRIAL | {"training": {"epochs": 4, "phases": phases}})

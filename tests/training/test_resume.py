@@ -123,6 +123,18 @@ def test_warm_up_and_decay_continue_where_they_were(make_trial: Any, tmp_path: P
     assert_resumes(trial, tmp_path)
 
 
+@pytest.mark.parametrize("epochs", [1.5, 0.5])
+def test_both_stages_of_tags_continue_in_their_middle(
+    epochs: float, make_trial: Any, small: Any, tmp_path: Path
+) -> None:
+    first = {"epochs": epochs, "network": {"wod_weight": 0.0, "woc_weight": 0.0}}  # 9 steps or 3; stopped behind 4, 5
+    recipe = {"phases": [first, {"learning_rate_factor": 0.2}], "linear_schedule": {"warmup_fraction": 0.1}}
+    trial = make_trial(
+        network=small("tags"), loss={"name": "irtm", "hardest": 3}, validate_every_steps=4, epochs=2.0, **recipe
+    )
+    assert_resumes(trial, tmp_path)
+
+
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_network_continues_as_if_never_interrupted(
     network: str, make_trial: Any, small: Any, tmp_path: Path

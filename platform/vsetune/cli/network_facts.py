@@ -24,7 +24,7 @@ def network_facts(spec: NetworkSpec, name: str) -> dict[str, Any]:
     return {
         "paper": spec.source, "kind": spec.kind, "similarity": spec.score, "parameters": _parameters(spec),
         "flops_per_pair": cost.flops, "needs_dependencies": spec.reads.dependencies, "reads_boxes": spec.reads.boxes,
-        "may_read_pixels": _may_read_pixels(spec),
+        "may_read_pixels": _may_read_pixels(spec), "reads_siblings": spec.reads.siblings,
         "losses": [key for key, loss in LOSSES.items() if mismatch(spec, loss(), batch_unit="pairs") is None],
         "published": [asdict(row) for row in published_recalls(type(spec))],
     }
@@ -35,6 +35,7 @@ def fact_lines(facts: Mapping[str, Any]) -> list[str]:
     needs = ["dependency parses of the captions"] * facts["needs_dependencies"]
     needs += ["boxes of the regions, or a grid"] * facts["reads_boxes"]
     needs += ["photographs instead of features with image_input: pixels"] * facts["may_read_pixels"]
+    needs += ["in training all captions of an image"] * facts["reads_siblings"]
     return [
         f"paper: {facts['paper']}",
         f"kind: {facts['kind']}; similarities: {facts['similarity']}",

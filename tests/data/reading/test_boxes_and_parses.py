@@ -71,6 +71,19 @@ def test_boxes_that_are_pixels_or_do_not_fit_the_regions_are_refused(tiny, npy, 
         list(evaluation_batches(data.write(), "train", batch_size=4, reads=BOXES))
 
 
+@pytest.mark.parametrize("unit", ["pairs", "images"])
+def test_captions_come_with_the_others_of_their_image_where_they_are_asked_for(tiny, unit):
+    dataset, reads = tiny(8).write(), NetworkReads(siblings=True)
+    (whole,) = evaluation_batches(dataset, "train", batch_size=100, reads=reads)
+    assert whole.siblings is None
+    own = [ids[:length].tolist() for ids, length in zip(whole.captions, whole.caption_lengths.tolist(), strict=True)]
+    image = whole.image_ids[whole.caption_rows].tolist()
+    for batch in training_batches(dataset, "train", **OPTIONS | {"batch_unit": unit}, reads=reads):
+        for number, others in zip(batch.caption_ids.tolist(), batch.siblings, strict=True):
+            found = [ids[ids != 0].tolist() for ids in others if ids.any()]
+            assert found == [own[i] for i in range(len(own)) if image[i] == image[number] and i != number]
+
+
 def test_joined_words_by_hand():
     """`a dog runs`: a -> dog, dog -> runs, runs is the root; positions 0 <start>, 1 a, 2 dog, 3 runs, 4 <end>."""
     heads = np.array([[1, 2, -1, -1], [-1, -1, -1, -1]], np.int16)

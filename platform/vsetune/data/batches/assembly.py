@@ -60,13 +60,15 @@ def decoders(threads: int) -> Iterator[Map]:
 class Assembly:
     """What batches are made of besides their rows; None where it is not asked for.
 
-    tables, semantics: of all captions of the split, row = caption id. decode: photographs.
+    tables, semantics: of all captions of the split, row = caption id. decode: photographs. siblings: whether each
+    caption comes with the others of its image.
     """
 
     dataset: Dataset
     tables: CaptionTables
     semantics: np.ndarray | None = None
     decode: Decode | None = None
+    siblings: bool = False
 
     def batch(self, items: list[Item], mapped: Map) -> Batch:
         """The rows as one batch; their photographs are decoded through `mapped`."""
@@ -91,6 +93,7 @@ class Assembly:
             boxes=self._boxes(items),
             dependencies=None if heads is None else torch.from_numpy(joined_words(heads[ids], lengths)),
             pixels=None if decoded is None else _stacked(decoded),
+            siblings=torch.from_numpy(self._siblings(items, swapped)) if self.siblings else None,
         )
 
     def _caption(self, item: Item, number: int, is_swapped: bool) -> np.ndarray:
@@ -102,6 +105,19 @@ class Assembly:
         tokens = item.image.mirrored_tokens if is_swapped else item.image.tokens
         assert tokens is not None
         return tokens[number]
+
+    def _siblings(self, items: list[Item], swapped: list[bool]) -> np.ndarray:
+        """(captions, others, words) int64."""
+        others = [
+            [self._caption(item, other, is_swapped) for other in range(len(item.image.tokens)) if other != number]
+            for item, is_swapped in zip(items, swapped, strict=True) for number in item.captions
+        ]
+        lengths = [len(caption) for group in others for caption in group]
+        padded = np.full((len(others), max(map(len, others)), max(lengths, default=1)), PAD, np.int64)
+        for row, group in zip(padded, others, strict=True):
+            for place, caption in zip(row, group, strict=False):
+                place[: len(caption)] = caption
+        return padded
 
     def _features(self, items: list[Item]) -> np.ndarray:
         """(images, regions, width) float16, or (images, 1, 0) of rows with photographs.

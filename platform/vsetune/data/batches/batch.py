@@ -36,6 +36,8 @@ class Batch:
         orders, no diagonal). None where they were not asked for.
     pixels:         (images, crops, 3, size, size) uint8 RGB, one crop in training; still uint8 after `to`. None where
         they were not asked for.
+    siblings:       (captions, others, words) int64, ids of the other captions of each one's image, 0 where padded. None
+        where they were not asked for, and in evaluation.
     """
 
     image_features: Tensor
@@ -49,6 +51,7 @@ class Batch:
     boxes: Tensor | None = None
     dependencies: Tensor | None = None
     pixels: Tensor | None = None
+    siblings: Tensor | None = None
 
     @property
     def pairs(self) -> int:

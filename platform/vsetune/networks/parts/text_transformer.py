@@ -56,7 +56,7 @@ class TextTransformer(nn.Module):
             )
         self.width = int(config.hidden_size)
         self.longest = int(config.max_position_embeddings)
-        self._pieces = _word_pieces(text_model, config.vocab_size) if weights_are_wanted() else None
+        self._pieces = read_piece_ids(text_model, config.vocab_size) if weights_are_wanted() else None
 
     @property
     def architecture(self) -> Architecture:
@@ -79,7 +79,7 @@ class TextTransformer(nn.Module):
 
     def pieces(self, device: torch.device) -> PieceIds:
         """What its tokeniser knows of ids; read now if the network was built without pre-trained weights."""
-        found = self._pieces or _word_pieces(self._text_model, cast(Any, self.body).config.vocab_size)
+        found = self._pieces or read_piece_ids(self._text_model, cast(Any, self.body).config.vocab_size)
         if found.continues.device != device:
             found = PieceIds(found.mask, found.fixed, found.continues.to(device))
         self._pieces = found
@@ -93,7 +93,8 @@ def _known_config(model: str) -> Any:
     return None if settings is None else BertConfig(**settings)
 
 
-def _word_pieces(model: TextModel, vocabulary_size: int) -> PieceIds:
+def read_piece_ids(model: TextModel, vocabulary_size: int) -> PieceIds:
+    """Of the tokeniser saved beside the model. ConfigError where it is missing or does not fit."""
     from transformers import AutoTokenizer
 
     found = find_model(model.name, model.revision, key=KEY)
