@@ -1,4 +1,4 @@
-"""Networks that read dependency parses get them with every training batch."""
+"""Networks that read dependency parses or phrases get them with every training batch."""
 
 from __future__ import annotations
 
@@ -8,21 +8,36 @@ import numpy as np
 import pytest
 import torch
 
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.data.captions.parses import parse_dataset
+from vsetune.data.captions.phrase_rules import Phrase
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 from vsetune.networks.gsmn.spec import GsmnSpec
+from vsetune.networks.vsepp.spec import VseppSpec
+from vsetune.scoring.network_inputs import caption_inputs
 from vsetune.training.batches import TrainingBatches
 
 
 class Chain:
-    """Stands in for a spaCy pipeline: every word depends on the one before it."""
+    """Stands in for a spaCy pipeline: every word depends on the one before it, the second is an object."""
 
     version = "1"
 
     def heads(self, captions):
         return (np.arange(-1, len(words) - 1, dtype=np.int16) for words in captions)
+
+    def phrases(self, captions):
+        return ([Phrase("object", (1,))] for _ in captions)
+
+
+class MaskingSpec(VseppSpec):
+    """A network that masks phrases."""
+
+    @property
+    def reads(self) -> NetworkReads:
+        return NetworkReads(phrases=True)
 
 
 @pytest.fixture
@@ -54,4 +69,19 @@ def test_other_networks_read_no_parses(make_trial, data_path):
     batches = TrainingBatches(make_trial(), Dataset.open(data_path), torch.device("cpu"))
     assert batches.take(0).dependencies is None
     assert batches.describe_parses() == {}
+    batches.close()
+
+
+@pytest.mark.parametrize("parsed", [True, False])
+def test_batches_bring_phrases_where_the_network_reads_them_and_the_data_set_has_them(sparse, monkeypatch, parsed):
+    for loads in ("load_parser", "load_phrase_finder"):
+        monkeypatch.setattr(f"vsetune.data.captions.parses.{loads}", lambda pipeline: Chain())
+    parse_dataset(sparse.data.path, "chain", phrases=parsed, progress=SilentProgress())
+    trial = sparse.model_copy(update={"network": MaskingSpec()})
+    batches = TrainingBatches(trial, Dataset.open(sparse.data.path), torch.device("cpu"))
+    phrases = caption_inputs(batches.take(0)).phrases
+    assert batches.describe() == {"phrases": "chain 1" if parsed else "single words"}
+    assert (phrases is not None) == parsed
+    if parsed:
+        assert phrases[:, 0].nonzero()[:, 1].tolist() == [2] * len(phrases)
     batches.close()

@@ -28,9 +28,11 @@ class CaptionInputs:
     ids that are real, from 1.
 
     dependencies: (m, L, L) bool, True where the parse joins two words (both orders, no diagonal), over token positions;
-    None where the data set has no parses.
+    None where the data set has no parses. phrases: (m, Q, L) bool, True where the id at a position of tokens belongs to
+    the phrase, padded False; None where the data set has none, and outside training.
     """
 
     tokens: Tensor
     lengths: Tensor
     dependencies: Tensor | None = None
+    phrases: Tensor | None = None

@@ -12,5 +12,5 @@ def image_inputs(batch: Batch) -> ImageInputs:
 
 
 def caption_inputs(batch: Batch) -> CaptionInputs:
-    """The captions of a batch, with parses where it has them."""
-    return CaptionInputs(batch.captions, batch.caption_lengths, batch.dependencies)
+    """The captions of a batch, with parses and phrases where it has them."""
+    return CaptionInputs(batch.captions, batch.caption_lengths, batch.dependencies, batch.phrases)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Literal, TypeVar
@@ -88,11 +89,11 @@ def evaluation_batches(
 ) -> Prefetched[Batch]:
     """Every image of the split once with all its captions, in split order; batch_size counts images.
 
-    reads: as for `training_batches`; the crops of an image are the same every time. threads: that decode photographs;
-    0: the background thread.
+    reads: as for `training_batches`, without phrases, which nothing but training masks; the crops of an image are the
+    same every time. threads: that decode photographs; 0: the background thread.
     """
     decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
-    assembly = Assembly(dataset, caption_tables(dataset, split, reads), decode=decode)
+    assembly = Assembly(dataset, caption_tables(dataset, split, replace(reads, phrases=False)), decode=decode)
     images = _images_in_order(dataset, dataset.split(split), reads)
     batches = _batches(assembly, _items(images, "images"), batch_size, threads=threads)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
