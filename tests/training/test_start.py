@@ -154,6 +154,22 @@ def test_words_that_the_weights_lack_keep_their_fresh_vectors(
     assert describe_start(trial.network, words)["start_from"].endswith(f": {count - 1} of {count} words found")
 
 
+def test_spare_heads_of_imported_weights_may_be_too_many(released: Any, make_trial: Any, tmp_path: Path) -> None:
+    weights, vocabulary = released()
+    whole = import_released(weights, "vsepp", words=vocabulary)
+    path = tmp_path / "weights.safetensors"
+    trial = make_trial(network=FRESH | {"start_from": str(path)})
+    more = replace(whole, weights={**whole.weights, "head.bias": torch.zeros(2)}, spare=("head", "gru"))
+    path.write_bytes(more.to_safetensors())
+    state = learner(trial).network.state_dict()
+    assert torch.equal(state["image_map.bias"], whole.weights["image_map.bias"])
+    path.write_bytes(replace(more, spare=("gru",)).to_safetensors())
+    assert "1 unexpected, first head.bias" in refusal(trial)
+    lacking = {name: tensor for name, tensor in whole.weights.items() if not name.startswith("gru.")}
+    path.write_bytes(replace(more, weights=lacking).to_safetensors())
+    assert "4 tensors missing, first gru.bias_hh_l0" in refusal(trial)
+
+
 def test_loading_draws_no_random_number(imported: Any, make_trial: Any) -> None:
     learner(make_trial())
     after = torch.get_rng_state()
