@@ -33,6 +33,7 @@ EXPECTED: dict[str, set[str]] = {
     "gsmn": ANY | {"additive_margin"},
     "sgraf_saf": ANY | BOUNDED | {"additive_margin"},
     "sgraf_sgr": ANY | BOUNDED | {"additive_margin"},
+    "tags": ANY | BOUNDED | {"additive_margin"},
 }
 """Losses that train a network, both at their default settings."""
 

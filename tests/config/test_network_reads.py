@@ -15,6 +15,7 @@ from vsetune.networks.network_spec import NetworkSpec
 OTHERWISE: dict[str, NetworkReads] = {
     "cgmn": NetworkReads(dependencies=True),
     "gsmn": NetworkReads(boxes=True),
+    "tags": NetworkReads(boxes=True, siblings=True, phrases=True),
 }
 """Networks that at their defaults read more than features and words."""
 
@@ -39,6 +40,10 @@ def test_at_its_defaults_a_network_reads(name: str) -> None:
         ("cgmn", {"caption_graph": "dense"}, FEATURES_AND_WORDS),
         ("gsmn", {"text_graph": "sparse"}, NetworkReads(boxes=True, dependencies=True)),
         ("vse_infinity", {"text_tower": "bert"}, NetworkReads(word_pieces=TextModel("bert-base-uncased"))),
+        (
+            "tags", {"text_model": "my/bert", "mlm_weight": 0},
+            NetworkReads(boxes=True, word_pieces=TextModel("my/bert")),
+        ),
     ],
 )
 def test_a_setting_changes_what_is_read(name: str, chosen: dict[str, Any], reads: NetworkReads) -> None:

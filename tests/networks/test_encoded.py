@@ -18,6 +18,8 @@ from vsetune.networks.scan.network import Scan
 from vsetune.networks.scan.spec import ScanSpec
 from vsetune.networks.sgraf.network import Sgraf
 from vsetune.networks.sgraf.spec import SgrafSgrSpec
+from vsetune.networks.tags.network import Tags
+from vsetune.networks.tags.spec import TagsSpec
 
 REGIONS, WORDS, WIDTH, VOCABULARY = 5, 6, 4, 12
 LENGTHS, COUNTS = torch.tensor([2, 6, 1]), torch.tensor([5, 1, 3])
@@ -56,6 +58,7 @@ CASES = {
     "scan, regions attend": (Scan, ScanSpec(**SIZES, direction="image_to_text")),
     "sgr": (Sgraf, SgrafSgrSpec(**SIZES, similarity_size=6)),
     "gsmn": (Gsmn, GsmnSpec(**SIZES, blocks=2, kernels=2, hidden_size=4)),
+    "tags": (Tags, TagsSpec(**SIZES, layers=2, heads=2)),
 }
 
 

@@ -30,6 +30,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "caption_graph": "dense", "caption_statistics": "padded",
         },
     ],
+    "tags": [{"dropout": 0.0, "mlm_weight": 0.0}],
     "mse": [{"image_input": "pixels", "backbone": TINY_CNN}],
     "malali_keller": [{"image_input": "pixels", "backbone": TINY_CNN}],
 }

@@ -28,11 +28,15 @@ class CaptionInputs:
     ids that are real, from 1.
 
     dependencies: (m, L, L) bool, True where the parse joins two words (both orders, no diagonal), over token positions;
-    None where the data set has no parses. phrases: (m, Q, L) bool, True where the id at a position of tokens belongs to
-    the phrase, padded False; None where the data set has none, and outside training.
+    None where the data set has no parses.
+    phrases: (m, Q, L) bool, True where the id at a position of tokens belongs to the phrase, padded False; None outside
+    training, and where the data set has none.
+    siblings: (m, S, I) int64 ids of the other captions of each one's image, as `tokens`, 0 where padded; None outside
+    training, and unless the network's spec asks for them.
     """
 
     tokens: Tensor
     lengths: Tensor
     dependencies: Tensor | None = None
     phrases: Tensor | None = None
+    siblings: Tensor | None = None

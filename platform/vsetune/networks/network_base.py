@@ -93,6 +93,10 @@ class Network(nn.Module, ABC):
         """Scalars to add to the retrieval loss, each with its weight, by the name they are logged under."""
         return {}
 
+    def begin_phase(self, spec: NetworkSpec) -> None:
+        """A phase of the training begins, the first one too: `spec` is the network's own, but for the weights of its
+        losses (`NetworkSpec.own_loss_weights`), which from now on are these. A network without losses has none."""
+
     def parameter_groups(self) -> list[NetworkGroup]:
         """Every parameter in one group; here all train alike from the start."""
         return [NetworkGroup(list(self.parameters()))]

@@ -22,7 +22,8 @@ from vsetune.networks.network_spec import NetworkSpec
 REGIONS, WIDTH, VOCABULARY, WORDS, PHRASES = 9, 7, 30, 8, 3
 SIZES: Mapping[str, int] = {
     "embedding_size": 8, "word_size": 6, "pooling_size": 4, "similarity_size": 6, "captioning_size": 6, "blocks": 2,
-    "kernels": 2, "hidden_size": 4, "samples": 3, "image_size": 32,
+    "kernels": 2, "hidden_size": 4, "samples": 3, "image_size": 32, "layers": 2, "heads": 2, "masked_copies": 2,
+    "refills": 2, "synthetic_negatives": 3,
 }
 """Fields that are made small where a network has them, so that a check takes moments."""
 

@@ -95,6 +95,7 @@ class Learner:
         *, steps_per_epoch: int,
     ) -> Learner:
         is_frozen = _trains_loss_only(trial, phase)
+        network.begin_phase(trial.network_in(phase))
         network.requires_grad_(not is_frozen)
         network.zero_grad(set_to_none=True)
         network.train(not is_frozen)

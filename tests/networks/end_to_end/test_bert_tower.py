@@ -17,8 +17,8 @@ from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.pretrained import weights_follow
+from vsetune.networks.parts.text_transformer import TextTransformer
 from vsetune.networks.vse_infinity.spec import VseInfinitySpec
-from vsetune.networks.vse_infinity.text_transformer import TextTransformer
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 8, 9, 3], [2, 11, 6, 3, 0, 0, 0], [2, 3, 0, 0, 0, 0, 0]])
 LENGTHS = torch.tensor([7, 4, 2])

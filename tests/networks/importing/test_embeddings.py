@@ -15,7 +15,7 @@ from torch.testing import assert_close
 
 from vsetune.cli.network_import import _snippet
 from vsetune.errors import DataError
-from vsetune.networks.vse_infinity import text_transformer
+from vsetune.networks.parts import text_transformer
 
 WIDTH, WORDS, WORD_SIZE, SIZE, REGIONS = 6, 12, 5, 8, 4
 

@@ -14,7 +14,15 @@ from vsetune.config.sources.data_set import DataSpec
 from vsetune.config.spec.base import Domain, Spec
 from vsetune.config.spec.loading import describe_problems
 from vsetune.config.study.compatibility import PROTOCOL_SETTINGS, protocol_difference
-from vsetune.config.study.domains import Value, clipped, domains_of, entry_domains, loss_domains, values_to_check
+from vsetune.config.study.domains import (
+    Value,
+    clipped,
+    domains_of,
+    entry_domains,
+    loss_domains,
+    phase_changes,
+    values_to_check,
+)
 from vsetune.config.study.loss_settings import (
     as_settings,
     loss_settings_of,
@@ -122,7 +130,8 @@ def _resolve(
             plain_loss = _overridden(plain_loss, override, where)
             training |= override.training
             held |= set(override.training)
-    domains = entry_domains("network", NETWORKS[network.name], network, fixed_network, f"{where}: {keys[0]}")
+    weights = phase_changes(training, "network")
+    domains = entry_domains("network", NETWORKS[network.name], network, fixed_network, f"{where}: {keys[0]}", weights)
     domains |= loss_domains(loss, plain_loss, training, f"{where}: {keys[1]}")
     wanted = {name: domain for name, domain in study.search.training.items() if name not in held}
     domains |= domains_of("training", TrainingSpec, wanted, f"{where}: search.training")

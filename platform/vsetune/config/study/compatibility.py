@@ -67,8 +67,8 @@ def _reasons(network: NetworkSpec, loss: LossSpec, batch_unit: str) -> Iterator[
 
 
 def _own_weight(network: NetworkSpec) -> str:
-    """The field that weighs the network's own loss, as the spec declares it."""
-    return str(getattr(network, "own_loss_weight", "the weight of that loss"))
+    """What weighs the network's own losses, as the spec declares it."""
+    return " and ".join(network.own_loss_weights) or "the weight of that loss"
 
 
 def _way_out(loss: LossSpec) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from vsetune.config.spec.base import Choices, Domain, Range, Spec, conditions, known_name, tunables
 from vsetune.config.study.study_spec import LossEntry, Settings
@@ -18,11 +18,7 @@ def loss_domains(
     entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], where: str
 ) -> dict[str, Domain]:
     """Domains of a loss, or of every part of a sum. A setting that phases change counts at all its values."""
-    listed = training.get("phases")  # what is no list or mapping here is refused with its key later on
-    phases = [
-        changes for phase in (listed if isinstance(listed, list) else []) if isinstance(phase, Mapping)
-        and isinstance(changes := phase.get("loss", {}), Mapping)
-    ]
+    phases = phase_changes(training, "loss")
     if entry.name is not None:
         return entry_domains("loss", LOSSES[entry.name], entry, _without_name(plain_loss), where, phases)
     domains: dict[str, Domain] = {}
@@ -38,6 +34,15 @@ def loss_domains(
             f"loss.{label}", LOSSES[part.name], part, _without_name(plain["loss"]), at, changes
         )
     return domains
+
+
+def phase_changes(training: Mapping[str, Any], part: Literal["loss", "network"]) -> list[Mapping[str, Any]]:
+    """What each phase of a training, plain data, changes of the loss or of the network."""
+    listed = training.get("phases")  # what is no list or mapping here is refused with its key later on
+    return [
+        changes for phase in (listed if isinstance(listed, list) else []) if isinstance(phase, Mapping)
+        and isinstance(changes := phase.get(part, {}), Mapping)
+    ]
 
 
 def _without_name(plain: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from vsetune.config.spec.base import Spec
 
@@ -26,6 +26,22 @@ class PhaseSpec(Spec):
     loss: dict[str, Any] = Field(
         default_factory=dict, description="hyperparameters of the loss in this phase; of a sum: by part",
     )
+    network: dict[str, float] = Field(
+        default_factory=dict, description="weights of the losses that the network brings, in this phase: of tags "
+        "mlm_weight, istm_weight, wod_weight, woc_weight; of vsrn captioning_weight; of cgmn matching_weight",
+    )
+
+    @model_serializer(mode="wrap")
+    def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `network` where it changes nothing: fingerprints of such phases are as old as the first of them."""
+        plain: dict[str, Any] = handler(self)
+        return plain if self.network else {key: value for key, value in plain.items() if key != "network"}
+
+    @model_validator(mode="after")
+    def _a_frozen_network_adds_no_loss(self) -> PhaseSpec:
+        if self.trains == "loss" and self.network:
+            raise ValueError("network: `trains: loss` freezes it, and then it brings no loss; leave out one of them")
+        return self
 
     @field_validator("loss")
     @classmethod

@@ -26,6 +26,7 @@ from vsetune.losses.loss_spec import LossSpec
 from vsetune.losses.semantic_center.spec import SemanticCenterSpec
 from vsetune.losses.weighted_sum.sum_spec import AnyLoss
 from vsetune.networks.network_catalogue import AnyNetwork
+from vsetune.networks.network_spec import NetworkSpec
 
 
 class LossRamp(Spec):
@@ -189,6 +190,12 @@ class TrialSpec(Spec):
         return self
 
     @model_validator(mode="after")
+    def _phases_weigh_what_the_network_brings(self) -> TrialSpec:
+        for phase in range(len(self.training.phases)):
+            self.network_in(phase)
+        return self
+
+    @model_validator(mode="after")
     def _centres_stay_as_many(self) -> TrialSpec:
         losses = [self.loss_in(phase) for phase in range(len(self.training.phases))]
         counts = [
@@ -225,6 +232,29 @@ class TrialSpec(Spec):
             known = loss_settings_of(self.loss.to_plain())
             problem, *_ = describe_problems(error, where="loss", known=known)
             raise ValueError(f"training.phases[{phase}].{as_settings(problem.replace(': ', '.', 1))}") from error
+
+
+    def network_in(self, phase: int) -> NetworkSpec:
+        """The network of a phase (0-based): `network` with the phase's weights of its losses. ValueError where it
+        brings no such loss."""
+        changes = self.training.phases[phase].network if self.training.phases else {}
+        if not changes:
+            return self.network
+        where, known = f"training.phases[{phase}].network", self.network.own_loss_weights
+        for name, value in changes.items():
+            if name not in known:
+                need = f"need one of {', '.join(known)}" if known else "it brings no loss of its own"
+                raise ValueError(f"{where}.{name}: is no weight of a loss of network {self.network.name}; {need}")
+            if getattr(self.network, name) == 0 < value:
+                raise ValueError(
+                    f"{where}.{name}: got {value:g}, but the network has {name} 0, which leaves that part out; give it "
+                    "the weight there, and 0 to the other phases"
+                )
+        try:
+            return type(self.network).model_validate(self.network.to_plain() | changes)
+        except ValidationError as error:
+            problem, *_ = describe_problems(error, where=where, known=set())
+            raise ValueError(problem) from error
 
 
 _ONE_LOSS: TypeAdapter[AnyLoss] = TypeAdapter(AnyLoss)

@@ -7,7 +7,7 @@ import mmap
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -75,13 +75,15 @@ def decoders(threads: int) -> Iterator[Map]:
 class Assembly:
     """What batches are made of besides their rows; None where it is not asked for.
 
-    tables, semantics: of all captions of the split, row = caption id. decode: photographs.
+    tables, semantics: of all captions of the split, row = caption id. decode: photographs. siblings: whether each
+    caption comes with the others of its image.
     """
 
     dataset: Dataset
     tables: CaptionTables
     semantics: np.ndarray | None = None
     decode: Decode | None = None
+    siblings: bool = False
 
     def batch(self, items: list[Item], mapped: Map) -> Batch:
         """The rows as one batch; their photographs are decoded through `mapped`."""
@@ -107,6 +109,7 @@ class Assembly:
             dependencies=None if heads is None else torch.from_numpy(joined_words(heads[ids], lengths)),
             pixels=None if decoded is None else _stacked(decoded),
             phrases=self._phrases(rows, lengths),
+            siblings=torch.from_numpy(self._siblings(rows)) if self.siblings else None,
         )
 
     def _caption(self, row: _CaptionRow) -> np.ndarray:
@@ -137,6 +140,19 @@ class Assembly:
             for row in rows
         ]
         return torch.from_numpy(ids_of_phrases(found, words))
+
+    def _siblings(self, rows: list[_CaptionRow]) -> np.ndarray:
+        """(captions, others, words) int64."""
+        others = [
+            [self._caption(replace(row, number=other)) for other in range(len(row.image.tokens)) if other != row.number]
+            for row in rows
+        ]
+        lengths = [len(caption) for group in others for caption in group]
+        padded = np.full((len(others), max(map(len, others)), max(lengths, default=1)), PAD, np.int64)
+        for row, group in zip(padded, others, strict=True):
+            for place, caption in zip(row, group, strict=False):
+                place[: len(caption)] = caption
+        return padded
 
     def _features(self, items: list[Item]) -> np.ndarray:
         """(images, regions, width) float16, or (images, 1, 0) of rows with photographs.

@@ -38,6 +38,8 @@ class Batch:
         they were not asked for.
     phrases:        (captions, phrases, words) bool over token positions, True where the id belongs to the phrase;
         behind the last phrase of a caption all False. None where they were not asked for or the data set has none.
+    siblings:       (captions, others, words) int64, ids of the other captions of each one's image, 0 where padded. None
+        where they were not asked for, and in evaluation.
     """
 
     image_features: Tensor
@@ -52,6 +54,7 @@ class Batch:
     dependencies: Tensor | None = None
     pixels: Tensor | None = None
     phrases: Tensor | None = None
+    siblings: Tensor | None = None
 
     @property
     def pairs(self) -> int:

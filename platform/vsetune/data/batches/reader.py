@@ -73,7 +73,7 @@ def training_batches(
     decode = None if reads.pixels is None else _training_decoder(dataset, reads.pixels, seed=seed, epoch=epoch)
     if tables is None:
         tables = caption_tables(dataset, split, reads, mirrored=reads.swaps_sides)
-    assembly = Assembly(dataset, tables, semantics, decode)
+    assembly = Assembly(dataset, tables, semantics, decode, siblings=reads.siblings)
     read = partial(read_shard, dataset, reads=reads, mirrored=reads.swaps_sides)
     images = shuffled_images(
         read, info.shards, seed=seed, epoch=epoch, workers=workers, fetched_ahead=dataset.fetched_ahead

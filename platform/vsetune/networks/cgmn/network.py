@@ -33,6 +33,7 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, region_mask, unit_length, word_mask
 from vsetune.networks.network_building import register
+from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.region_graph import RegionGraph, normalized_regions
@@ -86,6 +87,10 @@ class Cgmn(Network):
         nodes = self.caption_nodes(captions)
         vectors = unit_length(_last_of_nodes(self.caption_gru, nodes, captions.lengths))
         return self._encoded(vectors, nodes, captions.lengths)
+
+    def begin_phase(self, spec: NetworkSpec) -> None:
+        assert isinstance(spec, CgmnSpec)
+        self._spec = spec
 
     def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
         """`matching`, unless its weight is 0. The batch consists of pairs."""

@@ -31,7 +31,7 @@ class CgmnSpec(NetworkSpec):
     """
 
     source: ClassVar[str] = "Cheng et al., ACM TOMM 2022"
-    own_loss_weight: ClassVar[str] = "matching_weight"
+    own_loss_weights: ClassVar[tuple[str, ...]] = ("matching_weight",)
 
     @property
     def needs_pairs(self) -> bool:

@@ -14,11 +14,11 @@ from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.image_vectors import mean_of_crops, pixels_of
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.parameter_groups import backbone_groups, groups_beside
+from vsetune.networks.parts.text_transformer import TextTransformer
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.vse_infinity.augmentation import drop_cells, drop_regions, drop_word_pieces, drop_words
 from vsetune.networks.vse_infinity.pooling import GeneralisedPooling
 from vsetune.networks.vse_infinity.spec import VseInfinitySpec
-from vsetune.networks.vse_infinity.text_transformer import TextTransformer
 
 
 @register(VseInfinitySpec)

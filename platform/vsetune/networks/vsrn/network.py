@@ -14,6 +14,7 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, region_mask, unit_length
 from vsetune.networks.network_building import register
+from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.region_graph import RegionGraph, normalized_regions
@@ -72,9 +73,13 @@ class Vsrn(Network):
         words = embed_words(self.words, captions.tokens, captions.lengths)
         return Encoded(unit_length(last_state(self.word_gru, words)))
 
+    def begin_phase(self, spec: NetworkSpec) -> None:
+        assert isinstance(spec, VsrnSpec)
+        self._spec = spec
+
     def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
         """`captioning`, unless its weight is 0."""
-        if self.generator is None:
+        if self.generator is None or self._spec.captioning_weight == 0:
             return {}
         return {"captioning": self.captioning_loss(items.images, items.words, items.caption_rows)}
 

