@@ -46,6 +46,8 @@ def check_start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> S
         _check_words(stored, words, where)
         # Other words come with other rows, and find their places.
         wanted[WORD_VECTORS] = (*stored.shapes[WORD_VECTORS][:1], *wanted[WORD_VECTORS][1:])
+    elif spec.reads.word_pieces is None:
+        _check_same_words(stored, words, where)
     for name in names_of_colours(network) - stored.shapes.keys():
         del wanted[name]  # of an earlier version; `load_state_dict` finds them
     held = {name: stored.shapes[name] for name in stored.without_spare(wanted)}
@@ -127,11 +129,16 @@ def _check_words(stored: StoredWeights, words: Sequence[str], where: str) -> Non
             f"{where}: weights of a trial whose data set had {rows} words, this one has {len(words)}; need a trial on "
             "the same vocabulary"
         )
+    _check_same_words(stored, words, where)
+
+
+def _check_same_words(stored: StoredWeights, words: Sequence[str], where: str) -> None:
+    """The words that a trial kept a fingerprint of are those of the data set, row by row."""
     known = stored.notes.words if stored.notes is not None else None
     if known is not None and known != fingerprint_of_words(words):
         raise ConfigError(
-            f"{where}: weights of a trial whose data set had {rows} other words, or the same in another order; need a "
-            "trial on the same vocabulary"
+            f"{where}: weights of a trial whose data set had other words, or the same in another order; need a trial "
+            "on the same vocabulary"
         )
 
 
