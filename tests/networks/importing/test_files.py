@@ -133,7 +133,8 @@ def test_importing_leaves_the_random_generator_alone(towers: Any, checkpoint: An
 
 
 def test_every_source_is_a_network_we_have_but_uniter_which_starts_one() -> None:
-    assert {source.removesuffix("_saf").removesuffix("_sgr") for source in NETWORKS} >= SOURCES.keys() - {"sgraf", "uniter"}
+    known = {source.removesuffix("_saf").removesuffix("_sgr") for source in NETWORKS}
+    assert known >= SOURCES.keys() - {"sgraf", "uniter"}
 
 
 def test_no_message_recommends_to_read_a_file_with_its_code(tmp_path: Path) -> None:
