@@ -40,10 +40,8 @@ def test_at_its_defaults_a_network_reads(name: str) -> None:
         ("cgmn", {"caption_graph": "dense"}, FEATURES_AND_WORDS),
         ("gsmn", {"text_graph": "sparse"}, NetworkReads(boxes=True, dependencies=True)),
         ("vse_infinity", {"text_tower": "bert"}, NetworkReads(word_pieces=TextModel("bert-base-uncased"))),
-        (
-            "tags", {"text_model": "my/bert", "mlm_weight": 0},
-            NetworkReads(boxes=True, word_pieces=TextModel("my/bert")),
-        ),
+        ("tags", {"mlm_weight": 0.0}, NetworkReads(boxes=True)),
+        ("tags", {"text_model": "my/bert", "mlm_weight": 0}, NetworkReads(True, word_pieces=TextModel("my/bert"))),
     ],
 )
 def test_a_setting_changes_what_is_read(name: str, chosen: dict[str, Any], reads: NetworkReads) -> None:
