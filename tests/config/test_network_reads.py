@@ -15,7 +15,7 @@ from vsetune.networks.network_spec import NetworkSpec
 OTHERWISE: dict[str, NetworkReads] = {
     "cgmn": NetworkReads(dependencies=True),
     "gsmn": NetworkReads(boxes=True),
-    "tags": NetworkReads(boxes=True, siblings=True),
+    "tags": NetworkReads(boxes=True, siblings=True, phrases=True),
 }
 """Networks that at their defaults read more than features and words."""
 

@@ -1,18 +1,24 @@
-"""Networks that read dependency parses, on data without them."""
+"""Networks that read dependency parses or phrases, on data without them."""
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
+
 import numpy as np
 import pytest
+from rich.console import Console
 
 from vsetune.config.sources.data_set import DataSpec
+from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.study.training import TrialSpec
-from vsetune.data.captions.parses import parse_dataset
+from vsetune.data.captions.parses import PARSES_FILE, parse_dataset
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
-from vsetune.jobs.fitting import _parse_problems
+from vsetune.jobs.fitting import _parse_problems, _phrase_problems
+from vsetune.jobs.preparation import _tell_of_phrases
 from vsetune.networks.cgmn.spec import CgmnSpec
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.network_spec import NetworkSpec
@@ -26,6 +32,17 @@ class NoWords:
 
     def heads(self, captions):
         return (np.full(len(words), -1, np.int16) for words in captions)
+
+    def phrases(self, captions):
+        return ([] for _ in captions)
+
+
+class MaskingSpec(VseppSpec):
+    """A network that masks phrases."""
+
+    @property
+    def reads(self) -> NetworkReads:
+        return NetworkReads(phrases=True)
 
 
 @pytest.fixture
@@ -58,3 +75,28 @@ def test_data_without_parses_is_refused_with_the_command_that_adds_them(scenes, 
 @pytest.mark.parametrize("network", [GsmnSpec(), CgmnSpec(caption_graph="dense"), VseppSpec()])
 def test_networks_without_parses_run_on_any_data(scenes, network) -> None:
     assert problems(network, scenes) == []
+
+
+def told(trial: TrialSpec, dataset: Dataset) -> list[str]:
+    console = Console(file=io.StringIO(), width=40)
+    _tell_of_phrases([trial, trial], dataset, console)
+    return console.file.getvalue().splitlines()
+
+
+def test_that_single_words_are_masked_is_told_once_for_a_study(scenes, monkeypatch) -> None:
+    data = DataSpec(path=scenes.path)
+    masking, other = (TrialSpec.model_construct(network=network(), data=data) for network in (MaskingSpec, VseppSpec))
+    assert told(masking, scenes) == [
+        f"{scenes.path}: has no phrases of its captions, single words are masked instead; add them: vsetune data parse "
+        f"{scenes.path} --phrases"
+    ]
+    assert told(other, scenes) == list(_phrase_problems(masking, scenes, "study.yaml")) == []
+    for loads in ("load_parser", "load_phrase_finder"):
+        monkeypatch.setattr(f"vsetune.data.captions.parses.{loads}", lambda pipeline: NoWords())
+    parse_dataset(scenes.path, "none", phrases=True, progress=SilentProgress())
+    assert told(masking, scenes) == []
+    listed = Path(scenes.path) / PARSES_FILE
+    listed.write_text(listed.read_text().replace('"captions_fingerprint": "', '"captions_fingerprint": "0'))
+    (problem,) = _phrase_problems(masking, scenes, "study.yaml")
+    assert "study.yaml: network vsepp reads phrases of captions" in problem
+    assert "its parses are of other captions than split train" in problem

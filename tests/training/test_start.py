@@ -17,6 +17,7 @@ from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.importing.imported import Imported
 from vsetune.networks.importing.released_models import import_released
+from vsetune.networks.importing.weight_notes import WeightNotes
 from vsetune.networks.network_building import build_network
 from vsetune.training.attempt import Attempt
 from vsetune.training.imported_scores import evaluate_imported, load_imported
@@ -154,6 +155,22 @@ def test_words_that_the_weights_lack_keep_their_fresh_vectors(
     assert describe_start(trial.network, words)["start_from"].endswith(f": {count - 1} of {count} words found")
 
 
+def test_spare_heads_of_imported_weights_may_be_too_many(released: Any, make_trial: Any, tmp_path: Path) -> None:
+    weights, vocabulary = released()
+    whole = import_released(weights, "vsepp", words=vocabulary)
+    path = tmp_path / "weights.safetensors"
+    trial = make_trial(network=FRESH | {"start_from": str(path)})
+    more = replace(whole, weights={**whole.weights, "head.bias": torch.zeros(2)}, spare=("head", "gru"))
+    path.write_bytes(more.to_safetensors())
+    state = learner(trial).network.state_dict()
+    assert torch.equal(state["image_map.bias"], whole.weights["image_map.bias"])
+    path.write_bytes(replace(more, spare=("gru",)).to_safetensors())
+    assert "1 unexpected, first head.bias" in refusal(trial)
+    lacking = {name: tensor for name, tensor in whole.weights.items() if not name.startswith("gru.")}
+    path.write_bytes(replace(more, weights=lacking).to_safetensors())
+    assert "4 tensors missing, first gru.bias_hh_l0" in refusal(trial)
+
+
 def test_loading_draws_no_random_number(imported: Any, make_trial: Any) -> None:
     learner(make_trial())
     after = torch.get_rng_state()
@@ -178,6 +195,20 @@ def test_weights_of_a_trial_on_another_vocabulary_are_refused(best: Path, make_t
     said = refusal(make_trial(network=FRESH | {"start_from": str(tmp_path / "other.safetensors")}))
     assert "weights of a trial whose data set had 9 words, this one has" in said
     assert said.startswith(f"network.start_from: {tmp_path / 'other.safetensors'}: ")
+
+
+def test_weights_of_a_trial_on_the_same_words_in_another_order_are_refused_wherever_the_network_keeps_them(
+    make_trial: Any, small: Any, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "best.safetensors"
+    network = learner(make_trial(network=small("tags"))).network
+    trial = make_trial(network=small("tags") | {"start_from": str(path)})
+    for kept in (words, (*words[:5], *reversed(words[5:]))):
+        notes = WeightNotes.of(network, "tags", kept).to_metadata(step=1)
+        safetensors.torch.save_file(network.state_dict(), path, metadata=notes)
+        if kept == words:
+            learner(trial)
+    assert "whose data set had other words, or the same in another order" in refusal(trial)
 
 
 def test_imported_weights_without_words_are_refused_with_the_way_out(

@@ -24,7 +24,8 @@ def network_facts(spec: NetworkSpec, name: str) -> dict[str, Any]:
     return {
         "paper": spec.source, "kind": spec.kind, "similarity": spec.score, "parameters": _parameters(spec),
         "flops_per_pair": cost.flops, "needs_dependencies": spec.reads.dependencies, "reads_boxes": spec.reads.boxes,
-        "may_read_pixels": _may_read_pixels(spec), "reads_siblings": spec.reads.siblings,
+        "reads_phrases": spec.reads.phrases, "reads_siblings": spec.reads.siblings,
+        "may_read_pixels": _may_read_pixels(spec),
         "losses": [key for key, loss in LOSSES.items() if mismatch(spec, loss(), batch_unit="pairs") is None],
         "published": [asdict(row) for row in published_recalls(type(spec))],
     }
@@ -34,6 +35,7 @@ def fact_lines(facts: Mapping[str, Any]) -> list[str]:
     """For people, one fact a line."""
     needs = ["dependency parses of the captions"] * facts["needs_dependencies"]
     needs += ["boxes of the regions, or a grid"] * facts["reads_boxes"]
+    needs += ["phrases of the captions, or single words"] * facts["reads_phrases"]
     needs += ["photographs instead of features with image_input: pixels"] * facts["may_read_pixels"]
     needs += ["in training all captions of an image"] * facts["reads_siblings"]
     return [

@@ -27,7 +27,7 @@ def import_network(
         str,
         typer.Option(
             "--from", metavar="NAME", show_default=False,
-            help="vsepp, vsrn, sgraf, scan, gsmn, vse_infinity, pvse or pcme",
+            help="vsepp, vsrn, sgraf, scan, gsmn, vse_infinity, pvse, pcme, tags, or uniter (to start tags from)",
         ),
     ],
     words: Annotated[

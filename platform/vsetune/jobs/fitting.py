@@ -13,7 +13,7 @@ from vsetune.config.study.phases import PhaseSpec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.pixels import require_photographs
-from vsetune.data.captions.parses import word_heads
+from vsetune.data.captions.parses import phrase_codes, word_heads
 from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.dataset import Dataset
@@ -115,6 +115,7 @@ def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) ->
         yield from _batch_problems(trial, dataset, where)
         if not candidate or any(name.startswith("network.") for name in candidate):
             yield from _reading_problems(trial, dataset, where)
+            yield from _phrase_problems(trial, dataset, where)
         if not candidate or any(name.startswith("loss.") for name in candidate):
             yield from _loss_problems(trial, dataset, where)
 
@@ -176,6 +177,16 @@ def _parse_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[
             word_heads(dataset, split)
         except DataError as error:
             yield f"{where}: network {trial.network.name} reads dependency parses; {error}"
+
+
+def _phrase_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+    """A network that reads phrases, on data whose phrases are damaged or of other captions; without any it trains."""
+    if not trial.network.reads.phrases:
+        return
+    try:
+        phrase_codes(dataset, trial.data.train_split)
+    except DataError as error:
+        yield f"{where}: network {trial.network.name} reads phrases of captions; {error}"
 
 
 def _pixel_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:

@@ -22,6 +22,9 @@ from vsetune.config.spec.paths import (
 from vsetune.config.spec.secrets import shown_plain, url_identity, usable_url
 from vsetune.config.study.cells import Cell, build_trial, candidates, refusal, resolve_cells
 from vsetune.config.study.study_spec import ScenesSpec, StudySpec, TrackingSpec
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.captions.parses import phrase_codes
+from vsetune.data.captions.phrases import lacks_phrases
 from vsetune.data.captions.semantic_sources import semantic_vectors_of
 from vsetune.data.looking.verify import require_unchanged
 from vsetune.data.making.ingest import ingest
@@ -107,7 +110,9 @@ def prepare_spec(spec: StudySpec, console: Console, *, where: str) -> PreparedSt
     spec = with_first_stage(stage_search(spec, dataset, where=where))
     with console.status("checking the shards"):
         require_unchanged(dataset, [name for name in _splits(spec) if name in dataset.manifest.splits])
-    _make_semantics(spec, cells, dataset, console)
+    trials = _trials_at_the_ends(spec, cells)
+    _tell_of_phrases(trials, dataset, console)
+    _make_semantics(spec, trials, dataset, console)
     return PreparedStudy(spec, cells, dataset.fingerprint, used_plugins(spec))
 
 
@@ -116,12 +121,23 @@ def stage_search(spec: StudySpec, dataset: Dataset, *, where: str) -> StageSearc
     return StageSearch(spec, dataset, study_folder(spec), lambda: existing_store(spec.tracking), where)
 
 
-def _make_semantics(spec: StudySpec, cells: list[Cell], dataset: Dataset, console: Console) -> None:
-    """Compute the semantic vectors that trials will ask for, here where it can be watched; trials find them kept."""
-    trials = [
-        build_trial(spec, cell, candidate, trial="semantics", seed=spec.seeds[0])
+def _trials_at_the_ends(spec: StudySpec, cells: list[Cell]) -> list[TrialSpec]:
+    """What may be asked of the data set: every cell at its defaults and at the ends of its ranges."""
+    return [
+        build_trial(spec, cell, candidate, trial="prepared", seed=spec.seeds[0])
         for cell in cells for candidate in candidates(cell)
     ]
+
+
+def _tell_of_phrases(trials: list[TrialSpec], dataset: Dataset, console: Console) -> None:
+    """That single words are masked. Workers say it in logs of their own; here it is said once for the study."""
+    splits = {trial.data.train_split for trial in trials if trial.network.reads.phrases}
+    if any(phrase_codes(dataset, split) is None for split in splits):
+        console.print(lacks_phrases(dataset.path), markup=False, highlight=False, soft_wrap=True)
+
+
+def _make_semantics(spec: StudySpec, trials: list[TrialSpec], dataset: Dataset, console: Console) -> None:
+    """Compute the semantic vectors that trials will ask for, here where it can be watched; trials find them kept."""
     wanted = {(trial.semantic_source, spec.data.train_split) for trial in trials if trial.semantic_source is not None}
     if spec.evaluation.srd_at:
         wanted.add(("encoder", evaluated_split(spec.data, dataset)))

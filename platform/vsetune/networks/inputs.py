@@ -29,8 +29,8 @@ class CaptionInputs:
 
     dependencies: (m, L, L) bool, True where the parse joins two words (both orders, no diagonal), over token positions;
     None where the data set has no parses.
-    phrases: (m, Q, L) bool, True where the position of `tokens` belongs to the phrase, False where padded; None where
-    the data set has none.
+    phrases: (m, Q, L) bool, True where the id at a position of tokens belongs to the phrase, padded False; None outside
+    training, and where the data set has none.
     siblings: (m, S, I) int64 ids of the other captions of each one's image, as `tokens`, 0 where padded; None outside
     training, and unless the network's spec asks for them.
     """

@@ -1,4 +1,4 @@
-"""Small networks, and what they read: features with boxes, photographs, captions with parses.
+"""Small networks, and what they read: features with boxes, photographs, captions with parses and phrases.
 
 R regions or photographs per image, `WIDTH` numbers per region; captions of 1 to `WORDS` ids. All in float64.
 """
@@ -19,7 +19,7 @@ from vsetune.networks.network_base import Network, TrainingItems
 from vsetune.networks.network_building import build_network
 from vsetune.networks.network_spec import NetworkSpec
 
-REGIONS, WIDTH, VOCABULARY, WORDS = 9, 7, 30, 8
+REGIONS, WIDTH, VOCABULARY, WORDS, PHRASES = 9, 7, 30, 8, 3
 SIZES: Mapping[str, int] = {
     "embedding_size": 8, "word_size": 6, "pooling_size": 4, "similarity_size": 6, "captioning_size": 6, "blocks": 2,
     "kernels": 2, "hidden_size": 4, "samples": 3, "image_size": 32, "layers": 2, "heads": 2, "masked_copies": 2,
@@ -71,7 +71,7 @@ class NetworkSubject:
         return built.eval()
 
     def draw(self, images: int, captions: int | None = None) -> Drawn:
-        """Images of all regions, photographs where the spec wants them; captions with parses."""
+        """Images of all regions, photographs where the spec wants them; captions with parses and phrases."""
         generator, spec = torch.Generator().manual_seed(0), self.resolved()
         return _draw_images(images, self.regions, spec, generator), _draw_captions(captions or images, generator)
 
@@ -92,7 +92,8 @@ def _draw_captions(count: int, generator: torch.Generator) -> CaptionInputs:
     is_word = torch.arange(WORDS) < lengths[:, None]
     edges = torch.rand(count, WORDS, WORDS, generator=generator) < 0.2
     edges = (edges | edges.mT) & ~torch.eye(WORDS, dtype=torch.bool) & is_word[:, :, None] & is_word[:, None, :]
-    return CaptionInputs(tokens.masked_fill(~is_word, 0), lengths, edges)
+    phrases = (torch.rand(count, PHRASES, WORDS, generator=generator) < 0.4) & is_word[:, None]
+    return CaptionInputs(tokens.masked_fill(~is_word, 0), lengths, edges, phrases)
 
 
 def rows_of(inputs: Any, rows: Any) -> Any:

@@ -73,8 +73,9 @@ def ignores_padding(network: NetworkSubject) -> Verdict:
     images, captions = network.draw(5)
     longer = pad(captions.tokens, (0, _PADDING))
     assert captions.dependencies is not None
-    edges = pad(captions.dependencies, (0, _PADDING, 0, _PADDING))
-    padded = CaptionInputs(longer.masked_fill(longer == 0, 3), captions.lengths, edges)
+    assert captions.phrases is not None
+    edges, phrases = pad(captions.dependencies, (0, _PADDING, 0, _PADDING)), pad(captions.phrases, (0, _PADDING))
+    padded = CaptionInputs(longer.masked_fill(longer == 0, 3), captions.lengths, edges, phrases)
     built = network.trained()
     problem = _changed(scores(built, (images, captions)), scores(built, (images, padded)), "ids beyond the lengths")
     if problem is not None:
@@ -223,7 +224,9 @@ def _start(network: NetworkSubject, seed: int) -> tuple[dict[str, Tensor], float
 
 def _one_caption(network: NetworkSubject, length: int) -> Drawn:
     edges = torch.zeros(1, length, length, dtype=torch.bool)
-    captions = CaptionInputs(torch.tensor([[1, 7, 2]])[:, :length], torch.tensor([length]), edges)
+    phrases = torch.zeros(1, 1, length, dtype=torch.bool)
+    phrases[:, :, 1:-1] = True
+    captions = CaptionInputs(torch.tensor([[1, 7, 2]])[:, :length], torch.tensor([length]), edges, phrases)
     return network.draw(1)[0], captions
 
 

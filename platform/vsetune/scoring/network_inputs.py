@@ -12,5 +12,7 @@ def image_inputs(batch: Batch) -> ImageInputs:
 
 
 def caption_inputs(batch: Batch) -> CaptionInputs:
-    """The captions of a batch, with parses and the other captions of their images where it has them."""
-    return CaptionInputs(batch.captions, batch.caption_lengths, batch.dependencies, siblings=batch.siblings)
+    """The captions of a batch; with parses, phrases and the other captions of their images where it has them."""
+    return CaptionInputs(
+        batch.captions, batch.caption_lengths, batch.dependencies, phrases=batch.phrases, siblings=batch.siblings
+    )

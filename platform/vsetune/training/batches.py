@@ -12,6 +12,7 @@ from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.caption_tables import CaptionTables, caption_tables
 from vsetune.data.batches.reader import steps_per_epoch, training_batches
 from vsetune.data.captions.parses import read_parses
+from vsetune.data.captions.phrases import phrases_name
 from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of, source_name
 from vsetune.data.captions.word_pieces import word_pieces_name
 from vsetune.data.stored.dataset import Dataset
@@ -71,7 +72,8 @@ class TrainingBatches:
 
     def describe(self) -> dict[str, str]:
         """What the batches depend on besides data set and settings, for records."""
-        return self.describe_semantics() | self.describe_parses() | self.describe_word_pieces()
+        captions = self.describe_parses() | self.describe_phrases() | self.describe_word_pieces()
+        return self.describe_semantics() | captions
 
     def describe_semantics(self) -> dict[str, str]:
         """Which semantic vectors the loss reads, and how far their cosines spread; nothing where it reads none.
@@ -92,6 +94,10 @@ class TrainingBatches:
         """Which pipeline parsed the captions; nothing where the network reads no parses."""
         parses = read_parses(self._dataset.path) if self._trial.network.reads.dependencies else None
         return {} if parses is None else {"dependency_parses": f"{parses.pipeline} {parses.version}"}
+
+    def describe_phrases(self) -> dict[str, str]:
+        """Which pipeline found what is masked together; nothing where the network masks nothing."""
+        return {"phrases": phrases_name(self._dataset)} if self._trial.network.reads.phrases else {}
 
     def describe_word_pieces(self) -> dict[str, str]:
         """Which tokeniser splits the captions; nothing where the network reads words of the data set."""

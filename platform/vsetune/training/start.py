@@ -30,7 +30,8 @@ def check_start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> S
     """The weights that a training of `network` starts from; None: fresh ones. Only the header of the file is read.
 
     network: may be on the meta device. words: of the data set, special ones first. ConfigError in one line when the
-    file is missing, or is not all of the network and nothing else; only its word vectors may be of other words.
+    file is missing, or is not all of the network and nothing else; only its word vectors may be of other words, and
+    spare heads of an imported file may be too many.
     """
     if spec.start_from is None:
         return None
@@ -45,9 +46,12 @@ def check_start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> S
         _check_words(stored, words, where)
         # Other words come with other rows, and find their places.
         wanted[WORD_VECTORS] = (*stored.shapes[WORD_VECTORS][:1], *wanted[WORD_VECTORS][1:])
+    elif spec.reads.word_pieces is None:
+        _check_same_words(stored, words, where)
     for name in names_of_colours(network) - stored.shapes.keys():
         del wanted[name]  # of an earlier version; `load_state_dict` finds them
-    problems = list(_differences(wanted, stored.shapes))
+    held = {name: stored.shapes[name] for name in stored.without_spare(wanted)}
+    problems = list(_differences(wanted, held))
     if problems:
         raise ConfigError(f"{where}: does not fit network {spec.name} on these data: {'; '.join(problems)}; {_HOW}")
     return stored
@@ -61,7 +65,8 @@ def start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> None:
     stored = check_start(network, spec, words)
     if stored is None:
         return
-    tensors = stored.tensors()
+    kept = stored.without_spare(network.state_dict())
+    tensors = {name: tensor for name, tensor in stored.tensors().items() if name in kept}
     known = _known_words(stored)
     if known is not None and WORD_VECTORS in tensors:
         fresh: Tensor = network.state_dict()[WORD_VECTORS]
@@ -124,11 +129,16 @@ def _check_words(stored: StoredWeights, words: Sequence[str], where: str) -> Non
             f"{where}: weights of a trial whose data set had {rows} words, this one has {len(words)}; need a trial on "
             "the same vocabulary"
         )
+    _check_same_words(stored, words, where)
+
+
+def _check_same_words(stored: StoredWeights, words: Sequence[str], where: str) -> None:
+    """The words that a trial kept a fingerprint of are those of the data set, row by row."""
     known = stored.notes.words if stored.notes is not None else None
     if known is not None and known != fingerprint_of_words(words):
         raise ConfigError(
-            f"{where}: weights of a trial whose data set had {rows} other words, or the same in another order; need a "
-            "trial on the same vocabulary"
+            f"{where}: weights of a trial whose data set had other words, or the same in another order; need a trial "
+            "on the same vocabulary"
         )
 
 

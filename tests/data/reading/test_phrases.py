@@ -62,7 +62,7 @@ def test_a_data_set_without_phrases_gives_single_words_and_says_so(tiny, chain, 
     assert phrases.maskable(0, words=2) == [(0,), (1,)]
     assert phrases_name(dataset) == "single words"
     (line,) = caplog.messages
-    assert "has no phrases of its captions, single words take their place" in line
+    assert "has no phrases of its captions, single words are masked instead" in line
     assert line.endswith(f"vsetune data parse {dataset.path} --phrases")
 
 

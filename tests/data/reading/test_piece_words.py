@@ -40,7 +40,7 @@ def test_a_phrase_takes_all_pieces_of_its_words():
     found = ids_of_phrases(phrases, words)
     assert found.shape == (3, 5, 7)
     assert places(found[0]) == [[3, 4], [1, 3, 4]]  # word 3 was cut off
-    assert places(found[1]) == [[1], [2], [3]]  # nothing left: every id alone
+    assert places(found[1]) == [[1, 2], [3]]  # nothing left: every word alone
     assert places(found[2]) == [[1], [2], [3], [4], [5]]
 
 
@@ -49,3 +49,4 @@ def test_captions_as_ids_of_the_vocabulary_have_one_id_for_each_word():
     assert words.tolist() == [[-1, 0, 1, 2, -1], [-1, 0, -1, -1, -1], [-1] * 5]
     found = ids_of_phrases([[(0, 2), (1,)], [], []], words)
     assert [places(each) for each in found] == [[[1, 3], [2]], [[1]], []]
+    assert ids_of_phrases([[]], words_of_ids(np.array([2]))).tolist() == [[[False, False]]]

@@ -18,7 +18,8 @@ class NetworkReads:
 
     boxes: of regions, where the data set has them; else the regions are a grid. dependencies: parses of the captions.
     pixels: photographs instead of features and boxes. word_pieces: of this text model, instead of words. siblings: in
-    training, beside each caption the ids of all other captions of its image.
+    training, beside each caption the ids of all other captions of its image. phrases: of the captions, in training and
+    where the data set has them; without them the network takes single words.
     ConfigError for parses of word pieces: parses join words.
     """
 
@@ -27,6 +28,7 @@ class NetworkReads:
     pixels: PixelInput | None = None
     word_pieces: TextModel | None = None
     siblings: bool = False
+    phrases: bool = False
 
     def __post_init__(self) -> None:
         if self.dependencies and self.word_pieces is not None:

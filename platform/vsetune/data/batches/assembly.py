@@ -7,15 +7,16 @@ import mmap
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import torch
 
 from vsetune.data.batches.batch import Batch
-from vsetune.data.batches.caption_tables import CaptionTables
+from vsetune.data.batches.caption_tables import CaptionTables, PieceTables
 from vsetune.data.captions.parses import joined_words
+from vsetune.data.captions.piece_words import ids_of_phrases, words_of_ids
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import ImageSample
 from vsetune.data.stored.vocabulary import PAD
@@ -27,6 +28,20 @@ class Item:
 
     image: ImageSample
     captions: range
+
+
+@dataclass(frozen=True)
+class _CaptionRow:
+    """Caption `number` of an image. is_swapped: with left and right exchanged."""
+
+    image: ImageSample
+    number: int
+    is_swapped: bool
+
+    @property
+    def caption_id(self) -> int:
+        """Its row in the tables of the split."""
+        return self.image.first_caption + self.number
 
 
 @dataclass(frozen=True)
@@ -74,12 +89,12 @@ class Assembly:
         """The rows as one batch; their photographs are decoded through `mapped`."""
         decoded = None if self.decode is None else list(mapped(self.decode, items))
         swapped = [False] * len(items) if decoded is None else [each.swaps_sides for each in decoded]
-        captions = [
-            self._caption(item, number, is_swapped)
+        rows = [
+            _CaptionRow(item.image, number, is_swapped)
             for item, is_swapped in zip(items, swapped, strict=True) for number in item.captions
         ]
-        ids = np.array([item.image.first_caption + number for item in items for number in item.captions], np.int64)
-        tokens, lengths = _padded(captions)
+        ids = np.array([row.caption_id for row in rows], np.int64)
+        tokens, lengths = _padded([self._caption(row) for row in rows])
         semantics, heads = self.semantics, self.tables.heads
         return Batch(
             image_features=torch.from_numpy(self._features(items)),
@@ -93,24 +108,44 @@ class Assembly:
             boxes=self._boxes(items),
             dependencies=None if heads is None else torch.from_numpy(joined_words(heads[ids], lengths)),
             pixels=None if decoded is None else _stacked(decoded),
-            siblings=torch.from_numpy(self._siblings(items, swapped)) if self.siblings else None,
+            phrases=self._phrases(rows, lengths),
+            siblings=torch.from_numpy(self._siblings(rows)) if self.siblings else None,
         )
 
-    def _caption(self, item: Item, number: int, is_swapped: bool) -> np.ndarray:
-        """The ids of one caption; `is_swapped`: with left and right exchanged."""
-        pieces = self.tables.mirrored_pieces if is_swapped else self.tables.pieces
+    def _caption(self, row: _CaptionRow) -> np.ndarray:
+        """The ids of one caption."""
+        pieces = self._pieces(row)
         if pieces is not None:
-            row: np.ndarray = pieces[item.image.first_caption + number]
-            return row[: np.count_nonzero(row)]
-        tokens = item.image.mirrored_tokens if is_swapped else item.image.tokens
+            ids: np.ndarray = pieces.ids[row.caption_id]
+            return ids[: np.count_nonzero(ids)]
+        tokens = row.image.mirrored_tokens if row.is_swapped else row.image.tokens
         assert tokens is not None
-        return tokens[number]
+        return tokens[row.number]
 
-    def _siblings(self, items: list[Item], swapped: list[bool]) -> np.ndarray:
+    def _pieces(self, row: _CaptionRow) -> PieceTables | None:
+        return self.tables.mirrored_pieces if row.is_swapped else self.tables.pieces
+
+    def _phrases(self, rows: list[_CaptionRow], lengths: np.ndarray) -> torch.Tensor | None:
+        """(captions, phrases, ids) bool. Words keep their places where left and right are exchanged."""
+        phrases = self.tables.phrases
+        if phrases is None:
+            return None
+        words = words_of_ids(lengths)
+        for place, row in zip(words, rows, strict=True):
+            pieces = self._pieces(row)
+            if pieces is not None and pieces.words is not None:
+                place[:] = pieces.words[row.caption_id, : len(place)]
+        found = [
+            [phrase.words for phrase in phrases.of(row.caption_id, words=len(row.image.tokens[row.number]) - 2)]
+            for row in rows
+        ]
+        return torch.from_numpy(ids_of_phrases(found, words))
+
+    def _siblings(self, rows: list[_CaptionRow]) -> np.ndarray:
         """(captions, others, words) int64."""
         others = [
-            [self._caption(item, other, is_swapped) for other in range(len(item.image.tokens)) if other != number]
-            for item, is_swapped in zip(items, swapped, strict=True) for number in item.captions
+            [self._caption(replace(row, number=other)) for other in range(len(row.image.tokens)) if other != row.number]
+            for row in rows
         ]
         lengths = [len(caption) for group in others for caption in group]
         padded = np.full((len(others), max(map(len, others)), max(lengths, default=1)), PAD, np.int64)

@@ -18,7 +18,7 @@ class Batch:
     A network that reads photographs gets pixels instead of features and boxes, which are not even read: a batch with
     pixels has one region of width 0 per image. Where the network asks for it (`PixelInput.swaps_sides`), all captions
     of a mirrored image have `left` and `right` exchanged: the words, before they become ids, whichever of them the
-    vocabulary knows. Semantic vectors and parses stay those of the caption as stored.
+    vocabulary knows. Semantic vectors, parses and phrases stay those of the caption as stored.
 
     image_features: (images, regions, width), zero rows where an image has fewer regions. float16 as stored when the
         reader makes the batch, float32 after `to`: the consumer widens them faster, and half as much travels to a GPU.
@@ -36,6 +36,8 @@ class Batch:
         orders, no diagonal). None where they were not asked for.
     pixels:         (images, crops, 3, size, size) uint8 RGB, one crop in training; still uint8 after `to`. None where
         they were not asked for.
+    phrases:        (captions, phrases, words) bool over token positions, True where the id belongs to the phrase;
+        behind the last phrase of a caption all False. None where they were not asked for or the data set has none.
     siblings:       (captions, others, words) int64, ids of the other captions of each one's image, 0 where padded. None
         where they were not asked for, and in evaluation.
     """
@@ -51,6 +53,7 @@ class Batch:
     boxes: Tensor | None = None
     dependencies: Tensor | None = None
     pixels: Tensor | None = None
+    phrases: Tensor | None = None
     siblings: Tensor | None = None
 
     @property

@@ -10,6 +10,7 @@ import math
 import random
 from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Literal, TypeVar
@@ -90,11 +91,12 @@ def evaluation_batches(
 ) -> Prefetched[Batch]:
     """Every image of the split once with all its captions, in split order; batch_size counts images.
 
-    reads: as for `training_batches`; the crops of an image are the same every time. threads: that decode photographs;
-    0: the background thread. images: only these of the split, ascending; shards without any of them are not read.
+    reads: as for `training_batches`, without phrases, which nothing but training masks; the crops of an image are the
+    same every time. threads: that decode photographs; 0: the background thread. images: only these of the split,
+    ascending; shards without any of them are not read.
     """
     decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
-    assembly = Assembly(dataset, caption_tables(dataset, split, reads), decode=decode)
+    assembly = Assembly(dataset, caption_tables(dataset, split, replace(reads, phrases=False)), decode=decode)
     in_order = _images_in_order(dataset, dataset.split(split), reads, images)
     batches = _batches(assembly, _items(in_order, "images"), batch_size, threads=threads)
     return Prefetched(batches, depth=_BATCHES_AHEAD)

@@ -45,11 +45,16 @@ def caption_phrases(dataset: Dataset, split: str) -> CaptionPhrases:
     """
     codes = phrase_codes(dataset, split)
     if codes is None:
-        _log.warning(
-            "%s: has no phrases of its captions, single words take their place; add them: vsetune data parse %s "
-            "--phrases", dataset.path, dataset.path,
-        )
+        _log.warning("%s", lacks_phrases(dataset.path))
     return CaptionPhrases(codes, dataset.path)
+
+
+def lacks_phrases(place: str) -> str:
+    """The line on a data set without phrases that a network reads."""
+    return (
+        f"{place}: has no phrases of its captions, single words are masked instead; add them: vsetune data parse "
+        f"{place} --phrases"
+    )
 
 
 def phrases_name(dataset: Dataset) -> str:

@@ -16,6 +16,7 @@ from vsetune.data.captions.word_pieces import WordPieces, word_pieces, word_piec
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_words
+from vsetune.data.stored.tokens import mirrored_text
 
 NO_WORD, WITHOUT_WORDS = -1, -2
 _METHOD = "piece-words-1"
@@ -23,31 +24,34 @@ _METHOD = "piece-words-1"
 _DTYPE = "int16"
 
 
-def piece_words(dataset: Dataset, split: str, model: TextModel) -> np.ndarray:
+def piece_words(dataset: Dataset, split: str, model: TextModel, *, mirrored: bool = False) -> np.ndarray:
     """(captions, T) int16 beside `word_pieces`: position of each piece's word among those of its caption, from 0.
 
     -1 for [CLS], [SEP] and padding; -2 for all pieces of a caption that are not those of its words. Read-only, mapped
-    where it can be kept. Of captions as they are stored, not mirrored. ConfigError as for `WordPieces`.
+    where it can be kept. mirrored: of the captions of mirrored images. ConfigError as for `WordPieces`.
     """
     captions = dataset.split(split).captions
-    name = f"{_METHOD}-{split}-{word_pieces_name(model)}-{captions_fingerprint(dataset, split)}.npy"
+    side = "mirrored-" if mirrored else ""
+    name = f"{_METHOD}-{split}-{side}{word_pieces_name(model)}-{captions_fingerprint(dataset, split)}.npy"
 
     def made() -> np.ndarray:
-        return _array(WordPieces(model), word_pieces(dataset, split, model), iter_words(dataset, split))
+        words = iter_words(dataset, split)
+        turned = ([mirrored_text(word) for word in caption] for caption in words) if mirrored else words
+        return _array(WordPieces(model), word_pieces(dataset, split, model, mirrored=mirrored), turned)
 
     return cached_array(dataset.path, name, rows=captions, make=made, dtype=_DTYPE)
 
 
 def ids_of_phrases(phrases: Sequence[Sequence[Sequence[int]]], words: np.ndarray) -> np.ndarray:
-    """(captions, Q, L) bool: which ids stand in each phrase; Q is the most of a caption, a phrase behind its last is
-    empty.
+    """(captions, Q, L) bool: which ids stand in each phrase; Q is the most of a caption, at least 1, a phrase behind
+    its last is empty.
 
     phrases: of each caption, each the positions of its words. words: (captions, L), position of the word of each id, as
-    in `piece_words`. A phrase that was cut off with the end of its caption is left out; where none is left, and in a
-    caption without words, every id is a phrase of its own.
+    in `piece_words`. A phrase that was cut off with the end of its caption is left out; where none is left, every word
+    is a phrase of its own, and so is every id of a caption whose ids have no words.
     """
     rows = [_rows(of_caption, row) for of_caption, row in zip(phrases, words, strict=True)]
-    found = np.zeros((len(rows), max((len(each) for each in rows), default=0), words.shape[1]), np.bool_)
+    found = np.zeros((len(rows), max([1, *map(len, rows)]), words.shape[1]), np.bool_)
     for place, row in zip(found, rows, strict=True):
         place[: len(row)] = row
     return found
@@ -64,9 +68,18 @@ def words_of_ids(lengths: np.ndarray) -> np.ndarray:
 
 def _rows(phrases: Sequence[Sequence[int]], words: np.ndarray) -> np.ndarray:
     """(Q, L) bool."""
-    rows = [np.isin(words, list(phrase)) for phrase in phrases]
-    kept = [row for row in rows if row.any()]
-    return np.stack(kept) if kept else np.eye(len(words), dtype=np.bool_)[words != NO_WORD]
+    known = int(words.max()) + 1  # words; none in a caption whose ids have none
+    is_in = np.zeros((len(phrases), known + 1), np.bool_)
+    for row, phrase in zip(is_in, phrases, strict=True):
+        row[[word for word in phrase if word < known]] = True
+    found: np.ndarray = is_in[:, np.where(words >= 0, words, known)]
+    kept = found[found.any(axis=1)]
+    if len(kept):
+        return kept
+    if known:
+        return _rows([(word,) for word in range(known)], words)
+    alone: np.ndarray = np.eye(len(words), dtype=np.bool_)[words != NO_WORD]
+    return alone
 
 
 def _array(pieces: WordPieces, ids: np.ndarray, captions: Iterable[list[str]]) -> np.ndarray:

@@ -26,7 +26,8 @@ class Imported:
 
     regions, width: of the features it reads; regions is 1 where any number will do. vocabulary_size: ids, those of the
     released vocabulary. weights: the whole state dict. unused: released name -> why it is not needed. assumed:
-    hyperparameters the file does not tell. words: of the ids, in order; None: not known, or word pieces.
+    hyperparameters the file does not tell. words: of the ids, in order; None: not known, or word pieces. spare: modules
+    that a training started from the weights may do without.
     """
 
     source: str
@@ -39,12 +40,14 @@ class Imported:
     unused: Mapping[str, str]
     assumed: tuple[str, ...]
     words: tuple[str, ...] | None = None
+    spare: tuple[str, ...] = ()
 
     def to_safetensors(self) -> bytes:
         """The weights, with what `network_of` needs to build the network again, and the words."""
         description = {
             "source": self.source, "spec": self.spec.to_plain(), "regions": self.regions, "width": self.width,
             "vocabulary_size": self.vocabulary_size, "words": self.words,
+            **({"spare": self.spare} if self.spare else {}),
         }
         content: bytes = safetensors.torch.save(dict(self.weights), metadata={DESCRIPTION: json.dumps(description)})
         return content

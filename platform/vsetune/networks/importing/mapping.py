@@ -22,9 +22,10 @@ class Recognised:
     """What a file says of its network.
 
     spec: `name` and the hyperparameters that the file determines, in our words. modules: our module or tensor -> the
-    released one; of several the tensors are stacked along the first axis. unused: start of a released name -> why we
-    do not need it. absent: our tensor -> its value where a file does not have it. assumed: hyperparameters in `spec`
-    that weights do not show and the file does not tell.
+    released one; of several the tensors are stacked along the first axis. rows: our module -> the only row that is
+    taken of the released tensors. unused: start of a released name -> why we do not need it. absent: our tensor -> its
+    value where a file does not have it. assumed: hyperparameters in `spec` that weights do not show and the file does
+    not tell. spare: our modules that a training started from these weights may do without.
     """
 
     spec: Mapping[str, Any]
@@ -32,9 +33,11 @@ class Recognised:
     width: int
     vocabulary_size: int
     regions: int = 1
+    rows: Mapping[str, int] = field(default_factory=dict)
     unused: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, float] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
 
 
 def untold(released: Released, spec: Mapping[str, Any], told_by: Mapping[str, str]) -> tuple[str, ...]:
@@ -55,8 +58,8 @@ def mapped_weights(
     taken: set[str] = set()
     missing, misshapen = [], []
     for name, target in network.state_dict().items():
-        names = _released_names(name, recognised.modules)
-        found = [tensors[each] for each in names if each in tensors]
+        names, row = _released_names(name, recognised.modules), recognised.rows.get(name.rpartition(".")[0])
+        found = [tensors[each] if row is None else tensors[each][row : row + 1] for each in names if each in tensors]
         taken.update(names)
         if len(found) < len(names):
             value = 0.0 if name.endswith(_COUNTER) else recognised.absent.get(name)

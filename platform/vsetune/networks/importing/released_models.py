@@ -31,16 +31,18 @@ class Source:
 
 
 def _sources() -> dict[str, Source]:
-    """Of the folders of networks that have a `released.py`."""
+    """Of the folders of networks that have a `released.py`; its `OTHERS` are implementations that start one too."""
     found = {}
     for file in sorted(file for folder in networks.__path__ for file in Path(folder).glob("*/released.py")):
         released = importlib.import_module(f"{networks.__name__}.{file.parent.name}.released")
-        found[file.parent.name] = Source(released.recognised, released.PARTS, getattr(released, "RENAMED", {}))
+        renamed = getattr(released, "RENAMED", {})
+        for name, recognised in {file.parent.name: released.recognised, **getattr(released, "OTHERS", {})}.items():
+            found[name] = Source(recognised, released.PARTS, renamed)
     return found
 
 
 SOURCES: Mapping[str, Source] = _sources()
-"""Released implementations whose weights can be imported, by the folder of their network."""
+"""Released implementations whose weights can be imported, most by the folder of their network."""
 
 
 def import_released(path: Path, source: str, *, words: Path | None = None) -> Imported:
@@ -66,6 +68,7 @@ def import_released(path: Path, source: str, *, words: Path | None = None) -> Im
         source=source, spec=spec, told=recognised.spec, regions=recognised.regions, width=recognised.width,
         vocabulary_size=recognised.vocabulary_size, weights=weights, unused=unused, assumed=recognised.assumed,
         words=None if words is None else _checked_words(words, spec, recognised.vocabulary_size),
+        spare=recognised.spare,
     )
 
 

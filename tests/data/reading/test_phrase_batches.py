@@ -1,0 +1,83 @@
+"""Phrases of captions in training batches, over ids of the vocabulary and over word pieces."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import pytest
+import torch
+from PIL import Image
+
+from vsetune.config.sources.network_reads import NetworkReads
+from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.config.sources.text_model import TextModel
+from vsetune.data.batches.reader import evaluation_batches, training_batches
+from vsetune.data.captions.parses import parse_dataset
+from vsetune.data.captions.phrase_rules import Phrase
+from vsetune.data.progress import SilentProgress
+
+OPTIONS = {"batch_size": 3, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
+WORDS = ["a", "dog", "run", "##s", "le", "##ft", "right", "of", "bike"]
+CAPTIONS = [["a dog runs", "left of a bike"], ["right"], ["dogs", "a dog runs left"]]
+PHRASES = [
+    [Phrase("object", (1,)), Phrase("relation", (0, 2))], [Phrase("attribute", (0,)), Phrase("object", (2, 3))], [], [],
+    [Phrase("relation", (2, 3))],
+]
+AS_WORDS = [[[2], [1, 3]], [[1], [3, 4]], [[1]], [[1]], [[3, 4]]]
+AS_PIECES = [[[2], [1, 3, 4]], [[1, 2], [4, 5]], [[1]], [[1, 2]], [[3, 4, 5, 6]]]
+MIRRORED = [[[2], [1, 3, 4]], [[1], [3, 4]], [[1, 2]], [[1, 2]], [[3, 4, 5]]]
+
+
+@pytest.fixture(scope="session")
+def model(save_bert, tmp_path_factory) -> TextModel:
+    return TextModel(save_bert(tmp_path_factory.mktemp("phrase-pieces") / "bert", words=WORDS))
+
+
+@pytest.fixture
+def phrased(tiny, chain, monkeypatch):
+    monkeypatch.setattr(chain, "phrases", lambda captions: (PHRASES[row] for row, _ in enumerate(captions)))
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(buffer, format="PNG")
+    dataset = tiny(CAPTIONS, photograph=lambda index: buffer.getvalue()).write()
+    parse_dataset(dataset.path, "chain", phrases=True, progress=SilentProgress())
+    return dataset
+
+
+def found(dataset, reads: NetworkReads, **options) -> dict[int, list[list[int]]]:
+    """Caption id -> positions of each phrase, over all batches of an epoch."""
+    rows = {}
+    for batch in training_batches(dataset, "train", **OPTIONS | options, reads=reads):
+        assert batch.phrases.dtype == torch.bool
+        assert (batch.phrases.shape[0], batch.phrases.shape[2]) == batch.captions.shape
+        for caption, phrases in zip(batch.caption_ids.tolist(), batch.to("cpu").phrases, strict=True):
+            rows[caption] = [phrase.nonzero().flatten().tolist() for phrase in phrases if phrase.any()]
+    return rows
+
+
+@pytest.mark.parametrize("unit", ["pairs", "images"])
+def test_batches_bring_the_places_of_each_phrase(phrased, unit):
+    assert found(phrased, NetworkReads(phrases=True), batch_unit=unit) == dict(enumerate(AS_WORDS))
+
+
+def test_a_phrase_of_word_pieces_has_all_pieces_of_its_words_also_of_mirrored_images(phrased, model):
+    assert found(phrased, NetworkReads(phrases=True, word_pieces=model)) == dict(enumerate(AS_PIECES))
+    for flip, expected in ((1.0, MIRRORED), (0.0, AS_PIECES)):
+        pixels = PixelInput(size=4, flip=flip, swaps_sides=True)
+        reads = NetworkReads(phrases=True, word_pieces=model, pixels=pixels)
+        assert found(phrased, reads) == dict(enumerate(expected))
+
+
+def test_nobody_else_gets_phrases_and_validation_needs_none(phrased, tiny, caplog):
+    assert all(batch.phrases is None for batch in training_batches(phrased, "train", **OPTIONS))
+    bare = tiny(CAPTIONS).write()
+    (tiny().folder / "parses.json").unlink()
+    wanted = NetworkReads(phrases=True)
+    with caplog.at_level(logging.WARNING):
+        assert all(batch.phrases is None for batch in evaluation_batches(bare, "train", batch_size=2, reads=wanted))
+        assert caplog.messages == []
+        assert all(batch.phrases is None for batch in training_batches(bare, "train", **OPTIONS, reads=wanted))
+    assert caplog.messages == [
+        f"{bare.path}: has no phrases of its captions, single words are masked instead; add them: vsetune data parse "
+        f"{bare.path} --phrases"
+    ]
