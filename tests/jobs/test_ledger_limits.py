@@ -47,7 +47,7 @@ class Study:
     def __init__(self, folder: Path | None = None, **changes: Any) -> None:
         plain = {
             "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
-            "search": {"configurations": 3}, "seeds": [7],
+            "search": {"configurations": 3, "at_once": 3}, "seeds": [7],
         }
         spec = parse_spec(plain | changes, StudySpec, where="test")
         self.now = 0.0

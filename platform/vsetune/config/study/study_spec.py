@@ -159,9 +159,19 @@ class SearchSpec(Spec):
     """How configurations are chosen, the same for every cell."""
 
     configurations: int = Field(
-        8, ge=1, le=1_000_000, description="configurations tried per cell (1 if nothing is searched)",
+        8, ge=1, le=1_000_000, description="budget of a cell in whole trainings (1 if nothing is searched); epochs "
+        "that stopped trials leave over go to further configurations",
     )
-    sampler: Literal["tpe", "random"] = "tpe"
+    at_once: int | None = Field(
+        None, ge=1, description="most trials of a cell at a time, so that the search hears of some before it asks for "
+        "others; default: a third of `configurations`, at least 2",
+    )
+    sampler: Literal["tpe", "gp", "sobol", "random"] = Field(
+        "tpe", description="gp learns from fewer trials and takes about a second to ask; sobol covers the space evenly",
+    )
+    start: Literal["sobol", "random"] = Field(
+        "sobol", description="how tpe and gp choose the first third of `configurations` (2 to 10)",
+    )
     seed: Seed = 0
     include_defaults: bool = Field(True, description="the first configuration of a cell is the papers' defaults")
     training: dict[str, SearchDomain] = Field(
@@ -173,19 +183,37 @@ class SearchSpec(Spec):
         "in the study's folder",
     )
 
+    def to_plain(self) -> dict[str, Any]:
+        """As studies from before 0.3 have it, where nothing newer is set: their fingerprints stay."""
+        older = {"at_once": None, "start": "random"}
+        return {key: value for key, value in super().to_plain().items() if key not in older or value != older[key]}
+
 
 class SchedulerSpec(Spec):
-    """Early stopping by asynchronous successive halving, separately in every cell, in epochs."""
+    """Early stopping, separately in every cell, in epochs."""
 
-    kind: Literal["asha", "none"] = "asha"
+    kind: Literal["patience", "median", "asha", "hyperband", "none"] = Field(
+        "patience", description="patience keeps slow starters; asha and hyperband keep who is ahead at the rungs",
+    )
     grace_epochs: float = Field(1.0, gt=0, description="no trial stops before this")
-    reduction_factor: float = Field(3.0, gt=1, description="one in this many goes on at each rung")
+    patience_epochs: float = Field(
+        2.0, ge=0, description="patience: a trial below the median stops once its best is this old",
+    )
+    fewest_trials: int = Field(4, ge=1, description="patience, median: how many others must have come as far")
+    reduction_factor: float = Field(3.0, gt=1, description="asha, hyperband: one in this many goes on at each rung")
+
+    def to_plain(self) -> dict[str, Any]:
+        """Without what plays no part: fingerprints of studies from before 0.3 stay."""
+        foreign = {"patience_epochs", "fewest_trials"} if self.kind not in ("patience", "median") else set()
+        return {key: value for key, value in super().to_plain().items() if key not in foreign}
 
 
 class BudgetSpec(Spec):
     """Limits per cell; a cell that reaches one starts no further configuration. Failed and pruned attempts count."""
 
-    epochs_per_cell: float | None = Field(None, gt=0)
+    epochs_per_cell: float | None = Field(
+        None, gt=0, description="in place of `search.configurations` whole trainings",
+    )
     device_seconds_per_cell: float | None = Field(None, gt=0)
 
 
@@ -255,7 +283,7 @@ class StudySpec(Spec):
             )
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: got {self.seeds}, need different numbers")
-        if self.scheduler.kind == "asha" and self.scheduler.grace_epochs > self.training.epochs:
+        if self.scheduler.kind != "none" and self.scheduler.grace_epochs > self.training.epochs:
             raise ValueError(
                 f"scheduler.grace_epochs: got {self.scheduler.grace_epochs:g}, need at most training.epochs "
                 f"({self.training.epochs:g})"
