@@ -1,12 +1,11 @@
 """What searches find and cost in virtual time: every sampler and every stopping rule of ours, on equal epochs.
 
-    python benchmarks/search_settings.py [--seeds 20] [--workers 2 8 64] [--only patience gp] [--processes 2] [--output FILE]
+    python benchmarks/search_settings.py [--seeds 20] [--workers 2 8 64] [--only gp "patience 4"] [--output FILE]
 
-A cell with 648 epochs, 27 a trial, on the landscapes of `vsetune study simulate`, by the same code. First samplers, each with
-the default rule, then rules, each with the default sampler. `hit`: the pick is truly within 0.5 points of the optimum, with
-its 95 % interval; `epochs to hit`: geometric mean, a miss as 1,296; `costly`: something truly better by > 0.5 was stopped;
-`worst`: the landscape with the fewest hits, and those of random search without stopping there. Twenty minutes with the defaults;
---output keeps every row as JSON.
+A cell with 648 epochs, 27 a trial, on the landscapes of `vsetune study simulate`, by the same code: first samplers, each
+with the default rule, then rules, each with the default sampler. hit: the pick is truly within 0.5 points of the
+optimum, with its 95 % interval; epochs to hit: geometric mean, a miss as 1,296; costly: something truly better by > 0.5
+was stopped; worst: the landscape with the fewest hits. --output keeps every row as JSON.
 """
 
 from __future__ import annotations
@@ -107,8 +106,8 @@ def table_of(rows: dict[str, Sequence[SearchSummary]], workers: int, seeds: int)
         worst = min(landscapes, key=lambda one: one.hits)
         short = "-" if every.shortfall is None else f"{every.shortfall:.2f}"
         table.add_row(
-            name, f"{every.hits:.2f} ({low:.2f}-{high:.2f})", f"{every.epochs_to_hit:.0f}", f"{every.costly:.2f}", short,
-            f"{every.epochs:.0f}", f"{every.trials:.1f}", f"{worst.name} {worst.hits:.2f}",
+            name, f"{every.hits:.2f} ({low:.2f}-{high:.2f})", f"{every.epochs_to_hit:.0f}", f"{every.costly:.2f}",
+            short, f"{every.epochs:.0f}", f"{every.trials:.1f}", f"{worst.name} {worst.hits:.2f}",
         )
     return table
 
