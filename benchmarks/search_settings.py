@@ -2,8 +2,8 @@
 
     python benchmarks/search_settings.py [--seeds 20] [--workers 2 8 64] [--only gp "patience 4"] [--output FILE]
 
-A cell with 648 epochs, 27 a trial, on the landscapes of `vsetune study simulate`, by the same code: first samplers, each
-with the default rule, then rules, each with the default sampler. hit: the pick is truly within 0.5 points of the
+A cell with 648 epochs, 27 a trial, on the landscapes of `vsetune study simulate`, by the same code: first samplers,
+each with the default rule, then rules, each with the default sampler. hit: the pick is truly within 0.5 points of the
 optimum, with its 95 % interval; epochs to hit: geometric mean, a miss as 1,296; costly: something truly better by > 0.5
 was stopped; worst: the landscape with the fewest hits. --output keeps every row as JSON.
 """

@@ -17,9 +17,9 @@ MOST_TRIALS = 8
 
 @dataclass(frozen=True)
 class CellBudget:
-    """whole: epochs of a trial that nobody stops. committed: epochs that the trials so far come to; one that was
-    stopped counts with what it trained, any other whole, so that running ones are accounted for. most: may be
-    trained."""
+    """whole: epochs of a trial that nobody stops. committed: epochs that the trials so far come to: what finished and
+    stopped ones trained, any other whole, as running ones are on their way there and a failed one has had its chance.
+    most: may be trained."""
 
     whole: float
     committed: float

@@ -59,7 +59,7 @@ class StudyLedger:
         self._silent_since: float | None = None
         self._winners: dict[str, Assignment] = {}
         self._confirmed: set[str] = set()
-        self._stopped_at: dict[str, float] = {}
+        self._trained: dict[str, float] = {}
 
     def recover(self, *, retry_failed: bool = False) -> None:
         """Rebuilds the ledger from the store and the search after an earlier process ended.
@@ -272,9 +272,9 @@ class StudyLedger:
         committed = 0.0
         for trial in self._of_cell(cell, "search"):
             name = trial.assignment.trial.trial
-            if trial.status == "pruned" and name not in self._stopped_at:
-                self._stopped_at[name] = cost_of([trial.attempts()]).budget_epochs
-            committed += self._stopped_at[name] if trial.status == "pruned" else whole
+            if trial.status in ("finished", "pruned") and name not in self._trained:
+                self._trained[name] = cost_of([trial.attempts()]).budget_epochs
+            committed += self._trained.get(name, whole)
         return CellBudget(whole, committed, epochs_of_cell(self.study, cell))
 
     def _is_exhausted(self, cell: Cell) -> bool:
