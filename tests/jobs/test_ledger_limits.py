@@ -313,7 +313,7 @@ def test_a_search_that_stops_everything_at_once_comes_to_an_end() -> None:
     ({"configurations": 12, "sampler": "random"}, 12),
 ])
 def test_the_first_wave_of_a_search_that_learns_is_a_part_of_its_budget(search: dict[str, Any], wave: int) -> None:
-    study = Study(search=search)
+    study = Study(search=search, training={"epochs": 1})
     asked = []
     while (trial := study.next()) != "wait":
         asked.append(trial)

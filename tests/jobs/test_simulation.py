@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vsetune.search.halving import Halving
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -31,6 +30,7 @@ from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, Virtua
 from vsetune.jobs.trial_progress import Assignment, TrialProgress
 from vsetune.leaderboard.selection import cost_of, trials_of
 from vsetune.search.configurations import ConfigurationSearch
+from vsetune.search.stopping.asha import Halving
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import StudyRecord, ValidationPoint
 

@@ -12,25 +12,31 @@ LEARNING = ("tpe", "gp")
 """Samplers whose draws depend on how earlier ones went."""
 
 MOST_TRIALS = 8
-"""Times `search.configurations`: a search that stops everything at once comes to an end."""
+"""Times the whole trainings of its budget: a search that stops everything at once comes to an end."""
 
 
 @dataclass(frozen=True)
 class CellBudget:
     """whole: epochs of a trial that nobody stops. committed: epochs that the trials so far come to: what finished and
     stopped ones trained, any other whole, as running ones are on their way there and a failed one has had its chance.
-    most: may be trained."""
+    most: may be trained. trials: may be asked for, however little they train."""
 
     whole: float
     committed: float
     most: float
+    trials: int
+
+    @classmethod
+    def of(cls, study: StudySpec, cell: Cell, committed: float = 0.0) -> CellBudget:
+        whole, most = float(cell.training["epochs"]), epochs_of_cell(study, cell)
+        return cls(whole, committed, most, int(MOST_TRIALS * max(1.0, most / whole)) if cell.domains else 1)
 
     def room(self, asked: int) -> int:
         """How many more whole trials the cell may ask for, after `asked`; the budget is met to half a trial."""
         if not asked:
             return max(1, round(self.most / self.whole))
         left = int((self.most - self.committed) / self.whole + 0.5)
-        return max(0, min(left, int(MOST_TRIALS * self.most / self.whole) - asked))
+        return max(0, min(left, self.trials - asked))
 
 
 def epochs_of_cell(study: StudySpec, cell: Cell) -> float:

@@ -20,7 +20,7 @@ from typing import Literal
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
-from vsetune.jobs.cell_budget import CellBudget, at_once, epochs_of_cell
+from vsetune.jobs.cell_budget import CellBudget, at_once
 from vsetune.jobs.trial_progress import Assignment, Phase, TrialProgress
 from vsetune.leaderboard.selection import cost_of, winner_of
 from vsetune.metrics.curves import best_of_curve
@@ -275,7 +275,7 @@ class StudyLedger:
             if trial.status in ("finished", "pruned") and name not in self._trained:
                 self._trained[name] = cost_of([trial.attempts()]).budget_epochs
             committed += self._trained.get(name, whole)
-        return CellBudget(whole, committed, epochs_of_cell(self.study, cell))
+        return CellBudget.of(self.study, cell, committed)
 
     def _is_exhausted(self, cell: Cell) -> bool:
         """Whether the budget is used up. Work that a crash lost is not charged: it is no choice of the search."""

@@ -11,7 +11,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
-from vsetune.jobs.cell_budget import CellBudget, epochs_of_cell
+from vsetune.jobs.cell_budget import CellBudget
 from vsetune.leaderboard.rows import Cost
 from vsetune.leaderboard.selection import Trial, cost_of, trials_of
 from vsetune.tracking.records import AttemptRecord, StudyRecord
@@ -75,8 +75,7 @@ def observe(store: TrackingStore, states: StudyStates, record: StudyRecord) -> S
 def promised_trials(study: StudySpec, cells: Sequence[Cell]) -> int:
     """How many trials a study asks for: the searched configurations of every cell, and its winner with other seeds."""
     return sum(
-        CellBudget(float(cell.training["epochs"]), 0.0, epochs_of_cell(study, cell)).room(0)
-        + len(study.seeds) - 1 for cell in cells
+        CellBudget.of(study, cell).room(0) + len(study.seeds) - 1 for cell in cells
     )
 
 
