@@ -110,8 +110,7 @@ def test_hyperband_lets_some_trials_start_late_by_their_name_alone() -> None:
     brackets = [made.bracket_of(name) for name in names]
     assert brackets == [Hyperband(grace_epochs=1, reduction_factor=3, epochs=27).bracket_of(name) for name in names]
     counts = [brackets.count(n) for n in range(4)]
-    assert counts == sorted(counts, reverse=True)
-    assert min(counts) > 0
+    assert counts[0] > counts[1] > max(counts[2:]) >= min(counts[2:]) > 0
 
 
 def test_no_rule_stops_nobody() -> None:

@@ -272,7 +272,7 @@ class StudyLedger:
         committed = 0.0
         for trial in self._of_cell(cell, "search"):
             name = trial.assignment.trial.trial
-            if trial.status in ("finished", "pruned") and name not in self._trained:
+            if trial.status == "pruned" and name not in self._trained:
                 self._trained[name] = cost_of([trial.attempts()]).budget_epochs
             committed += self._trained.get(name, whole)
         return CellBudget.of(self.study, cell, committed)

@@ -16,7 +16,8 @@ def even_point(distributions: Mapping[str, BaseDistribution], number: int, *, se
     """Point `number` (from 0) of the sequence with this seed; dimensions in the order of the names."""
     names = sorted(distributions)
     sequence = qmc.Sobol(len(names), scramble=True, rng=np.random.default_rng(seed))
-    sequence.fast_forward(number)
+    if number:
+        sequence.fast_forward(number)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # one point is no power of two
         place = sequence.random(1)[0]

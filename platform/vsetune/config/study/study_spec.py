@@ -163,7 +163,7 @@ class SearchSpec(Spec):
         "that stopped trials leave over go to further configurations",
     )
     at_once: int | None = Field(
-        None, ge=1, description="most trials of a cell at a time, so that the search hears of some before it asks for "
+        None, ge=1, le=100_000, description="most trials of a cell at a time, so that the search hears of some before it asks for "
         "others; default: a third of `configurations`, at least 2",
     )
     sampler: Literal["tpe", "gp", "sobol", "random"] = Field(
@@ -199,7 +199,7 @@ class SchedulerSpec(Spec):
     patience_epochs: float = Field(
         2.0, ge=0, description="patience: a trial below the median stops once its best is this old",
     )
-    fewest_trials: int = Field(4, ge=1, description="patience, median: how many others must have come as far")
+    fewest_trials: int = Field(4, ge=1, le=1000, description="patience, median: how many others must have come as far")
     reduction_factor: float = Field(3.0, gt=1, description="asha, hyperband: one in this many goes on at each rung")
 
     def to_plain(self) -> dict[str, Any]:
