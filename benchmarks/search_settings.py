@@ -36,8 +36,10 @@ VARIANTS: dict[str, Settings] = {
     "random": {"search": {"sampler": "random"}},
     "random, no stopping": {"search": {"sampler": "random"}, **NONE},
     "sobol": {"search": {"sampler": "sobol"}},
-    "random start, tpe": {"search": {"start": "random"}},
-    "gp": {"search": {"sampler": "gp"}},
+    "tpe": {"search": {"sampler": "tpe"}},
+    "random start, tpe": {"search": {"sampler": "tpe", "start": "random"}},
+    "random start, gp": {"search": {"start": "random"}},
+    "four at once": {"search": {"at_once": 4}},
     "no stopping": NONE,
     "median": {"scheduler": {"kind": "median"}},
     "patience 1": {"scheduler": {"kind": "patience", "patience_epochs": 1}},
@@ -46,7 +48,10 @@ VARIANTS: dict[str, Settings] = {
     "asha, grace 3": {"scheduler": {"kind": "asha", "grace_epochs": 3}},
     "asha, grace 9": {"scheduler": {"kind": "asha", "grace_epochs": 9}},
     "hyperband": {"scheduler": {"kind": "hyperband", "grace_epochs": 1}},
-    "random start, tpe, asha, grace 1": {"search": {"start": "random"}, "scheduler": {"kind": "asha"}},
+    "as landed before": {
+        "search": {"sampler": "tpe", "start": "random", "at_once": 64},
+        "scheduler": {"kind": "asha", "grace_epochs": 1},
+    },
 }
 Task = tuple[str, int, int]
 """(variant, workers, seed)."""

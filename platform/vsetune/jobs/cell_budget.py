@@ -17,9 +17,9 @@ MOST_TRIALS = 8
 
 @dataclass(frozen=True)
 class CellBudget:
-    """whole: epochs of a trial that nobody stops. committed: epochs that the trials so far come to: of stopped ones what
-    they trained, any other whole, as running ones are on their way there and a failed one has had its chance. most: may
-    be trained. trials: may be asked for, however little they train."""
+    """whole: epochs of a trial that nobody stops. committed: epochs that the trials so far come to: of stopped ones
+    what they trained, any other whole, as running ones are on their way there and a failed one has had its chance.
+    most: may be trained. trials: may be asked for, however little they train."""
 
     whole: float
     committed: float

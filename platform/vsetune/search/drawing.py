@@ -21,6 +21,8 @@ from vsetune.config.study.study_spec import SearchSpec
 from vsetune.files.hashes import sha256_hex
 from vsetune.search.even_points import even_point
 
+GP_AT_MOST = 500
+"""Trials of a cell, beyond which a Gaussian process takes seconds to ask: then `gp` draws as `tpe` does."""
 REFUSED = "refused"
 """Attribute of a trial whose configuration no spec accepts: why."""
 
@@ -49,10 +51,10 @@ def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[s
     seed = _seed(f"{spec.seed}/{cell.name}/{number}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        lent = _finished_for_good(history) if spec.sampler == "gp" else history
+        by_gp = spec.sampler == "gp" and number < GP_AT_MOST
         study = optuna.create_study(
-            storage=_LentHistory(lent), direction="maximize",
-            sampler=optuna.samplers.RandomSampler(seed=seed) if starting else _sampler(spec, seed),
+            storage=_LentHistory(_finished_for_good(history) if by_gp else history), direction="maximize",
+            sampler=optuna.samplers.RandomSampler(seed=seed) if starting else _sampler(spec, seed, by_gp=by_gp),
         )
         return dict(study.ask(fixed_distributions=distributions).params)
 
@@ -109,11 +111,11 @@ class _LentHistory(optuna.storages.InMemoryStorage):
         return [*(copy.deepcopy(trials) if deepcopy else trials), *own]
 
 
-def _sampler(spec: SearchSpec, seed: int) -> optuna.samplers.BaseSampler:
+def _sampler(spec: SearchSpec, seed: int, *, by_gp: bool) -> optuna.samplers.BaseSampler:
     """What learns from the history; how it starts is not its own affair."""
     if spec.sampler == "random":
         return optuna.samplers.RandomSampler(seed=seed)
-    if spec.sampler == "gp":
+    if by_gp:
         return optuna.samplers.GPSampler(seed=seed, n_startup_trials=0, deterministic_objective=False)
     return optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, constant_liar=True)
 

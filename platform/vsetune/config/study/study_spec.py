@@ -13,6 +13,7 @@ from vsetune.config.spec.paths import LocalPathText, PathText, UriText
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.resources import ResourceSpec
 from vsetune.config.study.training import TrainingSpec
+from vsetune.files.hashes import fingerprint_of
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
 
@@ -163,11 +164,11 @@ class SearchSpec(Spec):
         "that stopped trials leave over go to further configurations",
     )
     at_once: int | None = Field(
-        None, ge=1, le=100_000, description="most trials of a cell at a time, so that the search hears of some before it asks for "
-        "others; default: a third of `configurations`, at least 2",
+        None, ge=1, le=100_000, description="most trials of a cell at a time, so that the search hears of some before "
+        "it asks for others; default: a third of `configurations`, at least 2",
     )
-    sampler: Literal["tpe", "gp", "sobol", "random"] = Field(
-        "tpe", description="gp learns from fewer trials and takes about a second to ask; sobol covers the space evenly",
+    sampler: Literal["gp", "tpe", "sobol", "random"] = Field(
+        "gp", description="gp (a Gaussian process) learns from the fewest trials; sobol covers the space evenly",
     )
     start: Literal["sobol", "random"] = Field(
         "sobol", description="how tpe and gp choose the first third of `configurations` (2 to 10)",
@@ -183,11 +184,6 @@ class SearchSpec(Spec):
         "in the study's folder",
     )
 
-    def to_plain(self) -> dict[str, Any]:
-        """As studies from before 0.3 have it, where nothing newer is set: their fingerprints stay."""
-        older = {"at_once": None, "start": "random"}
-        return {key: value for key, value in super().to_plain().items() if key not in older or value != older[key]}
-
 
 class SchedulerSpec(Spec):
     """Early stopping, separately in every cell, in epochs."""
@@ -201,11 +197,6 @@ class SchedulerSpec(Spec):
     )
     fewest_trials: int = Field(4, ge=1, le=1000, description="patience, median: how many others must have come as far")
     reduction_factor: float = Field(3.0, gt=1, description="asha, hyperband: one in this many goes on at each rung")
-
-    def to_plain(self) -> dict[str, Any]:
-        """Without what plays no part: fingerprints of studies from before 0.3 stay."""
-        foreign = {"patience_epochs", "fewest_trials"} if self.kind not in ("patience", "median") else set()
-        return {key: value for key, value in super().to_plain().items() if key not in foreign}
 
 
 class BudgetSpec(Spec):
@@ -261,6 +252,18 @@ class StudySpec(Spec):
         """Without `cells` where all of them run: the fingerprints of such studies are as old as the first of them."""
         plain = super().to_plain()
         return plain if self.cells is not None else {key: value for key, value in plain.items() if key != "cells"}
+
+    def fingerprint(self) -> str:
+        """Of studies from before searches started evenly, and stopped by patience: as it was, where the file says
+        `start: random` and another rule, so that they can be gone on with."""
+        plain = self.to_plain()
+        search, scheduler = dict(plain["search"]), dict(plain["scheduler"])
+        for key, older in (("at_once", None), ("start", "random")):
+            if search[key] == older:
+                del search[key]
+        if self.scheduler.kind not in ("patience", "median"):
+            del scheduler["patience_epochs"], scheduler["fewest_trials"]
+        return fingerprint_of({**plain, "search": search, "scheduler": scheduler})
 
     @model_validator(mode="after")
     def _consistent(self) -> StudySpec:
