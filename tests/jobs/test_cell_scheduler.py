@@ -7,6 +7,7 @@ from typing import Any
 
 from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.jobs.cell_scheduler import CellScheduler
+from vsetune.search.stopping.asha import Halving
 
 
 def trial(name: str, *, cell: str = "a", phase: str = "search") -> Any:
@@ -23,7 +24,20 @@ def opened(*points: tuple[float, float]) -> dict[str, Any]:
 
 
 def scheduler(**epochs: float) -> CellScheduler:
-    return CellScheduler(SchedulerSpec(grace_epochs=1, reduction_factor=2), epochs=epochs or {"a": 4.0})
+    return CellScheduler(SchedulerSpec(kind="asha", grace_epochs=1, reduction_factor=2), epochs=epochs or {"a": 4.0})
+
+
+def rungs_of(found: CellScheduler, cell: str) -> dict[float, dict[str, float]]:
+    rule = found.rules[cell]
+    assert isinstance(rule, Halving)
+    return rule.rungs()
+
+
+def test_why_a_trial_was_stopped_is_kept() -> None:
+    halving = scheduler()
+    halving.on_trial_result(None, trial("first"), point(1, 50))
+    halving.on_trial_result(None, trial("second"), point(1, 40))
+    assert halving.reasons == {"second": "asha: 40.0 at rung 1, where 50.0 goes on (1 before it)"}
 
 
 def test_the_worse_trial_of_a_rung_stops_and_the_first_goes_on() -> None:
@@ -48,8 +62,8 @@ def test_only_the_last_inherited_validation_decides() -> None:
 
 def test_a_longer_cell_has_rungs_of_its_own() -> None:
     halving = scheduler(a=2.0, b=8.0)
-    assert set(halving.halvings["a"].rungs()) == {1.0}
-    assert set(halving.halvings["b"].rungs()) == {1.0, 2.0, 4.0}
+    assert set(rungs_of(halving, "a")) == {1.0}
+    assert set(rungs_of(halving, "b")) == {1.0, 2.0, 4.0}
     assert halving.on_trial_result(None, trial("long", cell="b"), point(4, 50)) == "CONTINUE"
 
 

@@ -327,13 +327,16 @@ def test_a_search_that_stays_away_ends_the_study_interrupted(store: MemoryStore,
 
 
 def test_work_that_a_crash_lost_is_not_charged_to_the_budget(store: MemoryStore, tmp_path: Path) -> None:
-    study = make_study(losses=[{"name": "lmh"}], budget={"epochs_per_cell": 3}, search={"configurations": 5}, seeds=[7])
+    study = make_study(
+        losses=[{"name": "lmh"}], budget={"epochs_per_cell": 3}, search={"configurations": 5}, seeds=[7],
+        training={"epochs": 2},
+    )
     driver = Driver(study, store, tmp_path)
     for _ in range(3):
         trial = driver.next().trial.trial
         driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
         driver.ledger.record_point(trial, point(1, 11.0))
-        driver.ledger.close(trial, "finished", summary={"epochs": 1.0, "wasted_epochs": 2.0})
+        driver.ledger.close(trial, "pruned", summary={"epochs": 1.0, "wasted_epochs": 2.0})
     assert driver.ledger.next() == "done"
 
 
@@ -341,6 +344,6 @@ def test_the_winner_is_the_best_finished_trial_even_if_a_stopped_one_was_better(
     store: MemoryStore, tmp_path: Path
 ) -> None:
     driver = Driver(make_study(losses=[{"name": "lmh"}], search={"configurations": 3}), store, tmp_path)
-    for m_recall, status in ((50.0, "pruned"), (30.0, "finished"), (90.0, "failed")):
+    for m_recall, status in ((50.0, "pruned"), (30.0, "finished"), (90.0, "failed"), (20.0, "finished")):
         driver.run(driver.next(), m_recall, status=status)
     assert driver.next().number == 1

@@ -12,6 +12,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
+from vsetune.jobs.cell_budget import MOST_TRIALS
 from vsetune.jobs.ledger import StudyLedger, pause_after
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.search.configurations import ConfigurationSearch, Suggestion
@@ -47,7 +48,7 @@ class Study:
     def __init__(self, folder: Path | None = None, **changes: Any) -> None:
         plain = {
             "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
-            "search": {"configurations": 3}, "seeds": [7],
+            "search": {"configurations": 3, "at_once": 3}, "seeds": [7],
         }
         spec = parse_spec(plain | changes, StudySpec, where="test")
         self.now = 0.0
@@ -258,12 +259,67 @@ def test_a_study_with_a_running_trial_does_not_end_because_the_search_is_silent(
 ])
 def test_a_cell_asks_until_either_budget_is_used_up(budget: dict[str, float], trials: int) -> None:
     """Every trial takes one epoch and ten device-seconds."""
-    study = Study(budget=budget, search={"configurations": 4})
+    study = Study(budget=budget, search={"configurations": 4}, training={"epochs": 1})
     asked = 0
     while (trial := study.next()) != "done":
         study.finish(trial, summary={"epochs": 1.0, "device_seconds": 10.0})
         asked += 1
     assert asked == trials
+
+
+def stop(study: Study, trial: str, epochs: int) -> None:
+    study.open(trial)
+    for epoch in range(1, epochs + 1):
+        study.ledger.record_point(trial, point(epoch, 20.0))
+    study.ledger.close(trial, "pruned", summary={"epochs": float(epochs)}, error="patience: below the median")
+
+
+def test_what_stopped_trials_leave_over_goes_to_further_configurations() -> None:
+    study = Study(search={"configurations": 3}, training={"epochs": 4})
+    trained = 0
+    while (trial := study.next()) != "done":
+        stop(study, trial, 2)
+        trained += 2
+    assert (trained, study.ledger.promised()) == (12, 6)
+
+
+def test_a_failed_trial_has_had_its_chance() -> None:
+    study = Study(search={"configurations": 2})
+    for _ in range(2):
+        study.ledger.close(study.next(), "failed", summary={}, error="loss is NaN")
+    assert study.next() == "done"
+
+
+def test_running_trials_are_accounted_for_whole() -> None:
+    study = Study(search={"configurations": 3, "at_once": 9}, training={"epochs": 4})
+    running = [study.next(), study.next(), study.next()]
+    assert study.next() == "wait"
+    stop(study, running[0], 1)
+    assert study.next() == "vsepp.lmh-c003-s7", "three of four epochs came back, to half a trial"
+    assert study.next() == "wait"
+
+
+def test_a_search_that_stops_everything_at_once_comes_to_an_end() -> None:
+    study = Study(search={"configurations": 2}, training={"epochs": 100})
+    asked = 0
+    while (trial := study.next()) != "done":
+        stop(study, trial, 1)
+        asked += 1
+    assert asked == MOST_TRIALS * 2
+
+
+@pytest.mark.parametrize(("search", "wave"), [
+    ({"configurations": 12}, 4), ({"configurations": 3}, 2), ({"configurations": 12, "at_once": 5}, 5),
+    ({"configurations": 12, "sampler": "random"}, 12),
+])
+def test_the_first_wave_of_a_search_that_learns_is_a_part_of_its_budget(search: dict[str, Any], wave: int) -> None:
+    study = Study(search=search, training={"epochs": 1})
+    asked = []
+    while (trial := study.next()) != "wait":
+        asked.append(trial)
+    assert len(asked) == wave
+    study.finish(asked[0])
+    assert (study.next() == "wait") == (wave == 12)
 
 
 def test_a_cell_without_anything_to_search_has_one_configuration_and_every_seed() -> None:

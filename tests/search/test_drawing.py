@@ -21,7 +21,7 @@ from vsetune.search.drawing import REFUSED, distributions_of, draw, is_whole
 def study_of(loss: str = "top_f", **search: Any) -> tuple[StudySpec, Cell]:
     plain = {
         "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": loss}],
-        "baseline": loss, "search": {"training": {"learning_rate": "default"}} | search,
+        "baseline": loss, "search": {"training": {"learning_rate": "default"}, "start": "random"} | search,
     }
     study = parse_spec(plain, StudySpec, where="test")
     return study, resolve_cells(study, where="test")[0]

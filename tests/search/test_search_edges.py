@@ -15,7 +15,7 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.metrics.curves import SAME_EPOCH
 from vsetune.search.configurations import ConfigurationSearch
-from vsetune.search.halving import Halving
+from vsetune.search.stopping.asha import Halving
 
 STUDY = parse_spec(
     {"study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]},

@@ -42,6 +42,7 @@ def validate(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the resolved cells as JSON")] = False,
 ) -> None:
     """Check a study file without running anything: every problem at once, then its cells."""
+    from vsetune.jobs.cell_budget import epochs_of_cell
     from vsetune.jobs.observed import promised_trials
 
     study = load_study(file)
@@ -50,11 +51,11 @@ def validate(
     if as_json:
         print_json([_plain_cell(cell) for cell in cells])
         return
-    table = Table("cell", "configurations", "searched", title_justify="left")
+    table = Table("cell", "epochs", "searched", title_justify="left")
     table.title = f"{study.study}: {len(cells)} cells"
     for cell in cells:
         ranges = ", ".join(f"{name} {domain_text(domain)}" for name, domain in cell.domains.items())
-        table.add_row(cell.name, str(study.search.configurations if cell.domains else 1), ranges or "nothing (fixed)")
+        table.add_row(cell.name, f"{epochs_of_cell(study, cell):g}", ranges or "nothing (fixed)")
     results.print(table)
     longest = max(cell.training["epochs"] for cell in cells)
     say(f"{file}: valid; {promised_trials(study, cells)} trials of at most {longest:g} epochs{checked}")

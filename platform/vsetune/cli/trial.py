@@ -161,7 +161,7 @@ def show(
         table.add_row(name, value)
     table.add_row("checkpoint", checkpoint or "none left")
     if record.error:
-        table.add_row("error", record.error)
+        table.add_row("stopped by" if record.status == "pruned" else "error", record.error)
     results.print(table)
 
 

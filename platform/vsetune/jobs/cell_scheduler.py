@@ -1,4 +1,4 @@
-"""When Ray Tune stops a trial: successive halving, one per cell; confirming runs always go on to their end."""
+"""When Ray Tune stops a trial: a stopping rule for each cell; confirming runs always go on to their end."""
 
 from __future__ import annotations
 
@@ -9,46 +9,47 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.jobs.ledger import StudyLedger
-from vsetune.search.halving import Halving
+from vsetune.search.stopping.choosing import stopping_rule
+from vsetune.search.stopping.rule import StoppingRule
 
 
 class CellScheduler(FIFOScheduler):
-    """A thin view of the halvings. The points it decides about are those of the curve, inherited ones included."""
+    """A thin view of the rules. The points they decide about are those of the curve, inherited ones included."""
 
     def __init__(self, spec: SchedulerSpec, *, epochs: Mapping[str, float]) -> None:
         """epochs: of a full attempt, by cell; a cell may train longer than the study's others."""
         super().__init__()
         self.controller: Any = None
-        self.halvings: dict[str, Halving] = {}
-        if spec.kind == "asha":
-            self.halvings = {
-                cell: Halving(
-                    grace_epochs=spec.grace_epochs, reduction_factor=spec.reduction_factor, epochs=length
-                )
-                for cell, length in epochs.items()
-            }
+        self.reasons: dict[str, str] = {}
+        """Why a trial was stopped, by its name."""
+        self.kind = spec.kind
+        rules = {cell: stopping_rule(spec, epochs=length) for cell, length in epochs.items()}
+        self.rules: dict[str, StoppingRule] = {cell: rule for cell, rule in rules.items() if rule is not None}
 
     def replay(self, ledger: StudyLedger) -> None:
-        """Fills the rungs with all that the search has seen before this process started, unfinished trials included."""
+        """Tells the rules all that the search has seen before this process started, unfinished trials included."""
         for name, progress in ledger.trials.items():
             assignment = progress.assignment
-            if assignment.phase == "search" and assignment.trial.cell in self.halvings:
-                self.halvings[assignment.trial.cell].replay(name, progress.curve)
+            if assignment.phase == "search" and assignment.trial.cell in self.rules:
+                self.rules[assignment.trial.cell].replay(name, progress.curve)
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         self.controller = tune_controller
         super().on_trial_add(tune_controller, trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> str:
-        halving = self.halvings.get(trial.config["trial"]["cell"])
-        if halving is None or trial.config["phase"] != "search":
+        rule = self.rules.get(trial.config["trial"]["cell"])
+        if rule is None or trial.config["phase"] != "search":
             return str(TrialScheduler.CONTINUE)
         name = trial.config["trial"]["trial"]
-        stops = [halving.note(name, epoch, m_recall) for epoch, m_recall in _points(result)]
-        return str(TrialScheduler.STOP if stops and stops[-1] else TrialScheduler.CONTINUE)
+        reasons = [rule.note(name, epoch, m_recall) for epoch, m_recall in _points(result)]
+        if not reasons or not reasons[-1]:
+            return str(TrialScheduler.CONTINUE)
+        self.reasons[name] = f"{self.kind}: {reasons[-1]}"
+        return str(TrialScheduler.STOP)
 
     def debug_string(self) -> str:
-        return f"successive halving in {len(self.halvings)} cells"
+        return f"{self.kind} in {len(self.rules)} cells"
 
 
 def _points(result: Mapping[str, Any]) -> list[tuple[float, float]]:

@@ -20,6 +20,7 @@ from typing import Literal
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
+from vsetune.jobs.cell_budget import CellBudget, at_once
 from vsetune.jobs.trial_progress import Assignment, Phase, TrialProgress
 from vsetune.leaderboard.selection import cost_of, winner_of
 from vsetune.metrics.curves import best_of_curve
@@ -49,6 +50,7 @@ class StudyLedger:
         self.cells = {cell.name: cell for cell in cells}
         self._store, self._search, self._clock = store, search, clock
         self.trials: dict[str, TrialProgress] = {}
+        self._by_cell: dict[str, list[TrialProgress]] = {cell.name: [] for cell in cells}
         self.search_outage: str | None = None
         """Why no configuration can be asked for just now; None while the search answers."""
         self._requeued: list[str] = []
@@ -57,6 +59,7 @@ class StudyLedger:
         self._silent_since: float | None = None
         self._winners: dict[str, Assignment] = {}
         self._confirmed: set[str] = set()
+        self._trained: dict[str, float] = {}
 
     def recover(self, *, retry_failed: bool = False) -> None:
         """Rebuilds the ledger from the store and the search after an earlier process ended.
@@ -102,8 +105,13 @@ class StudyLedger:
         return self._cell_to_search() is not None or self._next_confirmation() is not None
 
     def promised(self) -> int:
-        """How many trials the study comes to if no budget ends a cell early and every cell has a winner."""
-        return sum(self._configurations(cell) + len(self.study.seeds) - 1 for cell in self.cells.values())
+        """How many trials the study comes to as far as one can say: stopped ones make room for others, a budget in
+        seconds may end a cell early."""
+        asked = {cell.name: len(self._of_cell(cell, "search")) for cell in self.cells.values()}
+        return sum(
+            asked[cell.name] + self._budget_of(cell).room(asked[cell.name]) + len(self.study.seeds) - 1
+            for cell in self.cells.values()
+        )
 
     def open_attempt(
         self, trial: str, *, number: int, environment: Mapping[str, str], protocol: Mapping[str, object],
@@ -188,7 +196,7 @@ class StudyLedger:
     ) -> None:
         name = assignment.trial.trial
         records = sorted(by_trial.get(name, []), key=lambda record: record.start.number)
-        progress = self.trials[name] = TrialProgress.recorded(assignment, records)
+        progress = self._know(TrialProgress.recorded(assignment, records))
         if not progress.is_closed or (retry_failed and progress.status == "failed"):
             progress.status = "waiting"
             self._requeued.append(name)
@@ -214,8 +222,14 @@ class StudyLedger:
         return self._add(self._search_assignment(cell, suggestion))
 
     def _add(self, assignment: Assignment) -> Assignment:
-        self.trials[assignment.trial.trial] = TrialProgress(assignment)
+        self._know(TrialProgress(assignment))
         return assignment
+
+    def _know(self, progress: TrialProgress) -> TrialProgress:
+        trial = progress.assignment.trial
+        self.trials[trial.trial] = progress
+        self._by_cell[trial.cell].append(progress)
+        return progress
 
     def _note_points(self, progress: TrialProgress, points: Sequence[ValidationPoint]) -> None:
         if points:
@@ -242,36 +256,41 @@ class StudyLedger:
         self._untold.remove(trial)
 
     def _cell_to_search(self) -> Cell | None:
-        """The cell with the fewest configurations so far among those that may still ask for one."""
-        asked = {
-            cell.name: len(self._of_cell(cell, "search"))
-            for cell in self.cells.values() if not self._is_exhausted(cell) and not self._is_disturbed(cell)
-        }
-        open_cells = [name for name, count in asked.items() if count < self._configurations(self.cells[name])]
-        return self.cells[min(open_cells, key=lambda name: asked[name])] if open_cells else None
+        """The cell with the fewest epochs promised so far among those that may ask for a configuration now."""
+        committed: dict[str, float] = {}
+        for cell in self.cells.values():
+            searched = self._of_cell(cell, "search")
+            if any(_is_disturbed(trial) for trial in searched) or self._is_exhausted(cell):
+                continue
+            if sum(not trial.is_closed for trial in searched) < at_once(self.study.search):
+                committed[cell.name] = self._budget_of(cell).committed
+        return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
 
-    def _configurations(self, cell: Cell) -> int:
-        return self.study.search.configurations if cell.domains else 1
-
-    def _is_disturbed(self, cell: Cell) -> bool:
-        """Whether a trial of the search was interrupted and has not gone on yet."""
-        return any(trial.status == "waiting" and trial.error is not None for trial in self._of_cell(cell, "search"))
+    def _budget_of(self, cell: Cell) -> CellBudget:
+        """What the search of a cell has promised to train, and may."""
+        whole = float(cell.training["epochs"])
+        committed = 0.0
+        for trial in self._of_cell(cell, "search"):
+            name = trial.assignment.trial.trial
+            if trial.status == "pruned" and name not in self._trained:
+                self._trained[name] = cost_of([trial.attempts()]).budget_epochs
+            committed += self._trained.get(name, whole)
+        return CellBudget.of(self.study, cell, committed)
 
     def _is_exhausted(self, cell: Cell) -> bool:
         """Whether the budget is used up. Work that a crash lost is not charged: it is no choice of the search."""
-        budget = self.study.budget
-        if budget.epochs_per_cell is None and budget.device_seconds_per_cell is None:
+        asked = len(self._of_cell(cell, "search"))
+        if not self._budget_of(cell).room(asked):
+            return True
+        most_s = self.study.budget.device_seconds_per_cell
+        if most_s is None:
             return False
         cost = cost_of([trial.attempts() for trial in self._of_cell(cell) if trial.attempts()])
-        return (budget.epochs_per_cell is not None and cost.budget_epochs >= budget.epochs_per_cell) or (
-            budget.device_seconds_per_cell is not None and cost.device_seconds >= budget.device_seconds_per_cell
-        )
+        return cost.device_seconds >= most_s
 
     def _of_cell(self, cell: Cell, phase: Phase | None = None) -> list[TrialProgress]:
-        return [
-            trial for trial in self.trials.values()
-            if trial.assignment.trial.cell == cell.name and phase in (None, trial.assignment.phase)
-        ]
+        found = self._by_cell[cell.name]
+        return found if phase is None else [trial for trial in found if trial.assignment.phase == phase]
 
     def _next_confirmation(self) -> Assignment | None:
         """One that has not been handed out. A cell that has none left is not looked at again."""
@@ -306,8 +325,7 @@ class StudyLedger:
         if cell.name in self._winners:
             return self._winners[cell.name]
         searched = self._of_cell(cell, "search")
-        asked_all = len(searched) >= self._configurations(cell) or self._is_exhausted(cell)
-        if not searched or not asked_all or not all(trial.is_closed for trial in searched):
+        if not searched or not self._is_exhausted(cell) or not all(trial.is_closed for trial in searched):
             return None
         winner = winner_of([trial.attempts() for trial in searched if trial.attempts()])
         if winner is None or winner.status != "finished":
@@ -322,6 +340,11 @@ class StudyLedger:
         name = self._search_id(cell, suggestion.number)
         trial = build_trial(self.study, cell, suggestion.configuration, trial=name, seed=self.study.seeds[0])
         return Assignment(trial, suggestion.number, "search", suggestion.configuration)
+
+
+def _is_disturbed(trial: TrialProgress) -> bool:
+    """It was interrupted and has not gone on yet."""
+    return trial.status == "waiting" and trial.error is not None
 
 
 def _trial_id(cell: str, number: int, seed: int) -> str:

@@ -11,6 +11,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
+from vsetune.jobs.cell_budget import CellBudget
 from vsetune.leaderboard.rows import Cost
 from vsetune.leaderboard.selection import Trial, cost_of, trials_of
 from vsetune.tracking.records import AttemptRecord, StudyRecord
@@ -73,7 +74,9 @@ def observe(store: TrackingStore, states: StudyStates, record: StudyRecord) -> S
 
 def promised_trials(study: StudySpec, cells: Sequence[Cell]) -> int:
     """How many trials a study asks for: the searched configurations of every cell, and its winner with other seeds."""
-    return sum((study.search.configurations if cell.domains else 1) + len(study.seeds) - 1 for cell in cells)
+    return sum(
+        CellBudget.of(study, cell).room(0) + len(study.seeds) - 1 for cell in cells
+    )
 
 
 def _promised(record: StudyRecord) -> int | None:

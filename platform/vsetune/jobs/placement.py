@@ -76,6 +76,7 @@ def place_trials(
                     ledger, signs=SignsOfLife(spec.resources.silence_timeout_s),
                     making=lambda: actors_in_making(scheduler.controller), on_change=progress.changed,
                     on_tick=progress.tick, on_pause=progress.paused, forget=forget, metrics=metrics,
+                    reasons=scheduler.reasons,
                 )],
             ),
         )

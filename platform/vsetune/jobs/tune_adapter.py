@@ -79,13 +79,15 @@ class RecordingCallback(_StaysHere, tune.Callback):
 
     making: the trials whose workers Ray is making. on_pause: told the name of an interrupted trial, the reason, and the
     seconds until it goes on (None: left open). forget: told the folder of a trial whose checkpoint is of no more use.
+    reasons: why the scheduler stopped a trial, by name; it grows.
     """
 
     def __init__(
         self, ledger: StudyLedger, *, signs: SignsOfLife, making: Callable[[], Iterable[tuple[Any, Any]]],
         on_change: Listener, on_tick: Listener, on_pause: Callable[[str, str, float | None], None],
-        forget: Callable[[Path], None], metrics: StudyMetrics,
+        forget: Callable[[Path], None], metrics: StudyMetrics, reasons: Mapping[str, str],
     ) -> None:
+        self._reasons = reasons
         self._ledger, self._signs, self._making, self._metrics = ledger, signs, making, metrics
         self._on_change, self._on_tick, self._on_pause, self._forget = on_change, on_tick, on_pause, forget
 
@@ -101,7 +103,7 @@ class RecordingCallback(_StaysHere, tune.Callback):
         if result.get("event") == "interrupted":
             self._pause(name, result["error"])
         else:
-            record_report(self._ledger, name, result)
+            record_report(self._ledger, name, result, stopped_by=self._reasons.get(name, ""))
         if self._ledger.trials[name].status in ("finished", "pruned"):  # recorded: nobody will continue it
             self._forget(home() / trial.config["folder"])
         if result.get("done"):
@@ -143,8 +145,9 @@ def actors_in_making(controller: Any) -> list[tuple[Any, Any]]:
     ]
 
 
-def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any]) -> None:
-    """One report of AttemptTrainable into the ledger. `done` without `is_finished` means the scheduler stopped it."""
+def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any], *, stopped_by: str = "") -> None:
+    """One report of AttemptTrainable into the ledger. `done` without `is_finished` means the scheduler stopped it;
+    stopped_by: its reason."""
     event, summary = report.get("event"), report.get("summary", {})
     if event == "opened":
         ledger.open_attempt(
@@ -159,7 +162,8 @@ def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any]) ->
     if report.get("done"):
         status: AttemptStatus = "finished" if report.get("is_finished") else "pruned"
         artifacts = [home() / path for path in report.get("artifacts", [])]
-        ledger.close(trial, status, summary=summary, artifacts=artifacts)
+        why = stopped_by or None if status == "pruned" else None
+        ledger.close(trial, status, summary=summary, artifacts=artifacts, error=why)
 
 
 def _error_of(trial: Any) -> BaseException | None:

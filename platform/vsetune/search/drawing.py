@@ -7,6 +7,7 @@ a process that dies in between leaves half a trial, and a resumed study would go
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Container, Mapping, Sequence
 
@@ -18,7 +19,10 @@ from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec
 from vsetune.files.hashes import sha256_hex
+from vsetune.search.even_points import even_point
 
+GP_AT_MOST = 500
+"""Trials of a cell, beyond which a Gaussian process takes seconds to ask: then `gp` draws as `tpe` does."""
 REFUSED = "refused"
 """Attribute of a trial whose configuration no spec accepts: why."""
 
@@ -33,18 +37,53 @@ def distributions_of(cell: Cell) -> dict[str, BaseDistribution]:
 def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[str, Value]:
     """The next configuration of a cell after this history (whole trials, refused ones included, in order).
 
-    The same history, spec and cell give the same configuration, that of `optuna.Study.ask` with the sampler's seed.
+    The same history, spec and cell give the same configuration: a point of the Sobol sequence at the start, then that
+    of `optuna.Study.ask` with a sampler seeded by study, cell and number.
     """
     if not cell.domains:
         return {}
     if not history and spec.include_defaults:
         return cell.defaults()
+    distributions, number = distributions_of(cell), len(history)
+    starting = number < startup_of(spec) + sum(REFUSED in trial.user_attrs for trial in history)
+    if spec.sampler == "sobol" or (starting and spec.sampler != "random" and spec.start == "sobol"):
+        return even_point(distributions, number, seed=_seed(f"{spec.seed}/{cell.name}"))
+    seed = _seed(f"{spec.seed}/{cell.name}/{number}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        by_gp = spec.sampler == "gp" and number < GP_AT_MOST
         study = optuna.create_study(
-            storage=_LentHistory(history), direction="maximize", sampler=_sampler(spec, cell.name, history),
+            storage=_LentHistory(_finished_for_good(history) if by_gp else history), direction="maximize",
+            sampler=optuna.samplers.RandomSampler(seed=seed) if starting else _sampler(spec, seed, by_gp=by_gp),
         )
-        return dict(study.ask(fixed_distributions=distributions_of(cell)).params)
+        return dict(study.ask(fixed_distributions=distributions).params)
+
+
+def _finished_for_good(history: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """For a sampler that learns from finished trials alone. A stopped trial counts with its best: the rules that stop
+    one have seen it level off. One that failed counts as the worst that is known; refused draws are left out."""
+    bests = {trial.number: max(trial.intermediate_values.values(), default=math.nan) for trial in history}
+    known = [best for best in bests.values() if math.isfinite(best)]
+    told: list[FrozenTrial] = []
+    for trial in history:
+        if REFUSED in trial.user_attrs:
+            continue
+        counted = copy.copy(trial)
+        if trial.state == TrialState.PRUNED and known:
+            best = bests[trial.number]
+            counted.state, counted.value = TrialState.COMPLETE, best if math.isfinite(best) else min(known)
+        told.append(counted)
+    return told
+
+
+def startup_of(spec: SearchSpec) -> int:
+    """How many configurations are drawn before anything is learnt from them. Refused draws say nothing of what is
+    good, so they end no start."""
+    return max(2, min(10, spec.configurations // 3))
+
+
+def _seed(name: str) -> int:
+    return int(sha256_hex(name.encode())[:8], 16)
 
 
 class _LentHistory(optuna.storages.InMemoryStorage):
@@ -72,13 +111,13 @@ class _LentHistory(optuna.storages.InMemoryStorage):
         return [*(copy.deepcopy(trials) if deepcopy else trials), *own]
 
 
-def _sampler(spec: SearchSpec, cell: str, history: Sequence[FrozenTrial]) -> optuna.samplers.BaseSampler:
-    """Seeded by study, cell and number. Refused draws say nothing of what is good, so they end no random start."""
-    seed = int(sha256_hex(f"{spec.seed}/{cell}/{len(history)}".encode())[:8], 16)
+def _sampler(spec: SearchSpec, seed: int, *, by_gp: bool) -> optuna.samplers.BaseSampler:
+    """What learns from the history; how it starts is not its own affair."""
     if spec.sampler == "random":
         return optuna.samplers.RandomSampler(seed=seed)
-    startup = max(2, min(10, spec.configurations // 3)) + sum(REFUSED in trial.user_attrs for trial in history)
-    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
+    if by_gp:
+        return optuna.samplers.GPSampler(seed=seed, n_startup_trials=0, deterministic_objective=False)
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, constant_liar=True)
 
 
 def is_whole(trial: FrozenTrial, domains: Mapping[str, Domain]) -> bool:

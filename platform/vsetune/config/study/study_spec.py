@@ -13,6 +13,7 @@ from vsetune.config.spec.paths import LocalPathText, PathText, UriText
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.resources import ResourceSpec
 from vsetune.config.study.training import TrainingSpec
+from vsetune.files.hashes import fingerprint_of
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
 
@@ -159,9 +160,19 @@ class SearchSpec(Spec):
     """How configurations are chosen, the same for every cell."""
 
     configurations: int = Field(
-        8, ge=1, le=1_000_000, description="configurations tried per cell (1 if nothing is searched)",
+        8, ge=1, le=1_000_000, description="budget of a cell in whole trainings (1 if nothing is searched); epochs "
+        "that stopped trials leave over go to further configurations",
     )
-    sampler: Literal["tpe", "random"] = "tpe"
+    at_once: int | None = Field(
+        None, ge=1, le=100_000, description="most trials of a cell at a time, so that the search hears of some before "
+        "it asks for others; default: a third of `configurations`, at least 2",
+    )
+    sampler: Literal["gp", "tpe", "sobol", "random"] = Field(
+        "gp", description="gp (a Gaussian process) learns from the fewest trials; sobol covers the space evenly",
+    )
+    start: Literal["sobol", "random"] = Field(
+        "sobol", description="how tpe and gp choose the first third of `configurations` (2 to 10)",
+    )
     seed: Seed = 0
     include_defaults: bool = Field(True, description="the first configuration of a cell is the papers' defaults")
     training: dict[str, SearchDomain] = Field(
@@ -175,17 +186,25 @@ class SearchSpec(Spec):
 
 
 class SchedulerSpec(Spec):
-    """Early stopping by asynchronous successive halving, separately in every cell, in epochs."""
+    """Early stopping, separately in every cell, in epochs."""
 
-    kind: Literal["asha", "none"] = "asha"
+    kind: Literal["patience", "median", "asha", "hyperband", "none"] = Field(
+        "patience", description="patience keeps slow starters; asha and hyperband keep who is ahead at the rungs",
+    )
     grace_epochs: float = Field(1.0, gt=0, description="no trial stops before this")
-    reduction_factor: float = Field(3.0, gt=1, description="one in this many goes on at each rung")
+    patience_epochs: float = Field(
+        2.0, ge=0, description="patience: a trial below the median stops once its best is this old",
+    )
+    fewest_trials: int = Field(4, ge=1, le=1000, description="patience, median: how many others must have come as far")
+    reduction_factor: float = Field(3.0, gt=1, description="asha, hyperband: one in this many goes on at each rung")
 
 
 class BudgetSpec(Spec):
     """Limits per cell; a cell that reaches one starts no further configuration. Failed and pruned attempts count."""
 
-    epochs_per_cell: float | None = Field(None, gt=0)
+    epochs_per_cell: float | None = Field(
+        None, gt=0, description="in place of `search.configurations` whole trainings",
+    )
     device_seconds_per_cell: float | None = Field(None, gt=0)
 
 
@@ -234,6 +253,18 @@ class StudySpec(Spec):
         plain = super().to_plain()
         return plain if self.cells is not None else {key: value for key, value in plain.items() if key != "cells"}
 
+    def fingerprint(self) -> str:
+        """Of studies from before searches started evenly, and stopped by patience: as it was, where the file says
+        `start: random` and another rule, so that they can be gone on with."""
+        plain = self.to_plain()
+        search, scheduler = dict(plain["search"]), dict(plain["scheduler"])
+        for key, older in (("at_once", None), ("start", "random")):
+            if search[key] == older:
+                del search[key]
+        if self.scheduler.kind not in ("patience", "median"):
+            del scheduler["patience_epochs"], scheduler["fewest_trials"]
+        return fingerprint_of({**plain, "search": search, "scheduler": scheduler})
+
     @model_validator(mode="after")
     def _consistent(self) -> StudySpec:
         networks = [entry.cell_name for entry in self.networks]
@@ -255,7 +286,7 @@ class StudySpec(Spec):
             )
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: got {self.seeds}, need different numbers")
-        if self.scheduler.kind == "asha" and self.scheduler.grace_epochs > self.training.epochs:
+        if self.scheduler.kind != "none" and self.scheduler.grace_epochs > self.training.epochs:
             raise ValueError(
                 f"scheduler.grace_epochs: got {self.scheduler.grace_epochs:g}, need at most training.epochs "
                 f"({self.training.epochs:g})"

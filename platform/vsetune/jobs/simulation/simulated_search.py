@@ -157,10 +157,8 @@ def made_up_study(study: StudySpec, landscape: Landscape, *, seed: int) -> Study
 
 
 def promised_epochs(study: StudySpec, settings: SimulationSettings) -> float:
-    """What the search of a cell may train at most, apart from what its running trials overshoot a budget by."""
-    limits = [study.search.configurations * study.training.epochs]
-    if study.budget.epochs_per_cell is not None:
-        limits.append(study.budget.epochs_per_cell)
+    """What the search of a cell may train, to half a trial."""
+    limits = [study.budget.epochs_per_cell or study.search.configurations * study.training.epochs]
     if study.budget.device_seconds_per_cell is not None:
         limits.append(study.budget.device_seconds_per_cell / settings.epoch_seconds)
     return min(limits)
@@ -168,9 +166,8 @@ def promised_epochs(study: StudySpec, settings: SimulationSettings) -> float:
 
 def require_affordable(study: StudySpec, settings: SimulationSettings, *, where: str) -> None:
     """ConfigError where one search would take this machine hours."""
-    running = min(settings.workers, study.search.configurations)
-    validations = promised_epochs(study, settings) + running * study.training.epochs
-    trials = min(study.search.configurations, validations)
+    validations = promised_epochs(study, settings)
+    trials = validations / study.training.epochs
     if trials > _MOST_TRIALS or validations > _MOST_VALIDATIONS:
         raise ConfigError(
             f"{where}: budget.epochs_per_cell: a simulated cell would come to {trials:.0f} trials and "

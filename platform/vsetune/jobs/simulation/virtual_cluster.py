@@ -125,7 +125,7 @@ class VirtualCluster:
             report |= {"done": True, "is_finished": True}
         elif self._stops(running, epoch, m_recall):
             report |= {"done": True}
-        record_report(self._ledger, running.name, report)
+        record_report(self._ledger, running.name, report, stopped_by=self._scheduler.reasons.get(running.name, ""))
 
     def _stops(self, running: _Running, epoch: float, m_recall: float) -> bool:
         flat = {"event": "point", "point/epoch": epoch, "point/m_recall": m_recall}

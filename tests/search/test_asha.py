@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
-from vsetune.search.halving import Halving
+from vsetune.search.stopping.asha import Halving
 
 Curve = list[tuple[float, float]]
 
@@ -94,7 +94,7 @@ def test_decisions_are_those_of_rays_asha_where_no_two_rungs_are_passed_at_once(
         result = {"epoch": epoch, "best": max(recall for _, recall in planned[n][:position[n]])}
         stops = ours.note(str(n), epoch, m_recall)
         asha = theirs.on_trial_result(None, trials[n], result)  # type: ignore[arg-type]
-        assert (stops or epoch >= settings["epochs"]) == (asha == TrialScheduler.STOP)
+        assert (bool(stops) or epoch >= settings["epochs"]) == (asha == TrialScheduler.STOP)
         if asha == TrialScheduler.STOP:
             theirs.on_trial_complete(None, trials[n], result)  # type: ignore[arg-type]
             del planned[n]

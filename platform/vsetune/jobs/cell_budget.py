@@ -1,0 +1,58 @@
+"""How much the search of a cell may train: epochs, the same for every cell of a study whatever it searches."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.study_spec import SearchSpec, StudySpec
+
+LEARNING = ("tpe", "gp")
+"""Samplers whose draws depend on how earlier ones went."""
+
+MOST_TRIALS = 8
+"""Times the whole trainings of its budget: a search that stops everything at once comes to an end."""
+
+
+@dataclass(frozen=True)
+class CellBudget:
+    """whole: epochs of a trial that nobody stops. committed: epochs that the trials so far come to: of stopped ones
+    what they trained, any other whole, as running ones are on their way there and a failed one has had its chance.
+    most: may be trained. trials: may be asked for, however little they train."""
+
+    whole: float
+    committed: float
+    most: float
+    trials: int
+
+    @classmethod
+    def of(cls, study: StudySpec, cell: Cell, committed: float = 0.0) -> CellBudget:
+        whole, most = float(cell.training["epochs"]), epochs_of_cell(study, cell)
+        return cls(whole, committed, most, int(MOST_TRIALS * max(1.0, most / whole)) if cell.domains else 1)
+
+    def room(self, asked: int) -> int:
+        """How many more whole trials the cell may ask for, after `asked`; the budget is met to half a trial."""
+        if not asked:
+            return max(1, round(self.most / self.whole))
+        left = int((self.most - self.committed) / self.whole + 0.5)
+        return max(0, min(left, self.trials - asked))
+
+
+def epochs_of_cell(study: StudySpec, cell: Cell) -> float:
+    """What the search of a cell may train: `budget.epochs_per_cell`, or `search.configurations` whole trainings; one
+    training where nothing is searched."""
+    whole = float(cell.training["epochs"])
+    if not cell.domains:
+        return whole
+    asked = study.budget.epochs_per_cell
+    return study.search.configurations * whole if asked is None else asked
+
+
+def at_once(search: SearchSpec) -> int:
+    """Most trials of a cell at a time. What runs at once was asked for without hearing how the others went; without a
+    bound, many workers would spend a whole budget on one wave that has learnt nothing. Samplers that learn nothing have
+    none."""
+    if search.at_once is not None:
+        return search.at_once
+    return max(2, -(-search.configurations // 3)) if search.sampler in LEARNING else sys.maxsize

@@ -1,0 +1,54 @@
+"""Asynchronous successive halving of one cell.
+
+The rule is that of Li et al. (2020) as Ray's ASHA has it, so that studies stop the same trials as before wherever the
+two agree; docs/decisions/0028 says where they differ and why we have our own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vsetune.metrics.curves import SAME_EPOCH
+from vsetune.search.stopping.rule import Course, StoppingRule
+
+
+class Halving(StoppingRule):
+    """The rungs of one cell, and who reached them in which order.
+
+    A rung stands at every grace_epochs * reduction_factor**k below `epochs`. What is recorded there is the best
+    M-Recall of a trial up to its first validation at or after the rung. A validation that passes several rungs at once
+    fills the highest of them only, and the lower ones never: they were not seen. A grace below the gap between
+    validations therefore adds no rung that a later validation would fill with a value of a later epoch.
+
+    A trial is stopped where its value is below the 1 - 1/reduction_factor quantile (linear between values) of those
+    recorded at the rung before it. The first to arrive goes on, and so does a trial at or past `epochs`.
+    """
+
+    def __init__(self, *, grace_epochs: float, reduction_factor: float, epochs: float) -> None:
+        """grace_epochs: > 0, epochs before which no trial stops. reduction_factor: > 1. epochs: of a whole trial."""
+        if not grace_epochs > 0 or not reduction_factor > 1:
+            raise ValueError(f"halving: got grace {grace_epochs} and factor {reduction_factor}, need > 0 and > 1")
+        super().__init__(epochs)
+        self._keep = (1 - 1 / reduction_factor) * 100
+        self._rungs: list[tuple[float, dict[str, float]]] = []
+        while (rung := grace_epochs * reduction_factor ** len(self._rungs)) < epochs - SAME_EPOCH:
+            self._rungs.append((rung, {}))
+        self._highest: dict[str, int] = {}
+
+    def rungs(self) -> dict[float, dict[str, float]]:
+        """Rung (epoch) -> trial -> value recorded there, in the order of arrival. A copy."""
+        return {rung: dict(recorded) for rung, recorded in self._rungs}
+
+    def decide(self, trial: str, course: Course) -> str:
+        """Records the trial at the highest rung it has newly reached."""
+        reached = sum(rung <= course.epoch + SAME_EPOCH for rung, _ in self._rungs) - 1
+        if reached <= self._highest.get(trial, -1):
+            return ""
+        self._highest[trial] = reached
+        rung, recorded = self._rungs[reached]
+        cutoff = float(np.percentile(list(recorded.values()), self._keep)) if recorded else -np.inf
+        count = len(recorded)
+        recorded[trial] = course.best
+        if course.best >= cutoff:
+            return ""
+        return f"{course.best:.1f} at rung {rung:g}, where {cutoff:.1f} goes on ({count} before it)"

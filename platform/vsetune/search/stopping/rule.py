@@ -1,0 +1,91 @@
+"""What every rule of early stopping is asked, and what it remembers. Knows nothing of Ray or of Optuna."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from vsetune.metrics.curves import SAME_EPOCH
+
+
+@dataclass
+class Course:
+    """A trial so far. epochs, bests: of every validation, the best M-Recall up to it. decisions: why it was stopped
+    there, empty where it was not. improved_at: epoch of the best validation, the first of equals."""
+
+    epochs: list[float] = field(default_factory=list)
+    bests: list[float] = field(default_factory=list)
+    decisions: list[str] = field(default_factory=list)
+    improved_at: float = -math.inf
+
+    @property
+    def epoch(self) -> float:
+        return self.epochs[-1] if self.epochs else -math.inf
+
+    @property
+    def best(self) -> float:
+        return self.bests[-1] if self.bests else -math.inf
+
+    def best_until(self, epoch: float) -> float | None:
+        """None for a trial that has not come as far."""
+        if self.epoch < epoch - SAME_EPOCH:
+            return None
+        seen = bisect_right(self.epochs, epoch + SAME_EPOCH)
+        return self.bests[seen - 1] if seen else None
+
+    def decision_at(self, epoch: float) -> str:
+        return next((why for known, why in zip(self.epochs, self.decisions, strict=True)
+                     if abs(known - epoch) <= SAME_EPOCH), "")
+
+    def add(self, epoch: float, m_recall: float) -> None:
+        if m_recall > self.best:
+            self.improved_at = epoch
+        self.bests.append(max(self.best, m_recall))
+        self.epochs.append(epoch)
+
+
+class StoppingRule(ABC):
+    """The trials of one cell. Not thread-safe. ValueError for a validation that is not finite.
+
+    courses: by name, in the order of their first validation.
+    """
+
+    def __init__(self, epochs: float) -> None:
+        """epochs: of a whole trial of this cell; at or past them nobody is stopped."""
+        self.epochs = epochs
+        self.courses: dict[str, Course] = {}
+
+    def note(self, trial: str, epoch: float, m_recall: float) -> str:
+        """One validation of a trial, in the order of its curve. Why the trial stops here, in words; empty: it goes on.
+
+        A validation at or before the last one known changes nothing; the answer is the decision that was taken at it
+        (empty where there was none), so a process that died between a decision and its record takes it again.
+        """
+        if not math.isfinite(m_recall):
+            raise ValueError(f"trial {trial} at epoch {epoch:g}: got M-Recall {m_recall}, need a finite one")
+        course = self.courses.setdefault(trial, Course())
+        if epoch <= course.epoch + SAME_EPOCH:
+            return course.decision_at(epoch)
+        course.add(epoch, m_recall)
+        why = self.decide(trial, course)
+        course.decisions.append(why if epoch < self.epochs - SAME_EPOCH else "")
+        return course.decisions[-1]
+
+    def replay(self, trial: str, curve: Sequence[tuple[float, float]]) -> None:
+        """A recorded curve of (epoch, M-Recall): makes it known; nobody is stopped by it.
+
+        Call it for finished, stopped and open trials alike, in the order of their configurations. That is the order in
+        which trials arrive when one runs at a time, and then everything is as if the study had never been interrupted.
+        With several at a time the order of arrival is not known any more; that of the configurations, in which they
+        were started, takes its place. It changes no decision but one: that at the last point of an open trial, which
+        `note` of the same point asks for again.
+        """
+        for epoch, m_recall in curve:
+            self.note(trial, epoch, m_recall)
+
+    @abstractmethod
+    def decide(self, trial: str, course: Course) -> str:
+        """Why a trial stops at its last validation, which `course` has already; empty: it goes on."""
