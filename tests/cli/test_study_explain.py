@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from mlflow import MlflowClient
 
@@ -40,4 +42,4 @@ def test_the_page_of_a_study_is_written_and_kept_with_its_run(vsetune, home, tmp
     experiment = client.get_experiment_by_name("tiny")
     (parent,) = client.search_runs([experiment.experiment_id], "tags.`vsetune.kind` = 'study'")
     kept = client.download_artifacts(parent.info.run_id, "search.html", str(tmp_path))
-    assert open(kept).read() == (tmp_path / "page.html").read_text()
+    assert Path(kept).read_text() == (tmp_path / "page.html").read_text()

@@ -40,7 +40,8 @@ def add(store: MemoryStore) -> Callable[..., None]:
         number: int, recalls: Sequence[float], status: str | None = "finished", *, error: str | None = None,
         attempt: int = 1, cell: str = "vsepp.lseh", seed: int = 0, phase: str = "search", **changes: Any,
     ) -> None:
-        configuration = {"loss.margin": 0.1 + 0.02 * (number % 9), "training.learning_rate": 1e-4 * 1.4 ** (number % 12)}
+        rate = 1e-4 * 1.4 ** (number % 12)
+        configuration = {"loss.margin": 0.1 + 0.02 * (number % 9), "training.learning_rate": rate}
         network, loss = cell.split(".")
         run = store.start_attempt(AttemptStart(
             "demo", f"{cell}-c{number:03d}-s{seed}", cell, network, loss, attempt, seed, phase,  # type: ignore[arg-type]

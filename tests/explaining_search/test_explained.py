@@ -70,7 +70,7 @@ def test_every_trial_with_a_result_is_a_line_through_all_settings(cell) -> None:
 def test_a_setting_that_a_trial_does_not_have_leaves_a_gap(store, add, study) -> None:
     for number in range(3):
         add(number, [40.0 + number])
-    plain = [attempt for attempt in store.attempts("demo")]
+    plain = store.attempts("demo")
     del plain[1].start.configuration["loss.margin"]
     (cell,) = [cell for cell in explain(study, plain).cells if cell.trials]
     assert parallel(cell).has_gaps
