@@ -11,7 +11,7 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
 
-STOPPED = "patience: best 25.0 of epoch 2, below the median 39.0 of 4 others at epoch 4"
+STOPPED = "patience: best 43.0 of epoch 2, below the median 51.0 of 4 others at epoch 4"
 CONFIG = {
     "study": "demo", "data": {"path": "data/scenes"}, "networks": [{"name": "vsepp"}],
     "losses": [{"name": "lmh"}, {"name": "lseh", "search": {"margin": {"low": 0.1, "high": 0.3}}}],
@@ -64,8 +64,8 @@ def searched(store: MemoryStore, add: Callable[..., None]) -> MemoryStore:
     add(0, [30, 40, 45, 48, 49, 50], attempt=2, **{"loss.margin": 0.2})
     for number, best in ((1, 52.0), (2, 55.5), (3, 51.0)):
         add(number, [best - 20, best - 10, best - 4, best - 1, best, best - 0.5])
-    add(4, [20, 25, 24, 23], "pruned", error=STOPPED)
-    add(5, [22, 26, 21, 21], "pruned", error=STOPPED.replace("25.0", "26.0"))
+    add(4, [30, 43, 41, 40], "pruned", error=STOPPED)
+    add(5, [31, 44, 42, 40], "pruned", error=STOPPED.replace("43.0", "44.0"))
     add(6, [5.0], "pruned", error="asha: 5.0 at rung 1, where 30.0 goes on (4 before it)")
     add(7, [1.0], "failed", error="loss is not finite at step 140")
     add(8, [30, 41], None)

@@ -10,6 +10,7 @@ import pytest
 from vsetune.config.spec.base import Choices, Range
 from vsetune.explaining_search import explain, to_html
 from vsetune.explaining_search.drawn_trials import MOST_DRAWN, drawn_trials
+from vsetune.explaining_search.explained import has_levelled
 from vsetune.explaining_search.history_plot import best_so_far
 from vsetune.explaining_search.parallel_plot import parallel
 from vsetune.explaining_search.setting_axes import SettingAxis, seen_domain
@@ -41,7 +42,12 @@ def test_reasons_are_counted_by_the_rule_that_gave_them_with_examples(cell) -> N
     assert told == [("stopped", "patience", 2, 4.0), ("stopped", "asha", 1, 1.0), ("failed", "errors", 1, 1.0)]
     names = [name for name, _ in cell.endings[0].examples]
     assert names == ["vsepp.lseh-c004-s0", "vsepp.lseh-c005-s0"]
-    assert "below the median 39.0" in cell.endings[0].examples[0][1]
+    assert "below the median 51.0" in cell.endings[0].examples[0][1]
+
+
+def test_importances_learn_from_trials_that_finished_or_that_patience_saw_level_off(cell) -> None:
+    assert [trial.name[-7:-3] for trial in cell.trials if has_levelled(trial)] == [f"c00{n}" for n in range(6)]
+    assert cell.importances.trials == 6
 
 
 def test_the_best_so_far_counts_the_epochs_of_all_trials_before_it(cell) -> None:
@@ -88,8 +94,9 @@ def test_too_many_trials_are_thinned_but_never_the_best(store, add, study) -> No
 
 
 @pytest.mark.parametrize(("domain", "value", "place", "labels"), [
-    (Range(low=1e-4, high=1e-2, log=True), 1e-3, 0.5, ["0.0001", "0.0005", "0.002", "0.01"]),
-    (Range(low=0.0, high=1.0), 0.25, 0.25, ["0", "0.25", "0.5", "0.75", "1"]),
+    (Range(low=1e-3, high=1e-1, log=True), 1e-2, 0.5, ["0.001", "0.002", "0.005", "0.01", "0.02", "0.05", "0.1"]),
+    (Range(low=0.0, high=1.0), 0.25, 0.25, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+    (Range(low=1e-6, high=1.0, log=True), 1e-3, 0.5, [f"{10.0**power:g}" for power in range(-6, 1)]),
     (Range(low=2, high=4, integer=True), 3, 0.5, ["2", "3", "4"]),
     (Range(low=0.5, high=0.5), 0.5, 0.5, ["0.5"]),
     (Choices(choices=[True, False]), False, 0.75, ["true", "false"]),
@@ -135,13 +142,13 @@ def test_the_page_stands_alone_and_tells_of_every_cell(explained) -> None:
     links = [attributes["href"] for tag, attributes in Page(page).tags if "href" in attributes]
     assert links == ["#cell-0", "#cell-1"]
     text = " ".join(page.split())
-    for words in (
+    said = (
         "9 trials in 2 cells.", "No trial yet.", "early stopping <strong>patience</strong>",
         "9 trials (4 finished, 3 stopped, 1 failed, 1 open) trained 36.0 epochs of 48.0; 12.0 are left.",
-        "Best: M-Recall 55.5 % at epoch 5.00, by vsepp.lseh-c002-s0", "at least 10 finished trials",
+        "Best: M-Recall 55.5 % at epoch 5.00, by vsepp.lseh-c002-s0", "at least 10 trials",
         "1.0 epochs were lost to interruptions", "loss is not finite at step 140", "1 trial below",
-    ):
-        assert words in text, words
+    )
+    assert [words for words in said if words not in text] == []
 
 
 def test_what_people_and_errors_say_is_escaped(store, add, study) -> None:

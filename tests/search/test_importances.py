@@ -1,4 +1,4 @@
-"""Which settings mattered, told from finished trials; and when nothing can be told."""
+"""Which settings mattered, told from trials that came to their level; and when nothing can be told."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def test_the_setting_that_decides_has_the_largest_share_and_shares_add_up_to_one
 
 
 @pytest.mark.parametrize(("domains", "tried", "said"), [
-    (DOMAINS, trials(9), "at least 10 finished trials within the search ranges; there are 9"),
+    (DOMAINS, trials(9), "at least 10 trials that finished or levelled off, within the search ranges; there are 9"),
     (DOMAINS, trials(10)[:1], "there is 1."),
     (DOMAINS, [({**each, "loss.margin": 1.5}, value) for each, value in trials(12)], "there are 0"),
-    (DOMAINS, [(each, 50.0) for each, _ in trials(10)], "All 10 finished trials reached the same M-Recall"),
+    (DOMAINS, [(each, 50.0) for each, _ in trials(10)], "All 10 trials reached the same M-Recall"),
     (DOMAINS, [(trials(1)[0][0], 50.0 + index) for index in range(10)], "have the same settings"),
     ({}, trials(10), "Nothing is searched"),
 ])

@@ -79,8 +79,7 @@ def _kind(trial: TriedTrial) -> str:
         return _NOT_TOLD
     if trial.outcome != "stopped":
         return "errors" if trial.outcome == "failed" else "interruptions"
-    rule, colon, _ = trial.reason.partition(": ")
-    return rule if colon else "other"
+    return trial.rule or "other"
 
 
 def _examples(group: Sequence[TriedTrial]) -> tuple[tuple[str, str], ...]:

@@ -16,7 +16,7 @@ from vsetune.leaderboard.wording import fixed
 MOST_DRAWN = 400
 """Trials of a cell that are drawn; a page with more marks opens slowly."""
 _BEST_DRAWN = 100
-_WORST_SHOWN = 3.0
+_WORST_SHOWN = 2.0
 """Times the distance from the best trial to the median one, below the best: what is lower goes to the edge."""
 
 

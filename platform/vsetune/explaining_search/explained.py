@@ -8,6 +8,7 @@ from typing import Any
 
 from vsetune.explaining_search.cell_account import Account, Ending, account_of, endings_of
 from vsetune.explaining_search.search_spaces import SearchSpace, spaces_of
+from vsetune.explaining_search.setting_axes import text_of
 from vsetune.explaining_search.tried_trials import TriedTrial, searches_of, tried
 from vsetune.leaderboard.selection import Trial, winner_of
 from vsetune.search.importances import Importances, importances_of
@@ -57,13 +58,17 @@ def explain(record: StudyRecord, attempts: Sequence[AttemptRecord]) -> Explained
 def _cell(space: SearchSpace, search: Sequence[Trial]) -> ExplainedCell:
     trials = tuple(tried(trial) for trial in search)
     best = winner_of(search)
-    finished = [
-        (trial.configuration, trial.best) for trial in trials if trial.outcome == "finished" and trial.best is not None
-    ]
+    level = [(trial.configuration, trial.best) for trial in trials if trial.best is not None and has_levelled(trial)]
     return ExplainedCell(
         space, trials, next((trial for trial in trials if best is not None and trial.name == best.start.trial), None),
-        account_of(trials, given=space.epochs), tuple(endings_of(trials)), importances_of(space.domains, finished),
+        account_of(trials, given=space.epochs), tuple(endings_of(trials)), importances_of(space.domains, level),
     )
+
+
+def has_levelled(trial: TriedTrial) -> bool:
+    """Whether its best tells what its configuration is worth: it finished, or patience saw it rise no more. Other rules
+    stop trials that still rise, whose best tells when they were stopped."""
+    return trial.outcome == "finished" or (trial.outcome == "stopped" and trial.rule == "patience")
 
 
 def _how(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -73,4 +78,4 @@ def _how(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         "sampler": search.get("sampler"), "start": search.get("start"), "seed of the search": search.get("seed"),
         "early stopping": scheduler.get("kind"), "no trial stops before epoch": scheduler.get("grace_epochs"),
     }
-    return tuple((name, str(value)) for name, value in told.items() if value is not None)
+    return tuple((name, text_of(value)) for name, value in told.items() if value is not None)

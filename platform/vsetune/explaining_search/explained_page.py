@@ -113,7 +113,7 @@ def _notes(cell: ExplainedCell) -> list[str]:
     if axis is not None and axis.below:
         notes.append(f"{_trials(axis.below)} below {axis.low:g} % stand at the lower edge.")
     if cell.importances.shares and cell.importances.trials < _FEW_TRIALS:
-        notes.append(f"Importances from {cell.importances.trials} finished trials are a hint, not a measurement.")
+        notes.append(f"Importances from {cell.importances.trials} trials are a hint, not a measurement.")
     if cell.account.lost:
         notes.append(f"{fixed(cell.account.lost, 1)} epochs were lost to interruptions and are in no budget.")
     return notes

@@ -14,8 +14,8 @@ from vsetune.leaderboard.charts import Tick
 
 HEIGHT = 320
 TOP, BOTTOM, SIDE = 46, 34, 70
-_STEP = 165
-_SHORTEST = 560
+_CLOSEST, _WIDEST, _ALL_STEPS = 165, 320, 1000
+"""Pixels between two axes, at least and at most, and of all of them together where that allows it."""
 _TICKS = 5
 
 
@@ -56,8 +56,9 @@ def parallel(cell: ExplainedCell) -> Parallel | None:
     trials = [trial for trial in drawn_trials(cell) if trial.best is not None]
     if recalls is None or len(trials) < 2 or not cell.settings:
         return None
-    width = max(_SHORTEST, 2 * SIDE + _STEP * len(cell.settings))
-    places = Scale(0.0, float(len(cell.settings)), SIDE, width - SIDE)
+    steps = len(cell.settings)
+    width = 2 * SIDE + steps * max(_CLOSEST, min(_WIDEST, _ALL_STEPS // steps))
+    places = Scale(0.0, float(steps), SIDE, width - SIDE)
     axes = [SettingAxis(name, cell.space.domains[name]) for name in cell.settings]
     lines = _lines(cell, axes, recalls, trials, places)
     return Parallel(

@@ -10,7 +10,9 @@ from typing import Any
 from vsetune.config.spec.base import Choices, Domain, Range
 from vsetune.leaderboard.charts import nice_ticks
 
-_ENOUGH_DECADES = 3
+_STEPS = ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
+_MORE = 2
+"""Ticks beyond those asked for that still have room."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +57,21 @@ def seen_domain(values: Iterable[Any]) -> Domain:
 
 
 def _round_values(domain: Range, count: int) -> list[float]:
-    """Round numbers within the range, its ends where it has none."""
-    if domain.log:
-        first, last = math.floor(math.log10(domain.low)), math.ceil(math.log10(domain.high))
-        steps = (1.0,) if last - first > _ENOUGH_DECADES else (1.0, 2.0, 5.0)
-        found = [step * 10.0**power for power in range(first, last + 1) for step in steps]
-    else:
-        found = nice_ticks(domain.low, domain.high, count)
+    """Round numbers within the range, about `count` of them; its ends where it has no two."""
+    if domain.low == domain.high:
+        return [domain.low]
+    found = _powers(domain, count) if domain.log else nice_ticks(domain.low, domain.high, count)
     slack = 1e-9 * max(abs(domain.low), abs(domain.high))
     inside = [value for value in found if domain.low - slack <= value <= domain.high + slack]
     if domain.integer:
         inside = [value for value in inside if float(value).is_integer()]
-    every = -(-len(inside) // count) if count else 1
-    return inside[::every] if len(inside) > 1 else [domain.low, domain.high]
+    return inside if len(inside) > 1 else [domain.low, domain.high]
+
+
+def _powers(domain: Range, count: int) -> list[float]:
+    """Of a logarithmic range: 1, 2 and 5 of every power of ten, fewer of each or every so many powers where it is wide.
+    """
+    first, last = math.floor(math.log10(domain.low)), math.ceil(math.log10(domain.high))
+    decades = last - first
+    steps = next((steps for steps in _STEPS if len(steps) * decades <= count + _MORE), _STEPS[-1])
+    return [step * 10.0**power for power in range(first, last + 1, max(1, decades // count)) for step in steps]

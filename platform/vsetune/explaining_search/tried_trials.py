@@ -36,6 +36,11 @@ class TriedTrial:
     lost: float
     reason: str
 
+    @property
+    def rule(self) -> str:
+        """What stands before the first colon of the reason: of a stopped trial the rule that stopped it."""
+        return self.reason.partition(": ")[0] if ": " in self.reason else ""
+
 
 def searches_of(attempts: Sequence[AttemptRecord]) -> dict[str, list[Trial]]:
     """The trials of the search by cell, in the order in which they started; confirming runs are none of them."""

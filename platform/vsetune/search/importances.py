@@ -1,4 +1,4 @@
-"""How much each searched setting of a cell matters for the best M-Recall, judged by the trials that were finished."""
+"""How much each searched setting of a cell matters for the best M-Recall, judged by the trials of its search."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from vsetune.config.spec.base import Choices, Domain
 logging.getLogger("optuna").setLevel(logging.ERROR)
 
 FEWEST = 10
-"""Finished trials below which nothing is said: a forest of fewer finds shares in pure noise."""
+"""Trials below which nothing is said: a forest of fewer finds shares in pure noise."""
 FOREST_UP_TO = 400
-"""Finished trials up to which a forest takes seconds; beyond, PED-ANOVA, whose best tenth is then large enough."""
+"""Trials up to which a forest takes seconds; beyond, PED-ANOVA, whose best tenth is then large enough."""
 
 FANOVA = (
     "fANOVA: the share of each setting alone in the variance over the whole range, by a random forest fitted to the "
-    "finished trials, scaled to 100 % (Hutter, Hoos and Leyton-Brown, ICML 2014)"
+    "trials that finished or levelled off, scaled to 100 % (Hutter, Hoos and Leyton-Brown, ICML 2014)"
 )
 PED_ANOVA = (
-    "PED-ANOVA: how far the best tenth of the finished trials differs from all of them in each setting, scaled to "
-    "100 % (Watanabe, Bansal and Hutter, IJCAI 2023)"
+    "PED-ANOVA: how far the best tenth of the trials that finished or levelled off differs from all of them in each "
+    "setting, scaled to 100 % (Watanabe, Bansal and Hutter, IJCAI 2023)"
 )
 
 Tried = Sequence[tuple[Mapping[str, Any], float]]
-"""(configuration, best M-Recall in per cent) of every finished trial of a cell."""
+"""(configuration, best M-Recall in per cent) of every trial of a cell that finished, or that was stopped when it
+rose no more."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,13 @@ def importances_of(domains: Mapping[str, Domain], tried: Tried) -> Importances:
         return Importances(remark="Nothing is searched in this cell.")
     if count < FEWEST:
         return Importances(trials=count, remark=(
-            f"Importances need at least {FEWEST} finished trials within the search ranges; there "
+            f"Importances need at least {FEWEST} trials that finished or levelled off, within the search ranges; there "
             f"{'is' if count == 1 else 'are'} {count}."
         ))
     judged = [name for name in domains if _varies(name, inside)]
     if not judged or len({value for _, value in inside}) == 1:
         what = "have the same settings" if not judged else "reached the same M-Recall"
-        return Importances(trials=count, remark=f"All {count} finished trials {what}, so no setting stands out.")
+        return Importances(trials=count, remark=f"All {count} trials {what}, so no setting stands out.")
     evaluator, method = _evaluator(count)
     shares = _shares(evaluator, {name: _distribution(domains[name]) for name in judged}, inside)
     others = [name for name in domains if name not in judged]
