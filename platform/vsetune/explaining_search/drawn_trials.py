@@ -18,6 +18,8 @@ MOST_DRAWN = 400
 _BEST_DRAWN = 100
 _WORST_SHOWN = 2.0
 """Times the distance from the best trial to the median one, below the best: what is lower goes to the edge."""
+_ROOM, _LEAST_ROOM = 0.05, 0.5
+"""Above and below the trials: a share of what they span, and M-Recall in points."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,10 @@ def recall_axis(trials: Sequence[TriedTrial]) -> RecallAxis | None:
     if not bests:
         return None
     lowest = max(min(bests), max(bests) - _WORST_SHOWN * (max(bests) - median(bests)))
-    values = nice_ticks(lowest, max(bests), 4)
-    return RecallAxis(values[0], values[-1], tuple(values), sum(best < values[0] for best in bests))
+    room = max(_ROOM * (max(bests) - lowest), _LEAST_ROOM)
+    low, high = lowest - room, max(bests) + room
+    values = tuple(value for value in nice_ticks(low, high, 5) if low <= value <= high)
+    return RecallAxis(low, high, values, sum(best < low for best in bests))
 
 
 def drawn_trials(cell: ExplainedCell) -> list[TriedTrial]:

@@ -111,7 +111,7 @@ def _notes(cell: ExplainedCell) -> list[str]:
     if len(cell.trials) > MOST_DRAWN:
         notes.append(f"{MOST_DRAWN} of {len(cell.trials)} trials are drawn: the best, and others all over the search.")
     if axis is not None and axis.below:
-        notes.append(f"{_trials(axis.below)} below {axis.low:g} % stand at the lower edge.")
+        notes.append(f"{_trials(axis.below)} below {fixed(axis.low, 1)} % stand at the lower edge.")
     if cell.importances.shares and cell.importances.trials < _FEW_TRIALS:
         notes.append(f"Importances from {cell.importances.trials} trials are a hint, not a measurement.")
     if cell.account.lost:

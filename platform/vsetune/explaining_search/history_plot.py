@@ -13,7 +13,7 @@ from vsetune.leaderboard.axis_scale import Scale
 from vsetune.leaderboard.charts import Tick, nice_ticks
 
 WIDTH, HEIGHT = 560, 260
-LEFT, RIGHT, TOP, BOTTOM = 34, 14, 26, 38
+LEFT, RIGHT, TOP, BOTTOM = 34, 22, 26, 38
 
 
 @dataclass(frozen=True)

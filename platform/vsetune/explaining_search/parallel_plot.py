@@ -31,7 +31,7 @@ class Upright:
 
 @dataclass(frozen=True)
 class Line:
-    """kind: `top` for the best tenth of the trials (three at least), else the outcome."""
+    """kind: `top` for the best tenth of the trials, one at least, else the outcome."""
 
     path: str
     kind: str
@@ -93,7 +93,7 @@ def _lines(
 ) -> tuple[Line, ...]:
     """The best ones last, so that they lie on top."""
     ranked = sorted(trials, key=lambda trial: trial.best or 0.0, reverse=True)
-    top = {trial.name for trial in ranked[: max(3, len(ranked) // 10)]}
+    top = {trial.name for trial in ranked[: max(1, len(ranked) // 10)]}
     recall_height = recalls.scale(HEIGHT - BOTTOM, TOP)
     lines = []
     for trial in reversed(ranked):

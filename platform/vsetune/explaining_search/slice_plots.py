@@ -12,8 +12,8 @@ from vsetune.explaining_search.tried_trials import TriedTrial
 from vsetune.leaderboard.axis_scale import Scale
 from vsetune.leaderboard.charts import Tick
 
-WIDTH, HEIGHT = 330, 220
-LEFT, RIGHT, TOP, BOTTOM = 34, 14, 24, 40
+WIDTH, HEIGHT = 330, 206
+LEFT, RIGHT, TOP, BOTTOM = 34, 14, 24, 26
 _TICKS = 5
 
 
