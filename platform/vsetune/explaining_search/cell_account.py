@@ -17,13 +17,14 @@ _NOT_TOLD = "no reason recorded"
 class Account:
     """The budget of a cell's search. given: epochs it may train, None where the study does not tell.
 
-    epochs, trials: by outcome. lost: epochs that a crash made train again, charged to nobody.
+    epochs, trials: by outcome. lost: epochs that a crash made train again, charged to nobody. device_seconds: of all.
     """
 
     given: float | None
     epochs: Mapping[Outcome, float]
     trials: Mapping[Outcome, int]
     lost: float
+    device_seconds: float
 
     @property
     def spent(self) -> float:
@@ -53,6 +54,7 @@ def account_of(trials: Sequence[TriedTrial], *, given: float | None) -> Account:
     return Account(
         given, {each: sum(trial.epochs for trial in trials if trial.outcome == each) for each in OUTCOMES},
         Counter(trial.outcome for trial in trials), sum(trial.lost for trial in trials),
+        sum(trial.device_seconds for trial in trials),
     )
 
 

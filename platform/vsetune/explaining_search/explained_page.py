@@ -96,6 +96,9 @@ def _lead(cell: ExplainedCell) -> str:
     if given is not None and left is not None:
         rest = f"{fixed(left, 1)} are left" if left >= 0 else f"{fixed(-left, 1)} more than given"
         text += f" of {fixed(given, 1)}; {rest}"
+    if cell.space.device_seconds is not None:
+        seconds = fixed(cell.account.device_seconds, 0), fixed(cell.space.device_seconds, 0)
+        text += f"; {seconds[0]} of {seconds[1]} device-seconds"
     if cell.winner is None or cell.winner.best is None:
         return f"{text}. None has a result."
     return (

@@ -23,6 +23,7 @@ from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
 @dataclass(frozen=True)
 class SearchSpace:
     """One cell. domains: of every searched setting by dotted name. epochs: its budget, None where nobody knows.
+    device_seconds: the same where the study limits them, else None.
 
     is_seen: the study could not be read here, so the domains are what the trials span.
     """
@@ -30,6 +31,7 @@ class SearchSpace:
     cell: str
     domains: Mapping[str, Domain]
     epochs: float | None
+    device_seconds: float | None = None
     is_seen: bool = False
 
 
@@ -55,7 +57,7 @@ def _as_written(record: StudyRecord) -> list[SearchSpace]:
         load_kept(plugins, _folder(record), where=f"study {record.name}")
     study = parse_spec(dict(record.config), StudySpec, where=f"study {record.name}")
     return [
-        SearchSpace(cell.name, cell.domains, epochs_of_cell(study, cell))
+        SearchSpace(cell.name, cell.domains, epochs_of_cell(study, cell), study.budget.device_seconds_per_cell)
         for cell in resolve_cells(study, where=f"study {record.name}")
     ]
 

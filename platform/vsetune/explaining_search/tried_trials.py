@@ -23,7 +23,7 @@ class TriedTrial:
 
     curve: (epoch, M-Recall in per cent). best, best_epoch: None without a validation, and for a failed trial, whose
     numbers count for nothing. epochs: charged to the budget; lost: trained again after a crash, not charged.
-    reason: why it ended, one line of the store; empty where none is recorded.
+    device_seconds: of all its attempts. reason: why it ended, one line of the store; empty where none is recorded.
     """
 
     name: str
@@ -34,6 +34,7 @@ class TriedTrial:
     best_epoch: float | None
     epochs: float
     lost: float
+    device_seconds: float
     reason: str
 
     @property
@@ -59,5 +60,6 @@ def tried(trial: Trial) -> TriedTrial:
     best = best_of_curve(curve) if curve and outcome != "failed" else None
     return TriedTrial(
         last.start.trial, last.start.configuration, outcome, curve, best.m_recall if best else None,
-        best.epoch if best else None, cost.budget_epochs, cost.wasted_epochs, last.error or "",
+        best.epoch if best else None, cost.budget_epochs, cost.wasted_epochs, cost.device_seconds,
+        last.error or "",
     )
