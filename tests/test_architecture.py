@@ -67,13 +67,16 @@ ROWS: list[tuple[tuple[str, ...], set[str]]] = [
     (("jobs",),
      {"errors", "files", "config", "plugins", "object_storage", "metrics", "losses", "networks", "data", "scoring",
       "tracking", "training", "search", "leaderboard"}),
+    (("explaining_search",),
+     {"errors", "config", "metrics", "tracking", "search", "leaderboard", "jobs.cell_budget", "jobs.kept_plugins"}),
     (("nightly.measures", "nightly.night", "nightly.report", "nightly.judging"), {"errors"}),
     (("nightly",),
      {"errors", "files", "config", "plugins", "object_storage", "metrics", "data", "scoring", "tracking", "training",
       "leaderboard", "jobs", "nightly.measures", "nightly.night", "nightly.report", "nightly.judging"}),
     (("cli",),
      {"errors", "files", "config", "plugins", "object_storage", "metrics", "losses", "networks", "data", "scoring",
-      "tracking", "training", "explanations", "quality", "search", "leaderboard", "jobs", "nightly"}),
+      "tracking", "training", "explanations", "quality", "search", "leaderboard", "jobs", "explaining_search",
+      "nightly"}),
 ]
 """(modules, what they may import beside one another), from the bottom of the house up. A name covers all below it, `*`
 is one word; a module belongs to the row with the longest name that covers it."""

@@ -182,7 +182,8 @@ PROGRAMS: dict[str, Callable[[Sequence[str]], str | None]] = {
     "vsetune": vsetune_trouble, "make": _make, "pip": _pip, "python": _python, "export": _export, "ray": _ray,
     "git": _git, "pre-commit": _pre_commit, "aws": _aws,
     **dict.fromkeys(
-        ("cd", "docker", "journalctl", "kill", "kubectl", "loginctl", "mlflow", "source"), _nothing_of_ours
+        ("cd", "docker", "journalctl", "kill", "kubectl", "loginctl", "mlflow", "optuna-dashboard", "source"),
+        _nothing_of_ours,
     ),
 }
 

@@ -44,6 +44,10 @@ class MlflowStudyStates(StudyStates):
         with in_one_line(f"tracking store {self._shown_uri}: cannot ask study {study} to stop", then="repeat"):
             self._client.set_tag(self._parent_of(study), STOP, request[: encoding.PIECE])
 
+    def keep_page(self, study: str, name: str, page: str) -> None:
+        with in_one_line(f"tracking store {self._shown_uri}: cannot keep {name} of study {study}", then="repeat"):
+            self._client.log_text(self._parent_of(study), page, name)
+
     def _parent_of(self, study: str) -> str:
         if study not in self._parents:
             experiment = self._client.get_experiment_by_name(study)

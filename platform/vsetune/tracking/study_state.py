@@ -44,6 +44,10 @@ class StudyStates(ABC):
         """The last request to stop; None if there never was one. Cheap."""
 
     @abstractmethod
+    def keep_page(self, study: str, name: str, page: str) -> None:
+        """A text becomes the file `name` of the study's run, in place of an earlier one."""
+
+    @abstractmethod
     def ask_to_stop(self, study: str, request: str) -> None:
         """Leave a request: a text that no earlier one had, in one line for people."""
 

@@ -1,0 +1,89 @@
+"""Where the epochs of a cell went, and why trials ended before their time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from vsetune.explaining_search.tried_trials import OUTCOMES, Outcome, TriedTrial
+
+_MOST_EXAMPLES = 3
+_NOT_TOLD = "no reason recorded"
+
+
+@dataclass(frozen=True)
+class Account:
+    """The budget of a cell's search. given: epochs it may train, None where the study does not tell.
+
+    epochs, trials: by outcome. lost: epochs that a crash made train again, charged to nobody. device_seconds: of all.
+    """
+
+    given: float | None
+    epochs: Mapping[Outcome, float]
+    trials: Mapping[Outcome, int]
+    lost: float
+    device_seconds: float
+
+    @property
+    def spent(self) -> float:
+        return sum(self.epochs.values())
+
+    @property
+    def left(self) -> float | None:
+        """Negative where the trials that were running took the cell past its budget."""
+        return None if self.given is None else self.given - self.spent
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Trials that ended the same way. kind: the rule that stopped them, or what else is told before the colon.
+
+    epoch: the median of where they ended. examples: (trial, reason) of a few, different reasons first.
+    """
+
+    outcome: Outcome
+    kind: str
+    count: int
+    epoch: float
+    examples: tuple[tuple[str, str], ...]
+
+
+def account_of(trials: Sequence[TriedTrial], *, given: float | None) -> Account:
+    return Account(
+        given, {each: sum(trial.epochs for trial in trials if trial.outcome == each) for each in OUTCOMES},
+        Counter(trial.outcome for trial in trials), sum(trial.lost for trial in trials),
+        sum(trial.device_seconds for trial in trials),
+    )
+
+
+def endings_of(trials: Sequence[TriedTrial]) -> list[Ending]:
+    """Why trials were stopped, failed or are open, by outcome and then the most frequent first."""
+    groups: dict[tuple[Outcome, str], list[TriedTrial]] = {}
+    for trial in trials:
+        if trial.outcome == "finished" or (trial.outcome == "open" and not trial.reason):
+            continue
+        groups.setdefault((trial.outcome, _kind(trial)), []).append(trial)
+    endings = [
+        Ending(
+            outcome, kind, len(group), median(trial.curve[-1][0] if trial.curve else 0.0 for trial in group),
+            _examples(group),
+        )
+        for (outcome, kind), group in groups.items()
+    ]
+    return sorted(endings, key=lambda ending: (OUTCOMES.index(ending.outcome), -ending.count, ending.kind))
+
+
+def _kind(trial: TriedTrial) -> str:
+    """Of a stopped trial the rule, which stands before the first colon; failures and interruptions are told whole."""
+    if not trial.reason:
+        return _NOT_TOLD
+    if trial.outcome != "stopped":
+        return "errors" if trial.outcome == "failed" else "interruptions"
+    return trial.rule or "other"
+
+
+def _examples(group: Sequence[TriedTrial]) -> tuple[tuple[str, str], ...]:
+    by_reason = {trial.reason: trial.name for trial in reversed(group) if trial.reason}
+    return tuple((name, reason) for reason, name in list(reversed(by_reason.items()))[:_MOST_EXAMPLES])

@@ -1,0 +1,81 @@
+"""The search of a study, cell by cell: what it tried, what that cost, which settings mattered. No markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vsetune.explaining_search.cell_account import Account, Ending, account_of, endings_of
+from vsetune.explaining_search.search_spaces import SearchSpace, spaces_of
+from vsetune.explaining_search.setting_axes import text_of
+from vsetune.explaining_search.tried_trials import TriedTrial, searches_of, tried
+from vsetune.leaderboard.selection import Trial, winner_of
+from vsetune.search.importances import Importances, importances_of
+from vsetune.tracking.records import AttemptRecord, StudyRecord
+
+
+@dataclass(frozen=True)
+class ExplainedCell:
+    """trials: of its search, in the order in which they started. winner: the one that the leaderboard shows, None where
+    none has a result."""
+
+    space: SearchSpace
+    trials: tuple[TriedTrial, ...]
+    winner: TriedTrial | None
+    account: Account
+    endings: tuple[Ending, ...]
+    importances: Importances
+
+    @property
+    def name(self) -> str:
+        return self.space.cell
+
+    @property
+    def settings(self) -> list[str]:
+        """Every searched setting, the most important first; those that were not judged last, as the study has them."""
+        return [*self.importances.shares, *(name for name in self.space.domains if name not in self.importances.shares)]
+
+
+@dataclass(frozen=True)
+class ExplainedStudy:
+    """how: (name, value) pairs of how its configurations were chosen and stopped. remark: what is not known here."""
+
+    study: str
+    how: tuple[tuple[str, str], ...]
+    cells: tuple[ExplainedCell, ...]
+    remark: str
+
+
+def explain(record: StudyRecord, attempts: Sequence[AttemptRecord]) -> ExplainedStudy:
+    """What the store knows of a study's search; cells without a trial are among its cells."""
+    searches = searches_of(attempts)
+    spaces, remark = spaces_of(record, searches)
+    cells = tuple(_cell(space, searches.get(space.cell, [])) for space in spaces)
+    return ExplainedStudy(record.name, _how(record.config), cells, remark)
+
+
+def _cell(space: SearchSpace, search: Sequence[Trial]) -> ExplainedCell:
+    trials = tuple(tried(trial) for trial in search)
+    best = winner_of(search)
+    level = [(trial.configuration, trial.best) for trial in trials if trial.best is not None and has_levelled(trial)]
+    return ExplainedCell(
+        space, trials, next((trial for trial in trials if best is not None and trial.name == best.start.trial), None),
+        account_of(trials, given=space.epochs), tuple(endings_of(trials)), importances_of(space.domains, level),
+    )
+
+
+def has_levelled(trial: TriedTrial) -> bool:
+    """Whether its best tells what its configuration is worth: it finished, or patience saw it rise no more. Other rules
+    stop trials that still rise, whose best tells when they were stopped."""
+    return trial.outcome == "finished" or (trial.outcome == "stopped" and trial.rule == "patience")
+
+
+def _how(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Read as it stands, so that studies of any version tell what they can."""
+    search, scheduler = (config.get(part) or {} for part in ("search", "scheduler"))
+    told = {
+        "sampler": search.get("sampler"), "start": search.get("start"), "seed of the search": search.get("seed"),
+        "early stopping": scheduler.get("kind"), "no trial stops before epoch": scheduler.get("grace_epochs"),
+    }
+    return tuple((name, text_of(value)) for name, value in told.items() if value is not None)

@@ -1,0 +1,82 @@
+"""Geometry of a cell's history: the best M-Recall so far over the epochs that all its trials have trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vsetune.explaining_search.drawn_trials import RecallAxis, drawn_trials, recall_axis, words_of
+from vsetune.explaining_search.explained import ExplainedCell
+from vsetune.explaining_search.slice_plots import Mark
+from vsetune.explaining_search.tried_trials import TriedTrial
+from vsetune.leaderboard.axis_scale import Scale
+from vsetune.leaderboard.charts import Tick, nice_ticks
+
+WIDTH, HEIGHT = 560, 260
+LEFT, RIGHT, TOP, BOTTOM = 34, 22, 26, 38
+
+
+@dataclass(frozen=True)
+class History:
+    """line: SVG path of the best so far. budget: pixel of the epochs given, None where they are not known."""
+
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    line: str
+    marks: tuple[Mark, ...]
+    budget: float | None
+    summary: str
+
+
+def best_so_far(trials: Sequence[TriedTrial]) -> list[tuple[float, float]]:
+    """(epochs trained by all trials, best M-Recall until then) at every improvement.
+
+    Trials count one after another in the order in which they started, which is how a single worker would have run them:
+    the store does not tell how those that ran at once took turns. Failed trials cost their epochs and reach nothing.
+    """
+    steps: list[tuple[float, float]] = []
+    before = 0.0
+    for trial in trials:
+        for epoch, m_recall in trial.curve if trial.outcome != "failed" else ():
+            if not steps or m_recall > steps[-1][1]:
+                steps.append((before + min(epoch, trial.epochs), m_recall))
+        before += trial.epochs
+    return steps
+
+
+def history(cell: ExplainedCell) -> History | None:
+    """None where no trial has a result."""
+    recalls, steps = recall_axis(cell.trials), best_so_far(cell.trials)
+    if recalls is None or not steps:
+        return None
+    given, spent = cell.account.given, cell.account.spent
+    x_values = nice_ticks(0.0, max(spent, given or 0.0, steps[-1][0]), 6)
+    x, y = Scale(0.0, x_values[-1], LEFT, WIDTH - RIGHT), recalls.scale(HEIGHT - BOTTOM, TOP)
+    return History(
+        tuple(Tick(x(value), f"{value:g}") for value in x_values), recalls.ticks(HEIGHT - BOTTOM, TOP),
+        _stairs([(x(epochs), y(best)) for epochs, best in steps], x(max(spent, steps[-1][0]))),
+        tuple(_marks(cell, recalls, x, y)), None if given is None else x(given),
+        f"Best M-Recall of {cell.name}: {steps[-1][1]:.1f} per cent after {steps[-1][0]:.1f} of {spent:.1f} epochs.",
+    )
+
+
+def _stairs(points: Sequence[tuple[float, float]], end: float) -> str:
+    """A path that stays level until the next point and on to `end`."""
+    path = f"M{points[0][0]} {points[0][1]}"
+    for across, up in points[1:]:
+        path += f" H{across} V{up}"
+    return f"{path} H{end}"
+
+
+def _marks(cell: ExplainedCell, recalls: RecallAxis, x: Scale, y: Scale) -> list[Mark]:
+    """Every trial where it reached its best."""
+    drawn = {trial.name for trial in drawn_trials(cell)}
+    marks, before = [], 0.0
+    for trial in cell.trials:
+        if trial.name in drawn and (trial.best is not None or trial.outcome == "failed"):
+            height = recalls.low if trial.best is None else trial.best
+            reached = trial.epochs if trial.best_epoch is None else min(trial.best_epoch, trial.epochs)
+            kind = "edge" if height < recalls.low else trial.outcome
+            marks.append(Mark(x(before + reached), y(height), kind, trial is cell.winner, words_of(trial)))
+        before += trial.epochs
+    return marks

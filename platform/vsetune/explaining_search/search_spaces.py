@@ -1,0 +1,77 @@
+"""What the search of every cell of a recorded study may vary, and how many epochs it has for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vsetune.config.spec.base import Domain
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.spec.paths import on_this_node
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import ConfigError, StorageError
+from vsetune.explaining_search.setting_axes import seen_domain
+from vsetune.jobs.cell_budget import epochs_of_cell
+from vsetune.jobs.kept_plugins import load_kept
+from vsetune.leaderboard.selection import Trial
+from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """One cell. domains: of every searched setting by dotted name. epochs: its budget, None where nobody knows.
+    device_seconds: the same where the study limits them, else None.
+
+    is_seen: the study could not be read here, so the domains are what the trials span.
+    """
+
+    cell: str
+    domains: Mapping[str, Domain]
+    epochs: float | None
+    device_seconds: float | None = None
+    is_seen: bool = False
+
+
+def spaces_of(record: StudyRecord, searches: Mapping[str, Sequence[Trial]]) -> tuple[list[SearchSpace], str]:
+    """The spaces of all cells of a study, and why they are only what was seen; empty where they are the study's own.
+
+    A study of another version, or of somebody's components whose code is not here, cannot be read; what its trials
+    span stands in for its ranges then.
+    """
+    try:
+        return _as_written(record), ""
+    except (ConfigError, StorageError) as error:
+        spaces = [_as_seen(cell, trials) for cell, trials in searches.items()]
+        reason = str(error).splitlines()[0]
+        return spaces, f"The study cannot be read here ({reason}), so ranges are those of its trials, on linear axes."
+
+
+def _as_written(record: StudyRecord) -> list[SearchSpace]:
+    plugins = {
+        tag.removeprefix(PLUGIN_TAG): sha256 for tag, sha256 in record.tags.items() if tag.startswith(PLUGIN_TAG)
+    }
+    if plugins:
+        load_kept(plugins, _folder(record), where=f"study {record.name}")
+    study = parse_spec(dict(record.config), StudySpec, where=f"study {record.name}")
+    return [
+        SearchSpace(cell.name, cell.domains, epochs_of_cell(study, cell), study.budget.device_seconds_per_cell)
+        for cell in resolve_cells(study, where=f"study {record.name}")
+    ]
+
+
+def _folder(record: StudyRecord) -> Path:
+    """As `preparation.study_folder` has it."""
+    tracking: dict[str, Any] = dict(record.config.get("tracking") or {})
+    return Path(on_this_node(str(tracking.get("folder") or "runs"))) / record.name
+
+
+def _as_seen(cell: str, trials: Sequence[Trial]) -> SearchSpace:
+    values: dict[str, list[Any]] = {}
+    for trial in trials:
+        for name, value in trial[-1].start.configuration.items():
+            if name != "seed":
+                values.setdefault(name, []).append(value)
+    return SearchSpace(cell, {name: seen_domain(seen) for name, seen in values.items()}, None, is_seen=True)

@@ -1,0 +1,122 @@
+"""How much each searched setting of a cell matters for the best M-Recall, judged by the trials of its search."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.importance import BaseImportanceEvaluator, FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
+from optuna.trial import TrialState, create_trial
+
+from vsetune.config.spec.base import Choices, Domain
+
+logging.getLogger("optuna").setLevel(logging.ERROR)
+
+FEWEST = 10
+"""Trials below which nothing is said: a forest of fewer finds shares in pure noise."""
+FOREST_UP_TO = 400
+"""Trials up to which a forest takes seconds; beyond, PED-ANOVA, whose best tenth is then large enough."""
+
+FANOVA = (
+    "fANOVA: the share of each setting alone in the variance over the whole range, by a random forest fitted to the "
+    "trials that finished or levelled off, scaled to 100 % (Hutter, Hoos and Leyton-Brown, ICML 2014)"
+)
+PED_ANOVA = (
+    "PED-ANOVA: how far the best tenth of the trials that finished or levelled off differs from all of them in each "
+    "setting, scaled to 100 % (Watanabe, Bansal and Hutter, IJCAI 2023)"
+)
+
+Tried = Sequence[tuple[Mapping[str, Any], float]]
+"""(configuration, best M-Recall in per cent) of every trial of a cell that finished, or that was stopped when it
+rose no more."""
+
+
+@dataclass(frozen=True)
+class Importances:
+    """shares: of every setting that could be judged, the largest first, together 1; empty where nothing can be said.
+
+    method: which one, with its source. trials: how many it has learnt from. remark: why nothing is said, or what was
+    left out; empty where there is nothing to add.
+    """
+
+    shares: Mapping[str, float] = field(default_factory=dict)
+    method: str = ""
+    trials: int = 0
+    remark: str = ""
+
+
+def importances_of(domains: Mapping[str, Domain], tried: Tried) -> Importances:
+    """The importances of the settings with these domains. The same trials give the same numbers.
+
+    Trials with a value outside its domain (of an earlier space, by hand) are left out, and so are settings that not
+    every trial has or that never changed.
+    """
+    inside = [(each, value) for each, value in tried if math.isfinite(value) and _is_inside(each, domains)]
+    count = len(inside)
+    if not domains:
+        return Importances(remark="Nothing is searched in this cell.")
+    if count < FEWEST:
+        return Importances(trials=count, remark=(
+            f"Importances need at least {FEWEST} trials that finished or levelled off, within the search ranges; there "
+            f"{'is' if count == 1 else 'are'} {count}."
+        ))
+    judged = [name for name in domains if _varies(name, inside)]
+    if not judged or len({value for _, value in inside}) == 1:
+        what = "have the same settings" if not judged else "reached the same M-Recall"
+        return Importances(trials=count, remark=f"All {count} trials {what}, so no setting stands out.")
+    evaluator, method = _evaluator(count)
+    shares = _shares(evaluator, {name: _distribution(domains[name]) for name in judged}, inside)
+    others = [name for name in domains if name not in judged]
+    remark = f"Not judged, because not every trial has them or they never changed: {', '.join(others)}."
+    return Importances(shares, method, count, remark if others else "")
+
+
+def _is_inside(configuration: Mapping[str, Any], domains: Mapping[str, Domain]) -> bool:
+    return all(_holds(domains[name], value) for name, value in configuration.items() if name in domains)
+
+
+def _holds(domain: Domain, value: Any) -> bool:
+    if isinstance(domain, Choices):
+        return value in domain.choices
+    return isinstance(value, int | float) and domain.low <= value <= domain.high
+
+
+def _varies(name: str, tried: Tried) -> bool:
+    return all(name in each for each, _ in tried) and len({each[name] for each, _ in tried}) > 1
+
+
+def _evaluator(trials: int) -> tuple[BaseImportanceEvaluator, str]:
+    if trials <= FOREST_UP_TO:
+        return FanovaImportanceEvaluator(seed=0), FANOVA
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return PedAnovaImportanceEvaluator(), PED_ANOVA
+
+
+def _shares(
+    evaluator: BaseImportanceEvaluator, distributions: Mapping[str, BaseDistribution], tried: Tried
+) -> dict[str, float]:
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    study.add_trials([
+        create_trial(
+            state=TrialState.COMPLETE, value=value, params={name: each[name] for name in distributions},
+            distributions=dict(distributions),
+        )
+        for each, value in tried
+    ])
+    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return dict(sorted(((name, float(share)) for name, share in found.items()), key=lambda pair: -pair[1]))
+
+
+def _distribution(domain: Domain) -> BaseDistribution:
+    if isinstance(domain, Choices):
+        return CategoricalDistribution(domain.choices)
+    if domain.integer:
+        return IntDistribution(int(domain.low), int(domain.high), log=domain.log)
+    return FloatDistribution(domain.low, domain.high, log=domain.log)

@@ -1,0 +1,159 @@
+"""What the store knows of a search, put into the numbers, drawings and words of a page."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from vsetune.config.spec.base import Choices, Range
+from vsetune.explaining_search import explain, to_html
+from vsetune.explaining_search.drawn_trials import MOST_DRAWN, drawn_trials
+from vsetune.explaining_search.explained import has_levelled
+from vsetune.explaining_search.history_plot import best_so_far
+from vsetune.explaining_search.parallel_plot import parallel
+from vsetune.explaining_search.setting_axes import SettingAxis, seen_domain
+from vsetune.explaining_search.slice_plots import slices
+from vsetune.tracking.records import StudyRecord
+
+HOSTILE = '<img src=x onerror="alert(1)">'
+
+
+@pytest.fixture
+def explained(searched, study):
+    return explain(study, searched.attempts("demo"))
+
+
+@pytest.fixture
+def cell(explained):
+    return next(cell for cell in explained.cells if cell.name == "vsepp.lseh")
+
+
+def test_the_budget_is_told_by_what_became_of_the_trials_without_confirming_runs(cell) -> None:
+    account = cell.account
+    assert dict(account.trials) == {"finished": 4, "stopped": 3, "failed": 1, "open": 1}
+    assert dict(account.epochs) == {"finished": 24.0, "stopped": 9.0, "failed": 1.0, "open": 2.0}
+    assert (account.given, account.spent, account.left, account.lost) == (48.0, 36.0, 12.0, 1.0)
+
+
+def test_reasons_are_counted_by_the_rule_that_gave_them_with_examples(cell) -> None:
+    told = [(ending.outcome, ending.kind, ending.count, ending.epoch) for ending in cell.endings]
+    assert told == [("stopped", "patience", 2, 4.0), ("stopped", "asha", 1, 1.0), ("failed", "errors", 1, 1.0)]
+    names = [name for name, _ in cell.endings[0].examples]
+    assert names == ["vsepp.lseh-c004-s0", "vsepp.lseh-c005-s0"]
+    assert "below the median 51.0" in cell.endings[0].examples[0][1]
+
+
+def test_importances_learn_from_trials_that_finished_or_that_patience_saw_level_off(cell) -> None:
+    assert [trial.name[-7:-3] for trial in cell.trials if has_levelled(trial)] == [f"c00{n}" for n in range(6)]
+    assert cell.importances.trials == 6
+
+
+def test_the_best_so_far_counts_the_epochs_of_all_trials_before_it(cell) -> None:
+    steps = best_so_far(cell.trials)
+    assert steps[:2] == [(1.0, 30.0), (2.0, 40.0)]
+    assert steps[-1] == (17.0, 55.5)
+    assert cell.winner.name == "vsepp.lseh-c002-s0"
+
+
+def test_a_slice_marks_what_was_stopped_and_shows_failures_at_the_foot(cell) -> None:
+    drawn = {each.setting: each for each in slices(cell)}
+    assert drawn.keys() == {"loss.margin", "training.learning_rate"}
+    assert (drawn["training.learning_rate"].is_log, drawn["loss.margin"].is_log) == (True, False)
+    kinds = [mark.kind for mark in drawn["loss.margin"].marks]
+    assert sorted(kinds) == ["edge", "failed", *["finished"] * 4, "open", *["stopped"] * 2]
+    assert "vsepp.lseh-c002-s0: M-Recall 55.50 %" in drawn["loss.margin"].marks[-1].words
+
+
+def test_every_trial_with_a_result_is_a_line_through_all_settings(cell) -> None:
+    found = parallel(cell)
+    assert [axis.name for axis in found.axes] == ["margin", "learning_rate (log)", "M-Recall"]
+    assert len(found.lines) == 8
+    assert (found.lines[-1].is_winner, found.lines[-1].kind, found.has_gaps) == (True, "top", False)
+
+
+def test_a_setting_that_a_trial_does_not_have_leaves_a_gap(store, add, study) -> None:
+    for number in range(3):
+        add(number, [40.0 + number])
+    plain = store.attempts("demo")
+    del plain[1].start.configuration["loss.margin"]
+    (cell,) = [cell for cell in explain(study, plain).cells if cell.trials]
+    assert parallel(cell).has_gaps
+    assert [len(each.marks) for each in slices(cell)] == [2, 3]
+
+
+def test_too_many_trials_are_thinned_but_never_the_best(store, add, study) -> None:
+    for number in range(MOST_DRAWN + 50):
+        add(number, [float(number % 97)], "pruned")
+    (cell,) = [cell for cell in explain(study, store.attempts("demo")).cells if cell.trials]
+    drawn = drawn_trials(cell)
+    assert len(drawn) == MOST_DRAWN
+    assert {trial.name for trial in cell.trials if trial.best == 96.0} <= {trial.name for trial in drawn}
+    assert f"{MOST_DRAWN} of {MOST_DRAWN + 50} trials are drawn" in to_html(explain(study, store.attempts("demo")))
+
+
+@pytest.mark.parametrize(("domain", "value", "place", "labels"), [
+    (Range(low=1e-3, high=1e-1, log=True), 1e-2, 0.5, ["0.001", "0.002", "0.005", "0.01", "0.02", "0.05", "0.1"]),
+    (Range(low=0.0, high=1.0), 0.25, 0.25, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+    (Range(low=1e-6, high=1.0, log=True), 1e-3, 0.5, [f"{10.0**power:g}" for power in range(-6, 1)]),
+    (Range(low=2, high=4, integer=True), 3, 0.5, ["2", "3", "4"]),
+    (Range(low=0.5, high=0.5), 0.5, 0.5, ["0.5"]),
+    (Choices(choices=[True, False]), False, 0.75, ["true", "false"]),
+    (Choices(choices=["a", "b"]), "c", None, ["a", "b"]),
+])
+def test_values_of_a_setting_have_places_and_round_ticks(domain, value, place, labels) -> None:
+    axis = SettingAxis("any", domain)
+    assert axis.place(value) == (place if place is None else pytest.approx(place))
+    found = axis.ticks(5)
+    assert [label for _, label in found] == labels
+    assert all(0.0 <= where <= 1.0 for where, _ in found)
+
+
+def test_a_range_that_nobody_knows_is_what_the_trials_span() -> None:
+    assert seen_domain([0.3, 0.1]) == Range(low=0.1, high=0.3)
+    assert seen_domain([3, 5]) == Range(low=3, high=5, integer=True)
+    assert seen_domain(["b", "a", "b"]) == Choices(choices=["b", "a"])
+
+
+def test_a_study_that_cannot_be_read_here_is_explained_by_its_trials(searched) -> None:
+    found = explain(StudyRecord("demo", "beef", {"study": "demo", "new_in_9": 1}), searched.attempts("demo"))
+    assert "cannot be read here" in found.remark
+    (cell,) = found.cells
+    assert (cell.account.given, cell.account.left) == (None, None)
+    assert len(slices(cell)) == 2
+    assert "cannot be read here" in to_html(found)
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_page_stands_alone_and_tells_of_every_cell(explained) -> None:
+    page = to_html(explained)
+    assert "default-src 'none'" in page
+    assert not re.search(r"https?://|@import|url\(|<script", page)
+    links = [attributes["href"] for tag, attributes in Page(page).tags if "href" in attributes]
+    assert links == ["#cell-0", "#cell-1"]
+    text = " ".join(page.split())
+    said = (
+        "9 trials in 2 cells.", "No trial yet.", "early stopping <strong>patience</strong>",
+        "9 trials (4 finished, 3 stopped, 1 failed, 1 open) trained 36.0 epochs of 48.0; 12.0 are left; "
+            "1,052 of 2,000 device-seconds.",
+        "Best: M-Recall 55.5 % at epoch 5.00, by vsepp.lseh-c002-s0", "at least 10 trials",
+        "1.0 epochs were lost to interruptions", "loss is not finite at step 140", "1 trial below",
+    )
+    assert [words for words in said if words not in text] == []
+
+
+def test_what_people_and_errors_say_is_escaped(store, add, study) -> None:
+    add(0, [40.0], "pruned", error=HOSTILE, **{HOSTILE: 1})
+    page = to_html(explain(study, store.attempts("demo")))
+    assert "<img" not in page
+    assert not [attributes for _, attributes in Page(page).tags if any(name.startswith("on") for name in attributes)]
