@@ -27,6 +27,7 @@ from vsetune.scoring.network_inputs import caption_inputs, image_inputs
 from vsetune.scoring.pair_scores import Report, pair_scores
 
 OnBatch = Callable[[], None]
+Enough = Callable[[], bool]
 
 _IMAGES_PER_BATCH = 128
 """Images encoded at once, with all their captions; bounds memory, never changes a score beyond rounding."""
@@ -92,11 +93,11 @@ def split_scores(
 
 def encode_split(
     network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
-    on_batch: OnBatch | None = None,
+    on_batch: OnBatch | None = None, enough: Enough | None = None,
 ) -> EncodedSplit:
     """Every image and caption of a split, without gradient, the network in evaluation mode.
 
-    on_batch: called after each batch.
+    on_batch: called after each batch. enough: asked after each whether the others are left out, to time a part.
     """
     images, captions, words, owners = [], [], [], []
     all_batches = split_batches(dataset, split, reads=trial.network.reads, threads=trial.training.loader_workers)
@@ -111,6 +112,8 @@ def encode_split(
             owners.append(moved.image_ids[moved.caption_rows])
             if on_batch is not None:
                 on_batch()
+            if enough is not None and enough():
+                break
         owner = torch.cat(owners)
         if network.kind != "score":
             return EncodedSplit(joined(images), [joined(captions)], torch.arange(len(owner), device=device), owner)
