@@ -15,8 +15,8 @@ from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.config.study.cells import Cell
 
 if TYPE_CHECKING:
+    from vsetune.jobs.planning.planned_study import CellPlan, StudyPlan
     from vsetune.jobs.planning.processes import Progress
-    from vsetune.jobs.planning.study_plan import CellPlan, StudyPlan
 
 PLAN_EXAMPLE = "Example: vsetune study plan studies/quickstart.yaml"
 
@@ -44,9 +44,9 @@ def plan_study(
     Exit codes: 0, 1 some cell could not be measured, 2 the input is wrong.
     """
     from vsetune.jobs.node_types import known_node_types
-    from vsetune.jobs.planning.places import places_for, require_places, this_machine
+    from vsetune.jobs.planning.planned_study import plan_study as plan_of
     from vsetune.jobs.planning.processes import measure_cells
-    from vsetune.jobs.planning.study_plan import plan_study as plan_of
+    from vsetune.jobs.planning.trial_places import places_for, require_places, this_machine
     from vsetune.jobs.preparation import prepare_study
 
     with interruptible("nothing was recorded"):
@@ -123,5 +123,5 @@ def _duration(hours: float) -> str:
 
 def _plain(plan: StudyPlan, cells: Sequence[Cell], at_once: int) -> dict[str, object]:
     spaces = {cell.name: {name: domain.to_plain() for name, domain in cell.domains.items()} for cell in cells}
-    rows = [asdict(row) | {"search": spaces[row.cell]} for row in plan.cells]
+    rows = [asdict(row) | {"trial_seconds": row.trial.total, "search": spaces[row.cell]} for row in plan.cells]
     return asdict(plan) | {"cells": rows, "measured_at_once": at_once}

@@ -96,7 +96,7 @@ def _begin(study: StudySpec, cell: Cell, folder: Path, *, seconds: float) -> _Me
     }, durable=False)
     with open(place / _ERRORS_FILE, "w") as err:
         process = subprocess.Popen(
-            [sys.executable, "-m", "vsetune.jobs.planning.measuring", str(place / _WANTED_FILE)],
+            [sys.executable, "-m", "vsetune.jobs.planning.cell_measuring", str(place / _WANTED_FILE)],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, env=_environment(needs), text=True,
         )
     return _Measuring(cell.name, process, place)

@@ -1,6 +1,6 @@
 """A few real steps of a cell, one validation and one checkpoint, timed: what its trials will take on this machine.
 
-    python -m vsetune.jobs.planning.measuring FILE
+    python -m vsetune.jobs.planning.cell_measuring FILE
 
 FILE: JSON with `trial` (a TrialSpec as plain data), `plugins` (folders or modules), `seconds`, `threads` and `device`.
 Leaves RESULT_FILE beside it: CellTimes as JSON, or `problem`. A process of its own, because the most memory that it
@@ -198,7 +198,8 @@ def _start_again(trial: TrialSpec, device: torch.device) -> float:
         steps.batches.close()
 
 
-def _measured(wanted: dict[str, Any], base: Path) -> dict[str, Any]:
+def measured(wanted: dict[str, Any], base: Path) -> dict[str, Any]:
+    """What the process leaves. base: relative plugins are under it, and a checkpoint is written there."""
     try:
         use_threads(wanted["threads"])
         load_installed()
@@ -215,7 +216,7 @@ def main(file: Path) -> None:
     """Leaves what `processes.measure_cells` reads."""
     mask_output()
     wanted = json.loads(file.read_text())
-    write_json(file.with_name(RESULT_FILE), _measured(wanted, file.parent), durable=False)
+    write_json(file.with_name(RESULT_FILE), measured(wanted, file.parent), durable=False)
 
 
 if __name__ == "__main__":

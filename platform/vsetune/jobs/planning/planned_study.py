@@ -16,7 +16,7 @@ from vsetune.config.study.training import TrainingSpec
 from vsetune.jobs.cell_budget import CellBudget, at_once, epochs_of_cell
 from vsetune.jobs.node_types import NodeType
 from vsetune.jobs.planning.cell_times import CellTimes, TrialSeconds, cheaper_cadence, trial_seconds, validations_of
-from vsetune.jobs.planning.places import THIS_MACHINE, CellWork, places_for, schedule, usd_per_hour
+from vsetune.jobs.planning.trial_places import THIS_MACHINE, CellWork, places_for, schedule, usd_per_hour
 
 STUDY_START_S, WORKER_START_S = 10.0, 8.0
 """Constants: until Ray has started and the first trial is handed out; until a worker's process has imported what it
@@ -80,14 +80,14 @@ def plan_study(
         for cell in cells if cell.name in plans
     ]
     first = max((times.first_start - times.start for times in known.values()), default=0.0)
-    found = schedule(works, types, at_once=at_once(study.search), limit=limit, first=WORKER_START_S + max(0.0, first))
+    whole = schedule(works, types, at_once=at_once(study.search), limit=limit, first=WORKER_START_S + max(0.0, first))
     remarks = [line for cell in cells if cell.name in plans for line in _remarks_on(cell, plans[cell.name], needs)]
     prices = [plan.usd for plan in plans.values()]
     return StudyPlan(
         study.study, list(plans.values()),
         trials=sum(plan.searches + plan.confirmations for plan in plans.values()),
-        epochs=sum(plan.epochs for plan in plans.values()), hours=(STUDY_START_S + found.seconds) / 3600,
-        device_hours=sum(plan.hours for plan in plans.values()), workers=found.workers,
+        epochs=sum(plan.epochs for plan in plans.values()), hours=(STUDY_START_S + whole.seconds) / 3600,
+        device_hours=sum(plan.hours for plan in plans.values()), workers=whole.workers,
         usd=None if None in prices or not prices else sum(price for price in prices if price is not None),
         unmeasured={name: problem for name, problem in measured.items() if isinstance(problem, str)},
         remarks=[*remarks, *_remarks_on_memory(plans, needs, types, limit), *_left_out(study)],
