@@ -24,6 +24,7 @@ def test_a_study_is_planned_by_real_steps_of_its_cell(
     assert (times["steps_per_epoch"], times["encoded_share"], times["scored_share"]) == (3, 1.0, 1.0)
     assert min(times[name] for name in ("step", "opening", "validation", "test", "checkpoint", "first_start")) > 0
     assert times["steps_timed"] >= 2
+    assert 0 < times["worked_share"] <= 1
     assert times["peak_memory_bytes"] > 2**26
     assert plan["device_hours"] == pytest.approx(4 * cell["trial_seconds"] / 3600)
     assert "tiny: about 4 trials, 8 epochs, " in said.lines[-1]

@@ -26,8 +26,8 @@ from vsetune.networks.network_spec import PairCost
 from vsetune.training.schedule import next_validation, total_steps
 
 TIMES = CellTimes(
-    steps_per_epoch=100, first_start=5.0, start=2.0, opening=0.5, step=0.1, steps_timed=40, validation=3.0, test=4.0,
-    checkpoint=0.25, encoded_share=1.0, scored_share=1.0, peak_memory_bytes=2**30,
+    steps_per_epoch=100, first_start=5.0, start=2.0, opening=0.5, step=0.1, steps_timed=40, worked_share=0.9,
+    validation=3.0, test=4.0, checkpoint=0.25, encoded_share=1.0, scored_share=1.0, peak_memory_bytes=2**30,
 )
 TWO_CORES = NodeType("pair", {"CPU": 2.0}, most=1, usd_per_hour=0.4)
 
@@ -136,6 +136,14 @@ def test_what_is_dear_or_does_not_fit_is_told_with_the_setting_that_mends_it() -
     seldom = plan_study(rare, resolve_cells(rare, where="here"), {"vsepp.lmh": replace(times, validation=50.0)},
                         [TWO_CORES], limit=None)
     assert "at the end of epochs only already: need a smaller data.validation_split" in seldom.remarks[0]
+
+
+def test_a_plan_made_on_a_busy_machine_says_so() -> None:
+    spec = study(scheduler={"kind": "none"})
+    cells = resolve_cells(spec, where="here")
+    plan = plan_study(spec, cells, {"vsepp.lmh": replace(TIMES, worked_share=0.5)}, [TWO_CORES], limit=None)
+    (remark,) = plan.remarks
+    assert remark.startswith("steps computed in 50 % of their time and waited in the rest")
 
 
 def test_cells_that_could_not_be_measured_are_left_out_and_named() -> None:

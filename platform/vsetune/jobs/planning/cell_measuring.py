@@ -13,7 +13,7 @@ import json
 import sys
 import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from vsetune.plugins.plugin_loading import load_installed, load_plugins
 from vsetune.scoring.device import choose_device, use_threads, wait_for
 from vsetune.scoring.evaluation import evaluated_split
 from vsetune.training.batches import TrainingBatches
+from vsetune.training.calibration import working_clock
 from vsetune.training.checkpoint import CheckpointFolder
 from vsetune.training.failures import failure_of
 from vsetune.training.freed_memory import keep_freed_memory
@@ -50,11 +51,21 @@ _FOR_STEPS = 0.4
 _LONGEST_PROBLEM = 300
 
 
+@dataclass(frozen=True)
+class _TimedSteps:
+    """Seconds of an epoch's opening and of a step, means over the phases of the training; see `CellTimes`."""
+
+    opening: float
+    step: float
+    count: int
+    worked_share: float
+
+
 class _Steps:
     """The steps of an attempt, taken one by one wherever in its training. To be used inside the trial's randomness."""
 
     def __init__(self, trial: TrialSpec, device: torch.device) -> None:
-        self._trial, self._device = trial, device
+        self._trial, self.device = trial, device
         self.dataset = Dataset.open(trial.data.path)
         self.batches = TrainingBatches(trial, self.dataset, device)
         self.learner = Learner.build(trial, self.dataset, device)
@@ -87,12 +98,12 @@ class _Steps:
             if place:
                 batch = self.batches.take(first + place)
             self._step(batch, epoch + place / per_epoch)
-            if self._device.type == "cuda" and not len(taken) % 10:
-                wait_for(self._device)
+            if self.device.type == "cuda" and not len(taken) % 10:
+                wait_for(self.device)
             taken.append(time.perf_counter() - before)
         before = time.perf_counter()
         self._window.flush()
-        wait_for(self._device)
+        wait_for(self.device)
         taken[-1] += time.perf_counter() - before
         return taken
 
@@ -120,7 +131,7 @@ def measure_cell(trial: TrialSpec, *, device: torch.device, seconds: float, fold
             first_start = time.perf_counter() - begin
             steps.run(0, batch, fewest=1, most=_WARM_UP, seconds=_FOR_STEPS * seconds / 2)
             begin = time.perf_counter()
-            opening, step, timed = _time_steps(steps, trial, seconds=_FOR_STEPS * seconds)
+            timed = _time_steps(steps, trial, seconds=_FOR_STEPS * seconds)
             checkpoint = _time_checkpoint(steps, trial, folder)
             left = max(seconds / 2, seconds - (time.perf_counter() - begin))
             validation = time_validation(steps.learner.network, steps.dataset, trial, device, seconds=left)
@@ -129,12 +140,12 @@ def measure_cell(trial: TrialSpec, *, device: torch.device, seconds: float, fold
         test, per_epoch = _test_seconds(validation, steps.dataset, trial), steps.batches.steps_per_epoch
         peak = peak_memory_bytes(device)
         del steps, batch
-        start = first_start if first_start > seconds else _start_again(trial, device)
+        start = first_start if first_start > 2 * seconds else _start_again(trial, device)
     return CellTimes(
-        steps_per_epoch=per_epoch, first_start=first_start, start=max(0.0, min(first_start, start) - opening),
-        opening=opening, step=step, steps_timed=timed, validation=validation.encoding + validation.scoring, test=test,
-        checkpoint=checkpoint, encoded_share=validation.encoded_share, scored_share=validation.scored_share,
-        peak_memory_bytes=peak,
+        steps_per_epoch=per_epoch, first_start=first_start, start=max(0.0, min(first_start, start) - timed.opening),
+        opening=timed.opening, step=timed.step, steps_timed=timed.count, worked_share=timed.worked_share,
+        validation=validation.encoding + validation.scoring, test=test, checkpoint=checkpoint,
+        encoded_share=validation.encoded_share, scored_share=validation.scored_share, peak_memory_bytes=peak,
     )
 
 
@@ -149,19 +160,20 @@ def middles(training: TrainingSpec) -> list[tuple[float, float]]:
     ]
 
 
-def _time_steps(steps: _Steps, trial: TrialSpec, *, seconds: float) -> tuple[float, float, int]:
-    """Seconds of an epoch's opening and of a step, over the phases of the training; how many steps were timed."""
-    places = middles(trial.training)
-    opening = step = 0.0
-    timed = 0
+def _time_steps(steps: _Steps, trial: TrialSpec, *, seconds: float) -> _TimedSteps:
+    places, clock = middles(trial.training), working_clock(steps.device)
+    opening = step = worked = 0.0
+    count = 0
     for epoch, share in places:
         begin = time.perf_counter()
         batch = steps.open(epoch)
         opening += share * (time.perf_counter() - begin)
+        begin, working = time.perf_counter(), clock()
         taken = steps.run(epoch, batch, fewest=_FEWEST, most=_MOST, seconds=seconds / len(places))
+        worked += share * (clock() - working) / (time.perf_counter() - begin)
         step += share * sum(taken) / len(taken)
-        timed += len(taken)
-    return opening, step, timed
+        count += len(taken)
+    return _TimedSteps(opening, step, count, min(1.0, worked))
 
 
 def _time_checkpoint(steps: _Steps, trial: TrialSpec, folder: Path) -> float:

@@ -18,9 +18,10 @@ class CellTimes:
 
     first_start, start: until the first step can be taken (data opened, network made, tables read), of the first trial
     in a process, and of a later one. opening: of an epoch (its readers, what the loss does then). step: one training
-    step, its batch included, the mean of `steps_timed` over the phases of the training. validation: of the whole
-    validation split; test: at the end of a trial, 0 where nothing is scored then. checkpoint: of one, after a
-    validation. encoded_share, scored_share: of the validation that was really timed, 1 for all of it.
+    step, its batch included, the mean of `steps_timed` over the phases of the training. worked_share: of the time of
+    steps, in which the process computed; in the rest it waited, for other work of this machine or for data. validation:
+    of the whole validation split; test: at the end of a trial, 0 where nothing is scored then. checkpoint: of one,
+    after a validation. encoded_share, scored_share: of the validation that was really timed, 1 for all of it.
     peak_memory_bytes: of the process, on a GPU of its tensors; None where nobody says.
     """
 
@@ -30,6 +31,7 @@ class CellTimes:
     opening: float
     step: float
     steps_timed: int
+    worked_share: float
     validation: float
     test: float
     checkpoint: float

@@ -24,6 +24,8 @@ needs, once for each place."""
 REPORT_S = 0.2
 """Constant: while a validation is recorded, its trial waits."""
 _OF_MEMORY = 0.95
+_BUSY = 0.75
+"""A share of time; where steps compute for less of theirs, other work or slow data hold them up."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ def plan_study(
     ]
     first = max((times.first_start - times.start for times in known.values()), default=0.0)
     whole = schedule(works, types, at_once=at_once(study.search), limit=limit, first=WORKER_START_S + max(0.0, first))
-    remarks = [line for cell in cells if cell.name in plans for line in _remarks_on(cell, plans[cell.name], needs)]
+    remarks = _remarks_on_waiting(known)
+    remarks += [line for cell in cells if cell.name in plans for line in _remarks_on(cell, plans[cell.name], needs)]
     prices = [plan.usd for plan in plans.values()]
     return StudyPlan(
         study.study, list(plans.values()),
@@ -178,6 +181,19 @@ def _remarks_on_memory(
                 "resources.concurrent_trials lower"
             ]
     return []
+
+
+def _remarks_on_waiting(known: Mapping[str, CellTimes]) -> list[str]:
+    """A line where times hold only as long as the machine is as busy as it was."""
+    if not known:
+        return []
+    share = sum(times.worked_share for times in known.values()) / len(known)
+    if share >= _BUSY:
+        return []
+    return [
+        f"steps computed in {100 * share:.0f} % of their time and waited in the rest, for other work of this machine "
+        "or for data: the hours hold for a machine as busy as it was; plan again when it is idle"
+    ]
 
 
 def _left_out(study: StudySpec) -> list[str]:
