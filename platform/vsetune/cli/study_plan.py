@@ -28,8 +28,8 @@ def plan_study(
     ] = 10.0,
     workers: Annotated[
         int | None, typer.Option(
-            min=1, max=100_000, help="trials at a time; default: as many as this machine, or the cluster that "
-            "$VSETUNE_CLUSTER describes, has room for", show_default=False,
+            min=1, max=100_000, help="trials at a time; default: as many as this machine, or all nodes there can be of "
+            "the cluster that $VSETUNE_CLUSTER describes, have room for", show_default=False,
         )
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the same as JSON")] = False,
@@ -102,7 +102,7 @@ def _numbers(row: CellPlan) -> list[str]:
     trials = f"{row.searches} + {row.confirmations}" if row.confirmations else str(row.searches)
     return [
         trials, f"{row.epochs:g}", f"{times.step:.3g}", f"{times.validation:.3g}{'*' if times.is_scaled else ''}",
-        f"{row.hours:.2f}", f"{100 * row.trial.validating / row.trial.total:.0f} %",
+        f"{row.hours:.3g}", f"{100 * row.trial.validating / row.trial.total:.0f} %",
         "" if peak is None else f"{peak / 2**30:.2f}",
     ]
 
