@@ -18,7 +18,14 @@ from vsetune.errors import ConfigError
 from vsetune.jobs.node_types import NodeType
 from vsetune.jobs.planning.cell_measuring import middles
 from vsetune.jobs.planning.cell_times import CellTimes, cheaper_cadence, trial_seconds, validations_of
-from vsetune.jobs.planning.planned_study import REPORT_S, STUDY_START_S, WORKER_START_S, plan_study, searched_trials
+from vsetune.jobs.planning.planned_study import (
+    REPORT_S,
+    STUDY_START_S,
+    WORKER_BYTES,
+    WORKER_START_S,
+    plan_study,
+    searched_trials,
+)
 from vsetune.jobs.planning.timed_validation import score_some, spread
 from vsetune.jobs.planning.trial_places import CellWork, Schedule, require_places, schedule, usd_per_hour
 from vsetune.networks.encoded import Encoded
@@ -116,7 +123,7 @@ def test_a_plan_counts_trials_epochs_hours_money_and_memory() -> None:
     assert plan.usd == pytest.approx(plan.device_hours * 0.2)
     # two at a time, the third alone, then the confirmation
     assert plan.hours == pytest.approx((STUDY_START_S + WORKER_START_S + 3.0 + 3 * trial) / 3600)
-    assert plan.cells[0].times.peak_memory_bytes == 2**30
+    assert plan.cells[0].memory_bytes == 2**30 + WORKER_BYTES
 
 
 def test_what_is_dear_or_does_not_fit_is_told_with_the_setting_that_mends_it() -> None:
@@ -129,8 +136,8 @@ def test_what_is_dear_or_does_not_fit_is_told_with_the_setting_that_mends_it() -
     assert "validating takes 1.52 times as long as training (4 validations a trial, 8 s each" in dear
     assert "set training.validate_every_steps: 80 at network vsepp" in dear
     assert "100 % of the split's items and 25 % of its pairs" in scaled
-    assert "held 1 GiB" in memory
-    assert "memory_gib 0.5; set it to 1" in memory
+    assert "a trial holds 1.2 GiB" in memory
+    assert "memory_gib 0.5; set it to 1.3" in memory
     assert "ends its search after about 2 trials" in cut
     rare = study(training={"epochs": 2})
     seldom = plan_study(rare, resolve_cells(rare, where="here"), {"vsepp.lmh": replace(times, validation=50.0)},
@@ -144,6 +151,7 @@ def test_a_plan_made_on_a_busy_machine_says_so() -> None:
     plan = plan_study(spec, cells, {"vsepp.lmh": replace(TIMES, worked_share=0.5)}, [TWO_CORES], limit=None)
     (remark,) = plan.remarks
     assert remark.startswith("steps computed in 50 % of their time and waited in the rest")
+    assert f"an idle one would take {30 * plan.hours:.3g} minutes or more" in remark
 
 
 def test_cells_that_could_not_be_measured_are_left_out_and_named() -> None:

@@ -98,7 +98,7 @@ def _space(cell: Cell) -> str:
 
 
 def _numbers(row: CellPlan) -> list[str]:
-    times, peak = row.times, row.times.peak_memory_bytes
+    times, peak = row.times, row.memory_bytes
     trials = f"{row.searches} + {row.confirmations}" if row.confirmations else str(row.searches)
     return [
         trials, f"{row.epochs:g}", f"{times.step:.3g}", f"{times.validation:.3g}{'*' if times.is_scaled else ''}",

@@ -21,6 +21,8 @@ from vsetune.jobs.planning.trial_places import THIS_MACHINE, CellWork, places_fo
 STUDY_START_S, WORKER_START_S = 10.0, 8.0
 """Constants: until Ray has started and the first trial is handed out; until a worker's process has imported what it
 needs, once for each place."""
+WORKER_BYTES = 250 * 2**20
+"""Constant: what a worker's process holds beside its trial, Ray and what comes with it."""
 REPORT_S = 0.2
 """Constant: while a validation is recorded, its trial waits."""
 _OF_MEMORY = 0.95
@@ -32,7 +34,8 @@ _BUSY = 0.75
 class CellPlan:
     """One cell. times: measured here; trial: seconds of one whole trial. validations: of one. hours, usd: of all its
     trials; usd None without a price. searches, confirmations: trials. most_seconds: `budget.device_seconds_per_cell`
-    ends the search before its epochs are used up.
+    ends the search before its epochs are used up. memory_bytes: what the worker of a trial holds at most; on a GPU the
+    tensors there. None where nobody says.
     """
 
     cell: str
@@ -45,6 +48,7 @@ class CellPlan:
     trial: TrialSeconds
     times: CellTimes
     is_cut_by_seconds: bool
+    memory_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -83,13 +87,14 @@ def plan_study(
     ]
     first = max((times.first_start - times.start for times in known.values()), default=0.0)
     whole = schedule(works, types, at_once=at_once(study.search), limit=limit, first=WORKER_START_S + max(0.0, first))
-    remarks = _remarks_on_waiting(known)
+    hours = (STUDY_START_S + whole.seconds) / 3600
+    remarks = _remarks_on_waiting(known, hours)
     remarks += [line for cell in cells if cell.name in plans for line in _remarks_on(cell, plans[cell.name], needs)]
     prices = [plan.usd for plan in plans.values()]
     return StudyPlan(
         study.study, list(plans.values()),
         trials=sum(plan.searches + plan.confirmations for plan in plans.values()),
-        epochs=sum(plan.epochs for plan in plans.values()), hours=(STUDY_START_S + whole.seconds) / 3600,
+        epochs=sum(plan.epochs for plan in plans.values()), hours=hours,
         device_hours=sum(plan.hours for plan in plans.values()), workers=whole.workers,
         usd=None if None in prices or not prices else sum(price for price in prices if price is not None),
         unmeasured={name: problem for name, problem in measured.items() if isinstance(problem, str)},
@@ -111,8 +116,14 @@ def plan_cell(study: StudySpec, cell: Cell, times: CellTimes, price: float | Non
         cell.name, min(searches, affordable), confirmations, epochs=trials * training.epochs,
         validations=validations_of(training, times.steps_per_epoch), hours=hours,
         usd=None if price is None else hours * price, trial=trial, times=times,
-        is_cut_by_seconds=affordable < searches,
+        is_cut_by_seconds=affordable < searches, memory_bytes=_memory(study, cell, times),
     )
+
+
+def _memory(study: StudySpec, cell: Cell, times: CellTimes) -> int | None:
+    if times.peak_memory_bytes is None or study.resources.needs_of(cell.network_name, cell.loss_name).gpus:
+        return times.peak_memory_bytes
+    return times.peak_memory_bytes + WORKER_BYTES
 
 
 def searched_trials(study: StudySpec, cell: Cell) -> int:
@@ -123,7 +134,7 @@ def searched_trials(study: StudySpec, cell: Cell) -> int:
 
 
 def _remarks_on(cell: Cell, plan: CellPlan, needs: Mapping[str, Needs]) -> list[str]:
-    times, peak = plan.times, plan.times.peak_memory_bytes
+    times, peak = plan.times, plan.memory_bytes
     found = []
     if plan.trial.validating > plan.trial.training:
         found.append(_dear_validation(cell, plan))
@@ -135,7 +146,7 @@ def _remarks_on(cell: Cell, plan: CellPlan, needs: Mapping[str, Needs]) -> list[
     asked = needs[cell.name].memory_gib
     if asked and peak is not None and not needs[cell.name].gpus and peak > asked * 2**30:
         found.append(
-            f"cell {cell.name}: held {peak / 2**30:.2g} GiB, and trials are placed as if they took "
+            f"cell {cell.name}: a trial holds {peak / 2**30:.2g} GiB, and trials are placed as if they took "
             f"resources.memory_gib {asked:g}; set it to {math.ceil(10 * peak / 2**30) / 10:g}"
         )
     if plan.is_cut_by_seconds:
@@ -173,7 +184,7 @@ def _remarks_on_memory(
         return []
     has = psutil.virtual_memory().total
     for name, plan in plans.items():
-        peak, places = plan.times.peak_memory_bytes, min(places_for(needs[name], types), limit or 2**31)
+        peak, places = plan.memory_bytes, min(places_for(needs[name], types), limit or 2**31)
         if peak is not None and not needs[name].gpus and peak * places > _OF_MEMORY * has:
             return [
                 f"cell {name}: {places} trials at a time would hold {peak * places / 2**30:.3g} GiB, this machine has "
@@ -183,7 +194,7 @@ def _remarks_on_memory(
     return []
 
 
-def _remarks_on_waiting(known: Mapping[str, CellTimes]) -> list[str]:
+def _remarks_on_waiting(known: Mapping[str, CellTimes], hours: float) -> list[str]:
     """A line where times hold only as long as the machine is as busy as it was."""
     if not known:
         return []
@@ -192,7 +203,8 @@ def _remarks_on_waiting(known: Mapping[str, CellTimes]) -> list[str]:
         return []
     return [
         f"steps computed in {100 * share:.0f} % of their time and waited in the rest, for other work of this machine "
-        "or for data: the hours hold for a machine as busy as it was; plan again when it is idle"
+        f"or for data: the hours hold for a machine as busy as it was, an idle one would take {60 * hours * share:.3g} "
+        "minutes or more; plan again when it is idle"
     ]
 
 
@@ -202,7 +214,7 @@ def _left_out(study: StudySpec) -> list[str]:
         found.append("evaluation: what it asks for beside recalls, once at the end of a trial, is not in the hours")
     if study.scheduler.kind != "none":
         found.append(
-            f"scheduler.kind {study.scheduler.kind}: trials that it stops make room for others, so there may be more "
-            "trials; the epochs stay"
+            f"scheduler.kind {study.scheduler.kind}: trials that it stops make room for others: there may be more "
+            "trials, and epochs that differ by up to half a trial in every cell"
         )
     return found
