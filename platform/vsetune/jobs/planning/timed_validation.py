@@ -38,8 +38,8 @@ class _Enough(Exception):
 def time_validation(
     network: Network, dataset: Dataset, trial: TrialSpec, device: torch.device, *, seconds: float
 ) -> ValidationTimes:
-    """Validates once, for about so many seconds: half of them to encode, half to score; one batch and one block are
-    always finished. NumericError if a similarity is not finite."""
+    """Validates once, for about so many seconds: at most half of them to encode, the rest to score; one batch and one
+    block are always finished. NumericError if a similarity is not finite."""
     whole = dataset.split(trial.data.validation_split)
     with evaluating(network):
         begin = time.perf_counter()
@@ -51,7 +51,7 @@ def time_validation(
         encoding = time.perf_counter() - begin
         images, captions = len(encoded.images), len(encoded.owner)
         begin = time.perf_counter()
-        share = _score(network, encoded, trial, seconds=seconds / 2)
+        share = _score(network, encoded, trial, seconds=max(seconds / 2, seconds - encoding))
         wait_for(device)
         scoring = time.perf_counter() - begin
     items = (images + captions) / (whole.images + whole.captions)
