@@ -155,7 +155,7 @@ def test_what_is_asked_and_pruned_is_what_a_study_on_a_database_asks_and_prunes(
 def test_a_cell_is_charged_what_was_trained_and_ends_at_its_budget(
     budget: dict[str, float], least: float, most: float
 ) -> None:
-    """Epochs are promised before a trial starts, seconds are known when it has ended; one that diverges counts whole."""
+    """Epochs are promised before a trial starts, seconds known when it has ended; one that diverges counts whole."""
     found = Simulated(make_study(budget=budget, search={"configurations": 50}), noisy_course, workers=2).run()
     assert found.charged == pytest.approx(found.cluster.epochs)
     assert least <= found.cluster.epochs <= most

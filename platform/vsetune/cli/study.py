@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column, Table
 
-from vsetune.cli import study_explain, study_simulate, study_watch
+from vsetune.cli import study_explain, study_plan, study_simulate, study_watch
 from vsetune.cli.components import domain_text
 from vsetune.cli.output import interruptible, messages, mlflow_server, print_json, results, say
 from vsetune.config.spec.loading import dump_yaml
@@ -32,6 +32,7 @@ app.command("list", epilog=study_watch.LIST_EXAMPLE)(study_watch.list_studies)
 app.command("show", epilog=study_watch.SHOW_EXAMPLE)(study_watch.show_study)
 app.command("stop", epilog=study_watch.STOP_EXAMPLE)(study_watch.stop_study)
 app.command("explain", epilog=study_explain.EXPLAIN_EXAMPLE)(study_explain.explain_study)
+app.command("plan", epilog=study_plan.PLAN_EXAMPLE)(study_plan.plan_study)
 app.command("simulate", epilog=study_simulate.SIMULATE_EXAMPLE)(study_simulate.simulate_study)
 
 StudyFile = Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)]

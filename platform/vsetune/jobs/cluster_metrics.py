@@ -19,8 +19,8 @@ from vsetune.errors import StorageError
 from vsetune.files.whole_files import make_folder, write_text
 from vsetune.jobs.exported_metrics import CLUSTER_NODES, CLUSTER_PRICE
 from vsetune.jobs.metrics_export import MetricsBoard
-from vsetune.jobs.node_types import type_of
-from vsetune.jobs.prices import price_of, share_of
+from vsetune.jobs.node_types import share_of, type_of
+from vsetune.jobs.prices import price_of
 
 LOOK_EVERY_S = 15.0
 

@@ -51,6 +51,15 @@ def type_of(labels: Mapping[str, str]) -> str:
     return next((labels[name] for name in TYPE_LABELS if labels.get(name)), "")
 
 
+def share_of(node: Mapping[str, float], needs: Needs) -> float:
+    """The part of a node that a trial keeps from others: of its cores or its GPUs, whichever is more; at most 1.
+
+    node: amounts by Ray's names.
+    """
+    cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
+    return min(1.0, max(needs.cpus / cpus if cpus else 1.0, needs.gpus / gpus if gpus else 0.0))
+
+
 def known_node_types() -> list[NodeType]:
     """Of the file that is there; none without one. ConfigError for a file that cannot be understood."""
     given = os.environ.get(CLUSTER_VARIABLE)

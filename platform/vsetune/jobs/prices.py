@@ -10,7 +10,7 @@ from typing import Any
 import ray
 
 from vsetune.config.study.resources import Needs
-from vsetune.jobs.node_types import PRICE_LABEL, type_of
+from vsetune.jobs.node_types import PRICE_LABEL, share_of, type_of
 
 _log = logging.getLogger(__name__)
 
@@ -18,15 +18,6 @@ _log = logging.getLogger(__name__)
 def price_of(node_id: str, labels: Mapping[str, str]) -> float | None:
     """Dollars per hour of a whole node; None for one without the label. A label that is no number is told once."""
     return _price(node_id, labels.get(PRICE_LABEL))
-
-
-def share_of(node: Mapping[str, float], needs: Needs) -> float:
-    """The part of a node that a trial keeps from others: of its cores or its GPUs, whichever is more; at most 1.
-
-    node: amounts by Ray's names.
-    """
-    cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
-    return min(1.0, max(needs.cpus / cpus if cpus else 1.0, needs.gpus / gpus if gpus else 0.0))
 
 
 def place_of_this_worker(needs: Needs) -> dict[str, str]:

@@ -27,6 +27,7 @@ from vsetune.scoring.network_inputs import caption_inputs, image_inputs
 from vsetune.scoring.pair_scores import Report, pair_scores
 
 OnBatch = Callable[[], None]
+Enough = Callable[[], bool]
 
 _IMAGES_PER_BATCH = 128
 """Images encoded at once, with all their captions; bounds memory, never changes a score beyond rounding."""
@@ -91,11 +92,12 @@ def split_scores(
 
 def encode_split(
     network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
-    images: int | None = None, on_batch: OnBatch | None = None,
+    images: int | None = None, on_batch: OnBatch | None = None, enough: Enough | None = None,
 ) -> EncodedSplit:
     """Every image and caption of a split, without gradient, the network in evaluation mode.
 
     images: only so many of the split, evenly spread, with all their captions. on_batch: called after each batch.
+    enough: asked after each whether the others are left out, to time a part.
     """
     chosen = None if images is None else evenly_spread(images, dataset.split(split).images)
     encoded, captions, words, owners = [], [], [], []
@@ -112,6 +114,8 @@ def encode_split(
             owners.append(moved.image_ids[moved.caption_rows])
             if on_batch is not None:
                 on_batch()
+            if enough is not None and enough():
+                break
         owner = torch.cat(owners)
         if chosen is not None:
             owner = torch.searchsorted(torch.tensor(chosen, device=device), owner)

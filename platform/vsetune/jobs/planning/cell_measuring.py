@@ -1,0 +1,235 @@
+"""A few real steps of a cell, one validation and one checkpoint, timed: what its trials will take on this machine.
+
+    python -m vsetune.jobs.planning.cell_measuring FILE
+
+FILE: JSON with `trial` (a TrialSpec as plain data), `plugins` (folders or modules), `seconds`, `threads` and `device`.
+Leaves RESULT_FILE beside it: CellTimes as JSON, or `problem`. A process of its own, because the most memory that it
+ever held is measured, and because trials run in one too.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vsetune.config.spec.foreign_text import one_line
+from vsetune.config.spec.masked_output import mask_output
+from vsetune.config.study.evaluation_settings import EvaluationSpec
+from vsetune.config.study.phases import phase_starts
+from vsetune.config.study.training import TrainingSpec, TrialSpec
+from vsetune.data.batches.batch import Batch
+from vsetune.data.stored.dataset import Dataset
+from vsetune.files.whole_files import write_json
+from vsetune.jobs.planning.cell_times import RESULT_FILE, CellTimes
+from vsetune.jobs.planning.timed_validation import ValidationTimes, time_validation
+from vsetune.plugins.plugin_loading import load_installed, load_plugins
+from vsetune.scoring.device import choose_device, use_threads, wait_for
+from vsetune.scoring.evaluation import evaluated_split
+from vsetune.training.batches import TrainingBatches
+from vsetune.training.calibration import working_clock
+from vsetune.training.checkpoint import CheckpointFolder
+from vsetune.training.failures import failure_of
+from vsetune.training.freed_memory import keep_freed_memory
+from vsetune.training.negatives import NegativeSampler
+from vsetune.training.peak_memory import peak_memory_bytes, reset_peak_memory
+from vsetune.training.random_state import RandomState
+from vsetune.training.schedule import phase_at
+from vsetune.training.step import Learner
+from vsetune.training.window import StepWindow
+
+_WARM_UP, _FEWEST, _MOST = 3, 2, 100
+"""Steps that make buffers and the optimizer's state; fewest and most that are timed in a phase."""
+_FOR_STEPS = 0.4
+"""Share of a cell's seconds; what steps leave over goes to the validation."""
+_LONGEST_PROBLEM = 300
+
+
+@dataclass(frozen=True)
+class _TimedSteps:
+    """Seconds of an epoch's opening and of a step, means over the phases of the training; see `CellTimes`."""
+
+    opening: float
+    step: float
+    count: int
+    worked_share: float
+
+
+class _Steps:
+    """The steps of an attempt, taken one by one wherever in its training. To be used inside the trial's randomness."""
+
+    def __init__(self, trial: TrialSpec, device: torch.device) -> None:
+        self._trial, self.device = trial, device
+        self.dataset = Dataset.open(trial.data.path)
+        self.batches = TrainingBatches(trial, self.dataset, device)
+        self.learner = Learner.build(trial, self.dataset, device)
+        self._window = StepWindow(
+            device=device, where=f"cell {trial.cell}", loss_name=trial.loss.name, seconds_before=0.0
+        )
+        self._negatives = NegativeSampler(trial.training)
+        self._taken = 0
+
+    def open(self, epoch: float) -> Batch:
+        """The first batch of the epoch that this place of the training is in, its phase entered."""
+        phase, _ = phase_at(self._trial.training, epoch)
+        if phase != self.learner.phase:
+            self.learner = self.learner.enter(phase, learned=True)
+        self.learner.loss.start_epoch(int(epoch))
+        return self.batches.take(int(epoch) * self.batches.steps_per_epoch)
+
+    def run(self, epoch: float, batch: Batch, *, fewest: int, most: int, seconds: float) -> list[float]:
+        """Steps from the batch that `open` gave on, at the end of its epoch from there again; seconds of each, its
+        batch included, opening an epoch not. On a GPU, where steps do not wait for each other, their sum is right."""
+        per_epoch = self.batches.steps_per_epoch
+        first = int(epoch) * per_epoch
+        taken: list[float] = []
+        begin = time.perf_counter()
+        while len(taken) < fewest or (len(taken) < most and time.perf_counter() - begin < seconds):
+            place = len(taken) % per_epoch
+            if taken and place == 0:
+                batch = self.batches.take(first)
+            before = time.perf_counter()
+            if place:
+                batch = self.batches.take(first + place)
+            self._step(batch, epoch + place / per_epoch)
+            if self.device.type == "cuda" and not len(taken) % 10:
+                wait_for(self.device)
+            taken.append(time.perf_counter() - before)
+        before = time.perf_counter()
+        self._window.flush()
+        wait_for(self.device)
+        taken[-1] += time.perf_counter() - before
+        return taken
+
+    def _step(self, batch: Batch, epoch: float) -> None:
+        rate = self.learner.set_epoch(min(epoch, self._trial.training.epochs))
+        result = self.learner.step(batch)
+        self._taken += 1
+        self._window.add(result, step=self._taken, learning_rate=rate, pairs=batch.pairs)
+        self._window.note(self._negatives.look(batch, result.output))
+
+
+def measure_cell(trial: TrialSpec, *, device: torch.device, seconds: float, folder: Path) -> CellTimes:
+    """Times a trial of a cell for about so many seconds, starting it not counted; a step, a batch and a block of a
+    validation are always finished. folder: a checkpoint is written there.
+
+    NumericError, AttemptError and UsageError as an attempt has them.
+    """
+    keep_freed_memory()
+    reset_peak_memory(device)
+    begin = time.perf_counter()
+    with RandomState(trial.seed, device).active():
+        steps = _Steps(trial, device)
+        try:
+            batch = steps.open(0)
+            first_start = time.perf_counter() - begin
+            steps.run(0, batch, fewest=1, most=_WARM_UP, seconds=_FOR_STEPS * seconds / 2)
+            begin = time.perf_counter()
+            timed = _time_steps(steps, trial, seconds=_FOR_STEPS * seconds)
+            checkpoint = _time_checkpoint(steps, trial, folder)
+            left = max(seconds / 2, seconds - (time.perf_counter() - begin))
+            validation = time_validation(steps.learner.network, steps.dataset, trial, device, seconds=left)
+        finally:
+            steps.batches.close()
+        test, per_epoch = _test_seconds(validation, steps.dataset, trial), steps.batches.steps_per_epoch
+        peak = peak_memory_bytes(device)
+        del steps, batch
+        start = first_start if first_start > 2 * seconds else _start_again(trial, device)
+    return CellTimes(
+        steps_per_epoch=per_epoch, first_start=first_start, start=max(0.0, min(first_start, start) - timed.opening),
+        opening=timed.opening, step=timed.step, steps_timed=timed.count, worked_share=timed.worked_share,
+        validation=validation.encoding + validation.scoring, test=test, checkpoint=checkpoint,
+        encoded_share=validation.encoded_share, scored_share=validation.scored_share, peak_memory_bytes=peak,
+    )
+
+
+def middles(training: TrainingSpec) -> list[tuple[float, float]]:
+    """(epoch, share of the training): a start of an epoch near the middle of every phase, or of the whole training, as
+    a warm-up or a frozen part at the beginning takes other steps than the rest."""
+    starts = phase_starts(training.phases, training.epochs)
+    ends = [*starts[1:], training.epochs]
+    return [
+        (max(begin, float(int((begin + end) / 2))), (end - begin) / training.epochs)
+        for begin, end in zip(starts, ends, strict=True)
+    ]
+
+
+def _time_steps(steps: _Steps, trial: TrialSpec, *, seconds: float) -> _TimedSteps:
+    places, clock = middles(trial.training), working_clock(steps.device)
+    opening = step = worked = 0.0
+    count = 0
+    for epoch, share in places:
+        begin = time.perf_counter()
+        batch = steps.open(epoch)
+        opening += share * (time.perf_counter() - begin)
+        begin, working = time.perf_counter(), clock()
+        taken = steps.run(epoch, batch, fewest=_FEWEST, most=_MOST, seconds=seconds / len(places))
+        worked += share * (clock() - working) / (time.perf_counter() - begin)
+        step += share * sum(taken) / len(taken)
+        count += len(taken)
+    return _TimedSteps(opening, step, count, min(1.0, worked))
+
+
+def _time_checkpoint(steps: _Steps, trial: TrialSpec, folder: Path) -> float:
+    """Of one with its best weights, as after a validation that is the best so far."""
+    with tempfile.TemporaryDirectory(prefix="vsetune-plan-", dir=folder) as place:
+        kept = CheckpointFolder(Path(place), fingerprint=trial.fingerprint(), data=steps.dataset.fingerprint)
+        begin = time.perf_counter()
+        kept.save(
+            {"learner": steps.learner.state_dict(), "best_step": 1},
+            best_weights=steps.learner.network.state_dict(), notes=steps.learner.notes(steps.dataset),
+        )
+        return time.perf_counter() - begin
+
+
+def _test_seconds(validation: ValidationTimes, dataset: Dataset, trial: TrialSpec) -> float:
+    """Of the recalls of the best checkpoint, scaled from the validation; what else `evaluation` asks for is not in."""
+    split, own = evaluated_split(trial.data, dataset), trial.data.validation_split
+    if split == own and trial.evaluation == EvaluationSpec():
+        return 0.0
+    scored, validated = dataset.split(split), dataset.split(own)
+    items = (scored.images + scored.captions) / (validated.images + validated.captions)
+    pairs = (scored.images * scored.captions) / (validated.images * validated.captions)
+    return validation.encoding * items + validation.scoring * pairs
+
+
+def _start_again(trial: TrialSpec, device: torch.device) -> float:
+    """Of a trial in a process that has had one."""
+    begin = time.perf_counter()
+    steps = _Steps(trial, device)
+    try:
+        steps.open(0)
+        return time.perf_counter() - begin
+    finally:
+        steps.batches.close()
+
+
+def measured(wanted: dict[str, Any], base: Path) -> dict[str, Any]:
+    """What the process leaves. base: relative plugins are under it, and a checkpoint is written there."""
+    try:
+        use_threads(wanted["threads"])
+        load_installed()
+        load_plugins(wanted["plugins"], base=base)
+        trial = TrialSpec.model_validate(wanted["trial"])
+        return asdict(measure_cell(
+            trial, device=choose_device(wanted["device"]), seconds=wanted["seconds"], folder=base
+        ))
+    except Exception as error:  # whatever it is, it concerns this cell alone, and is told
+        return {"problem": one_line(failure_of(error).text)[:_LONGEST_PROBLEM]}
+
+
+def main(file: Path) -> None:
+    """Leaves what `processes.measure_cells` reads."""
+    mask_output()
+    wanted = json.loads(file.read_text())
+    write_json(file.with_name(RESULT_FILE), measured(wanted, file.parent), durable=False)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
