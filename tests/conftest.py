@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +52,15 @@ def _home_of_its_own(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) ->
     home = next(_homes)
     home.mkdir()
     monkeypatch.setenv("VSETUNE_HOME", str(home))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _plugins_forgotten() -> Iterator[None]:
+    """Other people's components that a file of tests has loaded are no business of the next file's."""
+    yield
+    loading = sys.modules.get("vsetune.plugins.plugin_loading")
+    if loading is not None:
+        loading.forget_plugins()
 
 
 @pytest.fixture(scope="session")

@@ -7,15 +7,19 @@ from pathlib import Path
 
 import torch
 
+from vsetune.training.freed_memory import give_back_freed_memory
+
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Count anew from here. Where the system does not let us, the peak stays that of the whole process."""
+    """Count anew from here. Where the system does not let us, the peak stays that of the whole process. Memory that is
+    kept for later steps (`freed_memory.py`) and not in use goes back first, so that it is no trial's."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
+    give_back_freed_memory()
     with contextlib.suppress(OSError), open(_CLEAR, "w") as stream:
         stream.write(_RESET_PEAK)
 
