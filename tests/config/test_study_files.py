@@ -18,6 +18,7 @@ from vsetune.config.study.gallery_settings import GallerySpec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError
+from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.study_file import load_study
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("[!n]*.yaml"))
@@ -350,3 +351,18 @@ def test_every_whole_number_has_an_upper_bound() -> None:
                 if spec is not Choices and "int" in re.findall(r"\w+", str(field.annotation).replace("class ", "")):
                     limits = str(field.metadata) + str(field.annotation)
                     assert re.search(r"\bL[et]\(", limits), f"{spec.__name__}.{name} has no upper bound"
+
+
+def test_a_study_from_before_keeps_its_fingerprint_where_its_file_says_how_it_searched() -> None:
+    """Searches started at random, and trials were stopped by halving, when it was begun."""
+    older = {"search": {"sampler": "tpe", "start": "random"}, "scheduler": {"kind": "asha"}}
+    study = parse_spec(MINIMAL | older, StudySpec, where="f")
+    plain = study.to_plain()
+    assert parse_spec(plain, StudySpec, where="f") == study
+    del plain["search"]["start"], plain["search"]["at_once"]
+    del plain["scheduler"]["patience_epochs"], plain["scheduler"]["fewest_trials"]
+    assert study.fingerprint() == fingerprint_of(plain)
+    now = parse_spec(MINIMAL, StudySpec, where="f")
+    assert now.fingerprint() == fingerprint_of(now.to_plain() | {
+        "search": {key: value for key, value in now.to_plain()["search"].items() if key != "at_once"},
+    })

@@ -19,7 +19,7 @@ from vsetune.search.drawing import distributions_of
 PLAIN: dict[str, Any] = {
     "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}],
     "losses": [{"name": "lmh"}, {"name": "top_f"}, {"name": "lsh", "search": "none"}],
-    "search": {"configurations": 6, "training": {"learning_rate": "default"}},
+    "search": {"configurations": 6, "sampler": "tpe", "start": "random", "training": {"learning_rate": "default"}},
 }
 STUDY = parse_spec(PLAIN, StudySpec, where="test")
 CELLS = resolve_cells(STUDY, where="test")

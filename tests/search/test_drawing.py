@@ -16,12 +16,14 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.search.drawing import REFUSED, distributions_of, draw, is_whole
+from vsetune.search.even_points import even_point
 
 
 def study_of(loss: str = "top_f", **search: Any) -> tuple[StudySpec, Cell]:
+    settings = {"training": {"learning_rate": "default"}, "sampler": "tpe", "start": "random"} | search
     plain = {
         "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": loss}],
-        "baseline": loss, "search": {"training": {"learning_rate": "default"}, "start": "random"} | search,
+        "baseline": loss, "search": settings,
     }
     study = parse_spec(plain, StudySpec, where="test")
     return study, resolve_cells(study, where="test")[0]
@@ -90,6 +92,30 @@ def test_refused_draws_do_not_shorten_the_random_start() -> None:
     before, after = history_of(cell, 2, refused=3), history_of(cell, 3, refused=3)
     assert draw(study.search, cell, before) == at_random(study, cell, before)
     assert draw(study.search, cell, after) != at_random(study, cell, after)
+
+
+def test_a_search_starts_evenly_and_refused_draws_do_not_shorten_that() -> None:
+    study, cell = study_of(configurations=9, start="sobol")
+    seed = int.from_bytes(sha256(f"{study.search.seed}/{cell.name}".encode()).digest()[:4], "big")
+    for history in (history_of(cell, 2), history_of(cell, 2, refused=3)):
+        even = even_point(distributions_of(cell), len(history), seed=seed)
+        assert draw(study.search, cell, history) == even
+    assert draw(study.search, cell, history_of(cell, 3)) != even_point(distributions_of(cell), 3, seed=seed)
+
+
+def test_a_gaussian_process_hears_of_stopped_and_failed_trials_and_gives_the_same_again() -> None:
+    study, cell = study_of("lseh", configurations=6, sampler="gp")
+    history = history_of(cell, 9)
+    for number, trial in enumerate(history):
+        trial.number = number
+    other = copy.deepcopy(history)
+    for number, trial in enumerate(other[2:6]):  # what was best is now the worst of all, stopped or failed
+        trial.state, trial.values = TrialState.PRUNED, None
+        trial.intermediate_values = {1000: -float(number)} if number % 2 else {}
+    before = copy.deepcopy(other)
+    assert draw(study.search, cell, history) == draw(study.search, cell, history)
+    assert draw(study.search, cell, history) != draw(study.search, cell, other)
+    assert other == before
 
 
 def test_a_random_search_stays_random() -> None:
