@@ -17,7 +17,7 @@ def test_a_study_is_simulated_on_the_landscapes_asked_for(
     words = ("--seeds", "2", "--workers", "2", "--landscape", "ridge", "--landscape", "smooth")
     shown = vsetune("study", "simulate", str(file), *words)
     assert shown.code == 0
-    assert "tiny: sobol start, then tpe, patience 2 over the median (grace 1), 12 epochs a cell, 3 a trial" in shown.out
+    assert "tiny: sobol start, then gp, patience 2 over the median (grace 1), 12 epochs a cell, 3 a trial" in shown.out
     assert "a miss as 24;" in shown.err
     plain = json.loads(vsetune("study", "simulate", str(file), *words, "--json").out)
     assert [row["name"] for row in plain["landscapes"]] == ["smooth", "ridge", "all"]

@@ -184,7 +184,10 @@ def test_a_diverging_trial_fails_alone(tmp_path: Path) -> None:
 def test_successive_halving_stops_trials_and_counts_them_as_pruned(tmp_path: Path) -> None:
     path = write_study(tmp_path, {
         "losses": [{"name": "lmh", "search": {"margin": "default"}}], "seeds": [0],
-        "search": {"configurations": 6, "training": {"learning_rate": {"low": 1e-6, "high": 1e-2, "log": True}}},
+        "search": {
+            "configurations": 6, "sampler": "random",
+            "training": {"learning_rate": {"low": 1e-6, "high": 1e-2, "log": True}},
+        },
         "training": {"epochs": 6, "batch_size": 40, "learning_rate": 1e-2},
         "scheduler": {"kind": "asha", "grace_epochs": 1, "reduction_factor": 2}, "resources": ONE_WORKER,
     })

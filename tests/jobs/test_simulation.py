@@ -40,7 +40,8 @@ TWO_WORKERS = SimulationSettings(workers=2)
 def make_study(**changes: Any) -> StudySpec:
     plain = {
         "study": "mine", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
-        "training": {"epochs": 6}, "search": {"configurations": 8}, "scheduler": {"kind": "asha", "grace_epochs": 2},
+        "training": {"epochs": 6}, "search": {"configurations": 8, "sampler": "tpe"},
+        "scheduler": {"kind": "asha", "grace_epochs": 2},
     }
     return parse_spec(plain | changes, StudySpec, where="test")
 
@@ -156,15 +157,16 @@ def test_a_cell_is_charged_what_was_trained_and_ends_at_its_budget(
     budget: dict[str, float], least: float, most: float
 ) -> None:
     """Epochs are promised before a trial starts, seconds known when it has ended; one that diverges counts whole."""
-    found = Simulated(make_study(budget=budget, search={"configurations": 50}), noisy_course, workers=2).run()
+    study = make_study(budget=budget, search={"configurations": 50, "sampler": "tpe"})
+    found = Simulated(study, noisy_course, workers=2).run()
     assert found.charged == pytest.approx(found.cluster.epochs)
     assert least <= found.cluster.epochs <= most
 
 
 def test_halving_before_slow_starters_rise_is_costly_and_no_pruning_is_not() -> None:
     landscape = LANDSCAPES["slow_starters"]
-    early = make_study(training={"epochs": 27}, search={"configurations": 20}, scheduler={"kind": "asha"})
-    never = make_study(training={"epochs": 27}, search={"configurations": 20}, scheduler={"kind": "none"})
+    settings: dict[str, Any] = {"training": {"epochs": 27}, "search": {"configurations": 20, "sampler": "tpe"}}
+    early, never = (make_study(**settings, scheduler={"kind": kind}) for kind in ("asha", "none"))
     pruning = list(simulate(early, [landscape], seeds=4, settings=TWO_WORKERS))
     whole = list(simulate(never, [landscape], seeds=4, settings=TWO_WORKERS))
     assert sum(search.is_costly for search in pruning) >= 2

@@ -80,7 +80,7 @@ class PreparedStudy:
 
     def record(self) -> StudyRecord:
         """The study for the store, without passwords. Where and how fast it runs does not change what it is."""
-        plain = {key: value for key, value in self.spec.to_plain().items() if key not in _NOT_IN_FINGERPRINT}
+        plain = {key: value for key, value in self.spec.fingerprinted().items() if key not in _NOT_IN_FINGERPRINT}
         plain["data"] = {**plain["data"], "path": None}
         storage = self.spec.search.storage
         identity = None if storage is None else url_identity(storage, where="search.storage")

@@ -46,7 +46,12 @@ class Spec(BaseModel):
 
     def fingerprint(self) -> str:
         """Hash of the resolved spec; equal specs give equal fingerprints."""
-        return fingerprint_of(self.to_plain())
+        return fingerprint_of(self.fingerprinted())
+
+    def fingerprinted(self) -> dict[str, Any]:
+        """What the fingerprint is of. Settings that came later are left out where they say what was so before, if
+        fingerprints are to stay."""
+        return self.to_plain()
 
 
 class Range(Spec):

@@ -13,7 +13,6 @@ from vsetune.config.spec.paths import LocalPathText, PathText, UriText
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.resources import ResourceSpec
 from vsetune.config.study.training import TrainingSpec
-from vsetune.files.hashes import fingerprint_of
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
 
@@ -253,7 +252,7 @@ class StudySpec(Spec):
         plain = super().to_plain()
         return plain if self.cells is not None else {key: value for key, value in plain.items() if key != "cells"}
 
-    def fingerprint(self) -> str:
+    def fingerprinted(self) -> dict[str, Any]:
         """Of studies from before searches started evenly, and stopped by patience: as it was, where the file says
         `start: random` and another rule, so that they can be gone on with."""
         plain = self.to_plain()
@@ -263,7 +262,7 @@ class StudySpec(Spec):
                 del search[key]
         if self.scheduler.kind not in ("patience", "median"):
             del scheduler["patience_epochs"], scheduler["fewest_trials"]
-        return fingerprint_of({**plain, "search": search, "scheduler": scheduler})
+        return {**plain, "search": search, "scheduler": scheduler}
 
     @model_validator(mode="after")
     def _consistent(self) -> StudySpec:
