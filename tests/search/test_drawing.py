@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -113,6 +114,14 @@ def test_a_gaussian_process_hears_of_stopped_and_failed_trials_and_gives_the_sam
         trial.state, trial.values = TrialState.PRUNED, None
         trial.intermediate_values = {1000: -float(number)} if number % 2 else {}
     before = copy.deepcopy(other)
+    seed = seed_of(study.search.seed, cell, 9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        noisy, exact = (
+            optuna.samplers.GPSampler(seed=seed, n_startup_trials=0, deterministic_objective=is_exact)
+            for is_exact in (False, True)
+        )
+    assert draw(study.search, cell, history) == asked(noisy, cell, history) != asked(exact, cell, history)
     assert draw(study.search, cell, history) == draw(study.search, cell, history)
     assert draw(study.search, cell, history) != draw(study.search, cell, other)
     assert other == before
