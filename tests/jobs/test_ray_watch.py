@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,13 @@ from vsetune.jobs.stopping import (
 )
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    """A signal that was heard here would stop the next study of this process."""
+    yield
+    forget_interruptions()
 
 
 class Parts:
