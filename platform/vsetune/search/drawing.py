@@ -31,7 +31,7 @@ Value = bool | int | float | str
 
 def distributions_of(cell: Cell) -> dict[str, BaseDistribution]:
     """Optuna's form of the domains of a cell."""
-    return {name: _distribution(domain) for name, domain in cell.domains.items()}
+    return {name: distribution_of(domain) for name, domain in cell.domains.items()}
 
 
 def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[str, Value]:
@@ -125,7 +125,8 @@ def is_whole(trial: FrozenTrial, domains: Mapping[str, Domain]) -> bool:
     return set(trial.params) == set(domains)
 
 
-def _distribution(domain: Domain) -> BaseDistribution:
+def distribution_of(domain: Domain) -> BaseDistribution:
+    """Optuna's form of a domain."""
     if isinstance(domain, Choices):
         return CategoricalDistribution(domain.choices)
     if domain.integer:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution
 from optuna.importance import BaseImportanceEvaluator, FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
 from optuna.trial import TrialState, create_trial
 
 from vsetune.config.spec.base import Choices, Domain
+from vsetune.search.drawing import distribution_of
 
 logging.getLogger("optuna").setLevel(logging.ERROR)
 
@@ -71,7 +72,7 @@ def importances_of(domains: Mapping[str, Domain], tried: Tried) -> Importances:
         what = "have the same settings" if not judged else "reached the same M-Recall"
         return Importances(trials=count, remark=f"All {count} trials {what}, so no setting stands out.")
     evaluator, method = _evaluator(count)
-    shares = _shares(evaluator, {name: _distribution(domains[name]) for name in judged}, inside)
+    shares = _shares(evaluator, {name: distribution_of(domains[name]) for name in judged}, inside)
     others = [name for name in domains if name not in judged]
     remark = f"Not judged, because not every trial has them or they never changed: {', '.join(others)}."
     return Importances(shares, method, count, remark if others else "")
@@ -112,11 +113,3 @@ def _shares(
     ])
     found = optuna.importance.get_param_importances(study, evaluator=evaluator)
     return dict(sorted(((name, float(share)) for name, share in found.items()), key=lambda pair: -pair[1]))
-
-
-def _distribution(domain: Domain) -> BaseDistribution:
-    if isinstance(domain, Choices):
-        return CategoricalDistribution(domain.choices)
-    if domain.integer:
-        return IntDistribution(int(domain.low), int(domain.high), log=domain.log)
-    return FloatDistribution(domain.low, domain.high, log=domain.log)
