@@ -17,7 +17,7 @@ from rich.console import Console
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import StudyConflict
 from vsetune.jobs.preparation import prepare_study, tracking_store
-from vsetune.jobs.run import run_study
+from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.building import build
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
@@ -34,7 +34,7 @@ def study_file(tmp_path: Path) -> Path:
         "networks": [{"name": "vsepp", "fixed": {"embedding_size": 64, "word_size": 32}}],
         "losses": [{"name": "lmh"}, {"name": "lseh"}],
         "training": {"epochs": 6, "batch_size": 50, "validate_every_steps": 5, "learning_rate": 1e-3},
-        "search": {"configurations": 2}, "scheduler": {"kind": "none"},
+        "search": {"configurations": 2}, "scheduler": {"kind": "none"}, "resources": {"cpus": os.cpu_count()},
     }))
     return path
 
@@ -48,8 +48,10 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": platform_root, "OMP_NUM_THREADS": "1"}
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*words), env=environment(), capture_output=True, text=True)
+def run(study_file: Path, *, resume: bool) -> StudyOutcome:
+    """In this process, on a Ray of its own."""
+    quiet = Console(quiet=True)
+    return run_study(prepare_study(study_file, quiet), resume=resume, retry_failed=False, address=None, console=quiet)
 
 
 def finished_in_store(home: Path) -> int:
@@ -92,12 +94,9 @@ def test_a_killed_study_resumes_to_exactly_the_promised_trials(study_file: Path)
     before = finished_in_store(home)
     assert before < len(PROMISED), "the study was over before it could be killed"
 
-    quiet = Console(quiet=True)
     with pytest.raises(StudyConflict, match="--resume"):
-        run_study(prepare_study(study_file, quiet), resume=False, retry_failed=False, address=None, console=quiet)
-
-    resumed = run("study", "run", str(study_file), "--resume")
-    assert resumed.returncode == 0, resumed.stderr
+        run(study_file, resume=False)
+    assert run(study_file, resume=True).ending == "finished"
     board = build(tracking_store(TrackingSpec()).attempts("killed"), baseline="lmh")
     assert {row.loss: row.trials for row in board.rows} == {"lmh": 2, "lseh": 2}
     assert all(row.counts["finished"] == 2 for row in board.rows)

@@ -164,23 +164,6 @@ def kill_worker_after_first_checkpoint(home: Path) -> None:
             process.kill()
 
 
-def test_a_diverging_trial_fails_alone(tmp_path: Path) -> None:
-    path = write_study(tmp_path, {
-        "losses": [
-            {"name": "lmh", "search": "none"},
-            {"name": "lsh", "search": "none", "training": {"learning_rate": 3e36, "gradient_clip": None}},
-        ],
-        "seeds": [0], "resources": ONE_WORKER,
-    })
-    outcome, shown = run_to_its_end(path)
-    assert (dict(outcome.counts), outcome.ending) == ({"finished": 1, "failed": 1}, "partly failed")
-    (failed,) = [each for each in attempts() if each.status == "failed"]
-    assert failed.start.loss == "lsh"
-    assert failed.error is not None
-    assert failed.error.startswith("numeric:")
-    assert "failed   vsepp.lsh" in shown
-
-
 def test_successive_halving_stops_trials_and_counts_them_as_pruned(tmp_path: Path) -> None:
     path = write_study(tmp_path, {
         "losses": [{"name": "lmh", "search": {"margin": "default"}}], "seeds": [0],
@@ -199,33 +182,74 @@ def test_successive_halving_stops_trials_and_counts_them_as_pruned(tmp_path: Pat
     assert all(each.curve[-1][0] < 6 and (each.error or "").startswith("asha: ") for each in pruned)
 
 
-def test_storage_that_refuses_leaves_a_trial_open_and_resuming_finishes_it(tmp_path: Path) -> None:
-    path = write_study(tmp_path, {
-        "losses": [{"name": "lmh", "search": "none"}], "seeds": [0], "resources": {"retries": 1},
-    })
-    folder = Path(os.environ["VSETUNE_HOME"]) / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0"
-    folder.parent.mkdir(parents=True)
-    folder.write_text("a file stands where the trial wants its folder")
-    outcome, shown = run_to_its_end(path)
-    assert (dict(outcome.counts), outcome.ending) == ({"open": 1}, "interrupted")
-    assert "goes on from its checkpoint in 2 s" in shown
-    assert "left open for --resume" in shown
-    (trouble,) = outcome.troubles
-    assert (trouble.trial, trouble.is_open) == ("vsepp.lmh-c000-s0", True)
+TROUBLED = {
+    "losses": [
+        {"name": "lmh", "search": "none"},
+        {"name": "lsh", "search": "none", "training": {"learning_rate": 3e36, "gradient_clip": None}},
+        {"name": "lseh", "search": "none"},
+        {"name": "info_nce", "search": "none"},
+    ],
+    "seeds": [0], "resources": {**ONE_WORKER, "retries": 1},
+}
+"""To its trials happens: nothing; numbers that leave floats; a damaged checkpoint; storage that refuses."""
+
+
+@pytest.fixture(scope="module")
+def troubled(
+    tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[Path], None]
+) -> tuple[Path, Path, StudyOutcome, str]:
+    """A study in which trials meet trouble, each its own: its home, its file, how it ended and what was shown."""
+    home = tmp_path_factory.mktemp("troubled")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VSETUNE_HOME", str(home))
+        patch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
+        path = write_study(home, TROUBLED)
+        trial_folder(home, "lseh").mkdir(parents=True)
+        (trial_folder(home, "lseh") / "checkpoint.pt").write_bytes(b"torn")
+        trial_folder(home, "info_nce").write_text("a file stands where the trial wants its folder")
+        return home, path, *run_to_its_end(path)
+
+
+@pytest.fixture
+def trouble_told(troubled: tuple[Path, Path, StudyOutcome, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """What was shown of that study, at home where it was run."""
+    monkeypatch.setenv("VSETUNE_HOME", str(troubled[0]))
+    return troubled[3]
+
+
+def trial_folder(home: Path, loss: str) -> Path:
+    return home / "runs" / "tiny" / "trials" / f"vsepp.{loss}-c000-s0"
+
+
+def test_a_diverging_trial_fails_alone(troubled: tuple[Path, Path, StudyOutcome, str], trouble_told: str) -> None:
+    assert troubled[2].counts == {"finished": 2, "failed": 1, "open": 1}
+    (failed,) = [each for each in attempts() if each.status == "failed"]
+    assert failed.start.loss == "lsh"
+    assert failed.error is not None
+    assert failed.error.startswith("numeric:")
+    assert "failed   vsepp.lsh" in trouble_told
+
+
+def test_a_damaged_checkpoint_is_set_aside_and_the_trial_starts_again(
+    troubled: tuple[Path, Path, StudyOutcome, str], trouble_told: str
+) -> None:
+    assert "interrupted vsepp.lseh-c000-s0: storage: " in trouble_told
+    assert (trial_folder(troubled[0], "lseh") / "checkpoint.pt.damaged-1").read_bytes() == b"torn"
+
+
+def test_storage_that_refuses_leaves_a_trial_open_and_resuming_finishes_it(
+    troubled: tuple[Path, Path, StudyOutcome, str], trouble_told: str
+) -> None:
+    home, path, outcome, _ = troubled
+    assert outcome.ending == "interrupted"
+    assert "goes on from its checkpoint in 2 s" in trouble_told
+    assert "left open for --resume" in trouble_told
+    (trouble,) = [each for each in outcome.troubles if each.is_open]
+    assert trouble.trial == "vsepp.info_nce-c000-s0"
     assert trouble.reason.startswith("storage: ")
-    folder.unlink()
-    assert run(path, resume=True)[0] == {"finished": 1}
-
-
-def test_a_damaged_checkpoint_is_set_aside_and_the_trial_starts_again(tmp_path: Path) -> None:
-    path = write_study(tmp_path, {"losses": [{"name": "lmh", "search": "none"}], "seeds": [0]})
-    folder = Path(os.environ["VSETUNE_HOME"]) / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0"
-    folder.mkdir(parents=True)
-    (folder / "checkpoint.pt").write_bytes(b"torn")
-    outcome, shown = run_to_its_end(path)
-    assert (dict(outcome.counts), outcome.ending) == ({"finished": 1}, "finished")
-    assert "interrupted vsepp.lmh-c000-s0: storage: " in shown
-    assert (folder / "checkpoint.pt.damaged-1").read_bytes() == b"torn"
+    trial_folder(home, "info_nce").unlink()
+    resumed, _ = run_to_its_end(path, resume=True)
+    assert (dict(resumed.counts), resumed.ending) == ({"finished": 3, "failed": 1}, "partly failed")
 
 
 def test_a_study_of_plugins_runs_resumes_and_is_read_from_its_own_copy(tmp_path: Path) -> None:
