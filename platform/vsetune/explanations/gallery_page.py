@@ -32,8 +32,8 @@ VERDICTS: dict[Verdict, str] = {
     "kept": "kept",
     "not_among_best": "filtered: not among the best",
     "identical": "filtered: identical to its caption",
-    "duplicate": "filtered: duplicate of another",
-    "false_negative": "filtered: false negative, no new word in it is missing from the captions of this image",
+    "duplicate": "filtered: duplicate of an earlier one",
+    "false_negative": "filtered: false negative, all its new words stand in captions of this image",
 }
 
 Mark = Literal["true", "hardest", ""]
