@@ -79,7 +79,7 @@ def test_a_gallery_of_a_network_that_writes_shows_its_sentences_and_leaves_every
 
 
 class Scripted(SentenceWriting):
-    """Ids above 10 are wrong, the higher the more; the word it would write is the id less 10."""
+    """Ids above 10 are wrong, the higher the more, to 12 not found to be; the word it would write is the id less 10."""
 
     about, lacks = "", []
 
@@ -93,7 +93,7 @@ class Scripted(SentenceWriting):
         ids = sentences.tokens
         is_judged = ids > 4
         is_wrong = ids > 10
-        likely = torch.where(is_wrong, 10 / ids, 1.0) / 2.1
+        likely = torch.where(is_wrong, 7 / ids, 1.0)
         likely[~is_wrong] = 0.9
         mended = torch.where(is_wrong, ids - 10, ids)
         found = WordFindings(1 - is_wrong.sum(dim=1) / 10, is_judged, likely if self._finds else None)
@@ -120,22 +120,28 @@ def look(*ids: int, **heads: bool) -> CaptionLook:
 
 @pytest.mark.parametrize("finds", [True, False], ids=["by both heads", "by the one that mends"])
 def test_a_wrong_caption_is_corrected_word_by_word_the_surest_first(finds: bool) -> None:
-    steps, is_cut = look(16, 8, 18, 3, finds=finds).corrected()
+    found = look(16, 8, 18, 3, finds=finds).corrected()
+    assert found is not None
+    assert (found.finds_any, found.is_cut) == (True, False)
+    steps = found.read
     assert [text(words) for words, _ in steps] == ["W16 W8 W18 W3", "W16 W8 w8 W3", "w6 W8 w8 W3"]
     assert [score for _, score in steps] == pytest.approx([0.8, 0.9, 1.0])
-    assert not is_cut
     first, _, last = (words for words, _ in steps)
     assert [word.mended for word in first] == ["w6", "W8", "w8", None]  # an unknown word is not judged
     assert [word.was for word in last] == ["W16", None, "W18", None]
-    assert first[2].doubt == (pytest.approx(1 - 10 / 18 / 2.1) if finds else None)
+    assert first[2].doubt == (pytest.approx(1 - 7 / 18) if finds else None)
 
 
-def test_a_caption_in_which_nothing_is_wrong_has_no_steps_and_a_long_one_is_cut() -> None:
-    steps, is_cut = look(7, 8).corrected()
-    assert ([text(words) for words, _ in steps], is_cut) == (["W7 W8"], False)
-    steps, is_cut = look(*range(11, 31)).corrected()
-    assert (len(steps), is_cut) == (13, True)
-    assert look(16, 8, mends=False).corrected() == ([], False)
+def test_a_long_caption_is_cut_and_where_no_word_is_found_wrong_the_likeliest_are_corrected_all_the_same() -> None:
+    right, long, unsure = look(7, 8).corrected(), look(*range(11, 31)).corrected(), look(7, 11, *[12] * 3).corrected()
+    assert right is not None
+    assert ([text(words) for words, _ in right.read], right.is_cut) == (["W7 W8"], False)
+    assert long is not None
+    assert (len(long.read), long.finds_any, long.is_cut) == (13, True, True)
+    assert unsure is not None
+    assert [text(words) for words, _ in unsure.read][1:] == ["W7 W11 w2 W12 W12", "W7 W11 w2 w2 W12", "W7 W11 w2 w2 w2"]
+    assert (unsure.finds_any, unsure.is_cut) == (False, True)
+    assert look(16, 8, mends=False).corrected() is None
 
 
 def test_a_trial_trained_by_the_retrieval_loss_alone_says_why_it_writes_nothing_and_others_have_no_such_part(
@@ -169,7 +175,9 @@ def _with_every_word(gallery: Gallery, word: Word) -> Gallery:
         )
         for each in gallery.sentences.written
     ]
-    corrections = [replace(each, steps=[([word], 0.5)]) for each in gallery.sentences.corrections]
+    corrections = [
+        replace(each, steps=replace(each.steps, read=[([word], 0.5)])) for each in gallery.sentences.corrections
+    ]
     return replace(gallery, sentences=replace(gallery.sentences, written=written, corrections=corrections))
 
 

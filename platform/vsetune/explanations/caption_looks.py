@@ -24,6 +24,8 @@ _OF_EACH_VERDICT = 2
 _ORDER: tuple[Verdict, ...] = get_args(Verdict)
 _MOST_STEPS = 12
 """Words of a caption that are corrected, at most."""
+_ANYWAY = 3
+"""Words that are corrected where none is found wrong: those that come nearest to it."""
 _WRONG_BELOW = 0.5
 """Probability of being unchanged below which a word counts as found wrong (Fan et al. 2022, Section 4.4)."""
 
@@ -83,6 +85,16 @@ class Written:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """read: words and score of a caption, and of every step, one more word mended in each. finds_any: a word is found
+    wrong; otherwise the likeliest to be are corrected. is_cut: there would be more steps."""
+
+    read: list[tuple[list[Word], float]]
+    finds_any: bool
+    is_cut: bool
+
+
+@dataclass(frozen=True)
 class CaptionLook:
     """A caption beside one image, its own or another. picture: of the caption's own image. inputs: of the caption."""
 
@@ -109,22 +121,23 @@ class CaptionLook:
         return Written(image, self.caption, float(self._judged(self.inputs.tokens[0]).scores), sentences,
                        dict(seen), examined)
 
-    def corrected(self) -> tuple[list[tuple[list[Word], float]], bool]:
-        """Words and score of the caption and of every step, one more word mended in each; whether there are more.
-
-        The word found most wrong comes first, each place once. No steps at all without the head that mends.
-        """
-        ids, steps, tried = self.inputs.tokens[0].clone(), [], set[int]()
+    def corrected(self) -> Steps | None:
+        """The word found most wrong comes first, each place once. None without the head that mends."""
+        ids, read, tried = self.inputs.tokens[0].clone(), [], set[int]()
+        found = self._judged(ids)
+        if found.mended is None:
+            return None
+        finds_any = _most_wrong(found, ids, tried, below=_WRONG_BELOW) is not None
+        below, most = (_WRONG_BELOW, _MOST_STEPS) if finds_any else (torch.inf, _ANYWAY)
         while True:
-            found = self._judged(ids)
-            if found.mended is None:
-                return [], False
-            steps.append((self._words(ids, found=found), float(found.scores)))
-            place = _most_wrong(found, ids, tried)
-            if place is None or len(tried) == _MOST_STEPS:
-                return steps, place is not None
+            read.append((self._words(ids, found=found), float(found.scores)))
+            place = _most_wrong(found, ids, tried, below=below)
+            if place is None or len(tried) == most:
+                return Steps(read, finds_any, is_cut=place is not None)
+            assert found.mended is not None
             tried.add(place)
             ids[place] = found.mended[0, place]
+            found = self._judged(ids)
 
     def _examined(self, ids: Tensor, is_filled: Tensor) -> Examined | None:
         found = self._judged(ids)
@@ -133,7 +146,7 @@ class CaptionLook:
         words, score = self._words(ids, is_filled=is_filled, found=found), float(found.scores)
         if found.mended is None:
             return Examined(words, score, None, None)
-        is_wrong = is_filled & found.is_judged[0] if found.unchanged is None else _is_wrong(found)[0]
+        is_wrong = found.is_judged[0] & (is_filled if found.unchanged is None else found.unchanged[0] < _WRONG_BELOW)
         corrected = torch.where(is_wrong, found.mended[0], ids)
         if torch.equal(corrected, ids):
             return Examined(words, score, None, None)
@@ -183,20 +196,18 @@ class CaptionLook:
         return self.reader.text(number)
 
 
-def _is_wrong(found: WordFindings) -> Tensor:
-    """(C, L) bool; without the head that finds wrong words, those for which the head that mends has a better one."""
-    if found.unchanged is not None:
-        return found.is_judged & (found.unchanged < _WRONG_BELOW)
-    return found.is_judged
+def _most_wrong(found: WordFindings, ids: Tensor, tried: Collection[int], *, below: float) -> int | None:
+    """The place that is surest to be wrong, of those with another word to write that were not tried; None: no more.
 
-
-def _most_wrong(found: WordFindings, ids: Tensor, tried: Collection[int]) -> int | None:
-    """The place that is surest to be wrong, of those with another word to write that were not tried; None: no more."""
+    below: the probability of being unchanged that a word has at most; without the head that finds wrong words every
+    word counts for which the head that mends has a better one.
+    """
     assert found.mended is not None
     assert found.present is not None
-    is_open = _is_wrong(found)[0] & (found.mended[0] != ids)
+    is_open = found.is_judged[0] & (found.mended[0] != ids)
     is_open[list(tried)] = False
-    if not is_open.any():
-        return None
-    likely = found.present if found.unchanged is None else found.unchanged
-    return int(likely[0].masked_fill(~is_open, torch.inf).argmin())
+    likely = found.present[0]
+    if found.unchanged is not None:
+        likely = found.unchanged[0]
+        is_open &= likely < below
+    return int(likely.masked_fill(~is_open, torch.inf).argmin()) if is_open.any() else None

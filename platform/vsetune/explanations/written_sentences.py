@@ -16,7 +16,7 @@ import torch
 from vsetune.config.study.gallery_settings import GallerySpec
 from vsetune.data.looking.pictures import Picture
 from vsetune.data.looking.readable_ids import ReadableIds
-from vsetune.explanations.caption_looks import CaptionLook, Word, Written
+from vsetune.explanations.caption_looks import CaptionLook, Steps, Written
 from vsetune.explanations.rankings import HardestNegative, Ranking
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.scoring.network_inputs import caption_inputs
@@ -26,17 +26,13 @@ from vsetune.training.trained import TrainedTrial
 
 @dataclass(frozen=True)
 class Correction:
-    """A caption of another image (index in the split), then the same with a further word corrected in each step.
-
-    true: the image's own caption with the highest score. steps: words and score. is_cut: there would be more steps.
-    """
+    """A caption of another image (index in the split), corrected. true: the image's own caption that scores highest."""
 
     image: int
     true: int
     true_score: float
     caption: int
-    steps: list[tuple[list[Word], float]]
-    is_cut: bool
+    steps: Steps
 
 
 @dataclass(frozen=True)
@@ -117,10 +113,9 @@ def sentence_findings(
             if found is not None:
                 written.append(look.written(found, image, most=wanted.sentences))
         for each in chosen.wrong:
-            steps, is_cut = look_at(each.query, each.wrong).corrected()
-            if steps:
-                correction = Correction(each.query, each.true, each.true_score, each.wrong, steps, is_cut)
-                corrections.append(correction)
+            steps = look_at(each.query, each.wrong).corrected()
+            if steps is not None:
+                corrections.append(Correction(each.query, each.true, each.true_score, each.wrong, steps))
     notes = [*writing.lacks, *_notes(trained, captions, written)]
     return SentenceFindings(writing.about, notes, written, corrections)
 
@@ -129,8 +124,8 @@ def _notes(trained: TrainedTrial, captions: Mapping[int, CaptionInputs], written
     if written and all(each.phrases is None for each in captions.values()):
         if trained.trial.network.reads.phrases:
             yield (
-                "The data set has no phrases of its captions, so single words are masked; `vsetune data parse FOLDER "
-                "--phrases` adds them."
+                "The data set has no phrases of its captions, so single words are masked (vsetune data parse FOLDER "
+                "--phrases adds them)."
             )
         else:
             yield "Its training read no phrases, so single words are masked."
