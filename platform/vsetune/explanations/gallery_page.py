@@ -31,9 +31,9 @@ _OPACITIES = np.array([0.72, 0.66, 0.60, 0.55])
 VERDICTS: dict[Verdict, str] = {
     "kept": "kept",
     "not_among_best": "filtered: not among the best",
-    "identical": "filtered: identical to its caption",
-    "duplicate": "filtered: duplicate of an earlier one",
-    "false_negative": "filtered: false negative, all its new words stand in captions of this image",
+    "identical": "filtered: identical",
+    "duplicate": "filtered: duplicate",
+    "false_negative": "filtered: false negative",
 }
 
 Mark = Literal["true", "hardest", ""]
