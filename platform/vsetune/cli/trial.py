@@ -54,19 +54,24 @@ def gallery(
     captions: Annotated[int | None, _number("captions", "captions drawn as queries")] = None,
     images: Annotated[int | None, _number("images", "images drawn as queries")] = None,
     top: Annotated[int | None, _number("top", "items shown of each ranking")] = None,
+    written: Annotated[int | None, _number("written", "images with sentences that it writes, if it does")] = None,
+    corrected: Annotated[int | None, _number("corrected", "wrong captions it corrects, likewise")] = None,
     seed: Annotated[int | None, _number("seed", "of the draw")] = None,
     output: Annotated[Path | None, typer.Option(help="page to write; default: under VSETUNE_HOME/galleries")] = None,
     device: Device = "auto",
     tracking_uri: Tracking = None,
 ) -> None:
     """Write a web page of what a trial's best network retrieves: queries with their top items, the hardest negatives
-    of the split, and heat maps of where in the image it looks. The page is kept with the run, under gallery/."""
+    of the split, and heat maps of where in the image it looks. Of a network that writes sentences (tags) also those,
+    the words it finds wrong, and captions it corrects. The page is kept with the run, under gallery/."""
     from vsetune.explanations import make_gallery, to_html
     from vsetune.jobs.recorded import find_attempt
     from vsetune.object_storage.home_files import keep_in_home
     from vsetune.scoring.evaluation import evaluated_split
 
-    given = {"captions": captions, "images": images, "top": top, "seed": seed}
+    given = {
+        "captions": captions, "images": images, "top": top, "written": written, "corrected": corrected, "seed": seed,
+    }
     wanted = parse_spec(
         {name: value for name, value in given.items() if value is not None}, GallerySpec, where="trial gallery",
     )

@@ -18,6 +18,7 @@ from vsetune.explanations.rankings import (
     hardest_negatives,
     image_rankings,
 )
+from vsetune.explanations.written_sentences import SentenceFindings, choose, sentence_findings
 from vsetune.metrics.recall import RetrievalScores, owner_scores
 from vsetune.scoring.pair_scores import Report
 from vsetune.scoring.validation import encode_split, evaluating, split_scores
@@ -30,6 +31,7 @@ class Gallery:
     split whose hardest negative outranks the true item by the widest gap. heat: by caption, over its own image.
 
     pictures: by index in the split, every image that is named anywhere here. owner: image of each caption of the split.
+    sentences: that the network writes and mends; None for one that does neither.
     """
 
     split: str
@@ -41,6 +43,7 @@ class Gallery:
     heat: dict[int, HeatMap]
     pictures: dict[int, Picture]
     owner: list[int]
+    sentences: SentenceFindings | None = None
 
     def picture_of(self, caption: int) -> Picture:
         """The image that a caption belongs to."""
@@ -76,8 +79,11 @@ def make_gallery(
     heat = heat_maps(network, dataset, split, captions, encoded=encoded, trial=trial, device=device)
     owner = encoded.owner.tolist()
     shown = set(_images_shown(by_caption, by_image, hard_captions, hard_images, owner))
-    pictures = read_pictures(dataset, split, shown, size=wanted.thumbnail)
-    return Gallery(split, found, by_caption, by_image, hard_captions, hard_images, heat, pictures, owner)
+    chosen = choose(owner, len(encoded.images), wanted, hard_images, by_image)
+    writes = network.sentence_writing() is not None
+    pictures = read_pictures(dataset, split, shown | chosen.images if writes else shown, size=wanted.thumbnail)
+    sentences = sentence_findings(trained, split, wanted, chosen, encoded=encoded, pictures=pictures)
+    return Gallery(split, found, by_caption, by_image, hard_captions, hard_images, heat, pictures, owner, sentences)
 
 
 def _drawn(info: SplitInfo, wanted: GallerySpec) -> tuple[list[int], list[int]]:

@@ -19,6 +19,7 @@ from vsetune.data.looking.pictures import Picture
 from vsetune.explanations.gallery import Gallery
 from vsetune.explanations.heat_maps import HeatMap
 from vsetune.explanations.rankings import Candidate, Ranking
+from vsetune.networks.sentence_writing import Verdict
 
 _CELLS_OF_BOXES = 48
 """Cells per side of the raster that boxes are drawn on."""
@@ -26,6 +27,14 @@ _BLANK = 120
 """Pixels per side of what stands for a picture that is not stored."""
 _COLOURS = np.array([[10, 6, 34], [96, 24, 110], [232, 96, 38], [252, 250, 160]], float)
 _OPACITIES = np.array([0.72, 0.66, 0.60, 0.55])
+
+VERDICTS: dict[Verdict, str] = {
+    "kept": "kept",
+    "not_among_best": "filtered: not among the best",
+    "identical": "filtered: identical",
+    "duplicate": "filtered: duplicate",
+    "false_negative": "filtered: false negative",
+}
 
 Mark = Literal["true", "hardest", ""]
 
@@ -85,7 +94,7 @@ def to_html(gallery: Gallery, about: About) -> str:
         heat={caption: _heat(gallery, caption, heat) for caption, heat in gallery.heat.items()},
         bases=sorted({heat.basis for heat in gallery.heat.values()}),
         has_pictures=any(picture.thumbnail is not None for picture in gallery.pictures.values()),
-        data_uri=_data_uri, size=_size, score=_score, blank=_BLANK,
+        verdicts=VERDICTS, data_uri=_data_uri, size=_size, score=_score, blank=_BLANK,
     )
 
 
@@ -95,7 +104,9 @@ def _shown(gallery: Gallery) -> list[int]:
     hard += [each.query for each in gallery.hard_images]
     captions = [gallery.owner[ranking.query] for ranking in gallery.captions]
     captions += [tile.index for ranking in gallery.captions for tile in _tiles(ranking)]
-    return sorted({*hard, *captions, *(ranking.query for ranking in gallery.images)})
+    written = [] if gallery.sentences is None else [each.image for each in gallery.sentences.written]
+    corrected = [] if gallery.sentences is None else [each.image for each in gallery.sentences.corrections]
+    return sorted({*hard, *captions, *written, *corrected, *(ranking.query for ranking in gallery.images)})
 
 
 def _candidates(ranking: Ranking) -> list[Candidate]:

@@ -16,6 +16,7 @@ from vsetune.errors import ConfigError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.sentence_writing import SentenceWriting
 
 _SHORTEST = 1e-8
 
@@ -87,6 +88,10 @@ class Network(nn.Module, ABC):
 
         They sum to 1 over the real regions and are 0 elsewhere; rows of padded words mean nothing.
         """
+        return None
+
+    def sentence_writing(self) -> SentenceWriting | None:
+        """What it shows of sentences that it writes and words that it mends; None for a network that does neither."""
         return None
 
     def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:

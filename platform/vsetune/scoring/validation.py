@@ -127,11 +127,16 @@ def encode_split(
 
 
 def split_batches(
-    dataset: Dataset, split: str, *, reads: NetworkReads, threads: int, images: Sequence[int] | None = None
+    dataset: Dataset, split: str, *, reads: NetworkReads, threads: int, images: Sequence[int] | None = None,
+    for_masking: bool = False,
 ) -> Prefetched[Batch]:
-    """A split in order, or these images of it, with all that a network reads. threads: that decode photographs."""
+    """A split in order, or these images of it, with all that a network reads. threads: that decode photographs.
+
+    for_masking: also the phrases and siblings that it reads in training alone.
+    """
     return evaluation_batches(
-        dataset, split, batch_size=images_per_batch(reads.pixels), reads=reads, threads=threads, images=images
+        dataset, split, batch_size=images_per_batch(reads.pixels), reads=reads, threads=threads, images=images,
+        for_masking=for_masking,
     )
 
 

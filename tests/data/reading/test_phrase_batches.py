@@ -68,6 +68,17 @@ def test_a_phrase_of_word_pieces_has_all_pieces_of_its_words_also_of_mirrored_im
         assert found(phrased, reads) == dict(enumerate(expected))
 
 
+def test_phrases_and_siblings_come_in_order_too_where_something_is_masked_to_look_at(phrased):
+    reads = NetworkReads(phrases=True, siblings=True)
+    (batch,) = evaluation_batches(phrased, "train", batch_size=3, reads=reads, for_masking=True)
+    assert [
+        [phrase.nonzero().flatten().tolist() for phrase in phrases if phrase.any()] for phrases in batch.phrases
+    ] == AS_WORDS
+    assert torch.equal(batch.siblings[0, 0, : batch.caption_lengths[1]], batch.captions[1, : batch.caption_lengths[1]])
+    (plain,) = evaluation_batches(phrased, "train", batch_size=3, reads=reads)
+    assert (plain.phrases, plain.siblings) == (None, None)
+
+
 def test_nobody_else_gets_phrases_and_validation_needs_none(phrased, tiny, caplog):
     assert all(batch.phrases is None for batch in training_batches(phrased, "train", **OPTIONS))
     bare = tiny(CAPTIONS).write()

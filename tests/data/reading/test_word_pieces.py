@@ -17,6 +17,7 @@ from vsetune.config.sources.text_model import TextModel
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions import word_pieces as module
 from vsetune.data.captions.word_pieces import WordPieces, word_pieces, word_pieces_name
+from vsetune.data.looking.readable_ids import ReadableIds
 from vsetune.errors import ConfigError
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
@@ -47,6 +48,18 @@ def test_a_caption_beyond_the_limit_of_the_model_is_cut_before_sep(model):
 
 def test_a_literal_padding_token_in_a_caption_is_no_padding(model):
     assert WordPieces(model).encode(["a [PAD] dog"]) == [pieces("a", "[UNK]", "dog")]
+
+
+def test_ids_are_read_as_words_of_the_data_set_or_as_pieces_of_which_some_go_on(tiny, model):
+    dataset = tiny([["a dog runs"]]).write()
+    words, cut = ReadableIds(dataset, None), ReadableIds(dataset, model)
+    assert [words.text(number) for number in (3, 4, dataset.vocabulary.words.index("dog"))] == [
+        ("[unknown]", False), ("[mask]", False), ("dog", False),
+    ]
+    assert [cut.text(number) for number in (4, IDS["run"], IDS["##s"])] == [
+        ("[mask]", False), ("run", False), ("s", True),
+    ]
+    assert (words.are_words, cut.are_words) == (True, False)
 
 
 CAPTIONS = [["a dog runs", "a dog left of a bike"], ["right", "a left-handed dog"], ["a dog"]]

@@ -87,16 +87,18 @@ def training_batches(
 
 def evaluation_batches(
     dataset: Dataset, split: str, *, batch_size: int, reads: NetworkReads = FEATURES_AND_WORDS, threads: int = 0,
-    images: Sequence[int] | None = None,
+    images: Sequence[int] | None = None, for_masking: bool = False,
 ) -> Prefetched[Batch]:
     """Every image of the split once with all its captions, in split order; batch_size counts images.
 
-    reads: as for `training_batches`, without phrases, which nothing but training masks; the crops of an image are the
-    same every time. threads: that decode photographs; 0: the background thread. images: only these of the split,
-    ascending; shards without any of them are not read.
+    reads: as for `training_batches`, without phrases and siblings, which nothing but training needs, unless
+    `for_masking`; the crops of an image are the same every time. threads: that decode photographs; 0: the background
+    thread. images: only these of the split, ascending; shards without any of them are not read.
     """
     decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
-    assembly = Assembly(dataset, caption_tables(dataset, split, replace(reads, phrases=False)), decode=decode)
+    if not for_masking:
+        reads = replace(reads, phrases=False, siblings=False)
+    assembly = Assembly(dataset, caption_tables(dataset, split, reads), decode=decode, siblings=reads.siblings)
     in_order = _images_in_order(dataset, dataset.split(split), reads, images)
     batches = _batches(assembly, _items(in_order, "images"), batch_size, threads=threads)
     return Prefetched(batches, depth=_BATCHES_AHEAD)

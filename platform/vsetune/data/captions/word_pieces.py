@@ -60,6 +60,10 @@ class WordPieces:
         unknown = self._tokenizer.unk_token_id
         return [[unknown if piece == _PADDING else piece for piece in row] if _PADDING in row else row for row in rows]
 
+    def pieces(self, ids: list[int]) -> list[str]:
+        """As the tokeniser writes them: `##` before what goes on with the word before it."""
+        return [str(piece) for piece in self._tokenizer.convert_ids_to_tokens(ids)]
+
     def _require_usual_ids(self, where: str) -> None:
         tokenizer = self._tokenizer
         if tokenizer.pad_token_id != _PADDING:

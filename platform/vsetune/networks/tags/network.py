@@ -28,6 +28,7 @@ from vsetune.networks.tags.matching_heads import MatchingHead, WordHead
 from vsetune.networks.tags.pair_blocks import PairBlocks, numbers_of_a_block
 from vsetune.networks.tags.refilling import best_sentences
 from vsetune.networks.tags.sentence_terms import masked_word_loss, synthetic_triplets, word_discrimination
+from vsetune.networks.tags.shown_sentences import TagsWriting
 from vsetune.networks.tags.spec import INNER, TagsSpec
 from vsetune.networks.tags.token_inputs import TokenInputs
 
@@ -141,6 +142,10 @@ class Tags(Network):
         assert self.masked_words is not None
         states = self.word_states(images, captions, rows, is_read)
         return at_least_float32(self.masked_words(states, self.inputs.words.weight))
+
+    def sentence_writing(self) -> TagsWriting:
+        """What it writes, finds wrong and mends, for people to look at."""
+        return TagsWriting(self, self._spec)
 
     def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
         """`mlm`, `istm`, `wod`, `woc`: each unless its weight is 0. Draws from torch's global generator."""
