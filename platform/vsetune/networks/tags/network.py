@@ -114,6 +114,9 @@ class Tags(Network):
             parameters = [*self.encoder.parameters(), *self.matching.parameters()]
             vectors = images.vectors, captions.vectors
             return scores_of_few(scores_of, *vectors, (rows, columns), parameters, block=pairs.size)
+        if not torch.is_grad_enabled() and not is_random:
+            prepared = self.encoder.prepared(images.vectors), self.encoder.prepared(captions.vectors)
+            return pairs.apply(scores_of, rows, columns, vectors=prepared)
         return pairs.apply(scores_of, rows, columns)
 
     def word_states(self, images: Encoded, captions: Encoded, rows: Tensor, is_read: Tensor) -> Tensor:

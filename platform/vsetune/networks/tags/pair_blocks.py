@@ -38,15 +38,18 @@ class PairBlocks:
     captions: Encoded
     layers: int
 
-    def apply(self, compute: OfPairs, rows: Tensor, columns: Tensor) -> Tensor:
+    def apply(
+        self, compute: OfPairs, rows: Tensor, columns: Tensor, *, vectors: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
         """What compute gives for all pairs, behind each other; where too much would be kept, blocks are computed twice.
 
-        rows, columns: (B,) the image and the caption of each pair.
+        rows, columns: (B,) the image and the caption of each pair. vectors: given to compute in place of those of
+        regions and of words.
         """
         kept = len(rows) * self.layers * self._numbers_of_a_pair * _KEPT_PER_TOKEN
         found = []
         for some in zip(torch.split(rows, self.size), torch.split(columns, self.size), strict=True):
-            inputs = (self.images.vectors, self.captions.vectors, *some)
+            inputs = (*(vectors or (self.images.vectors, self.captions.vectors)), *some)
             if torch.is_grad_enabled() and kept > _MOST_KEPT:
                 found.append(checkpoint(compute, *inputs, use_reentrant=False))
             else:
