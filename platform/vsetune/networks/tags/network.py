@@ -25,8 +25,9 @@ from vsetune.networks.tags.few_pairs import scores_of_few
 from vsetune.networks.tags.generator import MaskedCopies, Sentences, mask_phrases, write_sentences
 from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder, bert_linear
 from vsetune.networks.tags.matching_heads import MatchingHead, WordHead
-from vsetune.networks.tags.pair_blocks import PairBlocks, numbers_of_a_block
+from vsetune.networks.tags.pair_blocks import PairBlocks
 from vsetune.networks.tags.refilling import best_sentences
+from vsetune.networks.tags.sentence_blocks import blocks_of
 from vsetune.networks.tags.sentence_terms import masked_word_loss, synthetic_triplets, word_discrimination
 from vsetune.networks.tags.spec import INNER, TagsSpec
 from vsetune.networks.tags.token_inputs import TokenInputs
@@ -178,14 +179,13 @@ class Tags(Network):
         """(C,) scores of sentences with the images of their captions, in evaluation mode."""
         lengths, rows = items.words.lengths[sentences.owners], items.caption_rows[sentences.owners]
         scores = items.images.vectors.new_empty(len(sentences))
-        length, size = sentences.tokens.shape[1], items.images.vectors.shape[2]
-        group = max(1, numbers_of_a_block(items.images.vectors) // (length * size))
         with self._evaluating():
-            longest_first = lengths.argsort(descending=True, stable=True)
-            for some in torch.split(longest_first, group) if len(sentences) else ():
-                read = self.encode_captions(CaptionInputs(sentences.tokens[some], lengths[some]))
-                columns = torch.arange(len(some), device=some.device)
-                scores[some] = self.scores_of_pairs(items.images, read, rows[some], columns)
+            for block in blocks_of(
+                self.inputs, self.encoder, items.images, rows, tokens=sentences.tokens, lengths=lengths
+            ):
+                first = rows.new_zeros(len(block.sentences), 1)
+                states = self.encoder(block.sequence, block.is_real, first)
+                scores[block.sentences] = self._scores(states).squeeze(1)
         return scores
 
     def _sentence_losses(self, items: TrainingItems, pool: Sentences) -> dict[str, Tensor]:
