@@ -127,8 +127,9 @@ class Tags(Network):
         """
         if len(rows) == 0:
             return images.vectors.new_zeros(0, images.vectors.shape[2])
-        pairs = PairBlocks(images, captions, self._spec.layers)
-        most = int(is_read.sum(dim=1).max())
+        assert captions.lengths is not None
+        pairs, counts = PairBlocks(images, captions, self._spec.layers), is_read.sum(dim=1)
+        most = int(counts.max())
         places = is_read.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
         is_place = is_read.gather(1, places)
         places = places.masked_fill(~is_place, 0)
@@ -138,7 +139,9 @@ class Tags(Network):
             states: Tensor = self.encoder(sequence, is_real, places[columns])
             return states[is_place[columns]]
 
-        return pairs.apply(states_of, rows, torch.arange(len(rows), device=rows.device))
+        order = captions.lengths.argsort(descending=True, stable=True)
+        found = pairs.apply(states_of, rows[order], order)
+        return found.index_select(0, order.repeat_interleave(counts[order]).argsort(stable=True))
 
     def word_logits(self, images: Encoded, captions: Encoded, rows: Tensor, is_read: Tensor) -> Tensor:
         """(T, V) logits of every word at the places to read, see `word_states`. captions: masked."""
