@@ -110,15 +110,11 @@ class Tags(Network):
             sequence, is_real = pairs.joined(regions, words, rows, columns)
             return self._scores(self.encoder(sequence, is_real, rows.new_zeros(len(rows), 1))).squeeze(1)
 
-        is_random = self.training and self._spec.dropout > 0
-        if torch.is_grad_enabled() and not is_random and hand_derived(images.vectors):
+        if torch.is_grad_enabled() and not self._is_random and hand_derived(images.vectors):
             parameters = [*self.encoder.parameters(), *self.matching.parameters()]
             vectors = images.vectors, captions.vectors
             return scores_of_few(scores_of, *vectors, (rows, columns), parameters, block=pairs.size)
-        if not torch.is_grad_enabled() and not is_random:
-            prepared = self.encoder.prepared(images.vectors), self.encoder.prepared(captions.vectors)
-            return pairs.apply(scores_of, rows, columns, vectors=prepared)
-        return pairs.apply(scores_of, rows, columns)
+        return pairs.apply(scores_of, rows, columns, vectors=self._prepared(images, captions))
 
     def word_states(self, images: Encoded, captions: Encoded, rows: Tensor, is_read: Tensor) -> Tensor:
         """(T, D) states behind the last layer at the places to read, caption after caption.
@@ -140,7 +136,7 @@ class Tags(Network):
             return states[is_place[columns]]
 
         order = captions.lengths.argsort(descending=True, stable=True)
-        found = pairs.apply(states_of, rows[order], order)
+        found = pairs.apply(states_of, rows[order], order, vectors=self._prepared(images, captions))
         return found.index_select(0, order.repeat_interleave(counts[order]).argsort(stable=True))
 
     def word_logits(self, images: Encoded, captions: Encoded, rows: Tensor, is_read: Tensor) -> Tensor:
@@ -243,6 +239,16 @@ class Tags(Network):
         logits = at_least_float32(self.corrected_words(states[is_used], self.inputs.words.weight))
         owners = pool.owners[sentence[is_used]]
         return masked_word_loss(logits, captions[owners, place[is_used]], owners)
+
+    @property
+    def _is_random(self) -> bool:
+        return self.training and self._spec.dropout > 0
+
+    def _prepared(self, images: Encoded, captions: Encoded) -> tuple[Tensor, Tensor] | None:
+        """Of both, what `JointEncoder.prepared` gives; None with dropout, which acts inside a pair."""
+        if self._is_random:
+            return None
+        return self.encoder.prepared(images.vectors), self.encoder.prepared(captions.vectors)
 
     def _scores(self, states: Tensor) -> Tensor:
         return at_least_float32(self.matching(states)).sigmoid()
