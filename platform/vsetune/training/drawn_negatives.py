@@ -60,7 +60,7 @@ class Miner:
                 images = self.network.encode_images(image_inputs(batch))
                 captions = self.network.encode_captions(caption_inputs(batch))
             with_captions, with_images = [], []
-            for some in torch.arange(len(drawn.image_ids), device=images.device).split(self.training.batch_size):
+            for some in torch.split(torch.arange(len(drawn.image_ids), device=images.device), self.training.batch_size):
                 with self._precision(batch):
                     drawn_captions = self.network.encode_captions(caption_inputs(drawn)[some])
                     drawn_images = self.network.encode_images(image_inputs(drawn)[some])
@@ -78,7 +78,7 @@ class Miner:
         """(Q,) scores of the batch's images rows (Q,) with the drawn captions columns (Q,)."""
         if len(rows) == 0:
             return images.vectors.new_zeros(0)
-        kept, place = columns.unique(return_inverse=True)
+        kept, place = torch.unique(columns, return_inverse=True)
         with self._precision(drawn):
             captions = self.network.encode_captions(caption_inputs(drawn)[kept])
         return self.network.scores_of_pairs(images, captions, rows, place)
@@ -87,7 +87,7 @@ class Miner:
         """(Q,) scores of the drawn images rows (Q,) with the batch's captions columns (Q,)."""
         if len(rows) == 0:
             return captions.vectors.new_zeros(0)
-        kept, place = rows.unique(return_inverse=True)
+        kept, place = torch.unique(rows, return_inverse=True)
         with self._precision(drawn):
             images = self.network.encode_images(image_inputs(drawn)[kept])
         return self.network.scores_of_pairs(images, captions, place, columns)

@@ -65,7 +65,7 @@ class JointEncoder(nn.Module):
         if tokens.shape[2] == self._size:
             states = self.dropout(tokens)
         else:
-            states, query, key, value = tokens.split(self._size, dim=2)
+            states, query, key, value = torch.split(tokens, self._size, dim=2)
             if layers:
                 states = layers.pop(0).attend(states, query, key, value, mask)
         for layer in layers:
@@ -107,9 +107,9 @@ class EncoderLayer(nn.Module):
 
     def attend(self, read: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """(B, Q, D), as above. query: (B, Q, D) of the states that ask; key, value: (B, P, D)."""
+        query, key, value = map(self._by_head, (query, key, value))
         found = functional.scaled_dot_product_attention(
-            *map(self._by_head, (query, key, value)), attn_mask=mask,
-            dropout_p=self.dropout.p if self.training else 0.0,
+            query, key, value, attn_mask=mask, dropout_p=self.dropout.p if self.training else 0.0
         )
         return self._mapped(read, found)
 
@@ -123,11 +123,11 @@ class EncoderLayer(nn.Module):
         query = self._by_head(self.query(read) / math.sqrt(size // self._heads))
         to_keys = torch.einsum("bhqk,hkd->bhqd", query, self._head_rows(self.key.weight))
         constant = (query * self.key.bias.view(self._heads, 1, -1)).sum(dim=-1, keepdim=True)
-        scores = (to_keys.flatten(1, 2) @ states.mT).unflatten(1, (self._heads, asking)) + constant
+        scores = (to_keys.flatten(1, 2) @ states.mT).view(len(read), self._heads, asking, places) + constant
         weights = functional.dropout(
             scores.masked_fill(~mask, float("-inf")).softmax(dim=-1), self.dropout.p, self.training
         )
-        seen = (weights.flatten(1, 2) @ states).unflatten(1, (self._heads, asking))
+        seen = (weights.flatten(1, 2) @ states).view(len(read), self._heads, asking, size)
         found = torch.einsum("bhqd,hvd->bhqv", seen, self._head_rows(self.value.weight))
         return self._mapped(read, found + weights.sum(dim=-1, keepdim=True) * self.value.bias.view(self._heads, 1, -1))
 

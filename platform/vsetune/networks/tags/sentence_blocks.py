@@ -36,7 +36,7 @@ def blocks_of(
         return
     assert images.lengths is not None
     places, regions = torch.arange(tokens.shape[1], device=tokens.device), images.vectors.shape[1]
-    keys, word = (tokens * tokens.shape[1] + places).unique(return_inverse=True)
+    keys, word = torch.unique(tokens * tokens.shape[1] + places, return_inverse=True)
     words = at_least_float32(inputs.of_ids(keys // tokens.shape[1], keys % tokens.shape[1]))
     table = encoder.prepared(torch.cat((images.vectors.flatten(0, 1), words)))
     size = pairs_of_a_block(images.vectors, places=len(places) + regions)
