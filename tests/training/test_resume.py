@@ -274,11 +274,11 @@ attempt = Attempt(TrialSpec.model_validate_json(sys.argv[1]), Path(sys.argv[2]),
 attempt.advance()
 learn, steps = attempt._learner.step, []
 
-def step(batch):
+def step(batch, *drawn):
     steps.append(batch.pairs)
     if len(steps) == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-    return learn(batch)
+    return learn(batch, *drawn)
 
 object.__setattr__(attempt._learner, "step", step)
 attempt.advance()
