@@ -31,7 +31,7 @@ def test_every_network_names_its_paper_and_tunables_that_hold_its_default(name: 
     ("vsepp", 2 * 1024), ("vse_infinity", 2 * 1024), ("vsrn", 2 * 2048), ("cgmn", 2 * 2048), ("pvse", 8 * 1024),
     ("pcme", 2 * 1024), ("mse", 2 * 1024), ("malali_keller", 2 * 1024), ("scan", 1.1e6), ("gsmn", 2.1e6),
     ("sgraf_saf", 9.9e6), ("sgraf_sgr", 28.3e6),
-    ("tags", 8.0e9),  # 11 layers of 50 tokens, 24 D^2 each, and of the last layer keys and values
+    ("tags", 7.7e9),  # 11 layers of 50 tokens, 24 D^2 each, less 6 D^2 in the first, which pairs share
 ])
 def test_the_cost_of_a_pair_is_that_of_its_products(name: str, flops: float) -> None:
     assert NETWORKS[name]().pair_cost(regions=36, words=14).flops == pytest.approx(flops, rel=0.03)

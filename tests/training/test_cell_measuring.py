@@ -46,8 +46,8 @@ def test_the_times_of_a_cell_are_of_the_steps_of_an_attempt(
     seen: list[float] = []
     taken = Learner.step
 
-    def step(self: Learner, batch: Any) -> Any:
-        result = taken(self, batch)
+    def step(self: Learner, batch: Any, drawn: Any) -> Any:
+        result = taken(self, batch, drawn)
         seen.append(result.loss.item())
         return result
 

@@ -130,8 +130,9 @@ def test_both_stages_of_tags_continue_in_their_middle(
     first = {"epochs": epochs, "network": {"wod_weight": 0.0, "woc_weight": 0.0}}  # 9 steps or 3; stopped behind 4, 5
     recipe = {"phases": [first, {"learning_rate_factor": 0.2}], "linear_schedule": {"warmup_fraction": 0.1}}
     trial = make_trial(
-        network=small("tags"), loss={"name": "irtm", "hardest": 3}, validate_every_steps=4, epochs=2.0, **recipe
-    )
+        network=small("tags"), loss={"name": "irtm", "hardest": 3, "drawn": 5}, validate_every_steps=4, epochs=2.0,
+        **recipe,
+    )  # 5 images of 21 for every step: the rounds of what is drawn begin anew in the middle of epochs
     assert_resumes(trial, tmp_path)
 
 
@@ -273,11 +274,11 @@ attempt = Attempt(TrialSpec.model_validate_json(sys.argv[1]), Path(sys.argv[2]),
 attempt.advance()
 learn, steps = attempt._learner.step, []
 
-def step(batch):
+def step(batch, *drawn):
     steps.append(batch.pairs)
     if len(steps) == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-    return learn(batch)
+    return learn(batch, *drawn)
 
 object.__setattr__(attempt._learner, "step", step)
 attempt.advance()

@@ -52,7 +52,9 @@ class LossInputs:
     similarity: (N, M), larger is closer, with gradient. image_ids: (N,) image of each row, 0 to images of the train
     split - 1. caption_image_ids: (M,) image each caption belongs to. caption_rows: (M,) row of that image in
     `similarity`. semantic_vectors: (M, k), row j belongs to caption j; None where the loss reads none. images and
-    captions: the embeddings; None of networks that only score pairs. memory: set by `CrossBatchMemory` alone.
+    captions: the embeddings; None of networks that only score pairs. memory: set by `CrossBatchMemory` alone. drawn:
+    the hardest of what was drawn from the data set, with gradient to both items of a pair, minus infinity where a pair
+    is not among them; None unless the loss's spec asks for it (`drawn_negatives`).
     """
 
     similarity: Tensor
@@ -63,6 +65,7 @@ class LossInputs:
     images: Items | None = None
     captions: Items | None = None
     memory: Memory | None = None
+    drawn: Memory | None = None
 
 
 @dataclass(frozen=True)

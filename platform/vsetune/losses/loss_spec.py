@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -15,6 +16,15 @@ from vsetune.config.spec.kinds import ALL_KINDS, ALL_SCORES, Kind, Score
 
 EMBEDDINGS: frozenset[Kind] = frozenset({"embedding", "several_embeddings"})
 COSINES: frozenset[Score] = frozenset({"cosine"})
+
+
+@dataclass(frozen=True)
+class DrawnNegatives:
+    """count: images of the train split drawn anew for every step, each with one of its captions. hardest: of what each
+    query meets among them, so many are scored with gradient."""
+
+    count: int
+    hardest: int
 
 
 class LossSpec(Spec):
@@ -36,6 +46,11 @@ class LossSpec(Spec):
     @property
     def semantic_source(self) -> SemanticSource | None:
         """Which semantic vectors of the captions the loss reads; None: none."""
+        return None
+
+    @property
+    def drawn_negatives(self) -> DrawnNegatives | None:
+        """What the loss compares the batch with beside the batch itself; None: nothing."""
         return None
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from torch import Tensor
 
@@ -20,6 +20,10 @@ class ImageInputs:
     counts: Tensor
     boxes: Tensor | None = None
     pixels: Tensor | None = None
+
+    def __getitem__(self, rows: slice | Tensor) -> ImageInputs:
+        """Some of the images, in the order given."""
+        return replace(self, **{name: value[rows] for name, value in _present(self).items()})
 
 
 @dataclass(frozen=True)
@@ -40,3 +44,12 @@ class CaptionInputs:
     dependencies: Tensor | None = None
     phrases: Tensor | None = None
     siblings: Tensor | None = None
+
+    def __getitem__(self, rows: slice | Tensor) -> CaptionInputs:
+        """Some of the captions, in the order given, padded as they are."""
+        return replace(self, **{name: value[rows] for name, value in _present(self).items()})
+
+
+def _present(inputs: ImageInputs | CaptionInputs) -> dict[str, Tensor]:
+    found = {field.name: getattr(inputs, field.name) for field in fields(inputs)}
+    return {name: value for name, value in found.items() if value is not None}

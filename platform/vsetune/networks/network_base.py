@@ -83,6 +83,13 @@ class Network(nn.Module, ABC):
         with torch.autocast(images.device.type, enabled=False):
             return at_least_float32(images.vectors) @ at_least_float32(captions.vectors).T
 
+    def scores_of_pairs(self, images: Encoded, captions: Encoded, rows: Tensor, columns: Tensor) -> Tensor:
+        """(p,) scores of the images rows (p,) with the captions columns (p,), as `similarity` gives them.
+
+        Here all are computed and these taken; a network whose pairs cost much computes no others.
+        """
+        return self.similarity(images, captions)[rows, columns]
+
     def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
         """(n, m, L, R) weights with which words attend to regions in `similarity`; None where words do not attend.
 

@@ -112,12 +112,12 @@ def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
                     learner = learner.enter(phase, learned=True)
                 if step % batches.steps_per_epoch == 0:
                     learner.loss.start_epoch(step // batches.steps_per_epoch)
-                batch = batches.take(step)
+                batch, drawn = batches.take(step), batches.drawn(step, phase=learner.phase)
                 learner.set_epoch(epoch)
                 is_timed = min(_NOT_TIMED, last - 1) <= step < timed
                 before = after or (calibration_step() if is_timed else 0.0)
                 begin = clock()
-                loss = learner.step(batch).loss.item()
+                loss = learner.step(batch, drawn).loss.item()
                 worked = clock() - begin
                 if is_timed:
                     after = calibration_step()

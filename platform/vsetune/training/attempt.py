@@ -251,9 +251,10 @@ class Attempt:
         progress = self._progress
         begin = time.perf_counter()
         batch = self._batches.take(progress.step)
+        drawn = self._batches.drawn(progress.step, phase=self._learner.phase)
         loaded, working = time.perf_counter(), self._clock()
         rate = self._learner.set_epoch(self._epoch)
-        result = self._learner.step(batch)
+        result = self._learner.step(batch, drawn)
         progress.step += 1
         progress.pairs_seen += batch.pairs
         self._window.add(result, step=progress.step, learning_rate=rate, pairs=batch.pairs)

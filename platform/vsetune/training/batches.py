@@ -17,6 +17,7 @@ from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vecto
 from vsetune.data.captions.word_pieces import word_pieces_name
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
+from vsetune.training.drawn_images import DrawnImages, drawn_in, require_enough
 from vsetune.training.random_state import undisturbed
 
 _SAMPLED_PAIRS = 20_000
@@ -55,6 +56,8 @@ class TrainingBatches:
         self._tables: CaptionTables | None = None
         self._open: Iterator[Batch] | None = None
         self._next_step = -1
+        require_enough(trial, dataset)
+        self._drawn: dict[int, DrawnImages] = {}
 
     def take(self, step: int) -> Batch:
         """The batch of this step, on the device. Steps taken one after the other read the shards once per epoch."""
@@ -69,6 +72,18 @@ class TrainingBatches:
             )
         self._next_step = step + 1
         return batch.to(self._device)
+
+    def drawn(self, step: int, *, phase: int) -> Batch | None:
+        """What the loss of the phase that the step is in draws beside the batch, on the device; None: nothing.
+
+        Inside the trial's randomness: captions are drawn from torch's global generator.
+        """
+        asked = drawn_in(self._trial, phase)
+        if asked is None:
+            return None
+        if asked.count not in self._drawn:
+            self._drawn[asked.count] = DrawnImages(self._trial, self._dataset, self._device, asked.count)
+        return self._drawn[asked.count].take(step)
 
     def describe(self) -> dict[str, str]:
         """What the batches depend on besides data set and settings, for records."""
@@ -106,13 +121,18 @@ class TrainingBatches:
 
     def close(self) -> None:
         """Stop reading ahead."""
+        self._close_epoch()
+        for drawn in self._drawn.values():
+            drawn.close()
+
+    def _close_epoch(self) -> None:
         close = getattr(self._open, "close", None)
         if close is not None:
             close()
         self._open = None
 
     def _start(self, step: int) -> Batch | None:
-        self.close()
+        self._close_epoch()
         epoch, done = divmod(step, self.steps_per_epoch)
         training, split, reads = self._trial.training, self._trial.data.train_split, self._trial.network.reads
         # A run continued in the middle of an epoch opens its reader once more than an uninterrupted one:

@@ -12,7 +12,7 @@ from torch import Tensor
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.data.stored.dataset import Dataset
-from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs, LossOutput
+from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs, LossOutput, Memory
 from vsetune.losses.loss_building import build_loss
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.importing.weight_notes import WeightNotes
@@ -23,6 +23,8 @@ from vsetune.networks.sound_scores import require_sound_items, require_sound_sco
 from vsetune.scoring.device import tower_precision
 from vsetune.scoring.network_inputs import caption_inputs, image_inputs
 from vsetune.training.batches import training_steps_per_epoch
+from vsetune.training.drawn_images import drawn_in
+from vsetune.training.drawn_negatives import Miner
 from vsetune.training.optimizers import Optimizers
 from vsetune.training.schedule import loss_factor, phase_at, rate_factor, require_room_for_warmup
 from vsetune.training.start import known_architecture, start
@@ -115,10 +117,13 @@ class Learner:
         self.epoch = epoch
         return self.optimizers.learning_rate
 
-    def step(self, batch: Batch) -> StepResult:
-        """Change the parameters once by a batch that is on the device already."""
+    def step(self, batch: Batch, drawn: Batch | None = None) -> StepResult:
+        """Change the parameters once by a batch that is on the device already.
+
+        drawn: what `TrainingBatches.drawn` gave for the step.
+        """
         self.optimizers.zero_grad()
-        output = self._output(batch)
+        output = self._output(batch, drawn)
         torch.autograd.backward(output.value * loss_factor(self.trial.training, self.epoch))
         norm = _clip(self.network, self.trial.training.gradient_clip, self.device)
         self.loss.before_step()
@@ -149,7 +154,7 @@ class Learner:
         self.loss.load_state_dict(state["loss"])
         self.optimizers.load_state_dict(state["optimizers"])
 
-    def _output(self, batch: Batch) -> LossOutput:
+    def _output(self, batch: Batch, drawn: Batch | None) -> LossOutput:
         """The loss of the batch, with what the network adds to it in training (logged as `network_...`)."""
         words = caption_inputs(batch)
         with tower_precision(self.trial.training, self.device):
@@ -165,6 +170,7 @@ class Learner:
             semantic_vectors=batch.semantic_vectors,
             images=_items(self.network, images),
             captions=_items(self.network, captions),
+            drawn=self._hardest_drawn(drawn, batch, images, captions),
         )
         output: LossOutput = self.loss(inputs)
         if not self.network.training:
@@ -173,6 +179,15 @@ class Learner:
         items = TrainingItems(images, captions, words, batch.caption_rows, negatives)
         return _with_auxiliary(output, self.network.auxiliary_losses(items))
 
+    def _hardest_drawn(
+        self, drawn: Batch | None, batch: Batch, images: Encoded, captions: Encoded
+    ) -> Memory | None:
+        """Of what was drawn beside the batch, where the loss asks for it."""
+        asked = drawn_in(self.trial, self.phase)
+        if asked is None or drawn is None:
+            return None
+        miner = Miner(self.network, self.trial.training, asked.hardest)
+        return miner.hardest_of(drawn, batch, images, captions)
 
     def _similarity(self, images: Encoded, captions: Encoded, *, sizes: tuple[int, int]) -> Tensor:
         """Every image with every caption; the shapes of the first batch are checked. sizes: of the batch."""

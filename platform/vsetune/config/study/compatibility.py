@@ -43,7 +43,12 @@ def _reasons(network: NetworkSpec, loss: LossSpec, batch_unit: str) -> Iterator[
             yield from _reasons(network, part.loss, batch_unit)
         return
     name, network_name = _name(loss), _name(network)
-    if network.kind not in loss.needed_kinds:
+    if loss.drawn_negatives is not None and network.kind != "score":
+        yield (
+            f"loss {name} with drawn {loss.drawn_negatives.count} has what it draws encoded anew for every step, "
+            f"network {network_name} embeds, so earlier batches can be remembered; use memory_size in place of drawn"
+        )
+    elif network.kind not in loss.needed_kinds:
         yield (
             f"loss {name}{_memory(loss)} needs {_listed(loss.needed_kinds, _KINDS)}, network {network_name} gives "
             f"{_KINDS[network.kind]}; use another loss, or a network that embeds"

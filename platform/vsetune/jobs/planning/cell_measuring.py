@@ -74,6 +74,7 @@ class _Steps:
         )
         self._negatives = NegativeSampler(trial.training)
         self._taken = 0
+        self._first_drawn: Batch | None = None
 
     def open(self, epoch: float) -> Batch:
         """The first batch of the epoch that this place of the training is in, its phase entered."""
@@ -81,7 +82,9 @@ class _Steps:
         if phase != self.learner.phase:
             self.learner = self.learner.enter(phase, learned=True)
         self.learner.loss.start_epoch(int(epoch))
-        return self.batches.take(int(epoch) * self.batches.steps_per_epoch)
+        first = int(epoch) * self.batches.steps_per_epoch
+        self._first_drawn = self.batches.drawn(first, phase=self.learner.phase)
+        return self.batches.take(first)
 
     def run(self, epoch: float, batch: Batch, *, fewest: int, most: int, seconds: float) -> list[float]:
         """Steps from the batch that `open` gave on, at the end of its epoch from there again; seconds of each, its
@@ -89,6 +92,7 @@ class _Steps:
         per_epoch = self.batches.steps_per_epoch
         first = int(epoch) * per_epoch
         taken: list[float] = []
+        drawn = self._first_drawn
         begin = time.perf_counter()
         while len(taken) < fewest or (len(taken) < most and time.perf_counter() - begin < seconds):
             place = len(taken) % per_epoch
@@ -97,7 +101,9 @@ class _Steps:
             before = time.perf_counter()
             if place:
                 batch = self.batches.take(first + place)
-            self._step(batch, epoch + place / per_epoch)
+            if taken:
+                drawn = self.batches.drawn(first + place, phase=self.learner.phase)
+            self._step(batch, drawn, epoch + place / per_epoch)
             if self.device.type == "cuda" and not len(taken) % 10:
                 wait_for(self.device)
             taken.append(time.perf_counter() - before)
@@ -107,9 +113,9 @@ class _Steps:
         taken[-1] += time.perf_counter() - before
         return taken
 
-    def _step(self, batch: Batch, epoch: float) -> None:
+    def _step(self, batch: Batch, drawn: Batch | None, epoch: float) -> None:
         rate = self.learner.set_epoch(min(epoch, self._trial.training.epochs))
-        result = self.learner.step(batch)
+        result = self.learner.step(batch, drawn)
         self._taken += 1
         self._window.add(result, step=self._taken, learning_rate=rate, pairs=batch.pairs)
         self._window.note(self._negatives.look(batch, result.output))

@@ -2,17 +2,19 @@
 
     1/B sum_i mean_{h hardest j} [m + S_ij - S_ii]+  +  1/B sum_j mean_{h hardest i} [m + S_ij - S_jj]+
 
-Eq. 5 has one negative per query, the released code the mean over the 31 hardest, once per direction. Eq. 5 is written
-for one pair; over a batch it is averaged.
+Eq. 5 has one negative per query, the released code the mean over the 31 hardest of 399, once per direction. Eq. 5 is
+written for one pair; over a batch it is averaged. Negatives are those of the batch, with `memory_size` also those of
+earlier batches, with `drawn` also those drawn from the data set (decision 0043).
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
+from vsetune.errors import ConfigError
 from vsetune.losses.irtm.spec import IrtmSpec
 from vsetune.losses.lmh.loss import active_queries, mined_output
-from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, at_least_float32, require_pairs
+from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Memory, at_least_float32, require_pairs
 from vsetune.losses.loss_building import register
 from vsetune.losses.lsh.loss import sum_of_hinges_output
 from vsetune.losses.parts.hinges import QueryTerms
@@ -58,11 +60,21 @@ class MeanOfHardest(Loss):
             return sum_of_hinges_output(inputs, margin=spec.margin, same_image_rule=spec.variant)
         similarity = at_least_float32(inputs.similarity)
         negatives = batch_negatives(inputs, spec.variant)
-        among = candidates(inputs, similarity, negatives, inputs.memory, spec.variant)
+        among = candidates(inputs, similarity, negatives, self._further(inputs), spec.variant)
         terms = mean_hardest_hinges(
             among, pair_similarity(inputs, similarity), margin=spec.margin, hardest=spec.hardest
         )
         return mined_output(
             inputs, terms.total() / len(negatives), active_queries(terms), scores=similarity, negatives=negatives,
-            is_proxy=spec.hardest > 1,
+            is_proxy=spec.hardest > 1 or spec.drawn > 0,
         )
+
+    def _further(self, inputs: LossInputs) -> Memory | None:
+        if not self.spec.drawn:
+            return inputs.memory
+        if inputs.drawn is None:
+            raise ConfigError(
+                f"loss {self.spec.name}: got a batch without drawn negatives, need {self.spec.drawn} images of the "
+                "data set; give the step what `TrainingBatches.drawn` gives, or set drawn to 0"
+            )
+        return inputs.drawn

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from vsetune.config.spec.base import Range, tunable
-from vsetune.losses.loss_spec import warmup_epochs
+from vsetune.config.spec.kinds import Kind
+from vsetune.losses.loss_spec import DrawnNegatives, warmup_epochs
 from vsetune.losses.parts.spec_fields import HingeSpec
 
 
@@ -24,4 +27,37 @@ class IrtmSpec(HingeSpec):
         31, Range(low=1, high=63, integer=True, log=True), ge=1, le=1_000_000,
         description="h, negatives per query; all of the batch when it has fewer", paper="TAGS-DC code: 31; Eq. 5: 1",
     )
+    drawn: int = Field(
+        0, ge=0, le=1_000_000,
+        description="images, each with one of its captions, drawn from the data set for every step as further "
+        "negatives (TAGS-DC: 399); for networks that score pairs; 0: none",
+    )
     warmup_epochs: int = warmup_epochs()
+
+    @model_serializer(mode="wrap")
+    def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `drawn` where nothing is: fingerprints of such losses are as old as the first of them."""
+        plain: dict[str, Any] = handler(self)
+        return plain if self.drawn else {key: value for key, value in plain.items() if key != "drawn"}
+
+    @model_validator(mode="after")
+    def _one_place_of_further_negatives(self) -> IrtmSpec:
+        if self.drawn and self.memory_size:
+            raise ValueError(
+                f"drawn {self.drawn}: negatives are drawn for networks that score pairs, memory_size "
+                f"{self.memory_size} keeps those of networks that embed; set one of them to 0"
+            )
+        if self.drawn and self.warmup_epochs:
+            raise ValueError(
+                f"drawn {self.drawn}: in its {self.warmup_epochs} warmup_epochs the sum of hinges reads the batch "
+                "alone; set warmup_epochs to 0, or draw in a later phase of the training"
+            )
+        return self
+
+    @property
+    def drawn_negatives(self) -> DrawnNegatives | None:
+        return DrawnNegatives(self.drawn, self.hardest) if self.drawn else None
+
+    @property
+    def needed_kinds(self) -> frozenset[Kind]:
+        return super().needed_kinds & {"score"} if self.drawn else super().needed_kinds

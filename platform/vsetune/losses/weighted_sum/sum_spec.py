@@ -11,7 +11,7 @@ from vsetune.config.sources.semantic_vectors import SemanticSource
 from vsetune.config.spec.base import Range, Spec, tunable
 from vsetune.config.spec.kinds import Kind, Score
 from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.losses.loss_spec import LossSpec
+from vsetune.losses.loss_spec import DrawnNegatives, LossSpec
 
 SUM = "sum"
 
@@ -42,6 +42,10 @@ class SumSpec(LossSpec):
         return next((part.loss.semantic_source for part in self.parts.values() if part.loss.semantic_source), None)
 
     @property
+    def drawn_negatives(self) -> DrawnNegatives | None:
+        return next((part.loss.drawn_negatives for part in self.parts.values() if part.loss.drawn_negatives), None)
+
+    @property
     def needed_kinds(self) -> frozenset[Kind]:
         return frozenset.intersection(*(part.loss.needed_kinds for part in self.parts.values()))
 
@@ -56,6 +60,14 @@ class SumSpec(LossSpec):
             reading = {name: part.loss.semantic_source for name, part in self.parts.items()}
             names = ", ".join(f"{name}: {source}" for name, source in reading.items() if source)
             raise ValueError(f"parts read different semantic vectors ({names}); set `semantics` of them to the same")
+        return self
+
+    @model_validator(mode="after")
+    def _one_draw(self) -> SumSpec:
+        draws = {part.loss.drawn_negatives for part in self.parts.values()} - {None}
+        if len(draws) > 1:
+            counts = " and ".join(sorted(f"{each.count}, hardest {each.hardest}" for each in draws if each is not None))
+            raise ValueError(f"parts draw different negatives ({counts}); set `drawn` and `hardest` of them alike")
         return self
 
 

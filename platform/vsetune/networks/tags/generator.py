@@ -80,8 +80,9 @@ def write_sentences(
     logits: (T, V) of the chosen places. captions: what the copies were made of; without `siblings` the filter knows no
     other caption of the image.
     """
-    ordinary = ids.ordinary(logits.device)
-    among = torch.full_like(logits, float("-inf")).index_copy(1, ordinary, logits.detach()[:, ordinary])
+    is_special = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)
+    is_special[ids.ordinary(logits.device)] = False
+    among = logits.detach().masked_fill(is_special, float("-inf"))
     tokens = refill(among, captions.tokens[copies.owners], copies.is_chosen, temperature=temperature, refills=refills)
     tokens, owners = tokens.flatten(0, 1), copies.owners.repeat(refills)
     siblings = captions.siblings

@@ -5,8 +5,11 @@ Letters of shapes: B pairs, P places (words, then regions), Q places that are re
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -48,21 +51,38 @@ class JointEncoder(nn.Module):
 
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
+        self._size = shape.size
         self.dropout = nn.Dropout(shape.dropout)
         self.layers = nn.ModuleList(EncoderLayer(shape) for _ in range(shape.layers))
 
     def forward(self, tokens: Tensor, is_real: Tensor, places: Tensor) -> Tensor:
-        """(B, Q, D) states at the places. tokens: (B, P, D). is_real: (B, P) bool. places: (B, Q) int64.
+        """(B, Q, D) states at the places. tokens: (B, P, D), or (B, P, 4 D) as `prepared` gives them. is_real: (B, P)
+        bool. places: (B, Q) int64.
 
         The last layer is computed at the places alone, which changes none of them.
         """
-        states = self.dropout(tokens)
-        mask = is_real[:, None, None]
-        for layer in self.layers[:-1]:
+        mask, (*layers, last) = is_real[:, None, None], self._layers()
+        if tokens.shape[2] == self._size:
+            states = self.dropout(tokens)
+        else:
+            states, query, key, value = torch.split(tokens, self._size, dim=2)
+            if layers:
+                states = layers.pop(0).attend(states, query, key, value, mask)
+        for layer in layers:
             states = layer(states, states, mask)
-        read = states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
-        out: Tensor = self.layers[-1](read, states, mask)
-        return out
+        read = states.gather(1, places[..., None].expand(-1, -1, self._size))
+        return last.read(read, states, mask)
+
+    def prepared(self, tokens: Tensor) -> Tensor:
+        """(..., P, 4 D) tokens (..., P, D), and what the first layer makes of them before they meet: query, key, value.
+
+        Once for a caption or an image, whatever it is paired with; without dropout, which acts inside a pair.
+        """
+        first, *_ = self._layers()
+        return torch.cat((tokens, first.query(tokens), first.key(tokens), first.value(tokens)), dim=-1)
+
+    def _layers(self) -> list[EncoderLayer]:
+        return cast(list[EncoderLayer], list(self.layers))
 
 
 class EncoderLayer(nn.Module):
@@ -83,10 +103,40 @@ class EncoderLayer(nn.Module):
 
     def forward(self, read: Tensor, states: Tensor, mask: Tensor) -> Tensor:
         """(B, Q, D). read: (B, Q, D), the states that ask; states: (B, P, D). mask: (B, 1, 1, P) bool, True: real."""
-        query, key, value = map(self._by_head, (self.query(read), self.key(states), self.value(states)))
+        return self.attend(read, self.query(read), self.key(states), self.value(states), mask)
+
+    def attend(self, read: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        """(B, Q, D), as above. query: (B, Q, D) of the states that ask; key, value: (B, P, D)."""
+        query, key, value = map(self._by_head, (query, key, value))
         found = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, dropout_p=self.dropout.p if self.training else 0.0
         )
+        return self._mapped(read, found)
+
+    def read(self, read: Tensor, states: Tensor, mask: Tensor) -> Tensor:
+        """As `forward`. Where few states ask, no keys and values are made of the others: the query goes through the
+        map of the keys instead, and what it finds through that of the values."""
+        (asking, size), places = read.shape[1:], states.shape[1]
+        if asking * (size + self._heads * places) >= places * size:
+            out: Tensor = self(read, states, mask)
+            return out
+        query = self._by_head(self.query(read) / math.sqrt(size // self._heads))
+        to_keys = torch.einsum("bhqk,hkd->bhqd", query, self._head_rows(self.key.weight))
+        constant = (query * self.key.bias.view(self._heads, 1, -1)).sum(dim=-1, keepdim=True)
+        scores = (to_keys.flatten(1, 2) @ states.mT).view(len(read), self._heads, asking, places) + constant
+        weights = functional.dropout(
+            scores.masked_fill(~mask, float("-inf")).softmax(dim=-1), self.dropout.p, self.training
+        )
+        seen = (weights.flatten(1, 2) @ states).view(len(read), self._heads, asking, size)
+        found = torch.einsum("bhqd,hvd->bhqv", seen, self._head_rows(self.value.weight))
+        return self._mapped(read, found + weights.sum(dim=-1, keepdim=True) * self.value.bias.view(self._heads, 1, -1))
+
+    def _head_rows(self, weight: Tensor) -> Tensor:
+        """(heads, D / heads, D)."""
+        return weight.view(self._heads, -1, weight.shape[1])
+
+    def _mapped(self, read: Tensor, found: Tensor) -> Tensor:
+        """(B, Q, D). found: (B, heads, Q, D / heads) of attention."""
         mixed = self.attention_norm(read + self.dropout(self.attended(found.transpose(1, 2).flatten(2))))
         mapped = self.outer(functional.gelu(self.inner(mixed)))
         out: Tensor = self.output_norm(mixed + self.dropout(mapped))

@@ -25,8 +25,9 @@ from vsetune.networks.tags.few_pairs import scores_of_few
 from vsetune.networks.tags.generator import MaskedCopies, Sentences, mask_phrases, write_sentences
 from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder, bert_linear
 from vsetune.networks.tags.matching_heads import MatchingHead, WordHead
-from vsetune.networks.tags.pair_blocks import PairBlocks, numbers_of_a_block
+from vsetune.networks.tags.pair_blocks import PairBlocks
 from vsetune.networks.tags.refilling import best_sentences
+from vsetune.networks.tags.sentence_blocks import blocks_of
 from vsetune.networks.tags.sentence_terms import masked_word_loss, synthetic_triplets, word_discrimination
 from vsetune.networks.tags.shown_sentences import TagsWriting
 from vsetune.networks.tags.spec import INNER, TagsSpec
@@ -110,12 +111,11 @@ class Tags(Network):
             sequence, is_real = pairs.joined(regions, words, rows, columns)
             return self._scores(self.encoder(sequence, is_real, rows.new_zeros(len(rows), 1))).squeeze(1)
 
-        is_random = self.training and self._spec.dropout > 0
-        if torch.is_grad_enabled() and not is_random and hand_derived(images.vectors):
+        if torch.is_grad_enabled() and not self._is_random and hand_derived(images.vectors):
             parameters = [*self.encoder.parameters(), *self.matching.parameters()]
             vectors = images.vectors, captions.vectors
             return scores_of_few(scores_of, *vectors, (rows, columns), parameters, block=pairs.size)
-        return pairs.apply(scores_of, rows, columns)
+        return pairs.apply(scores_of, rows, columns, vectors=self._prepared(images, captions))
 
     def word_states(self, images: Encoded, captions: Encoded, rows: Tensor, is_read: Tensor) -> Tensor:
         """(T, D) states behind the last layer at the places to read, caption after caption.
@@ -124,8 +124,9 @@ class Tags(Network):
         """
         if len(rows) == 0:
             return images.vectors.new_zeros(0, images.vectors.shape[2])
-        pairs = PairBlocks(images, captions, self._spec.layers)
-        most = int(is_read.sum(dim=1).max())
+        assert captions.lengths is not None
+        pairs, counts = PairBlocks(images, captions, self._spec.layers), is_read.sum(dim=1)
+        most = int(counts.max())
         places = is_read.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
         is_place = is_read.gather(1, places)
         places = places.masked_fill(~is_place, 0)
@@ -135,7 +136,9 @@ class Tags(Network):
             states: Tensor = self.encoder(sequence, is_real, places[columns])
             return states[is_place[columns]]
 
-        return pairs.apply(states_of, rows, torch.arange(len(rows), device=rows.device))
+        order = captions.lengths.argsort(descending=True, stable=True)
+        found = pairs.apply(states_of, rows[order], order, vectors=self._prepared(images, captions))
+        return found.index_select(0, order.repeat_interleave(counts[order]).argsort(stable=True))
 
     def word_logits(self, images: Encoded, captions: Encoded, rows: Tensor, is_read: Tensor) -> Tensor:
         """(T, V) logits of every word at the places to read, see `word_states`. captions: masked."""
@@ -180,14 +183,13 @@ class Tags(Network):
         """(C,) scores of sentences with the images of their captions, in evaluation mode."""
         lengths, rows = items.words.lengths[sentences.owners], items.caption_rows[sentences.owners]
         scores = items.images.vectors.new_empty(len(sentences))
-        length, size = sentences.tokens.shape[1], items.images.vectors.shape[2]
-        group = max(1, numbers_of_a_block(items.images.vectors) // (length * size))
         with self._evaluating():
-            longest_first = lengths.argsort(descending=True, stable=True)
-            for some in torch.split(longest_first, group) if len(sentences) else ():
-                read = self.encode_captions(CaptionInputs(sentences.tokens[some], lengths[some]))
-                columns = torch.arange(len(some), device=some.device)
-                scores[some] = self.scores_of_pairs(items.images, read, rows[some], columns)
+            for block in blocks_of(
+                self.inputs, self.encoder, items.images, rows, tokens=sentences.tokens, lengths=lengths
+            ):
+                first = rows.new_zeros(len(block.sentences), 1)
+                states = self.encoder(block.sequence, block.is_real, first)
+                scores[block.sentences] = self._scores(states).squeeze(1)
         return scores
 
     def _sentence_losses(self, items: TrainingItems, pool: Sentences) -> dict[str, Tensor]:
@@ -242,6 +244,16 @@ class Tags(Network):
         logits = at_least_float32(self.corrected_words(states[is_used], self.inputs.words.weight))
         owners = pool.owners[sentence[is_used]]
         return masked_word_loss(logits, captions[owners, place[is_used]], owners)
+
+    @property
+    def _is_random(self) -> bool:
+        return self.training and self._spec.dropout > 0
+
+    def _prepared(self, images: Encoded, captions: Encoded) -> tuple[Tensor, Tensor] | None:
+        """Of both, what `JointEncoder.prepared` gives; None with dropout, which acts inside a pair."""
+        if self._is_random:
+            return None
+        return self.encoder.prepared(images.vectors), self.encoder.prepared(captions.vectors)
 
     def _scores(self, states: Tensor) -> Tensor:
         return at_least_float32(self.matching(states)).sigmoid()

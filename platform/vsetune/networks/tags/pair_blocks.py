@@ -38,15 +38,18 @@ class PairBlocks:
     captions: Encoded
     layers: int
 
-    def apply(self, compute: OfPairs, rows: Tensor, columns: Tensor) -> Tensor:
+    def apply(
+        self, compute: OfPairs, rows: Tensor, columns: Tensor, *, vectors: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
         """What compute gives for all pairs, behind each other; where too much would be kept, blocks are computed twice.
 
-        rows, columns: (B,) the image and the caption of each pair.
+        rows, columns: (B,) the image and the caption of each pair. vectors: given to compute in place of those of
+        regions and of words.
         """
         kept = len(rows) * self.layers * self._numbers_of_a_pair * _KEPT_PER_TOKEN
         found = []
         for some in zip(torch.split(rows, self.size), torch.split(columns, self.size), strict=True):
-            inputs = (self.images.vectors, self.captions.vectors, *some)
+            inputs = (*(vectors or (self.images.vectors, self.captions.vectors)), *some)
             if torch.is_grad_enabled() and kept > _MOST_KEPT:
                 found.append(checkpoint(compute, *inputs, use_reentrant=False))
             else:
@@ -56,7 +59,8 @@ class PairBlocks:
     @property
     def size(self) -> int:
         """Pairs of a block."""
-        return max(1, numbers_of_a_block(self.images.vectors) // (self._numbers_of_a_pair * INNER))
+        places = self.images.vectors.shape[1] + self.captions.vectors.shape[1]
+        return pairs_of_a_block(self.images.vectors, places=places)
 
     def joined(self, regions: Tensor, words: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """(B, P, D) words and then regions of each pair, and (B, P) bool, which are real; words up to the longest.
@@ -77,6 +81,7 @@ class PairBlocks:
         return (self.images.vectors.shape[1] + self.captions.vectors.shape[1]) * self.images.vectors.shape[2]
 
 
-def numbers_of_a_block(vectors: Tensor) -> int:
-    """Of the widest layer, where these vectors are."""
-    return numbers_at_once(vectors, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
+def pairs_of_a_block(vectors: Tensor, *, places: int) -> int:
+    """Pairs of so many places each, as wide as these vectors and where they are, to be computed at a time."""
+    numbers = numbers_at_once(vectors, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
+    return max(1, numbers // (places * vectors.shape[-1] * INNER))

@@ -42,12 +42,16 @@ class TagsSpec(NetworkSpec):
     source: ClassVar[str] = "Fan et al., ACM MM 2022 (TAGS-DC); encoder as UNITER, Chen et al., ECCV 2020"
 
     def pair_cost(self, *, regions: int, words: int) -> PairCost:
-        """All layers over words and regions; the last one answers at the first token alone."""
+        """All layers over words and regions; the last one answers at the first token alone.
+
+        Queries, keys and values of the first layer are those of the items, whatever they are paired with.
+        """
         size, tokens = self.embedding_size, words + regions
         per_token = 2 * (4 + 2 * INNER) * size**2
         attention = 4 * tokens * size  # of one token with all
-        whole_layers = (self.layers - 1) * tokens * (per_token + attention)
-        last_layer = 4 * tokens * size**2 + per_token - 4 * size**2 + attention
+        shared = 6 * tokens * size**2 if self.layers > 1 else 0
+        whole_layers = (self.layers - 1) * tokens * (per_token + attention) - shared
+        last_layer = per_token + self.heads * attention  # the maps of keys and values at the query alone
         numbers = tokens * size * (6 + 2 * INNER) + self.heads * tokens**2
         return PairCost(flops=whole_layers + last_layer + 2 * size**2, numbers=numbers)
 

@@ -41,8 +41,14 @@ class TokenInputs(nn.Module):
         length, longest = tokens.shape[1], self.positions.num_embeddings
         if length > longest:
             raise DataError(f"network tags: reads at most {longest} ids, got a caption of {length}; cut the captions")
-        embedded = self.words(tokens) + self.positions.weight[:length] + self.types.weight[0]
-        out: Tensor = self.word_norm(embedded)
+        return self._word(self.words(tokens) + self.positions.weight[:length])
+
+    def of_ids(self, tokens: Tensor, places: Tensor) -> Tensor:
+        """(..., D) of single words. tokens, places: (...) ids and where they stand in a caption that can be read."""
+        return self._word(self.words(tokens) + self.positions(places))
+
+    def _word(self, embedded: Tensor) -> Tensor:
+        out: Tensor = self.word_norm(embedded + self.types.weight[0])
         return out
 
     def of_regions(self, features: Tensor, boxes: Tensor | None) -> Tensor:

@@ -1,0 +1,111 @@
+"""The hardest of images and captions drawn from the data set, for the queries of a batch (TAGS-DC's IRTM as released).
+
+Letters of shapes: N images and M captions of the batch, P images drawn, each with one caption, Q pairs kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vsetune.config.study.training import TrainingSpec
+from vsetune.data.batches.batch import Batch
+from vsetune.losses.loss_base import Memory
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.network_base import Network
+from vsetune.scoring.device import tower_precision
+from vsetune.scoring.network_inputs import caption_inputs, image_inputs
+
+_NEVER = float("-inf")
+
+
+@dataclass(frozen=True)
+class Miner:
+    """Looks for the `hardest` drawn captions of each image of a batch, and drawn images of each caption.
+
+    It looks in evaluation mode, without gradient; what is kept is encoded and scored once more as the batch is, in
+    training. An item of the query's own image is never kept.
+    """
+
+    network: Network
+    training: TrainingSpec
+    hardest: int
+
+    def hardest_of(self, drawn: Batch, batch: Batch, images: Encoded, captions: Encoded) -> Memory:
+        """Scores with gradient, minus infinity where a pair is not kept. drawn: one caption per image, in the same
+        order. images, captions: of the batch, encoded in training."""
+        caption_scores, image_scores = self._scores(drawn, batch)
+        own = batch.image_ids[batch.caption_rows]
+        caption_scores = caption_scores.masked_fill(batch.image_ids[:, None] == drawn.image_ids, _NEVER)
+        image_scores = image_scores.masked_fill(drawn.image_ids[:, None] == own, _NEVER)
+        rows, kept_captions = self._kept(caption_scores)
+        columns, kept_images = self._kept(image_scores.T)
+        of_images = self._with_captions(images, drawn, rows, kept_captions)
+        of_captions = self._with_images(captions, drawn, kept_images, columns)
+        return Memory(
+            caption_similarity=_spread(caption_scores, (rows, kept_captions), of_images),
+            image_similarity=_spread(image_scores, (kept_images, columns), of_captions),
+            image_ids=drawn.image_ids,
+        )
+
+    @torch.no_grad()
+    def _scores(self, drawn: Batch, batch: Batch) -> tuple[Tensor, Tensor]:
+        """(N, P) scores of the images with the drawn captions, (P, M) of the drawn images with the captions."""
+        with _evaluating(self.network):
+            with self._precision(batch):
+                images = self.network.encode_images(image_inputs(batch))
+                captions = self.network.encode_captions(caption_inputs(batch))
+            with_captions, with_images = [], []
+            for some in torch.split(torch.arange(len(drawn.image_ids), device=images.device), self.training.batch_size):
+                with self._precision(batch):
+                    drawn_captions = self.network.encode_captions(caption_inputs(drawn)[some])
+                    drawn_images = self.network.encode_images(image_inputs(drawn)[some])
+                with_captions.append(self.network.similarity(images, drawn_captions))
+                with_images.append(self.network.similarity(drawn_images, captions))
+        return torch.cat(with_captions, dim=1), torch.cat(with_images, dim=0)
+
+    def _kept(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """(Q,) rows and (Q,) columns of the highest scores of every row; fewer where a row has fewer. A NaN is kept."""
+        best = scores.topk(min(self.hardest, scores.shape[1]), dim=1)
+        row, place = (best.values != _NEVER).nonzero(as_tuple=True)
+        return row, best.indices[row, place]
+
+    def _with_captions(self, images: Encoded, drawn: Batch, rows: Tensor, columns: Tensor) -> Tensor:
+        """(Q,) scores of the batch's images rows (Q,) with the drawn captions columns (Q,)."""
+        if len(rows) == 0:
+            return images.vectors.new_zeros(0)
+        kept, place = torch.unique(columns, return_inverse=True)
+        with self._precision(drawn):
+            captions = self.network.encode_captions(caption_inputs(drawn)[kept])
+        return self.network.scores_of_pairs(images, captions, rows, place)
+
+    def _with_images(self, captions: Encoded, drawn: Batch, rows: Tensor, columns: Tensor) -> Tensor:
+        """(Q,) scores of the drawn images rows (Q,) with the batch's captions columns (Q,)."""
+        if len(rows) == 0:
+            return captions.vectors.new_zeros(0)
+        kept, place = torch.unique(rows, return_inverse=True)
+        with self._precision(drawn):
+            images = self.network.encode_images(image_inputs(drawn)[kept])
+        return self.network.scores_of_pairs(images, captions, place, columns)
+
+    def _precision(self, batch: Batch) -> AbstractContextManager[object]:
+        return tower_precision(self.training, batch.image_ids.device)
+
+
+def _spread(like: Tensor, places: tuple[Tensor, Tensor], scores: Tensor) -> Tensor:
+    """Minus infinity but for the scores (Q,) at these places; of the shape of `like`."""
+    return scores.new_full(like.shape, _NEVER).index_put(places, scores)
+
+
+@contextmanager
+def _evaluating(network: Network) -> Iterator[None]:
+    was_training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(was_training)
