@@ -21,8 +21,9 @@ from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.jobs.cell_budget import CellBudget, at_once
+from vsetune.jobs.confirmations import Confirming, confirmations_of, further_seeds, trial_id
 from vsetune.jobs.trial_progress import Assignment, Phase, TrialProgress
-from vsetune.leaderboard.selection import cost_of, winner_of
+from vsetune.leaderboard.selection import ROLES, cost_of
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search.configurations import ConfigurationSearch, Outcome, Suggestion
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint
@@ -44,9 +45,11 @@ class StudyLedger:
 
     def __init__(
         self, study: StudySpec, cells: Sequence[Cell], store: TrackingStore, search: ConfigurationSearch, *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, confirming: Confirming | None = None,
     ) -> None:
+        """confirming: what runs again after the search of a cell; None: its winner, with the study's other seeds."""
         self.study = study
+        self._confirming = further_seeds(study) if confirming is None else confirming
         self.cells = {cell.name: cell for cell in cells}
         self._store, self._search, self._clock = store, search, clock
         self.trials: dict[str, TrialProgress] = {}
@@ -57,7 +60,7 @@ class StudyLedger:
         self._untold: list[str] = []
         self._ask_not_before = float("-inf")
         self._silent_since: float | None = None
-        self._winners: dict[str, Assignment] = {}
+        self._confirmations: dict[str, list[Assignment]] = {}
         self._confirmed: set[str] = set()
         self._trained: dict[str, float] = {}
 
@@ -98,6 +101,10 @@ class StudyLedger:
             return self._asked(cell, now)
         return "done" if all(trial.is_closed or trial.is_left_open for trial in self.trials.values()) else "wait"
 
+    def searching(self) -> list[str]:
+        """The cells whose search is not over."""
+        return [cell.name for cell in self.cells.values() if self._is_searching(cell)]
+
     def has_work(self) -> bool:
         """Whether a trial is unfinished or still to be asked for. Asks for nothing."""
         if any(not trial.is_closed for trial in self.trials.values()):
@@ -109,7 +116,7 @@ class StudyLedger:
         seconds may end a cell early."""
         asked = {cell.name: len(self._of_cell(cell, "search")) for cell in self.cells.values()}
         return sum(
-            asked[cell.name] + self._budget_of(cell).room(asked[cell.name]) + len(self.study.seeds) - 1
+            asked[cell.name] + self._budget_of(cell).room(asked[cell.name]) + self._promised_confirmations(cell)
             for cell in self.cells.values()
         )
 
@@ -123,10 +130,11 @@ class StudyLedger:
             self._end(progress, "killed", {}, [], "its process died; a new attempt continues from the checkpoint")
         assignment, spec = progress.assignment, progress.assignment.trial
         cell = self.cells[spec.cell]
+        roles = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
         start = AttemptStart(
             study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
             number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
-            resolved=spec.to_plain(), environment=environment, protocol=protocol,
+            resolved=spec.to_plain(), environment={**environment, **roles}, protocol=protocol,
         )
         progress.begin(self._store.start_attempt(start), start)
         self._note_points(progress, inherited)
@@ -300,41 +308,29 @@ class StudyLedger:
             for assignment in self._confirm_assignments(cell):
                 if assignment.trial.trial not in self.trials:
                     return assignment
-            if cell.name in self._winners:
+            if cell.name in self._confirmations:
                 self._confirmed.add(cell.name)
         return None
 
     def _confirm_assignments(self, cell: Cell) -> list[Assignment]:
-        """The winner of a cell with every further seed, once its search is over."""
-        winner = self._winner(cell)
-        if winner is None:
-            return []
-        return [
-            Assignment(
-                build_trial(
-                    self.study, cell, winner.configuration,
-                    trial=_trial_id(cell.name, winner.number, seed), seed=seed,
-                ),
-                winner.number, "confirm", winner.configuration,
-            )
-            for seed in self.study.seeds[1:]
-        ]
+        """What runs again of a cell, once its search is over; nothing before, and where nothing has finished."""
+        if cell.name not in self._confirmations:
+            if self._is_searching(cell):
+                return []
+            searched = self._of_cell(cell, "search")
+            self._confirmations[cell.name] = confirmations_of(self.study, cell, searched, self._confirming)
+        return self._confirmations[cell.name]
 
-    def _winner(self, cell: Cell) -> Assignment | None:
-        """What the board would show as the cell's best, once no trial of its search is left; None: nothing finished."""
-        if cell.name in self._winners:
-            return self._winners[cell.name]
+    def _promised_confirmations(self, cell: Cell) -> int:
+        return len(self._confirm_assignments(cell)) or len(self._confirming.seeds)
+
+    def _is_searching(self, cell: Cell) -> bool:
+        """Whether the board might still show another configuration of it as the best."""
         searched = self._of_cell(cell, "search")
-        if not searched or not self._is_exhausted(cell) or not all(trial.is_closed for trial in searched):
-            return None
-        winner = winner_of([trial.attempts() for trial in searched if trial.attempts()])
-        if winner is None or winner.status != "finished":
-            return None
-        self._winners[cell.name] = self.trials[winner.start.trial].assignment
-        return self._winners[cell.name]
+        return not searched or not self._is_exhausted(cell) or not all(trial.is_closed for trial in searched)
 
     def _search_id(self, cell: Cell, number: int) -> str:
-        return _trial_id(cell.name, number, self.study.seeds[0])
+        return trial_id(cell.name, number, self.study.seeds[0])
 
     def _search_assignment(self, cell: Cell, suggestion: Suggestion) -> Assignment:
         name = self._search_id(cell, suggestion.number)
@@ -345,10 +341,6 @@ class StudyLedger:
 def _is_disturbed(trial: TrialProgress) -> bool:
     """It was interrupted and has not gone on yet."""
     return trial.status == "waiting" and trial.error is not None
-
-
-def _trial_id(cell: str, number: int, seed: int) -> str:
-    return f"{cell}-c{number:03d}-s{seed}"
 
 
 def _from_curve(curve: Sequence[tuple[float, float]]) -> dict[str, float]:

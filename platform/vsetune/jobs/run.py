@@ -16,6 +16,7 @@ from vsetune.config.spec.secrets import shown_plain
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.files.whole_files import write_text
 from vsetune.jobs.cluster import ray_cluster
+from vsetune.jobs.confirmations import Confirming
 from vsetune.jobs.credentials import credentials_not_forwarded
 from vsetune.jobs.first_stages import plugins_of_stage
 from vsetune.jobs.kept_plugins import changed_since, keep_plugins
@@ -75,12 +76,14 @@ class StudyOutcome:
 
 
 def run_study(
-    prepared: PreparedStudy, *, resume: bool, retry_failed: bool, address: str | None, console: Console
+    prepared: PreparedStudy, *, resume: bool, retry_failed: bool, address: str | None, console: Console,
+    confirming: Confirming | None = None,
 ) -> StudyOutcome:
     """Runs every promised trial of a study. One process per study, on all machines that share its home; a second one
     is refused, and one that another machine has taken over from ends as interrupted.
 
-    address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set.
+    address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: run this
+    again, of a study whose search is over (else UsageError); None: what the study itself promises.
     """
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
     with held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(), _tracking(prepared, held) as store:
@@ -88,12 +91,20 @@ def run_study(
         copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
         write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
         held.keep()
-        ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared, held))
+        ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared, held), confirming=confirming)
         ledger.recover(retry_failed=retry_failed)
+        if confirming is not None and ledger.searching():
+            store.finish_study(spec.study, "killed", [])
+            store.deliver(DELIVER_WITHIN_S)
+            raise UsageError(
+                f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it first: "
+                "vsetune study run FILE --resume"
+            )
         ended = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
         held.forget_ended([prepared.trial_folder(name) for name in ended])
         if ledger.has_work():
-            farewell = f"nothing finished is lost, go on with --resume (results are in {folder})"
+            going_on = "--resume" if confirming is None else "the same command"
+            farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
             with (
                 ray_cluster(address, stop, farewell=farewell, modules=copies), credentials_not_forwarded(),
                 stop_watched(spec.study, tracking_uri(spec.tracking), stop),

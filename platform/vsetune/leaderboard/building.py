@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vsetune.errors import IncompatibleCurves, UsageError
-from vsetune.leaderboard.rows import Leaderboard, Row, SeedResult, headline_of
+from vsetune.leaderboard.contenders import contenders_of, seed_result
+from vsetune.leaderboard.rows import Leaderboard, Row, headline_of
 from vsetune.leaderboard.selection import (
+    RUNNER_UP,
     Trial,
     configurations_of,
     cost_of,
@@ -21,7 +23,7 @@ from vsetune.leaderboard.selection import (
     winner_of,
 )
 from vsetune.metrics.curves import baseline_flags, best_of_curve, check_same_cadence, check_same_protocol, resolution
-from vsetune.metrics.efficiency import Epochs, SeedDifference, difference_over_seeds, epochs_to_best, epochs_to_target
+from vsetune.metrics.efficiency import Epochs, SeedDifference, difference_over_seeds, epochs_to_target
 from vsetune.tracking.records import AttemptRecord
 
 _RESAMPLES, _LEVEL, _RESAMPLING_SEED = 2000, 0.95, 0
@@ -72,13 +74,16 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
     winner = winner_of(trials)
     runs = runs_of_configuration(trials, winner) if winner else []
     configurations = configurations_of(trials)
-    seeds = tuple(_seed_result(run[-1], was_searched=configurations > 1) for run in runs if usable(run))
+    seeds = tuple(seed_result(run[-1], was_searched=configurations > 1) for run in runs if usable(run))
     headline = headline_of(seeds)
     bests = [seed.best_m_recall for seed in headline]
     flags = [] if seeds else ["no_result"]
     flags += ["seed_failed"] if len(seeds) < len(runs) else []
     flags += ["incomplete"] if any(seed.status in _INCOMPLETE for seed in seeds) else []
     flags += ["chosen_by_itself"] if any(seed.chose for seed in headline) else []
+    contenders = contenders_of(trials, headline) if winner else ()
+    if any(each.role.startswith(RUNNER_UP) and each.best_m_recall > each.winner_m_recall for each in contenders):
+        flags.append("runner_up_ahead")
     return Row(
         dataset=dataset, network=start.network, loss=start.loss, cell=start.cell, is_baseline=is_baseline,
         configuration=winner.start.configuration if winner else {}, seeds=seeds,
@@ -90,21 +95,7 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
         test_m_recall=_mean([seed.test_m_recall for seed in headline]),
         cost=cost_of(trials), configurations=configurations, trials=len(trials), attempts=sum(map(len, trials)),
         counts=dict(Counter(attempt.status for trial in trials for attempt in trial)),
-        protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags),
-    )
-
-
-def _seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
-    summary = attempt.summary
-    best = best_of_curve(attempt.curve)
-    seconds = summary.get("seconds_per_epoch")
-    if seconds is None and "train_seconds" in summary:
-        seconds = summary["train_seconds"] / attempt.curve[-1][0]
-    return SeedResult(
-        seed=attempt.start.seed, trial=attempt.start.trial, status=attempt.status, curve=attempt.curve,
-        best_m_recall=best.m_recall, epochs_to_best=epochs_to_best(attempt.curve, tolerance=0.0),
-        seconds_per_epoch=seconds, test_m_recall=summary.get("test_m_recall"),
-        chose=was_searched and attempt.start.phase == "search",
+        protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags), contenders=contenders,
     )
 
 

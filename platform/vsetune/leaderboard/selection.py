@@ -15,6 +15,11 @@ from vsetune.tracking.records import AttemptRecord
 Trial = tuple[AttemptRecord, ...]
 """All attempts at one trial, by number; the last one counts."""
 
+WINNER, RUNNER_UP, PAPERS = "winner", "runner-up", "papers' settings"
+"""What a configuration is that `study confirm` runs again; it may be two of them."""
+ROLES = "confirms"
+"""Where an attempt says so, in its environment: the roles, with ` and ` between them."""
+
 
 def dataset_of(attempt: AttemptRecord) -> str:
     """Name of the data set: as the protocol says, else the last part of its path."""
@@ -119,11 +124,25 @@ def winner_of(trials: Sequence[Trial]) -> AttemptRecord | None:
     wins. Where none has finished, the best usable attempt of the search stands for it (the board says `incomplete`),
     and where the search has none of those either, of the confirming runs. None if there is no usable attempt at all.
     """
+    return next(iter(_ranked(trials)), None)
+
+
+def runner_up_of(trials: Sequence[Trial]) -> AttemptRecord | None:
+    """The best finished trial of the search with another configuration than the winner's; None where there is none."""
+    first, *others = _ranked(trials) or [None]
+    if first is None:
+        return None
+    key = configuration_key(first)
+    return next((each for each in others if each.status == "finished" and configuration_key(each) != key), None)
+
+
+def _ranked(trials: Sequence[Trial]) -> list[AttemptRecord]:
+    """The attempts that may represent a cell, the best first."""
     candidates = [trial[-1] for trial in trials if usable(trial)]
     searched = [attempt for attempt in candidates if attempt.start.phase == "search"] or candidates
     finished = [attempt for attempt in searched if attempt.status == "finished"] or searched
     ordered = sorted(finished, key=lambda attempt: _order(attempt.start.trial))
-    return max(ordered, key=lambda attempt: best_of_curve(attempt.curve).m_recall, default=None)
+    return sorted(ordered, key=lambda attempt: -best_of_curve(attempt.curve).m_recall)
 
 
 def configurations_of(trials: Sequence[Trial]) -> int:
