@@ -14,7 +14,7 @@ from vsetune.leaderboard.selection import PAPERS, RUNNER_UP, WINNER, runner_up_o
 
 @dataclass(frozen=True)
 class Confirming:
-    """seeds: none of them has searched. contenders: not the winner alone, the runner-up and the papers' settings too."""
+    """seeds: none of them has searched. contenders: the runner-up and the papers' settings too, not only the winner."""
 
     seeds: tuple[int, ...]
     contenders: bool = False

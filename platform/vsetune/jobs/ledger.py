@@ -21,18 +21,18 @@ from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.jobs.cell_budget import CellBudget, at_once
+from vsetune.jobs.cell_goals import CellGoals
 from vsetune.jobs.confirmations import Confirming, confirmations_of, further_seeds, trial_id
-from vsetune.jobs.trial_progress import Assignment, Phase, TrialProgress
+from vsetune.jobs.trial_progress import TERMINAL, Assignment, Phase, TrialProgress
 from vsetune.leaderboard.selection import ROLES, cost_of
 from vsetune.metrics.curves import best_of_curve
-from vsetune.search.configurations import ConfigurationSearch, Outcome, Suggestion
-from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint
+from vsetune.search.configurations import ConfigurationSearch, Suggestion
+from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint, was_cut_short
 from vsetune.tracking.store import TrackingStore
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
 """A trial pauses 2, 4, 8, ... seconds after its first, second, third interruption in a row, at most a minute."""
 _ASK_AGAIN_S, _ASK_AT_MOST_S = 5.0, 600.0
-_OUTCOMES: dict[str, Outcome] = {"finished": "finished", "pruned": "pruned", "failed": "failed"}
 
 
 def pause_after(interruptions: int) -> float:
@@ -60,6 +60,7 @@ class StudyLedger:
         self._untold: list[str] = []
         self._ask_not_before = float("-inf")
         self._silent_since: float | None = None
+        self._goals = CellGoals(study, self.cells, searched=self._searched)
         self._confirmations: dict[str, list[Assignment]] = {}
         self._confirmed: set[str] = set()
         self._trained: dict[str, float] = {}
@@ -76,7 +77,8 @@ class StudyLedger:
         for cell in self.cells.values():
             for suggestion in self._search.suggestions(cell.name):
                 self._recover_trial(self._search_assignment(cell, suggestion), by_trial, retry_failed=retry_failed)
-                self._tell(self._search_id(cell, suggestion.number))
+        for name in list(self.trials):  # what one is worth may depend on the trials of another cell
+            self._tell(name)
         for cell in self.cells.values():
             for assignment in self._confirm_assignments(cell):
                 if assignment.trial.trial in by_trial:
@@ -104,6 +106,10 @@ class StudyLedger:
     def searching(self) -> list[str]:
         """The cells whose search is not over."""
         return [cell.name for cell in self.cells.values() if self._is_searching(cell)]
+
+    def target_of(self, cell: str) -> float | None:
+        """The M-Recall, in per cent, at which trials of the cell's search stop; None: there is none."""
+        return self._goals.target(cell)
 
     def has_work(self) -> bool:
         """Whether a trial is unfinished or still to be asked for. Asks for nothing."""
@@ -196,6 +202,8 @@ class StudyLedger:
         error: str | None,
     ) -> None:
         known = {**_from_curve(progress.curve), **summary}
+        if progress.assignment.phase == "search" and status in TERMINAL:
+            known |= self._goals.numbers(progress, known)
         self._store.finish_attempt(progress.attempt_id, status, summary=known, artifacts=artifacts, error=error)
         progress.end(status, known, error)
 
@@ -258,9 +266,8 @@ class StudyLedger:
     def _tell_search(self, trial: str) -> None:
         progress = self.trials[trial]
         assignment = progress.assignment
-        self._search.tell(
-            assignment.trial.cell, assignment.number, _OUTCOMES[progress.status], curve=progress.curve
-        )
+        outcome, curve = self._goals.told(progress)
+        self._search.tell(assignment.trial.cell, assignment.number, outcome, curve=curve)
         self._untold.remove(trial)
 
     def _cell_to_search(self) -> Cell | None:
@@ -269,6 +276,8 @@ class StudyLedger:
         for cell in self.cells.values():
             searched = self._of_cell(cell, "search")
             if any(_is_disturbed(trial) for trial in searched) or self._is_exhausted(cell):
+                continue
+            if self._goals.objective(cell) is None:  # its target is not known yet
                 continue
             if sum(not trial.is_closed for trial in searched) < at_once(self.study.search):
                 committed[cell.name] = self._budget_of(cell).committed
@@ -280,7 +289,8 @@ class StudyLedger:
         committed = 0.0
         for trial in self._of_cell(cell, "search"):
             name = trial.assignment.trial.trial
-            if trial.status == "pruned" and name not in self._trained:
+            is_short = trial.status == "pruned" or was_cut_short(trial.status, trial.error)
+            if is_short and name not in self._trained:
                 self._trained[name] = cost_of([trial.attempts()]).budget_epochs
             committed += self._trained.get(name, whole)
         return CellBudget.of(self.study, cell, committed)
@@ -323,6 +333,10 @@ class StudyLedger:
 
     def _promised_confirmations(self, cell: Cell) -> int:
         return len(self._confirm_assignments(cell)) or len(self._confirming.seeds)
+
+    def _searched(self, cell: Cell) -> list[TrialProgress] | None:
+        """The trials of a cell's search, None while it is not over."""
+        return None if self._is_searching(cell) else self._of_cell(cell, "search")
 
     def _is_searching(self, cell: Cell) -> bool:
         """Whether the board might still show another configuration of it as the best."""

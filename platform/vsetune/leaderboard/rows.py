@@ -22,6 +22,9 @@ FLAGS = {
     "runner_up_ahead": "the runner-up of the search is higher over the confirming seeds: the search could not tell the "
     "two apart, and the number shown is still that of its winner",
     "not_comparable": "taken under other conditions than the baseline: shown, and not compared",
+    "stopped_at_target": "a seed shown was trained only until it reached the target of its search, so its M-Recall is "
+    "no best; confirm it (vsetune study confirm)",
+    "none_allowed": "every trial of this cell breaks a constraint of the search",
     "no_result": "no trial of this cell has a usable validation",
 }
 """What each flag of a row means, for the notes under a table."""
