@@ -103,8 +103,8 @@ def _show_targets(
         )
     results.print(table)
     say(
-        f"true epochs to M-Recall {settings.target:g} % (60 is the best), medians: of the soonest configuration, and of "
-        f"the pick; near: share of picks within {NEAR_SOONEST:g} times the soonest; ends at: M-Recall after a "
+        f"true epochs to M-Recall {settings.target:g} % (60 is the best), medians: of the soonest configuration and "
+        f"of the pick; near: share of picks within {NEAR_SOONEST:g} times the soonest; ends at: M-Recall after a "
         "whole training of the pick"
     )
 
