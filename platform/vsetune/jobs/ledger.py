@@ -24,10 +24,18 @@ from vsetune.jobs.cell_budget import CellBudget, at_once
 from vsetune.jobs.cell_goals import CellGoals
 from vsetune.jobs.confirmations import Confirming, confirmations_of, further_seeds, trial_id
 from vsetune.jobs.trial_progress import TERMINAL, Assignment, Phase, TrialProgress
+from vsetune.jobs.warm_start import WarmStart
 from vsetune.leaderboard.selection import ROLES, cost_of
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search.configurations import ConfigurationSearch, Suggestion
-from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint, was_cut_short
+from vsetune.tracking.records import (
+    WARM_START,
+    AttemptRecord,
+    AttemptStart,
+    AttemptStatus,
+    ValidationPoint,
+    was_cut_short,
+)
 from vsetune.tracking.store import TrackingStore
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
@@ -46,8 +54,10 @@ class StudyLedger:
     def __init__(
         self, study: StudySpec, cells: Sequence[Cell], store: TrackingStore, search: ConfigurationSearch, *,
         clock: Callable[[], float] = time.monotonic, confirming: Confirming | None = None,
+        warm_start: Mapping[str, WarmStart] | None = None,
     ) -> None:
-        """confirming: what runs again after the search of a cell; None: its winner, with the study's other seeds."""
+        """confirming: what runs again after the search of a cell; None: its winner, with the study's other seeds.
+        warm_start: by cell, what the search learns from other studies."""
         self.study = study
         self._confirming = further_seeds(study) if confirming is None else confirming
         self.cells = {cell.name: cell for cell in cells}
@@ -60,6 +70,8 @@ class StudyLedger:
         self._untold: list[str] = []
         self._ask_not_before = float("-inf")
         self._silent_since: float | None = None
+        self._warm_start = warm_start or {}
+        self._taught: set[str] = set()
         self._goals = CellGoals(study, self.cells, searched=self._searched)
         self._confirmations: dict[str, list[Assignment]] = {}
         self._confirmed: set[str] = set()
@@ -136,11 +148,12 @@ class StudyLedger:
             self._end(progress, "killed", {}, [], "its process died; a new attempt continues from the checkpoint")
         assignment, spec = progress.assignment, progress.assignment.trial
         cell = self.cells[spec.cell]
-        roles = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
+        told = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
+        told |= {WARM_START: self._warm_start[cell.name].tag} if cell.name in self._warm_start else {}
         start = AttemptStart(
             study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
             number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
-            resolved=spec.to_plain(), environment={**environment, **roles}, protocol=protocol,
+            resolved=spec.to_plain(), environment={**environment, **told}, protocol=protocol,
         )
         progress.begin(self._store.start_attempt(start), start)
         self._note_points(progress, inherited)
@@ -229,6 +242,7 @@ class StudyLedger:
         try:
             for trial in list(self._untold):
                 self._tell_search(trial)
+            self._teach(cell)
             suggestion = self._search.ask(cell.name)
         except StorageError as error:
             self.search_outage, self._ask_not_before = str(error), now + _ASK_AGAIN_S
@@ -236,6 +250,14 @@ class StudyLedger:
             return "wait"
         self.search_outage = self._silent_since = None
         return self._add(self._search_assignment(cell, suggestion))
+
+    def _teach(self, cell: Cell) -> None:
+        """Once in every process, before the first configuration; by then the cell's target is known."""
+        warm, objective = self._warm_start.get(cell.name), self._goals.objective(cell)
+        if warm is None or objective is None or cell.name in self._taught:
+            return
+        self._search.teach(cell.name, warm.lessons(objective), [each.settings for each in warm.starts])
+        self._taught.add(cell.name)
 
     def _add(self, assignment: Assignment) -> Assignment:
         self._know(TrialProgress(assignment))

@@ -22,11 +22,12 @@ from vsetune.jobs.first_stages import plugins_of_stage
 from vsetune.jobs.kept_plugins import changed_since, keep_plugins
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.placement import place_trials
-from vsetune.jobs.preparation import PreparedStudy, open_search, open_tracking, tracking_uri
+from vsetune.jobs.preparation import PreparedStudy, existing_store, open_search, open_tracking, tracking_uri
 from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.jobs.study_home import StudyHome, held_home
 from vsetune.jobs.study_metrics import exported
+from vsetune.jobs.warm_start import kept_or_taken, lines_of
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
 from vsetune.leaderboard.page import to_html
@@ -87,11 +88,19 @@ def run_study(
     """
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
     with held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(), _tracking(prepared, held) as store:
+        warm_start = kept_or_taken(
+            spec, prepared.cells, folder, store=lambda: existing_store(spec.tracking),
+            data_fingerprint=prepared.data_fingerprint,
+        )
+        for line in lines_of(warm_start):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
         _open(store, prepared, resume=resume)
         copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
         write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
         held.keep()
-        ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared, held), confirming=confirming)
+        ledger = StudyLedger(
+            spec, prepared.cells, store, open_search(prepared, held), confirming=confirming, warm_start=warm_start,
+        )
         ledger.recover(retry_failed=retry_failed)
         if confirming is not None and ledger.searching():
             store.finish_study(spec.study, "killed", [])

@@ -12,6 +12,8 @@ AttemptStatus = Literal["running", "finished", "pruned", "failed", "killed"]
 PLUGIN_TAG = "vsetune.plugin."
 """Tags of a study and of an attempt: the hash of other people's code in it, `vsetune.plugin.loss.my_loss`."""
 
+WARM_START = "warm_start"
+"""In the environment of an attempt: what the search of its cell was told of other studies, in one line."""
 TARGET_REACHED = "target reached"
 """Opens the `error` of a finished attempt whose search asked for epochs to a target: it was trained until then."""
 SEARCH_VALUE, CONSTRAINT_EXCESS = "search_value", "constraint_excess"

@@ -206,6 +206,10 @@ class SearchSpec(Spec):
         "the same network, which is searched first",
     )
     constraints: ConstraintSpec = ConstraintSpec()
+    warm_start: list[Name] = Field(
+        default_factory=list, max_length=20, description="studies of the same tracking store whose finished trials "
+        "teach the search, as many to every cell",
+    )
 
 
 class SchedulerSpec(Spec):
@@ -283,7 +287,7 @@ class StudySpec(Spec):
         search, scheduler = dict(plain["search"]), dict(plain["scheduler"])
         for key, older in (
             ("at_once", None), ("start", "random"), ("objective", "best_m_recall"), ("target", "baseline"),
-            ("constraints", ConstraintSpec().to_plain()),
+            ("constraints", ConstraintSpec().to_plain()), ("warm_start", []),
         ):
             if search[key] == older:
                 del search[key]
@@ -312,6 +316,8 @@ class StudySpec(Spec):
             )
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: got {self.seeds}, need different numbers")
+        if self.study in self.search.warm_start:
+            raise ValueError(f"search.warm_start: got {self.study}, which is this study; name others")
         if self.search.objective == "epochs_to_target" and self.search.target == "baseline":
             _require_baselines(self.cells or [], self.baseline)
         if self.scheduler.kind != "none" and self.scheduler.grace_epochs > self.training.epochs:
