@@ -5,6 +5,7 @@ from vsetune.leaderboard.building import build, median_epochs
 from vsetune.leaderboard.export import to_csv
 from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.selection import cost_of, trials_of, winner_of
+from vsetune.leaderboard.wording import notes, pareto_front
 from vsetune.metrics.efficiency import Epochs
 
 BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
@@ -44,6 +45,16 @@ def test_a_target_never_reached_gives_a_lower_bound_and_a_flag(attempt):
 def test_rows_stand_in_the_order_baseline_then_best(attempt):
     attempts = [attempt("lsh", [10, 20]), attempt("lseh", [30, 40]), attempt("lmh", [15, 12])]
     assert [row.loss for row in build(attempts, baseline="lmh").rows] == ["lmh", "lseh", "lsh"]
+
+
+def test_the_front_has_what_no_other_beats_in_both_height_and_epochs(attempt):
+    attempts = [
+        attempt("lmh", [50, 60, 55]), attempt("lseh", [58, 57, 56]), attempt("lsh", [40, 57]), attempt("top_f", [55, 59]),
+    ]
+    board = build(attempts, baseline="lmh")
+    assert [row.loss for row in pareto_front(board.rows)] == ["lseh", "lmh"]  # top_f is as late as lmh, and lower
+    told = "vsepp on scenes, from the soonest to the highest (the Pareto front): lseh (58.0 % after 0.50 epochs), lmh ("
+    assert any(note.startswith(told) for note in notes(board))
 
 
 def test_networks_and_data_sets_are_compared_separately(attempt):

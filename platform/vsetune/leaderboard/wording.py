@@ -115,6 +115,7 @@ def notes(leaderboard: Leaderboard) -> list[str]:
         lines.append("± is the standard deviation over seeds; epochs are medians over seeds.")
     if any(row.difference is not None and row.difference.pairs > 1 for row in leaderboard.rows):
         lines.append("[low, high] is a 95 % bootstrap interval of Difference over seed pairs.")
+    lines += [_front_note(*group) for group in leaderboard.groups() if len(pareto_front(group[2])) > 1]
     lines += _searching_note(leaderboard)
     lines += [_contenders_note(row) for row in leaderboard.rows if row.contenders]
     for flag, mark in flag_marks(leaderboard).items():
@@ -123,6 +124,30 @@ def notes(leaderboard: Leaderboard) -> list[str]:
         if flag == "not_comparable":
             lines += [f"({mark}) {row.network} {row.loss}: {row.not_comparable}." for row in rows]
     return lines
+
+
+def pareto_front(rows: Sequence[Row]) -> list[Row]:
+    """The rows that no other beats in both M-Recall and epochs to it, the soonest first; of those that compare."""
+    shown = [row for row in rows if row.best_m_recall is not None and row.not_comparable is None]
+    points = {row.cell: (row.best_m_recall or 0.0, -(row.epochs_to_best or 0.0)) for row in shown}
+    front = [
+        row for row in shown
+        if not any(_beats(other, points[row.cell]) for other in points.values())
+    ]
+    return sorted(front, key=lambda row: (row.epochs_to_best or 0.0, row.loss))
+
+
+def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Not worse in either, and better in one."""
+    return one != other and all(mine >= theirs for mine, theirs in zip(one, other, strict=True))
+
+
+def _front_note(dataset: str, network: str, rows: Sequence[Row]) -> str:
+    told = ", ".join(
+        f"{row.loss} ({fixed(row.best_m_recall, 1)} % after {fixed(row.epochs_to_best, 2)} epochs)"
+        for row in pareto_front(rows)
+    )
+    return f"{network} on {dataset}, from the soonest to the highest (the Pareto front): {told}."
 
 
 def _searching_note(leaderboard: Leaderboard) -> list[str]:
