@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from vsetune.config.study.cells import Cell, Configuration, build_trial
@@ -18,6 +18,40 @@ class Confirming:
 
     seeds: tuple[int, ...]
     contenders: bool = False
+
+
+class Confirmations:
+    """Those of a study. A cell has them once its search is over; they stay the same from then on."""
+
+    def __init__(
+        self, study: StudySpec, confirming: Confirming, *, searched: Callable[[Cell], Sequence[TrialProgress] | None]
+    ) -> None:
+        """searched: the trials of a cell's search, None while it is not over."""
+        self._study, self._confirming, self._searched = study, confirming, searched
+        self._known: dict[str, list[Assignment]] = {}
+        self._done: set[str] = set()
+
+    def of(self, cell: Cell) -> list[Assignment]:
+        """What runs again of a cell; nothing before its search is over, and where nothing of it has finished."""
+        if cell.name not in self._known:
+            searched = self._searched(cell)
+            if searched is None:
+                return []
+            self._known[cell.name] = confirmations_of(self._study, cell, searched, self._confirming)
+        return self._known[cell.name]
+
+    def left(self, cell: Cell, handed_out: Container[str]) -> list[Assignment]:
+        """Those of other trials than these. A cell that has none left is not looked at again."""
+        if cell.name in self._done:
+            return []
+        left = [assignment for assignment in self.of(cell) if assignment.trial.trial not in handed_out]
+        if not left and cell.name in self._known:
+            self._done.add(cell.name)
+        return left
+
+    def promised(self, cell: Cell) -> int:
+        """How many there will be, as far as one can say."""
+        return len(self.of(cell)) or len(self._confirming.seeds)
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,13 @@ from typing import Literal
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
-from vsetune.jobs.cell_budget import CellBudget, at_once
+from vsetune.jobs.cell_budget import at_once
 from vsetune.jobs.cell_goals import CellGoals
-from vsetune.jobs.confirmations import Confirming, confirmations_of, further_seeds, trial_id
-from vsetune.jobs.trial_progress import TERMINAL, Assignment, Phase, TrialProgress
+from vsetune.jobs.cell_trials import CellTrials
+from vsetune.jobs.confirmations import Confirmations, Confirming, further_seeds, trial_id
+from vsetune.jobs.trial_progress import TERMINAL, Assignment, TrialProgress
 from vsetune.jobs.warm_start import WarmStart
-from vsetune.leaderboard.selection import ROLES, cost_of
+from vsetune.leaderboard.selection import ROLES
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search.configurations import ConfigurationSearch, Suggestion
 from vsetune.tracking.records import (
@@ -34,7 +35,6 @@ from vsetune.tracking.records import (
     AttemptStart,
     AttemptStatus,
     ValidationPoint,
-    was_cut_short,
 )
 from vsetune.tracking.store import TrackingStore
 
@@ -59,11 +59,10 @@ class StudyLedger:
         """confirming: what runs again after the search of a cell; None: its winner, with the study's other seeds.
         warm_start: by cell, what the search learns from other studies."""
         self.study = study
-        self._confirming = further_seeds(study) if confirming is None else confirming
         self.cells = {cell.name: cell for cell in cells}
         self._store, self._search, self._clock = store, search, clock
         self.trials: dict[str, TrialProgress] = {}
-        self._by_cell: dict[str, list[TrialProgress]] = {cell.name: [] for cell in cells}
+        self._by_cell = CellTrials(study, cells)
         self.search_outage: str | None = None
         """Why no configuration can be asked for just now; None while the search answers."""
         self._requeued: list[str] = []
@@ -72,10 +71,10 @@ class StudyLedger:
         self._silent_since: float | None = None
         self._warm_start = warm_start or {}
         self._taught: set[str] = set()
-        self._goals = CellGoals(study, self.cells, searched=self._searched)
-        self._confirmations: dict[str, list[Assignment]] = {}
-        self._confirmed: set[str] = set()
-        self._trained: dict[str, float] = {}
+        self._goals = CellGoals(study, self.cells, searched=self._by_cell.searched)
+        self._confirmations = Confirmations(
+            study, further_seeds(study) if confirming is None else confirming, searched=self._by_cell.searched
+        )
 
     def recover(self, *, retry_failed: bool = False) -> None:
         """Rebuilds the ledger from the store and the search after an earlier process ended.
@@ -92,7 +91,7 @@ class StudyLedger:
         for name in list(self.trials):  # what one is worth may depend on the trials of another cell
             self._tell(name)
         for cell in self.cells.values():
-            for assignment in self._confirm_assignments(cell):
+            for assignment in self._confirmations.of(cell):
                 if assignment.trial.trial in by_trial:
                     self._recover_trial(assignment, by_trial, retry_failed=retry_failed)
 
@@ -117,7 +116,7 @@ class StudyLedger:
 
     def searching(self) -> list[str]:
         """The cells whose search is not over."""
-        return [cell.name for cell in self.cells.values() if self._is_searching(cell)]
+        return [cell.name for cell in self.cells.values() if self._by_cell.is_searching(cell)]
 
     def target_of(self, cell: str) -> float | None:
         """The M-Recall, in per cent, at which trials of the cell's search stop; None: there is none."""
@@ -132,9 +131,9 @@ class StudyLedger:
     def promised(self) -> int:
         """How many trials the study comes to as far as one can say: stopped ones make room for others, a budget in
         seconds may end a cell early."""
-        asked = {cell.name: len(self._of_cell(cell, "search")) for cell in self.cells.values()}
+        asked = {cell.name: len(self._by_cell.of(cell, "search")) for cell in self.cells.values()}
         return sum(
-            asked[cell.name] + self._budget_of(cell).room(asked[cell.name]) + self._promised_confirmations(cell)
+            asked[cell.name] + self._by_cell.budget(cell).room(asked[cell.name]) + self._confirmations.promised(cell)
             for cell in self.cells.values()
         )
 
@@ -266,7 +265,7 @@ class StudyLedger:
     def _know(self, progress: TrialProgress) -> TrialProgress:
         trial = progress.assignment.trial
         self.trials[trial.trial] = progress
-        self._by_cell[trial.cell].append(progress)
+        self._by_cell.add(progress)
         return progress
 
     def _note_points(self, progress: TrialProgress, points: Sequence[ValidationPoint]) -> None:
@@ -296,74 +295,20 @@ class StudyLedger:
         """The cell with the fewest epochs promised so far among those that may ask for a configuration now."""
         committed: dict[str, float] = {}
         for cell in self.cells.values():
-            searched = self._of_cell(cell, "search")
-            if any(_is_disturbed(trial) for trial in searched) or self._is_exhausted(cell):
+            searched = self._by_cell.of(cell, "search")
+            if any(_is_disturbed(trial) for trial in searched) or self._by_cell.is_exhausted(cell):
                 continue
             if self._goals.objective(cell) is None:  # its target is not known yet
                 continue
             if sum(not trial.is_closed for trial in searched) < at_once(self.study.search):
-                committed[cell.name] = self._budget_of(cell).committed
+                committed[cell.name] = self._by_cell.budget(cell).committed
         return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
 
-    def _budget_of(self, cell: Cell) -> CellBudget:
-        """What the search of a cell has promised to train, and may."""
-        whole = float(cell.training["epochs"])
-        committed = 0.0
-        for trial in self._of_cell(cell, "search"):
-            name = trial.assignment.trial.trial
-            is_short = trial.status == "pruned" or was_cut_short(trial.status, trial.error)
-            if is_short and name not in self._trained:
-                self._trained[name] = cost_of([trial.attempts()]).budget_epochs
-            committed += self._trained.get(name, whole)
-        return CellBudget.of(self.study, cell, committed)
-
-    def _is_exhausted(self, cell: Cell) -> bool:
-        """Whether the budget is used up. Work that a crash lost is not charged: it is no choice of the search."""
-        asked = len(self._of_cell(cell, "search"))
-        if not self._budget_of(cell).room(asked):
-            return True
-        most_s = self.study.budget.device_seconds_per_cell
-        if most_s is None:
-            return False
-        cost = cost_of([trial.attempts() for trial in self._of_cell(cell) if trial.attempts()])
-        return cost.device_seconds >= most_s
-
-    def _of_cell(self, cell: Cell, phase: Phase | None = None) -> list[TrialProgress]:
-        found = self._by_cell[cell.name]
-        return found if phase is None else [trial for trial in found if trial.assignment.phase == phase]
-
     def _next_confirmation(self) -> Assignment | None:
-        """One that has not been handed out. A cell that has none left is not looked at again."""
-        for cell in self.cells.values():
-            if cell.name in self._confirmed:
-                continue
-            for assignment in self._confirm_assignments(cell):
-                if assignment.trial.trial not in self.trials:
-                    return assignment
-            if cell.name in self._confirmations:
-                self._confirmed.add(cell.name)
-        return None
-
-    def _confirm_assignments(self, cell: Cell) -> list[Assignment]:
-        """What runs again of a cell, once its search is over; nothing before, and where nothing has finished."""
-        if cell.name not in self._confirmations:
-            if self._is_searching(cell):
-                return []
-            searched = self._of_cell(cell, "search")
-            self._confirmations[cell.name] = confirmations_of(self.study, cell, searched, self._confirming)
-        return self._confirmations[cell.name]
-
-    def _promised_confirmations(self, cell: Cell) -> int:
-        return len(self._confirm_assignments(cell)) or len(self._confirming.seeds)
-
-    def _searched(self, cell: Cell) -> list[TrialProgress] | None:
-        """The trials of a cell's search, None while it is not over."""
-        return None if self._is_searching(cell) else self._of_cell(cell, "search")
-
-    def _is_searching(self, cell: Cell) -> bool:
-        """Whether the board might still show another configuration of it as the best."""
-        searched = self._of_cell(cell, "search")
-        return not searched or not self._is_exhausted(cell) or not all(trial.is_closed for trial in searched)
+        """One that has not been handed out."""
+        return next((
+            assignment for cell in self.cells.values() for assignment in self._confirmations.left(cell, self.trials)
+        ), None)
 
     def _search_id(self, cell: Cell, number: int) -> str:
         return trial_id(cell.name, number, self.study.seeds[0])
