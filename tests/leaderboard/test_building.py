@@ -49,7 +49,8 @@ def test_rows_stand_in_the_order_baseline_then_best(attempt):
 
 def test_the_front_has_what_no_other_beats_in_both_height_and_epochs(attempt):
     attempts = [
-        attempt("lmh", [50, 60, 55]), attempt("lseh", [58, 57, 56]), attempt("lsh", [40, 57]), attempt("top_f", [55, 59]),
+        attempt("lmh", [50, 60, 55]), attempt("lseh", [58, 57, 56]), attempt("lsh", [40, 57]),
+        attempt("top_f", [55, 59]),
     ]
     board = build(attempts, baseline="lmh")
     assert [row.loss for row in pareto_front(board.rows)] == ["lseh", "lmh"]  # top_f is as late as lmh, and lower
