@@ -58,7 +58,7 @@ def simulate_study(
         raise ConfigError(f"--landscape: {error}") from error
     chosen = [LANDSCAPES[name] for name in names]
     settings = SimulationSettings(workers=workers, epoch_seconds=epoch_seconds)
-    if study.search.target != "baseline":
+    if not isinstance(study.search.target, str):
         settings = replace(settings, target=study.search.target)
     require_affordable(study, settings, where=str(file))
     found = []

@@ -72,7 +72,7 @@ class CellGoals:
         plain = Objective(search.objective, whole)
         if search.objective != "epochs_to_target":
             return plain
-        if search.target != "baseline":
+        if not isinstance(search.target, str):
             return replace(plain, target=search.target)
         if cell.loss_name == self._study.baseline:
             return Objective("best_m_recall", whole)

@@ -131,11 +131,11 @@ def winner_of(trials: Sequence[Trial]) -> AttemptRecord | None:
 
 def runner_up_of(trials: Sequence[Trial]) -> AttemptRecord | None:
     """The best finished trial of the search with another configuration than the winner's; None where there is none."""
-    first, *others = _ranked(trials) or [None]
-    if first is None:
+    ranked = _ranked(trials)
+    if not ranked:
         return None
-    key = configuration_key(first)
-    return next((each for each in others if each.status == "finished" and configuration_key(each) != key), None)
+    key = configuration_key(ranked[0])
+    return next((each for each in ranked[1:] if each.status == "finished" and configuration_key(each) != key), None)
 
 
 def _ranked(trials: Sequence[Trial]) -> list[AttemptRecord]:
