@@ -62,10 +62,10 @@ class CellScheduler(FIFOScheduler):
 
 def _hit(points: Sequence[tuple[float, float]], target: float | None) -> str:
     """That one of the validations is at or above the target, in words; empty where none is."""
-    for epoch, m_recall in points if target is not None else ():
-        if m_recall >= target:
-            return f"{TARGET_REACHED}: {m_recall:.2f} at epoch {epoch:g}, target {target:.2f}"
-    return ""
+    if target is None:
+        return ""
+    hit = next(((epoch, m_recall) for epoch, m_recall in points if m_recall >= target), None)
+    return f"{TARGET_REACHED}: {hit[1]:.2f} at epoch {hit[0]:g}, target {target:.2f}" if hit is not None else ""
 
 
 def _points(result: Mapping[str, Any]) -> list[tuple[float, float]]:

@@ -109,7 +109,8 @@ class ConfigurationSearch:
         """
         reason: str | None = None
         for _ in range(_MOST_REFUSED):
-            configuration = draw(self._spec, self._cells[cell], self._history(cell)) | self._start(cell)
+            drawn = draw(self._spec, self._cells[cell], self._history(cell))
+            configuration = {**drawn, **self._start(cell)}
             reason = self._refuses(cell, configuration) if self._refuses is not None else None
             number = self._store(cell, configuration, reason)
             if reason is None:
