@@ -115,7 +115,7 @@ def notes(leaderboard: Leaderboard) -> list[str]:
         lines.append("± is the standard deviation over seeds; epochs are medians over seeds.")
     if any(row.difference is not None and row.difference.pairs > 1 for row in leaderboard.rows):
         lines.append("[low, high] is a 95 % bootstrap interval of Difference over seed pairs.")
-    lines += [_front_note(*group) for group in leaderboard.groups() if len(pareto_front(group[2])) > 1]
+    lines += [note for group in leaderboard.groups() if (note := _front_note(*group))]
     lines += _searching_note(leaderboard)
     lines += [_contenders_note(row) for row in leaderboard.rows if row.contenders]
     for flag, mark in flag_marks(leaderboard).items():
@@ -143,6 +143,9 @@ def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def _front_note(dataset: str, network: str, rows: Sequence[Row]) -> str:
+    """Empty where the highest is the soonest too."""
+    if len({row.best_m_recall for row in pareto_front(rows)}) < 2:
+        return ""
     told = ", ".join(
         f"{row.loss} ({fixed(row.best_m_recall, 1)} % after {fixed(row.epochs_to_best, 2)} epochs)"
         for row in pareto_front(rows)
