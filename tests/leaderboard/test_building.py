@@ -49,12 +49,15 @@ def test_rows_stand_in_the_order_baseline_then_best(attempt):
 
 def test_the_front_has_what_no_other_beats_in_both_height_and_epochs(attempt):
     attempts = [
-        attempt("lmh", [50, 60, 55]), attempt("lseh", [58, 57, 56]), attempt("lsh", [40, 57]),
-        attempt("top_f", [55, 59]),
+        attempt("lmh", [50, 55, 60, 59]), attempt("lseh", [50, 61, 60, 60]), attempt("lsh", [50, 60, 59, 63]),
+        attempt("top_f", [50, 58, 60, 61]), attempt("irtm", [59]),
     ]
     board = build(attempts, baseline="lmh")
-    assert [row.loss for row in pareto_front(board.rows)] == ["lseh", "lmh"]  # top_f is as late as lmh, and lower
-    told = "vsepp on scenes, from the soonest to the highest (the Pareto front): lseh (58.0 % after 0.50 epochs), lmh ("
+    assert [row.loss for row in pareto_front(board.rows)] == ["lsh"]  # as soon as lseh, and higher
+    attempts = [attempt("lmh", [50, 60, 59]), attempt("lseh", [61, 60, 60]), attempt("lsh", [50, 60, 63])]
+    board = build(attempts, baseline="lmh")
+    assert [row.loss for row in pareto_front(board.rows)] == ["lseh", "lsh"]
+    told = "vsepp on scenes, from the soonest to the highest (the Pareto front): lseh (0.50 epochs to the best of lmh, "
     assert any(note.startswith(told) for note in notes(board))
 
 

@@ -115,7 +115,7 @@ def notes(leaderboard: Leaderboard) -> list[str]:
         lines.append("± is the standard deviation over seeds; epochs are medians over seeds.")
     if any(row.difference is not None and row.difference.pairs > 1 for row in leaderboard.rows):
         lines.append("[low, high] is a 95 % bootstrap interval of Difference over seed pairs.")
-    lines += [note for group in leaderboard.groups() if (note := _front_note(*group))]
+    lines += [note for group in leaderboard.groups() if (note := _front_note(*group, leaderboard.baseline))]
     lines += _searching_note(leaderboard)
     lines += [_contenders_note(row) for row in leaderboard.rows if row.contenders]
     for flag, mark in flag_marks(leaderboard).items():
@@ -127,14 +127,17 @@ def notes(leaderboard: Leaderboard) -> list[str]:
 
 
 def pareto_front(rows: Sequence[Row]) -> list[Row]:
-    """The rows that no other beats in both M-Recall and epochs to it, the soonest first; of those that compare."""
-    shown = [row for row in rows if row.best_m_recall is not None and row.not_comparable is None]
-    points = {row.cell: (row.best_m_recall or 0.0, -(row.epochs_to_best or 0.0)) for row in shown}
+    """The rows that no other beats in both M-Recall and epochs to the baseline's best, the soonest first; of those that
+    compare and get there."""
+    points = {
+        row.cell: (row.best_m_recall, -row.epochs_to_target.value) for row in rows
+        if row.best_m_recall is not None and row.epochs_to_target is not None and not row.epochs_to_target.censored
+    }
     front = [
-        row for row in shown
-        if not any(_beats(other, points[row.cell]) for other in points.values())
+        row for row in rows
+        if row.cell in points and not any(_beats(other, points[row.cell]) for other in points.values())
     ]
-    return sorted(front, key=lambda row: (row.epochs_to_best or 0.0, row.loss))
+    return sorted(front, key=lambda row: (-points[row.cell][1], row.loss))
 
 
 def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
@@ -142,13 +145,14 @@ def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one != other and all(mine >= theirs for mine, theirs in zip(one, other, strict=True))
 
 
-def _front_note(dataset: str, network: str, rows: Sequence[Row]) -> str:
+def _front_note(dataset: str, network: str, rows: Sequence[Row], baseline: str) -> str:
     """Empty where the highest is the soonest too."""
-    if len({row.best_m_recall for row in pareto_front(rows)}) < 2:
+    front = pareto_front(rows)
+    if len({row.best_m_recall for row in front}) < 2:
         return ""
     told = ", ".join(
-        f"{row.loss} ({fixed(row.best_m_recall, 1)} % after {fixed(row.epochs_to_best, 2)} epochs)"
-        for row in pareto_front(rows)
+        f"{row.loss} ({epochs(row.epochs_to_target)} epochs to the best of {baseline}, M-Recall "
+        f"{fixed(row.best_m_recall, 1)} %)" for row in front
     )
     return f"{network} on {dataset}, from the soonest to the highest (the Pareto front): {told}."
 
