@@ -89,7 +89,10 @@ def _show_targets(
 
     rows = target_summaries(found, target=settings.target, epochs=study.training.epochs)
     if as_json:
-        plain = [{key: None if value == math.inf else value for key, value in asdict(row).items()} for row in rows]
+        plain = [
+            {key: None if isinstance(value, float) and not math.isfinite(value) else value
+             for key, value in asdict(row).items()} for row in rows
+        ]
         print_json({"study": study.study, "target": settings.target, "landscapes": plain})
         return
     table = Table(title=f"{study.study}: {_settings_of(study)}; {settings.workers} workers", title_justify="left")
