@@ -1,11 +1,16 @@
 """What searches find and cost in virtual time: every sampler and every stopping rule of ours, on equal epochs.
 
     python benchmarks/search_settings.py [--seeds 20] [--workers 2 8 64] [--only gp "patience 4"] [--output FILE]
+    python benchmarks/search_settings.py --objective epochs_to_target [--target 54] [--only tpe] [--seeds 20] ...
 
 A cell with 648 epochs, 27 a trial, on the landscapes of `vsetune study simulate`, by the same code: first samplers,
 each with the default rule, then rules, each with the default sampler. hit: the pick is truly within 0.5 points of the
 optimum, with its 95 % interval; epochs to hit: geometric mean, a miss as 1,296; costly: something truly better by > 0.5
 was stopped; worst: the landscape with the fewest hits. --output keeps every row as JSON.
+
+With --objective epochs_to_target the default settings, or --only those, search each landscape for the fewest epochs to
+--target M-Recall, and beside it for M-Recall; both picks are held against the soonest configuration there is, in true
+epochs, without noise.
 """
 
 from __future__ import annotations
@@ -25,8 +30,15 @@ from rich.table import Table
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.simulation.landscapes import LANDSCAPES
-from vsetune.jobs.simulation.simulated_search import MISS_FACTOR, SimulationSettings, promised_epochs, simulate_search
+from vsetune.jobs.simulation.simulated_search import (
+    MISS_FACTOR,
+    SimulatedSearch,
+    SimulationSettings,
+    promised_epochs,
+    simulate_search,
+)
 from vsetune.jobs.simulation.simulated_studies import SearchSummary, summaries
+from vsetune.jobs.simulation.simulated_targets import TargetSummary, target_summaries
 
 EPOCHS, CONFIGURATIONS = 27, 24
 Settings = dict[str, dict[str, Any]]
@@ -61,10 +73,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 8, 64])
-    parser.add_argument("--only", nargs="+", default=list(VARIANTS), metavar="VARIANT", choices=list(VARIANTS))
+    parser.add_argument("--only", nargs="+", metavar="VARIANT", choices=list(VARIANTS))
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--objective", choices=["best_m_recall", "epochs_to_target"], default="best_m_recall")
+    parser.add_argument("--target", type=float, default=SimulationSettings.target)
     asked = parser.parse_args()
+    if asked.objective == "epochs_to_target":
+        targets(asked, asked.only or ["default"])
+        return
+    asked.only = asked.only or list(VARIANTS)
     tasks = [(name, workers, seed) for workers in asked.workers for name in asked.only for seed in range(asked.seeds)]
     console = Console(width=130)
     with ProcessPoolExecutor(asked.processes) as pool:
@@ -81,6 +99,56 @@ def main() -> None:
         plain += [{"variant": name, "workers": workers, **asdict(row)} for name, found in rows.items() for row in found]
     if asked.output:
         asked.output.write_text(json.dumps(plain, indent=1))
+
+
+def targets(asked: argparse.Namespace, variants: Sequence[str]) -> None:
+    """Both objectives on equal epochs, landscape by landscape."""
+    objectives = ("epochs_to_target", "best_m_recall")
+    tables = [(variant, workers) for workers in asked.workers for variant in variants]
+    tasks = [
+        (objective, variant, workers, seed, asked.target)
+        for variant, workers in tables for objective in objectives for seed in range(asked.seeds)
+    ]
+    console = Console(width=130)
+    with ProcessPoolExecutor(asked.processes) as pool:
+        done = list(track(pool.map(searched_for, tasks), "searching", len(tasks), console=console, transient=True))
+    plain = []
+    for variant, workers in tables:
+        rows = {
+            objective: target_summaries(
+                [search for task, found in zip(tasks, done, strict=True) if task[:3] == (objective, variant, workers)
+                 for search in found], target=asked.target, epochs=EPOCHS,
+            ) for objective in objectives
+        }
+        title = f"{variant}, epochs to M-Recall {asked.target:g}: {workers} workers, {asked.seeds} seeds a landscape"
+        console.print(table_of_targets(rows, title))
+        about = {"variant": variant, "workers": workers}
+        plain += [{**about, "objective": key, **asdict(row)} for key, found in rows.items() for row in found]
+    if asked.output:
+        asked.output.write_text(json.dumps(plain, indent=1))
+
+
+def searched_for(task: tuple[str, str, int, int, float]) -> list[SimulatedSearch]:
+    """One seed on every landscape."""
+    objective, variant, workers, seed, target = task
+    study = study_of(variant)
+    study = study.model_copy(update={
+        "search": study.search.model_copy(update={"objective": objective, "target": target}),
+    })
+    settings = SimulationSettings(workers=workers, target=target)
+    return [simulate_search(study, landscape, seed=seed, settings=settings) for landscape in LANDSCAPES.values()]
+
+
+def table_of_targets(rows: dict[str, list[TargetSummary]], title: str) -> Table:
+    names = ("soonest", "pick", "times the soonest", "within 10 %", "ends at", "trials")
+    table = Table("landscape", "searched for", *names, title=title, title_justify="left")
+    for found in zip(*rows.values(), strict=True):
+        for objective, row in zip(rows, found, strict=True):
+            table.add_row(
+                row.name, objective, f"{row.soonest:.1f}", f"{row.pick:.1f}", f"{row.ratio:.2f}", f"{row.near:.2f}",
+                f"{row.height:.1f}", f"{row.trials:.1f}",
+            )
+    return table
 
 
 def study_of(variant: str) -> StudySpec:

@@ -69,7 +69,7 @@ ROWS: list[tuple[tuple[str, ...], set[str]]] = [
      {"errors", "files", "config", "plugins", "object_storage", "metrics", "losses", "networks", "data", "scoring",
       "tracking", "training", "search", "leaderboard"}),
     (("explaining_search",),
-     {"errors", "config", "metrics", "tracking", "search", "leaderboard", "jobs.cell_budget", "jobs.kept_plugins"}),
+     {"errors", "config", "metrics", "tracking", "search", "leaderboard", "jobs.cell_budget", "jobs.recorded_studies"}),
     (("nightly.measures", "nightly.night", "nightly.report", "nightly.judging"), {"errors"}),
     (("nightly",),
      {"errors", "files", "config", "plugins", "object_storage", "metrics", "data", "scoring", "tracking", "training",

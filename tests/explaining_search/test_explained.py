@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -11,6 +12,7 @@ from vsetune.config.spec.base import Choices, Range
 from vsetune.explaining_search import explain, to_html
 from vsetune.explaining_search.drawn_trials import MOST_DRAWN, drawn_trials
 from vsetune.explaining_search.explained import has_levelled
+from vsetune.explaining_search.front_plot import front_points, leaders_of
 from vsetune.explaining_search.history_plot import best_so_far
 from vsetune.explaining_search.parallel_plot import parallel
 from vsetune.explaining_search.setting_axes import SettingAxis, seen_domain
@@ -55,6 +57,32 @@ def test_the_best_so_far_counts_the_epochs_of_all_trials_before_it(cell) -> None
     assert steps[:2] == [(1.0, 30.0), (2.0, 40.0)]
     assert steps[-1] == (17.0, 55.5)
     assert cell.winner.name == "vsepp.lseh-c002-s0"
+
+
+def test_the_front_has_whoever_is_highest_so_soon_and_no_trial_that_breaks_a_constraint(cell) -> None:
+    soon, late = (replace(cell.trials[0], name=name, breaks=()) for name in ("soon", "late"))
+    soon = replace(soon, curve=((1.0, 40.0), (2.0, 50.0), (3.0, 51.0)))
+    late = replace(late, curve=((1.0, 30.0), (2.0, 50.0), (3.0, 55.0), (4.0, 54.0)))
+    barred = replace(soon, name="barred", curve=((1.0, 90.0),), breaks=("9 seconds per epoch, at most 8",))
+    points = front_points([soon, late, barred])
+    assert [(epoch, height, trial.name) for epoch, height, trial in points] == [
+        (1.0, 40.0, "soon"), (2.0, 50.0, "soon"), (3.0, 55.0, "late"),
+    ]
+    assert [(each.trial.name, each.since, each.until) for each in leaders_of(points)] == [
+        ("soon", 1.0, 2.0), ("late", 3.0, 3.0),
+    ]
+
+
+def test_what_the_search_was_for_and_what_broke_a_constraint_is_told(study, store, searched) -> None:
+    search = study.config["search"] | {"objective": "area_under_curve", "constraints": {"seconds_per_epoch": 8}}
+    attempts = [
+        replace(each, summary={**each.summary, "seconds_per_epoch": 9.0, "constraint_excess": 0.125})
+        if "c002-s0" in each.start.trial else each for each in store.attempts("demo")
+    ]
+    page = to_html(explain(replace(study, config=study.config | {"search": search}), attempts))
+    assert "searched for <strong>area_under_curve</strong>; at most <strong>seconds_per_epoch 8</strong>" in page
+    assert "breaks a constraint and can be no winner" in page
+    assert "9 seconds per epoch, at most 8" in page
 
 
 def test_a_slice_marks_what_was_stopped_and_shows_failures_at_the_foot(cell) -> None:

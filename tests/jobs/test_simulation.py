@@ -26,6 +26,7 @@ from vsetune.jobs.simulation.simulated_search import (
     simulate_search,
 )
 from vsetune.jobs.simulation.simulated_studies import simulate, summaries, summary_of, wilson_interval
+from vsetune.jobs.simulation.simulated_targets import target_summaries
 from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
 from vsetune.jobs.trial_progress import Assignment, TrialProgress
 from vsetune.leaderboard.selection import cost_of, trials_of
@@ -96,6 +97,38 @@ def test_the_optimum_of_a_landscape_is_known_and_nothing_is_above_it(name: str) 
     assert best.max() == pytest.approx(TOP, abs=1e-9)
     assert max(np.nanmax(height) for height in heights) < TOP
     assert 0.001 < np.mean([np.nanmax(height) >= TOP - 3 for height in heights]) < 0.5
+
+
+def test_the_soonest_configuration_of_a_landscape_is_sooner_than_any_drawn() -> None:
+    surface = LANDSCAPES["slow_starters"].surface(3)
+    soonest = surface.fewest_epochs(54.0, 27.0)
+    drawn = generator_of("soonest").uniform(size=(200, 3))
+    space = surface.landscape.space
+    names, rate = list(space), space["training.learning_rate"]
+    configurations = [
+        {
+            names[0]: rate.low * (rate.high / rate.low) ** at[0], names[1]: 0.05 + 0.35 * at[1],
+            names[2]: 0.005 * 20 ** at[2],
+        } for at in drawn
+    ]
+    epochs = [surface.epochs_to(configuration, 54.0, 27.0) for configuration in configurations]
+    assert 2.0 < soonest <= min(epochs) < soonest + 3.0
+    best = surface.curve_of(configurations[int(np.argmin(epochs))], np.array([min(epochs) / 27]))
+    assert best[0] >= 54.0
+
+
+def test_a_search_for_epochs_to_a_target_trains_more_trials_and_picks_one_that_gets_there() -> None:
+    study = make_study(search={"configurations": 8, "sampler": "sobol", "objective": "epochs_to_target"})
+    plain = make_study(search={"configurations": 8, "sampler": "sobol"})
+    soon, high = (
+        simulate_search(each, LANDSCAPES["smooth"], seed=1, settings=replace(TWO_WORKERS, target=45.0))
+        for each in (study, plain)
+    )
+    assert soon.trials > high.trials
+    assert soon.epochs_to_target <= high.epochs_to_target < 6.0
+    (row,) = target_summaries([soon], target=45.0, epochs=6.0)
+    assert row.ratio == pytest.approx(row.pick / row.soonest)
+    assert row.ratio >= 1.0
 
 
 def test_the_same_seed_gives_the_same_search_and_another_one_another() -> None:

@@ -5,6 +5,7 @@ from vsetune.leaderboard.building import build, median_epochs
 from vsetune.leaderboard.export import to_csv
 from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.selection import cost_of, trials_of, winner_of
+from vsetune.leaderboard.wording import notes, pareto_front
 from vsetune.metrics.efficiency import Epochs
 
 BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
@@ -44,6 +45,20 @@ def test_a_target_never_reached_gives_a_lower_bound_and_a_flag(attempt):
 def test_rows_stand_in_the_order_baseline_then_best(attempt):
     attempts = [attempt("lsh", [10, 20]), attempt("lseh", [30, 40]), attempt("lmh", [15, 12])]
     assert [row.loss for row in build(attempts, baseline="lmh").rows] == ["lmh", "lseh", "lsh"]
+
+
+def test_the_front_has_what_no_other_beats_in_both_height_and_epochs(attempt):
+    attempts = [
+        attempt("lmh", [50, 55, 60, 59]), attempt("lseh", [50, 61, 60, 60]), attempt("lsh", [50, 60, 59, 63]),
+        attempt("top_f", [50, 58, 60, 61]), attempt("irtm", [59]),
+    ]
+    board = build(attempts, baseline="lmh")
+    assert [row.loss for row in pareto_front(board.rows)] == ["lsh"]  # as soon as lseh, and higher
+    attempts = [attempt("lmh", [50, 60, 59]), attempt("lseh", [61, 60, 60]), attempt("lsh", [50, 60, 63])]
+    board = build(attempts, baseline="lmh")
+    assert [row.loss for row in pareto_front(board.rows)] == ["lseh", "lsh"]
+    told = "vsepp on scenes, from the soonest to the highest (the Pareto front): lseh (0.50 epochs to the best of lmh, "
+    assert any(note.startswith(told) for note in notes(board))
 
 
 def test_networks_and_data_sets_are_compared_separately(attempt):

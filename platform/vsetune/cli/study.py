@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.table import Column, Table
+from rich.table import Table
 
-from vsetune.cli import study_explain, study_plan, study_simulate, study_watch
+from vsetune.cli import study_confirm, study_explain, study_plan, study_simulate, study_watch
 from vsetune.cli.components import domain_text
-from vsetune.cli.output import interruptible, messages, mlflow_server, print_json, results, say
+from vsetune.cli.output import interruptible, messages, print_json, results, say
+from vsetune.cli.study_report import report
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.spec.paths import under_home
 from vsetune.config.spec.secrets import shown_plain
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.study_file import load_study
-
-if TYPE_CHECKING:
-    from vsetune.jobs.preparation import PreparedStudy
-    from vsetune.jobs.run import StudyOutcome, Trouble
 
 app = typer.Typer(
     no_args_is_help=True, help="Check a study file, run it, go on with it; see and stop studies that run.",
@@ -31,6 +27,7 @@ app = typer.Typer(
 app.command("list", epilog=study_watch.LIST_EXAMPLE)(study_watch.list_studies)
 app.command("show", epilog=study_watch.SHOW_EXAMPLE)(study_watch.show_study)
 app.command("stop", epilog=study_watch.STOP_EXAMPLE)(study_watch.stop_study)
+app.command("confirm", epilog=study_confirm.CONFIRM_EXAMPLE)(study_confirm.confirm_study)
 app.command("explain", epilog=study_explain.EXPLAIN_EXAMPLE)(study_explain.explain_study)
 app.command("plan", epilog=study_plan.PLAN_EXAMPLE)(study_plan.plan_study)
 app.command("simulate", epilog=study_simulate.SIMULATE_EXAMPLE)(study_simulate.simulate_study)
@@ -121,53 +118,7 @@ def run(
     with interruptible(going_on), sigterm_like_ctrl_c():
         prepared = prepare_study(file, messages)
         outcome = run_study(prepared, resume=resume, retry_failed=retry_failed, address=address, console=messages)
-    _report(prepared, outcome, file)
-
-
-def _report(prepared: PreparedStudy, outcome: StudyOutcome, file: Path) -> None:
-    """The leaderboard to stdout; what happened and where to look to stderr."""
-    from vsetune.jobs.preparation import tracking_uri
-    from vsetune.leaderboard.terminal import render_table
-
-    if outcome.board is not None:
-        results.print(render_table(outcome.board))
-    if outcome.remark:
-        say(f"no leaderboard{'' if outcome.board is None else ' on disk'}: {outcome.remark}")
-    if outcome.troubles:
-        messages.print(_table_of(outcome.troubles))
-    counts = ", ".join(f"{count} {status}" for status, count in sorted(outcome.counts.items()))
-    lines = [f"{prepared.spec.study}: {counts}"]
-    if outcome.page is not None:
-        lines.append(f"page:      {outcome.page}")
-    server = mlflow_server(tracking_uri(prepared.spec.tracking))
-    if server is not None:
-        lines.append(f"MLflow UI: {server}")
-    say("\n".join(lines))
-    if outcome.undelivered:
-        say(
-            f"{outcome.undelivered} records wait in {prepared.folder} for the tracking store ({outcome.outage}); "
-            f"deliver them with: vsetune tracking flush {file}"
-        )
-    if outcome.was_interrupted:
-        why = f" by {outcome.stopped_by}" if outcome.stopped_by else ""
-        say(f"interrupted{why}; nothing finished is lost, go on with: vsetune study run {file} --resume")
-    raise typer.Exit(_EXIT_CODES[outcome.ending])
-
-
-_EXIT_CODES = {"finished": 0, "failed": 1, "partly failed": 3, "interrupted": 130}
-
-
-def _table_of(troubles: Sequence[Trouble]) -> Table:
-    """Trials that failed or are open, with the first line of why."""
-    table = Table("trial", "is", Column("because", overflow="fold"), title="not finished", title_justify="left")
-    for trouble in troubles[:_MOST_TROUBLES]:
-        table.add_row(trouble.trial, "open" if trouble.is_open else "failed", trouble.reason[:300])
-    if len(troubles) > _MOST_TROUBLES:
-        table.add_row(f"and {len(troubles) - _MOST_TROUBLES} more", "", "vsetune trial show STUDY/TRIAL tells of each")
-    return table
-
-
-_MOST_TROUBLES = 20
+    report(prepared, outcome, go_on=f"vsetune study run {file} --resume", file=str(file))
 
 
 def _plain_cell(cell: Cell) -> dict[str, object]:

@@ -62,7 +62,7 @@ def endings_of(trials: Sequence[TriedTrial]) -> list[Ending]:
     """Why trials were stopped, failed or are open, by outcome and then the most frequent first."""
     groups: dict[tuple[Outcome, str], list[TriedTrial]] = {}
     for trial in trials:
-        if trial.outcome == "finished" or (trial.outcome == "open" and not trial.reason):
+        if trial.outcome in ("finished", "open") and not trial.reason:
             continue
         groups.setdefault((trial.outcome, _kind(trial)), []).append(trial)
     endings = [
@@ -79,7 +79,7 @@ def _kind(trial: TriedTrial) -> str:
     """Of a stopped trial the rule, which stands before the first colon; failures and interruptions are told whole."""
     if not trial.reason:
         return _NOT_TOLD
-    if trial.outcome != "stopped":
+    if trial.outcome in ("failed", "open"):
         return "errors" if trial.outcome == "failed" else "interruptions"
     return trial.rule or "other"
 

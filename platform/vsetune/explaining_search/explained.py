@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vsetune.config.study.study_spec import ConstraintSpec
 from vsetune.explaining_search.cell_account import Account, Ending, account_of, endings_of
 from vsetune.explaining_search.search_spaces import SearchSpace, spaces_of
 from vsetune.explaining_search.setting_axes import text_of
@@ -51,14 +52,16 @@ def explain(record: StudyRecord, attempts: Sequence[AttemptRecord]) -> Explained
     """What the store knows of a study's search; cells without a trial are among its cells."""
     searches = searches_of(attempts)
     spaces, remark = spaces_of(record, searches)
-    cells = tuple(_cell(space, searches.get(space.cell, [])) for space in spaces)
+    limits = (record.config.get("search") or {}).get("constraints") or {}
+    constraints = ConstraintSpec(**{key: limits.get(key) for key in ConstraintSpec.model_fields})
+    cells = tuple(_cell(space, searches.get(space.cell, []), constraints) for space in spaces)
     return ExplainedStudy(record.name, _how(record.config), cells, remark)
 
 
-def _cell(space: SearchSpace, search: Sequence[Trial]) -> ExplainedCell:
-    trials = tuple(tried(trial) for trial in search)
+def _cell(space: SearchSpace, search: Sequence[Trial], constraints: ConstraintSpec) -> ExplainedCell:
+    trials = tuple(tried(trial, constraints) for trial in search)
     best = winner_of(search)
-    level = [(trial.configuration, trial.best) for trial in trials if trial.best is not None and has_levelled(trial)]
+    level = [(trial.configuration, trial.value) for trial in trials if trial.value is not None and has_levelled(trial)]
     return ExplainedCell(
         space, trials, next((trial for trial in trials if best is not None and trial.name == best.start.trial), None),
         account_of(trials, given=space.epochs), tuple(endings_of(trials)), importances_of(space.domains, level),
@@ -71,11 +74,25 @@ def has_levelled(trial: TriedTrial) -> bool:
     return trial.outcome == "finished" or (trial.outcome == "stopped" and trial.rule == "patience")
 
 
+def _objective(search: Mapping[str, Any]) -> str | None:
+    """None where it is the best M-Recall, as ever."""
+    kind, target = search.get("objective"), search.get("target")
+    if kind in (None, "best_m_recall"):
+        return None
+    return f"{kind} ({target})" if kind == "epochs_to_target" else str(kind)
+
+
+def _limits(constraints: Mapping[str, Any]) -> str | None:
+    return ", ".join(f"{key} {limit:g}" for key, limit in constraints.items() if limit is not None) or None
+
+
 def _how(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Read as it stands, so that studies of any version tell what they can."""
     search, scheduler = (config.get(part) or {} for part in ("search", "scheduler"))
     told = {
         "sampler": search.get("sampler"), "start": search.get("start"), "seed of the search": search.get("seed"),
+        "searched for": _objective(search), "at most": _limits(search.get("constraints") or {}),
+        "learns from": ", ".join(search.get("warm_start") or []) or None,
         "early stopping": scheduler.get("kind"), "no trial stops before epoch": scheduler.get("grace_epochs"),
     }
     return tuple((name, text_of(value)) for name, value in told.items() if value is not None)

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from vsetune.explaining_search import history_plot, parallel_plot, slice_plots
+from vsetune.explaining_search import front_plot, history_plot, parallel_plot, slice_plots
 from vsetune.explaining_search.cell_account import Account
 from vsetune.explaining_search.drawn_trials import MOST_DRAWN, recall_axis, settings_text
 from vsetune.explaining_search.explained import ExplainedCell, ExplainedStudy
-from vsetune.explaining_search.tried_trials import OUTCOMES
+from vsetune.explaining_search.tried_trials import OUTCOMES, TriedTrial
 from vsetune.leaderboard.axis_scale import Scale
 from vsetune.leaderboard.wording import fixed
 
 BAR_WIDTH = 190
-_FEW_TRIALS = 30
+_FEW_TRIALS, _MOST_TOLD = 30, 3
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class _Section:
     history: history_plot.History | None
     slices: list[slice_plots.Slice]
     parallel: parallel_plot.Parallel | None
+    front: front_plot.Front | None
 
 
 def to_html(explained: ExplainedStudy) -> str:
@@ -54,6 +55,7 @@ def to_html(explained: ExplainedStudy) -> str:
         explained=explained, headline=_headline(explained.cells), outcomes=OUTCOMES, fixed=fixed, bar_width=BAR_WIDTH,
         sections=[_section(cell, number, longest) for number, cell in enumerate(explained.cells)],
         slice_plot=slice_plots, history_plot=history_plot, parallel_plot=parallel_plot,
+        front_plot=front_plot,
     )
 
 
@@ -68,7 +70,7 @@ def _section(cell: ExplainedCell, number: int, longest: float) -> _Section:
     return _Section(
         cell, f"cell-{number}", _lead(cell), _notes(cell), _bar(cell.account, scale),
         None if given is None else scale(given), history_plot.history(cell), slice_plots.slices(cell),
-        parallel_plot.parallel(cell),
+        parallel_plot.parallel(cell), front_plot.front(cell),
     )
 
 
@@ -100,9 +102,12 @@ def _lead(cell: ExplainedCell) -> str:
         seconds = fixed(cell.account.device_seconds, 0), fixed(cell.space.device_seconds, 0)
         text += f"; {seconds[0]} of {seconds[1]} device-seconds"
     if cell.winner is None or cell.winner.best is None:
-        return f"{text}. None has a result."
+        return f"{text}. None has a result{' that keeps the constraints' if _breaking(cell) else ''}."
+    picked = "Best"
+    if cell.winner.value is not None and cell.winner.value != cell.winner.best:
+        picked = f"Picked for {fixed(abs(cell.winner.value), 2)} {'epochs' if cell.winner.value < 0 else 'of area'}"
     return (
-        f"{text}. Best: M-Recall {fixed(cell.winner.best, 1)} % at epoch {fixed(cell.winner.best_epoch, 2)}, by "
+        f"{text}. {picked}: M-Recall {fixed(cell.winner.best, 1)} % at epoch {fixed(cell.winner.best_epoch, 2)}, by "
         f"{cell.winner.name} with {settings_text(cell.winner)}."
     )
 
@@ -117,9 +122,19 @@ def _notes(cell: ExplainedCell) -> list[str]:
         notes.append(f"{_trials(axis.below)} below {fixed(axis.low, 1)} % stand at the lower edge.")
     if cell.importances.shares and cell.importances.trials < _FEW_TRIALS:
         notes.append(f"Importances from {cell.importances.trials} trials are a hint, not a measurement.")
+    breaking = _breaking(cell)
+    if breaking:
+        told = "; ".join(f"{trial.name}: {', '.join(trial.breaks)}" for trial in breaking[:_MOST_TOLD])
+        more = f"; and {len(breaking) - _MOST_TOLD} more" if len(breaking) > _MOST_TOLD else ""
+        verb = "breaks" if len(breaking) == 1 else "break"
+        notes.append(f"{_trials(len(breaking))} {verb} a constraint and can be no winner ({told}{more}).")
     if cell.account.lost:
         notes.append(f"{fixed(cell.account.lost, 1)} epochs were lost to interruptions and are in no budget.")
     return notes
+
+
+def _breaking(cell: ExplainedCell) -> list[TriedTrial]:
+    return [trial for trial in cell.trials if trial.breaks]
 
 
 def _trials(count: int) -> str:

@@ -54,13 +54,13 @@ def history(cell: ExplainedCell) -> History | None:
     x, y = Scale(0.0, x_values[-1], LEFT, WIDTH - RIGHT), recalls.scale(HEIGHT - BOTTOM, TOP)
     return History(
         tuple(Tick(x(value), f"{value:g}") for value in x_values), recalls.ticks(HEIGHT - BOTTOM, TOP),
-        _stairs([(x(epochs), y(best)) for epochs, best in steps], x(max(spent, steps[-1][0]))),
+        stairs([(x(epochs), y(best)) for epochs, best in steps], x(max(spent, steps[-1][0]))),
         tuple(_marks(cell, recalls, x, y)), None if given is None else x(given),
         f"Best M-Recall of {cell.name}: {steps[-1][1]:.1f} per cent after {steps[-1][0]:.1f} of {spent:.1f} epochs.",
     )
 
 
-def _stairs(points: Sequence[tuple[float, float]], end: float) -> str:
+def stairs(points: Sequence[tuple[float, float]], end: float) -> str:
     """A path that stays level until the next point and on to `end`."""
     path = f"M{points[0][0]} {points[0][1]}"
     for across, up in points[1:]:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from vsetune.config.spec.base import Domain
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.spec.paths import on_this_node
 from vsetune.config.study.cells import resolve_cells
-from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError, StorageError
 from vsetune.explaining_search.setting_axes import seen_domain
 from vsetune.jobs.cell_budget import epochs_of_cell
-from vsetune.jobs.kept_plugins import load_kept
+from vsetune.jobs.recorded_studies import study_of
 from vsetune.leaderboard.selection import Trial
-from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
+from vsetune.tracking.records import StudyRecord
 
 
 @dataclass(frozen=True)
@@ -50,22 +46,11 @@ def spaces_of(record: StudyRecord, searches: Mapping[str, Sequence[Trial]]) -> t
 
 
 def _as_written(record: StudyRecord) -> list[SearchSpace]:
-    plugins = {
-        tag.removeprefix(PLUGIN_TAG): sha256 for tag, sha256 in record.tags.items() if tag.startswith(PLUGIN_TAG)
-    }
-    if plugins:
-        load_kept(plugins, _folder(record), where=f"study {record.name}")
-    study = parse_spec(dict(record.config), StudySpec, where=f"study {record.name}")
+    study = study_of(record)
     return [
         SearchSpace(cell.name, cell.domains, epochs_of_cell(study, cell), study.budget.device_seconds_per_cell)
         for cell in resolve_cells(study, where=f"study {record.name}")
     ]
-
-
-def _folder(record: StudyRecord) -> Path:
-    """As `preparation.study_folder` has it."""
-    tracking: dict[str, Any] = dict(record.config.get("tracking") or {})
-    return Path(on_this_node(str(tracking.get("folder") or "runs"))) / record.name
 
 
 def _as_seen(cell: str, trials: Sequence[Trial]) -> SearchSpace:

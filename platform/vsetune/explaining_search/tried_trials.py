@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from vsetune.config.study.study_spec import ConstraintSpec
 from vsetune.leaderboard.selection import Trial, cost_of, trials_of
 from vsetune.metrics.curves import best_of_curve
-from vsetune.tracking.records import AttemptRecord
+from vsetune.search.objectives import broken_limits
+from vsetune.tracking.records import SEARCH_VALUE, AttemptRecord
 
 Outcome = Literal["finished", "stopped", "failed", "open"]
 """stopped: early, by a rule (`pruned` in the store). open: running, or interrupted and to be gone on with."""
@@ -24,6 +26,8 @@ class TriedTrial:
     curve: (epoch, M-Recall in per cent). best, best_epoch: None without a validation, and for a failed trial, whose
     numbers count for nothing. epochs: charged to the budget; lost: trained again after a crash, not charged.
     device_seconds: of all its attempts. reason: why it ended, one line of the store; empty where none is recorded.
+    value: what the search maximises, `best` unless it was told otherwise. breaks: the constraints that it does not
+    keep, in words.
     """
 
     name: str
@@ -36,6 +40,8 @@ class TriedTrial:
     lost: float
     device_seconds: float
     reason: str
+    value: float | None = None
+    breaks: tuple[str, ...] = ()
 
     @property
     def rule(self) -> str:
@@ -52,8 +58,8 @@ def searches_of(attempts: Sequence[AttemptRecord]) -> dict[str, list[Trial]]:
     return found
 
 
-def tried(trial: Trial) -> TriedTrial:
-    """All attempts at a trial as one."""
+def tried(trial: Trial, constraints: ConstraintSpec | None = None) -> TriedTrial:
+    """All attempts at a trial as one. constraints: of the study."""
     last, cost = trial[-1], cost_of([trial])
     outcome = _OUTCOMES.get(last.status, "open")
     curve = next((attempt.curve for attempt in reversed(trial) if attempt.curve), ())
@@ -61,5 +67,6 @@ def tried(trial: Trial) -> TriedTrial:
     return TriedTrial(
         last.start.trial, last.start.configuration, outcome, curve, best.m_recall if best else None,
         best.epoch if best else None, cost.budget_epochs, cost.wasted_epochs, cost.device_seconds,
-        last.error or "",
+        last.error or "", last.summary.get(SEARCH_VALUE, best.m_recall) if best else None,
+        tuple(broken_limits(constraints, last.summary)) if constraints is not None else (),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
@@ -11,14 +11,20 @@ from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.search.stopping.choosing import stopping_rule
 from vsetune.search.stopping.rule import StoppingRule
+from vsetune.tracking.records import TARGET_REACHED
 
 
 class CellScheduler(FIFOScheduler):
     """A thin view of the rules. The points they decide about are those of the curve, inherited ones included."""
 
-    def __init__(self, spec: SchedulerSpec, *, epochs: Mapping[str, float]) -> None:
-        """epochs: of a full attempt, by cell; a cell may train longer than the study's others."""
+    def __init__(
+        self, spec: SchedulerSpec, *, epochs: Mapping[str, float],
+        target_of: Callable[[str], float | None] = lambda cell: None,
+    ) -> None:
+        """epochs: of a full attempt, by cell; a cell may train longer than the study's others. target_of: the M-Recall
+        at which trials of a cell's search have shown all, None where there is none."""
         super().__init__()
+        self._target_of = target_of
         self.controller: Any = None
         self.reasons: dict[str, str] = {}
         """Why a trial was stopped, by its name."""
@@ -38,18 +44,28 @@ class CellScheduler(FIFOScheduler):
         super().on_trial_add(tune_controller, trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> str:
-        rule = self.rules.get(trial.config["trial"]["cell"])
-        if rule is None or trial.config["phase"] != "search":
+        cell, name = trial.config["trial"]["cell"], trial.config["trial"]["trial"]
+        if trial.config["phase"] != "search":
             return str(TrialScheduler.CONTINUE)
-        name = trial.config["trial"]["trial"]
-        reasons = [rule.note(name, epoch, m_recall) for epoch, m_recall in _points(result)]
-        if not reasons or not reasons[-1]:
+        rule, points = self.rules.get(cell), _points(result)
+        reasons = [rule.note(name, epoch, m_recall) for epoch, m_recall in points] if rule is not None else []
+        why = f"{self.kind}: {reasons[-1]}" if reasons and reasons[-1] else ""
+        why = _hit(points, self._target_of(cell)) or why
+        if not why:
             return str(TrialScheduler.CONTINUE)
-        self.reasons[name] = f"{self.kind}: {reasons[-1]}"
+        self.reasons[name] = why
         return str(TrialScheduler.STOP)
 
     def debug_string(self) -> str:
         return f"{self.kind} in {len(self.rules)} cells"
+
+
+def _hit(points: Sequence[tuple[float, float]], target: float | None) -> str:
+    """That one of the validations is at or above the target, in words; empty where none is."""
+    if target is None:
+        return ""
+    hit = next(((epoch, m_recall) for epoch, m_recall in points if m_recall >= target), None)
+    return f"{TARGET_REACHED}: {hit[1]:.2f} at epoch {hit[0]:g}, target {target:.2f}" if hit is not None else ""
 
 
 def _points(result: Mapping[str, Any]) -> list[tuple[float, float]]:

@@ -20,18 +20,27 @@ from typing import Literal
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
-from vsetune.jobs.cell_budget import CellBudget, at_once
-from vsetune.jobs.trial_progress import Assignment, Phase, TrialProgress
-from vsetune.leaderboard.selection import cost_of, winner_of
+from vsetune.jobs.cell_budget import at_once
+from vsetune.jobs.cell_goals import CellGoals
+from vsetune.jobs.cell_trials import CellTrials
+from vsetune.jobs.confirmations import Confirmations, Confirming, further_seeds, trial_id
+from vsetune.jobs.trial_progress import TERMINAL, Assignment, TrialProgress
+from vsetune.jobs.warm_start import WarmStart
+from vsetune.leaderboard.selection import ROLES
 from vsetune.metrics.curves import best_of_curve
-from vsetune.search.configurations import ConfigurationSearch, Outcome, Suggestion
-from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint
+from vsetune.search.configurations import ConfigurationSearch, Suggestion
+from vsetune.tracking.records import (
+    WARM_START,
+    AttemptRecord,
+    AttemptStart,
+    AttemptStatus,
+    ValidationPoint,
+)
 from vsetune.tracking.store import TrackingStore
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
 """A trial pauses 2, 4, 8, ... seconds after its first, second, third interruption in a row, at most a minute."""
 _ASK_AGAIN_S, _ASK_AT_MOST_S = 5.0, 600.0
-_OUTCOMES: dict[str, Outcome] = {"finished": "finished", "pruned": "pruned", "failed": "failed"}
 
 
 def pause_after(interruptions: int) -> float:
@@ -44,22 +53,28 @@ class StudyLedger:
 
     def __init__(
         self, study: StudySpec, cells: Sequence[Cell], store: TrackingStore, search: ConfigurationSearch, *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, confirming: Confirming | None = None,
+        warm_start: Mapping[str, WarmStart] | None = None,
     ) -> None:
+        """confirming: what runs again after the search of a cell; None: its winner, with the study's other seeds.
+        warm_start: by cell, what the search learns from other studies."""
         self.study = study
         self.cells = {cell.name: cell for cell in cells}
         self._store, self._search, self._clock = store, search, clock
         self.trials: dict[str, TrialProgress] = {}
-        self._by_cell: dict[str, list[TrialProgress]] = {cell.name: [] for cell in cells}
+        self._by_cell = CellTrials(study, cells)
         self.search_outage: str | None = None
         """Why no configuration can be asked for just now; None while the search answers."""
         self._requeued: list[str] = []
         self._untold: list[str] = []
         self._ask_not_before = float("-inf")
         self._silent_since: float | None = None
-        self._winners: dict[str, Assignment] = {}
-        self._confirmed: set[str] = set()
-        self._trained: dict[str, float] = {}
+        self._warm_start = warm_start or {}
+        self._taught: set[str] = set()
+        self._goals = CellGoals(study, self.cells, searched=self._by_cell.searched)
+        self._confirmations = Confirmations(
+            study, further_seeds(study) if confirming is None else confirming, searched=self._by_cell.searched
+        )
 
     def recover(self, *, retry_failed: bool = False) -> None:
         """Rebuilds the ledger from the store and the search after an earlier process ended.
@@ -73,9 +88,10 @@ class StudyLedger:
         for cell in self.cells.values():
             for suggestion in self._search.suggestions(cell.name):
                 self._recover_trial(self._search_assignment(cell, suggestion), by_trial, retry_failed=retry_failed)
-                self._tell(self._search_id(cell, suggestion.number))
+        for name in list(self.trials):  # what one is worth may depend on the trials of another cell
+            self._tell(name)
         for cell in self.cells.values():
-            for assignment in self._confirm_assignments(cell):
+            for assignment in self._confirmations.of(cell):
                 if assignment.trial.trial in by_trial:
                     self._recover_trial(assignment, by_trial, retry_failed=retry_failed)
 
@@ -98,6 +114,14 @@ class StudyLedger:
             return self._asked(cell, now)
         return "done" if all(trial.is_closed or trial.is_left_open for trial in self.trials.values()) else "wait"
 
+    def searching(self) -> list[str]:
+        """The cells whose search is not over."""
+        return [cell.name for cell in self.cells.values() if self._by_cell.is_searching(cell)]
+
+    def target_of(self, cell: str) -> float | None:
+        """The M-Recall, in per cent, at which trials of the cell's search stop; None: there is none."""
+        return self._goals.target(cell)
+
     def has_work(self) -> bool:
         """Whether a trial is unfinished or still to be asked for. Asks for nothing."""
         if any(not trial.is_closed for trial in self.trials.values()):
@@ -107,9 +131,9 @@ class StudyLedger:
     def promised(self) -> int:
         """How many trials the study comes to as far as one can say: stopped ones make room for others, a budget in
         seconds may end a cell early."""
-        asked = {cell.name: len(self._of_cell(cell, "search")) for cell in self.cells.values()}
+        asked = {cell.name: len(self._by_cell.of(cell, "search")) for cell in self.cells.values()}
         return sum(
-            asked[cell.name] + self._budget_of(cell).room(asked[cell.name]) + len(self.study.seeds) - 1
+            asked[cell.name] + self._by_cell.budget(cell).room(asked[cell.name]) + self._confirmations.promised(cell)
             for cell in self.cells.values()
         )
 
@@ -123,10 +147,12 @@ class StudyLedger:
             self._end(progress, "killed", {}, [], "its process died; a new attempt continues from the checkpoint")
         assignment, spec = progress.assignment, progress.assignment.trial
         cell = self.cells[spec.cell]
+        told = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
+        told |= {WARM_START: self._warm_start[cell.name].tag} if cell.name in self._warm_start else {}
         start = AttemptStart(
             study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
             number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
-            resolved=spec.to_plain(), environment=environment, protocol=protocol,
+            resolved=spec.to_plain(), environment={**environment, **told}, protocol=protocol,
         )
         progress.begin(self._store.start_attempt(start), start)
         self._note_points(progress, inherited)
@@ -188,6 +214,8 @@ class StudyLedger:
         error: str | None,
     ) -> None:
         known = {**_from_curve(progress.curve), **summary}
+        if progress.assignment.phase == "search" and status in TERMINAL:
+            known |= self._goals.numbers(progress, known)
         self._store.finish_attempt(progress.attempt_id, status, summary=known, artifacts=artifacts, error=error)
         progress.end(status, known, error)
 
@@ -213,6 +241,7 @@ class StudyLedger:
         try:
             for trial in list(self._untold):
                 self._tell_search(trial)
+            self._teach(cell)
             suggestion = self._search.ask(cell.name)
         except StorageError as error:
             self.search_outage, self._ask_not_before = str(error), now + _ASK_AGAIN_S
@@ -221,6 +250,14 @@ class StudyLedger:
         self.search_outage = self._silent_since = None
         return self._add(self._search_assignment(cell, suggestion))
 
+    def _teach(self, cell: Cell) -> None:
+        """Once in every process, before the first configuration; by then the cell's target is known."""
+        warm, objective = self._warm_start.get(cell.name), self._goals.objective(cell)
+        if warm is None or objective is None or cell.name in self._taught:
+            return
+        self._search.teach(cell.name, warm.lessons(objective), [each.settings for each in warm.starts])
+        self._taught.add(cell.name)
+
     def _add(self, assignment: Assignment) -> Assignment:
         self._know(TrialProgress(assignment))
         return assignment
@@ -228,7 +265,7 @@ class StudyLedger:
     def _know(self, progress: TrialProgress) -> TrialProgress:
         trial = progress.assignment.trial
         self.trials[trial.trial] = progress
-        self._by_cell[trial.cell].append(progress)
+        self._by_cell.add(progress)
         return progress
 
     def _note_points(self, progress: TrialProgress, points: Sequence[ValidationPoint]) -> None:
@@ -250,91 +287,31 @@ class StudyLedger:
     def _tell_search(self, trial: str) -> None:
         progress = self.trials[trial]
         assignment = progress.assignment
-        self._search.tell(
-            assignment.trial.cell, assignment.number, _OUTCOMES[progress.status], curve=progress.curve
-        )
+        outcome, curve = self._goals.told(progress)
+        self._search.tell(assignment.trial.cell, assignment.number, outcome, curve=curve)
         self._untold.remove(trial)
 
     def _cell_to_search(self) -> Cell | None:
         """The cell with the fewest epochs promised so far among those that may ask for a configuration now."""
         committed: dict[str, float] = {}
         for cell in self.cells.values():
-            searched = self._of_cell(cell, "search")
-            if any(_is_disturbed(trial) for trial in searched) or self._is_exhausted(cell):
+            searched = self._by_cell.of(cell, "search")
+            if any(_is_disturbed(trial) for trial in searched) or self._by_cell.is_exhausted(cell):
+                continue
+            if self._goals.objective(cell) is None:  # its target is not known yet
                 continue
             if sum(not trial.is_closed for trial in searched) < at_once(self.study.search):
-                committed[cell.name] = self._budget_of(cell).committed
+                committed[cell.name] = self._by_cell.budget(cell).committed
         return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
 
-    def _budget_of(self, cell: Cell) -> CellBudget:
-        """What the search of a cell has promised to train, and may."""
-        whole = float(cell.training["epochs"])
-        committed = 0.0
-        for trial in self._of_cell(cell, "search"):
-            name = trial.assignment.trial.trial
-            if trial.status == "pruned" and name not in self._trained:
-                self._trained[name] = cost_of([trial.attempts()]).budget_epochs
-            committed += self._trained.get(name, whole)
-        return CellBudget.of(self.study, cell, committed)
-
-    def _is_exhausted(self, cell: Cell) -> bool:
-        """Whether the budget is used up. Work that a crash lost is not charged: it is no choice of the search."""
-        asked = len(self._of_cell(cell, "search"))
-        if not self._budget_of(cell).room(asked):
-            return True
-        most_s = self.study.budget.device_seconds_per_cell
-        if most_s is None:
-            return False
-        cost = cost_of([trial.attempts() for trial in self._of_cell(cell) if trial.attempts()])
-        return cost.device_seconds >= most_s
-
-    def _of_cell(self, cell: Cell, phase: Phase | None = None) -> list[TrialProgress]:
-        found = self._by_cell[cell.name]
-        return found if phase is None else [trial for trial in found if trial.assignment.phase == phase]
-
     def _next_confirmation(self) -> Assignment | None:
-        """One that has not been handed out. A cell that has none left is not looked at again."""
-        for cell in self.cells.values():
-            if cell.name in self._confirmed:
-                continue
-            for assignment in self._confirm_assignments(cell):
-                if assignment.trial.trial not in self.trials:
-                    return assignment
-            if cell.name in self._winners:
-                self._confirmed.add(cell.name)
-        return None
-
-    def _confirm_assignments(self, cell: Cell) -> list[Assignment]:
-        """The winner of a cell with every further seed, once its search is over."""
-        winner = self._winner(cell)
-        if winner is None:
-            return []
-        return [
-            Assignment(
-                build_trial(
-                    self.study, cell, winner.configuration,
-                    trial=_trial_id(cell.name, winner.number, seed), seed=seed,
-                ),
-                winner.number, "confirm", winner.configuration,
-            )
-            for seed in self.study.seeds[1:]
-        ]
-
-    def _winner(self, cell: Cell) -> Assignment | None:
-        """What the board would show as the cell's best, once no trial of its search is left; None: nothing finished."""
-        if cell.name in self._winners:
-            return self._winners[cell.name]
-        searched = self._of_cell(cell, "search")
-        if not searched or not self._is_exhausted(cell) or not all(trial.is_closed for trial in searched):
-            return None
-        winner = winner_of([trial.attempts() for trial in searched if trial.attempts()])
-        if winner is None or winner.status != "finished":
-            return None
-        self._winners[cell.name] = self.trials[winner.start.trial].assignment
-        return self._winners[cell.name]
+        """One that has not been handed out."""
+        return next((
+            assignment for cell in self.cells.values() for assignment in self._confirmations.left(cell, self.trials)
+        ), None)
 
     def _search_id(self, cell: Cell, number: int) -> str:
-        return _trial_id(cell.name, number, self.study.seeds[0])
+        return trial_id(cell.name, number, self.study.seeds[0])
 
     def _search_assignment(self, cell: Cell, suggestion: Suggestion) -> Assignment:
         name = self._search_id(cell, suggestion.number)
@@ -345,10 +322,6 @@ class StudyLedger:
 def _is_disturbed(trial: TrialProgress) -> bool:
     """It was interrupted and has not gone on yet."""
     return trial.status == "waiting" and trial.error is not None
-
-
-def _trial_id(cell: str, number: int, seed: int) -> str:
-    return f"{cell}-c{number:03d}-s{seed}"
 
 
 def _from_curve(curve: Sequence[tuple[float, float]]) -> dict[str, float]:

@@ -67,9 +67,10 @@ class StudyView:
 def observe(store: TrackingStore, states: StudyStates, record: StudyRecord) -> StudyView:
     """A study as it stands in the store. StorageError when that cannot be reached."""
     state, trials = states.state(record.name), trials_of(store.attempts(record.name))
-    return StudyView(
-        record.name, state, [_view(trial, state) for trial in trials], _promised(record), cost_of(trials)
-    )
+    promised = _promised(record)
+    if promised is not None:
+        promised = max(promised, len(trials))  # `study confirm` may have asked for more
+    return StudyView(record.name, state, [_view(trial, state) for trial in trials], promised, cost_of(trials))
 
 
 def promised_trials(study: StudySpec, cells: Sequence[Cell]) -> int:

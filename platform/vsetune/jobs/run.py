@@ -16,16 +16,18 @@ from vsetune.config.spec.secrets import shown_plain
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.files.whole_files import write_text
 from vsetune.jobs.cluster import ray_cluster
+from vsetune.jobs.confirmations import Confirming
 from vsetune.jobs.credentials import credentials_not_forwarded
 from vsetune.jobs.first_stages import plugins_of_stage
 from vsetune.jobs.kept_plugins import changed_since, keep_plugins
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.placement import place_trials
-from vsetune.jobs.preparation import PreparedStudy, open_search, open_tracking, tracking_uri
+from vsetune.jobs.preparation import PreparedStudy, existing_store, open_search, open_tracking, tracking_uri
 from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.jobs.study_home import StudyHome, held_home
 from vsetune.jobs.study_metrics import exported
+from vsetune.jobs.warm_start import kept_or_taken, lines_of
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
 from vsetune.leaderboard.page import to_html
@@ -75,25 +77,43 @@ class StudyOutcome:
 
 
 def run_study(
-    prepared: PreparedStudy, *, resume: bool, retry_failed: bool, address: str | None, console: Console
+    prepared: PreparedStudy, *, resume: bool, retry_failed: bool, address: str | None, console: Console,
+    confirming: Confirming | None = None,
 ) -> StudyOutcome:
     """Runs every promised trial of a study. One process per study, on all machines that share its home; a second one
     is refused, and one that another machine has taken over from ends as interrupted.
 
-    address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set.
+    address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: run this
+    again, of a study whose search is over (else UsageError); None: what the study itself promises.
     """
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
     with held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(), _tracking(prepared, held) as store:
+        warm_start = kept_or_taken(
+            spec, prepared.cells, folder, store=lambda: existing_store(spec.tracking),
+            data_fingerprint=prepared.data_fingerprint,
+        )
+        for line in lines_of(warm_start):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
         _open(store, prepared, resume=resume)
         copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
         write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
         held.keep()
-        ledger = StudyLedger(spec, prepared.cells, store, open_search(prepared, held))
+        ledger = StudyLedger(
+            spec, prepared.cells, store, open_search(prepared, held), confirming=confirming, warm_start=warm_start,
+        )
         ledger.recover(retry_failed=retry_failed)
+        if confirming is not None and ledger.searching():
+            store.finish_study(spec.study, "killed", [])
+            store.deliver(DELIVER_WITHIN_S)
+            raise UsageError(
+                f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it first: "
+                "vsetune study run FILE --resume"
+            )
         ended = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
         held.forget_ended([prepared.trial_folder(name) for name in ended])
         if ledger.has_work():
-            farewell = f"nothing finished is lost, go on with --resume (results are in {folder})"
+            going_on = "--resume" if confirming is None else "the same command"
+            farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
             with (
                 ray_cluster(address, stop, farewell=farewell, modules=copies), credentials_not_forwarded(),
                 stop_watched(spec.study, tracking_uri(spec.tracking), stop),

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vsetune.config.spec.paths import remote_place
 from vsetune.config.study.cells import Cell
+from vsetune.config.study.domains import Value
 from vsetune.config.study.study_spec import SearchSpec
 from vsetune.errors import StorageError
 from vsetune.object_storage.mirror import Mirror, MirroredFiles
 from vsetune.object_storage.mirror_contents import DamagedObject, fetch
 from vsetune.object_storage.mirror_writer import drop_files
-from vsetune.search.configurations import ConfigurationSearch, Outcome, Refusal, Suggestion
+from vsetune.search.configurations import ConfigurationSearch, Lesson, Outcome, Refusal, Suggestion
 from vsetune.tracking.journal import CURSOR_FILE, JOURNAL_FILE
 from vsetune.tracking.study_lock import LOCK_FILE, locked_study
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE
@@ -132,6 +133,10 @@ class HeldSearch(ConfigurationSearch):
     def ask(self, cell: str) -> Suggestion:
         self._check()
         return super().ask(cell)
+
+    def teach(self, cell: str, lessons: Sequence[Lesson], starts: Sequence[Mapping[str, Value]] = ()) -> None:
+        self._check()
+        super().teach(cell, lessons, starts)
 
     def tell(self, cell: str, number: int, outcome: Outcome, *, curve: Sequence[tuple[float, float]]) -> None:
         self._check()

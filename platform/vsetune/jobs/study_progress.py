@@ -74,7 +74,7 @@ class StudyProgress:
         if trial.best_m_recall is not None:
             text.append(f"  best M-Recall {trial.best_m_recall:.1f} % in {trial.epoch:.4g} epochs", style="none")
         if trial.error:
-            text.append(f"  {trial.error[:160]}", style="dim" if trial.status == "pruned" else "red")
+            text.append(f"  {trial.error[:160]}", style="red" if trial.status == "failed" else "dim")
         return text
 
     def _left(self, done: int, promised: int, elapsed_s: float) -> str:

@@ -17,12 +17,14 @@ TERMINAL: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed")
 
 @dataclass(frozen=True)
 class Assignment:
-    """A trial to run. number: the configuration's number in its cell."""
+    """A trial to run. number: the configuration's number in its cell. roles: of a confirming run, why it is one; empty
+    where the study's own seeds confirm the winner."""
 
     trial: TrialSpec
     number: int
     phase: Phase
     configuration: Configuration
+    roles: tuple[str, ...] = ()
 
 
 @dataclass

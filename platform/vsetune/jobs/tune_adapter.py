@@ -19,7 +19,7 @@ from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_metrics import StudyMetrics
 from vsetune.jobs.trainable import SpoiltProcess
 from vsetune.jobs.trial_progress import Assignment
-from vsetune.tracking.records import AttemptStatus, ValidationPoint
+from vsetune.tracking.records import TARGET_REACHED, AttemptStatus, ValidationPoint
 
 Listener = Callable[[], None]
 DIED = "its process died (killed, out of memory?)"
@@ -147,7 +147,7 @@ def actors_in_making(controller: Any) -> list[tuple[Any, Any]]:
 
 def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any], *, stopped_by: str = "") -> None:
     """One report of AttemptTrainable into the ledger. `done` without `is_finished` means the scheduler stopped it;
-    stopped_by: its reason."""
+    stopped_by: its reason. A trial that has reached its target has done what was asked of it: it is finished."""
     event, summary = report.get("event"), report.get("summary", {})
     if event == "opened":
         ledger.open_attempt(
@@ -160,9 +160,10 @@ def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any], *,
     elif event == "point" and report.get("point") is not None:
         ledger.record_point(trial, ValidationPoint(**report["point"]), summary=summary)
     if report.get("done"):
-        status: AttemptStatus = "finished" if report.get("is_finished") else "pruned"
+        is_whole, is_hit = bool(report.get("is_finished")), stopped_by.startswith(TARGET_REACHED)
+        status: AttemptStatus = "finished" if is_whole or is_hit else "pruned"
         artifacts = [home() / path for path in report.get("artifacts", [])]
-        why = stopped_by or None if status == "pruned" else None
+        why = stopped_by or None if not is_whole else None
         ledger.close(trial, status, summary=summary, artifacts=artifacts, error=why)
 
 

@@ -9,20 +9,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vsetune.errors import IncompatibleCurves, UsageError
-from vsetune.leaderboard.rows import Leaderboard, Row, SeedResult, headline_of
+from vsetune.leaderboard.contenders import contenders_of, seed_result
+from vsetune.leaderboard.rows import Contender, Leaderboard, Row, SeedResult, headline_of
 from vsetune.leaderboard.selection import (
+    RUNNER_UP,
     Trial,
     configurations_of,
     cost_of,
     dataset_of,
+    keeps_constraints,
     runs_of_configuration,
     trials_of,
     usable,
     winner_of,
 )
 from vsetune.metrics.curves import baseline_flags, best_of_curve, check_same_cadence, check_same_protocol, resolution
-from vsetune.metrics.efficiency import Epochs, SeedDifference, difference_over_seeds, epochs_to_best, epochs_to_target
-from vsetune.tracking.records import AttemptRecord
+from vsetune.metrics.efficiency import Epochs, SeedDifference, difference_over_seeds, epochs_to_target
+from vsetune.tracking.records import SEARCH_VALUE, AttemptRecord, was_cut_short
 
 _RESAMPLES, _LEVEL, _RESAMPLING_SEED = 2000, 0.95, 0
 _INCOMPLETE = ("running", "pruned", "killed")
@@ -72,13 +75,11 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
     winner = winner_of(trials)
     runs = runs_of_configuration(trials, winner) if winner else []
     configurations = configurations_of(trials)
-    seeds = tuple(_seed_result(run[-1], was_searched=configurations > 1) for run in runs if usable(run))
+    seeds = tuple(seed_result(run[-1], was_searched=configurations > 1) for run in runs if usable(run))
     headline = headline_of(seeds)
     bests = [seed.best_m_recall for seed in headline]
-    flags = [] if seeds else ["no_result"]
-    flags += ["seed_failed"] if len(seeds) < len(runs) else []
-    flags += ["incomplete"] if any(seed.status in _INCOMPLETE for seed in seeds) else []
-    flags += ["chosen_by_itself"] if any(seed.chose for seed in headline) else []
+    contenders = contenders_of(trials, headline) if winner else ()
+    flags = _flags(trials, runs, seeds, contenders)
     return Row(
         dataset=dataset, network=start.network, loss=start.loss, cell=start.cell, is_baseline=is_baseline,
         configuration=winner.start.configuration if winner else {}, seeds=seeds,
@@ -90,22 +91,27 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
         test_m_recall=_mean([seed.test_m_recall for seed in headline]),
         cost=cost_of(trials), configurations=configurations, trials=len(trials), attempts=sum(map(len, trials)),
         counts=dict(Counter(attempt.status for trial in trials for attempt in trial)),
-        protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags),
+        protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags), contenders=contenders,
     )
 
 
-def _seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
-    summary = attempt.summary
-    best = best_of_curve(attempt.curve)
-    seconds = summary.get("seconds_per_epoch")
-    if seconds is None and "train_seconds" in summary:
-        seconds = summary["train_seconds"] / attempt.curve[-1][0]
-    return SeedResult(
-        seed=attempt.start.seed, trial=attempt.start.trial, status=attempt.status, curve=attempt.curve,
-        best_m_recall=best.m_recall, epochs_to_best=epochs_to_best(attempt.curve, tolerance=0.0),
-        seconds_per_epoch=seconds, test_m_recall=summary.get("test_m_recall"),
-        chose=was_searched and attempt.start.phase == "search",
-    )
+def _flags(
+    trials: Sequence[Trial], runs: Sequence[Trial], seeds: tuple[SeedResult, ...], contenders: Sequence[Contender]
+) -> list[str]:
+    """Of a cell by itself. runs: one per seed of the configuration shown; seeds: those that are usable."""
+    headline = headline_of(seeds)
+    shown = {seed.trial for seed in headline}
+    is_barred = not runs and any(usable(trial) and not keeps_constraints(trial[-1]) for trial in trials)
+    flags = [] if seeds else ["none_allowed" if is_barred else "no_result"]
+    flags += ["seed_failed"] if len(seeds) < len(runs) else []
+    flags += ["incomplete"] if any(seed.status in _INCOMPLETE for seed in seeds) else []
+    flags += ["chosen_by_itself"] if any(seed.chose for seed in headline) else []
+    if any(run[-1].start.trial in shown and was_cut_short(run[-1].status, run[-1].error) for run in runs):
+        flags.append("stopped_at_target")
+    by_recall = not any(SEARCH_VALUE in run[-1].summary for run in runs)
+    if by_recall and any(RUNNER_UP in each.role and each.best_m_recall > each.winner_m_recall for each in contenders):
+        flags.append("runner_up_ahead")
+    return flags
 
 
 def _checked(row: Row, trials: Sequence[Trial], reference: Row | None) -> Row:

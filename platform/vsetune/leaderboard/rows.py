@@ -19,7 +19,12 @@ FLAGS = {
     "seed_failed": "a seed of the shown configuration failed and is missing from the means",
     "chosen_by_itself": "the seed that searched chose this configuration and no other seed has confirmed it: the "
     "number is the maximum over the configurations tried, and optimistic",
+    "runner_up_ahead": "the runner-up of the search is higher over the confirming seeds: the search could not tell the "
+    "two apart, and the number shown is still that of its winner",
     "not_comparable": "taken under other conditions than the baseline: shown, and not compared",
+    "stopped_at_target": "a seed shown was trained only until it reached the target of its search, so its M-Recall is "
+    "no best; confirm it (vsetune study confirm)",
+    "none_allowed": "every trial of this cell breaks a constraint of the search",
     "no_result": "no trial of this cell has a usable validation",
 }
 """What each flag of a row means, for the notes under a table."""
@@ -44,6 +49,24 @@ class SeedResult:
     test_m_recall: float | None
     epochs_to_target: Epochs | None = None
     chose: bool = False
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A configuration that was run again beside the winner: the runner-up of the search, or the papers' settings.
+
+    seeds: those that have run for the winner too, none of which has searched. best_m_recall: mean over them, per cent;
+    best_m_recall_std: sample standard deviation, None for one seed. epochs_to_best: median.
+    winner_m_recall: mean of the winner over the same seeds.
+    """
+
+    role: str
+    configuration: Mapping[str, Any]
+    seeds: tuple[SeedResult, ...]
+    best_m_recall: float
+    best_m_recall_std: float | None
+    epochs_to_best: float
+    winner_m_recall: float
 
 
 @dataclass(frozen=True)
@@ -80,6 +103,7 @@ class Row:
     seed. epochs_to_best, epochs_to_target: medians. difference: None for the baseline. resolution_epochs: largest gap
     between two validations. configurations: how many the search tried. trials: configurations and seeds tried.
     attempts: their executions, counts: the same by status. not_comparable: why it is not compared, None if it is.
+    contenders: what was confirmed beside the winner (`vsetune study confirm`).
     """
 
     dataset: str
@@ -105,6 +129,7 @@ class Row:
     protocol: Mapping[str, Any]
     flags: tuple[str, ...]
     not_comparable: str | None = None
+    contenders: tuple[Contender, ...] = ()
 
     @property
     def headline(self) -> tuple[SeedResult, ...]:

@@ -10,10 +10,15 @@ from pathlib import PurePosixPath
 
 from vsetune.leaderboard.rows import Cost
 from vsetune.metrics.curves import best_of_curve
-from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.records import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptRecord
 
 Trial = tuple[AttemptRecord, ...]
 """All attempts at one trial, by number; the last one counts."""
+
+WINNER, RUNNER_UP, PAPERS = "winner", "runner-up", "papers' settings"
+"""What a configuration is that `study confirm` runs again; it may be two of them."""
+ROLES = "confirms"
+"""Where an attempt says so, in its environment: the roles, with ` and ` between them."""
 
 
 def dataset_of(attempt: AttemptRecord) -> str:
@@ -113,17 +118,44 @@ def configuration_key(attempt: AttemptRecord) -> str:
 
 
 def winner_of(trials: Sequence[Trial]) -> AttemptRecord | None:
-    """The attempt that represents a cell: of its search, the finished one with the best validation M-Recall.
+    """The attempt that represents a cell: of its search, the finished one with the best validation M-Recall, or with
+    the best value of what else the search was to maximise.
 
     The one definition: these trials are confirmed with further seeds, and shown. Of equals the earlier configuration
-    wins. Where none has finished, the best usable attempt of the search stands for it (the board says `incomplete`),
-    and where the search has none of those either, of the confirming runs. None if there is no usable attempt at all.
+    wins. One that breaks a constraint of the study is never chosen. Where none has finished, the best usable attempt of
+    the search stands for it (the board says `incomplete`), and where the search has none of those either, of the
+    confirming runs. None if there is no usable attempt at all.
     """
-    candidates = [trial[-1] for trial in trials if usable(trial)]
+    return next(iter(_ranked(trials)), None)
+
+
+def runner_up_of(trials: Sequence[Trial]) -> AttemptRecord | None:
+    """The best finished trial of the search with another configuration than the winner's; None where there is none."""
+    ranked = _ranked(trials)
+    if not ranked:
+        return None
+    key = configuration_key(ranked[0])
+    return next((each for each in ranked[1:] if each.status == "finished" and configuration_key(each) != key), None)
+
+
+def _ranked(trials: Sequence[Trial]) -> list[AttemptRecord]:
+    """The attempts that may represent a cell, the best first."""
+    candidates = [trial[-1] for trial in trials if usable(trial) and keeps_constraints(trial[-1])]
     searched = [attempt for attempt in candidates if attempt.start.phase == "search"] or candidates
     finished = [attempt for attempt in searched if attempt.status == "finished"] or searched
     ordered = sorted(finished, key=lambda attempt: _order(attempt.start.trial))
-    return max(ordered, key=lambda attempt: best_of_curve(attempt.curve).m_recall, default=None)
+    return sorted(ordered, key=_worth, reverse=True)
+
+
+def _worth(attempt: AttemptRecord) -> tuple[bool, float]:
+    """What the search maximises; an attempt that was never told of it comes after all that were."""
+    value = attempt.summary.get(SEARCH_VALUE)
+    return value is not None, best_of_curve(attempt.curve).m_recall if value is None else value
+
+
+def keeps_constraints(attempt: AttemptRecord) -> bool:
+    """As far as was measured by the time it ended."""
+    return attempt.summary.get(CONSTRAINT_EXCESS, 0.0) <= 0
 
 
 def configurations_of(trials: Sequence[Trial]) -> int:

@@ -16,7 +16,7 @@ from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec
 from vsetune.errors import ConfigError, StorageError
 from vsetune.metrics.curves import best_of_curve
-from vsetune.search.drawing import REFUSED, Value, distributions_of, draw, is_whole
+from vsetune.search.drawing import REFUSED, TAUGHT, Value, distributions_of, draw, is_whole
 from vsetune.search.memory_trials import MemoryTrials
 from vsetune.search.trial_storage import SearchStorage
 
@@ -28,6 +28,15 @@ Refusal = Callable[[str, Mapping[str, Value]], str | None]
 
 _MOST_REFUSED = 100
 _REMEDY = "make it reachable and writable again, then resume"
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A whole trial of another study. source: STUDY/TRIAL. value: what this search maximises, of that trial."""
+
+    source: str
+    configuration: Mapping[str, Value]
+    value: float
 
 
 @dataclass(frozen=True)
@@ -58,14 +67,38 @@ class ConfigurationSearch:
         self._refuses = refuses
         names = [f"{study}/{cell.name}" for cell in cells]
         self._storage = MemoryTrials(studies=names) if storage is None else SearchStorage(storage, studies=names)
+        self._starts: dict[str, Sequence[Mapping[str, Value]]] = {}
         self._studies = {cell.name: self._storage.studies[f"{study}/{cell.name}"] for cell in cells}
 
     def suggestions(self, cell: str) -> list[Suggestion]:
         """Every configuration asked so far, in order; refused draws are left out."""
         return [
             Suggestion(cell, trial.number, dict(trial.params), is_open=not trial.state.is_finished())
-            for trial in self._history(cell) if REFUSED not in trial.user_attrs
+            for trial in self._history(cell) if not trial.user_attrs.keys() & {REFUSED, TAUGHT}
         ]
+
+    def teach(
+        self, cell: str, lessons: Sequence[Lesson], starts: Sequence[Mapping[str, Value]] = ()
+    ) -> None:
+        """What other studies know. Call it in every process before the first `ask`; lessons are stored once.
+
+        lessons: their configurations have every setting of the cell, in its ranges; they are in the history as if they
+        had been drawn here. starts: settings that the configurations after the papers' defaults have in place of those
+        drawn, one after another.
+        """
+        self._starts[cell] = starts
+        known = {trial.user_attrs.get(TAUGHT) for trial in self._history(cell)}
+        distributions = distributions_of(self._cells[cell])
+        for lesson in lessons:
+            if lesson.source in known:
+                continue
+            trial = create_trial(
+                state=TrialState.COMPLETE, value=lesson.value, params=dict(lesson.configuration),
+                distributions=distributions, user_attrs={TAUGHT: lesson.source},
+            )
+            with self._storage.guarded("{} cannot be written", _REMEDY):
+                self._storage.check_writable()
+                self._studies[cell].add_trial(trial)
 
     def ask(self, cell: str) -> Suggestion:
         """The next configuration of a cell. The same history and seed give the same configuration.
@@ -76,7 +109,8 @@ class ConfigurationSearch:
         """
         reason: str | None = None
         for _ in range(_MOST_REFUSED):
-            configuration = draw(self._spec, self._cells[cell], self._history(cell))
+            drawn = draw(self._spec, self._cells[cell], self._history(cell))
+            configuration = {**drawn, **self._start(cell)}
             reason = self._refuses(cell, configuration) if self._refuses is not None else None
             number = self._store(cell, configuration, reason)
             if reason is None:
@@ -109,6 +143,13 @@ class ConfigurationSearch:
             for step in sorted(points.keys() - trial.intermediate_values.keys()):
                 self._storage.backend.set_trial_intermediate_value(trial._trial_id, step, points[step])
             self._studies[cell].tell(number, value, state=state, skip_if_finished=True)
+
+    def _start(self, cell: str) -> Mapping[str, Value]:
+        """What the next configuration takes over from another study; nothing for the papers' defaults."""
+        starts = self._starts.get(cell, ())
+        own = sum(not trial.user_attrs.keys() & {REFUSED, TAUGHT} for trial in self._history(cell)) if starts else 0
+        place = own - self._spec.include_defaults
+        return starts[place] if 0 <= place < len(starts) else {}
 
     def _history(self, cell: str) -> list[FrozenTrial]:
         """Every whole trial of a cell, refused draws included, in order."""

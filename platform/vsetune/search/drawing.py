@@ -25,6 +25,8 @@ GP_AT_MOST = 500
 """Trials of a cell, beyond which a Gaussian process takes seconds to ask: then `gp` draws as `tpe` does."""
 REFUSED = "refused"
 """Attribute of a trial whose configuration no spec accepts: why."""
+TAUGHT = "taught by"
+"""Attribute of a trial of another study: STUDY/TRIAL. It counts as drawn, so that less of a start is needed."""
 
 Value = bool | int | float | str
 
@@ -42,7 +44,7 @@ def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[s
     """
     if not cell.domains:
         return {}
-    if not history and spec.include_defaults:
+    if spec.include_defaults and all(TAUGHT in trial.user_attrs for trial in history):
         return cell.defaults()
     distributions, number = distributions_of(cell), len(history)
     starting = number < startup_of(spec) + sum(REFUSED in trial.user_attrs for trial in history)

@@ -18,6 +18,7 @@ from vsetune.config.spec.secrets import masked
 from vsetune.files.hashes import sha256_hex
 from vsetune.tracking.records import (
     PLUGIN_TAG,
+    WARM_START,
     AttemptRecord,
     AttemptStart,
     AttemptStatus,
@@ -103,6 +104,7 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
         "environment": to_json(dict(start.environment))[:PIECE], "protocol": to_json(dict(start.protocol))[:PIECE],
     }
     for_people |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in start.resolved.get("plugins", {}).items()}
+    for_people |= {key: start.environment[key][:PIECE] for key in (WARM_START,) if key in start.environment}
     exact = {KIND: "attempt", KEY: attempt_key(start), STATUS: "running"}
     return for_people | exact | in_pieces(RECORD, to_json(asdict(start)))
 

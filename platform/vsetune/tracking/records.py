@@ -12,6 +12,14 @@ AttemptStatus = Literal["running", "finished", "pruned", "failed", "killed"]
 PLUGIN_TAG = "vsetune.plugin."
 """Tags of a study and of an attempt: the hash of other people's code in it, `vsetune.plugin.loss.my_loss`."""
 
+WARM_START = "warm_start"
+"""In the environment of an attempt: what the search of its cell was told of other studies, in one line."""
+TARGET_REACHED = "target reached"
+"""Opens the `error` of a finished attempt whose search asked for epochs to a target: it was trained until then."""
+SEARCH_VALUE, CONSTRAINT_EXCESS = "search_value", "constraint_excess"
+"""In the summary of a trial of a search: what it maximises, where that is not the best M-Recall (larger is better); by
+what share it is over a limit of the study, where there is one (above 0: it can be no winner)."""
+
 
 @dataclass(frozen=True)
 class ValidationPoint:
@@ -79,3 +87,8 @@ class AttemptRecord:
     curve: tuple[tuple[float, float], ...]
     summary: Mapping[str, float]
     error: str | None = None
+
+
+def was_cut_short(status: str, error: str | None) -> bool:
+    """Whether an attempt is finished because it reached the target of its search, before its last epoch."""
+    return status == "finished" and (error or "").startswith(TARGET_REACHED)

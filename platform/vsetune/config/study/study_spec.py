@@ -155,6 +155,21 @@ class Override(Spec):
         return {"fixed": _keys_of(LOSSES), "training": TrainingSpec.model_fields}
 
 
+ObjectiveName = Literal["best_m_recall", "epochs_to_target", "area_under_curve"]
+
+
+class ConstraintSpec(Spec):
+    """What the winner of a cell has to keep; a trial that breaks one is never the pick, however good."""
+
+    seconds_per_epoch: float | None = Field(None, gt=0, description="at most; training steps alone")
+    peak_memory_gib: float | None = Field(None, gt=0, description="at most; of the device that trains")
+
+    @property
+    def given(self) -> bool:
+        """Whether there is one."""
+        return self.seconds_per_epoch is not None or self.peak_memory_gib is not None
+
+
 class SearchSpec(Spec):
     """How configurations are chosen, the same for every cell."""
 
@@ -181,6 +196,19 @@ class SearchSpec(Spec):
         None,
         description="Optuna storage URL, ${NAME} from the environment; default: $VSETUNE_SEARCH_STORAGE, else SQLite "
         "in the study's folder",
+    )
+    objective: ObjectiveName = Field(
+        "best_m_recall", description="what the sampler learns from and the winner is picked by; with epochs_to_target "
+        "trials of the search stop at the target",
+    )
+    target: Annotated[float, Field(gt=0, le=100)] | Literal["baseline"] = Field(
+        "baseline", description="epochs_to_target: M-Recall in per cent, or what the baseline's search reached with "
+        "the same network, which is searched first",
+    )
+    constraints: ConstraintSpec = ConstraintSpec()
+    warm_start: list[Name] = Field(
+        default_factory=list, max_length=20, description="studies of the same tracking store whose finished trials "
+        "teach the search, as many to every cell",
     )
 
 
@@ -257,7 +285,10 @@ class StudySpec(Spec):
         `start: random` and another rule, so that they can be gone on with."""
         plain = self.to_plain()
         search, scheduler = dict(plain["search"]), dict(plain["scheduler"])
-        for key, older in (("at_once", None), ("start", "random")):
+        for key, older in (
+            ("at_once", None), ("start", "random"), ("objective", "best_m_recall"), ("target", "baseline"),
+            ("constraints", ConstraintSpec().to_plain()), ("warm_start", []),
+        ):
             if search[key] == older:
                 del search[key]
         if self.scheduler.kind not in ("patience", "median"):
@@ -285,12 +316,26 @@ class StudySpec(Spec):
             )
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: got {self.seeds}, need different numbers")
+        if self.study in self.search.warm_start:
+            raise ValueError(f"search.warm_start: got {self.study}, which is this study; name others")
+        if self.search.objective == "epochs_to_target" and self.search.target == "baseline":
+            _require_baselines(self.cells or [], self.baseline)
         if self.scheduler.kind != "none" and self.scheduler.grace_epochs > self.training.epochs:
             raise ValueError(
                 f"scheduler.grace_epochs: got {self.scheduler.grace_epochs:g}, need at most training.epochs "
                 f"({self.training.epochs:g})"
             )
         return self
+
+
+def _require_baselines(cells: list[str], baseline: str) -> None:
+    """ValueError for a network of `cells` without the baseline, whose best would be the target."""
+    for network in dict.fromkeys(name.split(".")[0] for name in cells):
+        if f"{network}.{baseline}" not in cells:
+            raise ValueError(
+                f"search.target: is the best of {network}.{baseline}, which is not among `cells`; list it, or give an "
+                "M-Recall in per cent"
+            )
 
 
 def _require_known_cells(cells: list[str], networks: list[str], losses: list[str]) -> None:

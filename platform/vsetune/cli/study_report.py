@@ -1,0 +1,64 @@
+"""What a person reads when a study has run: the board, what did not finish, where to look, how to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+from rich.table import Column, Table
+
+from vsetune.cli.output import messages, mlflow_server, results, say
+
+if TYPE_CHECKING:
+    from vsetune.jobs.preparation import PreparedStudy
+    from vsetune.jobs.run import StudyOutcome, Trouble
+
+
+def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: str) -> NoReturn:
+    """The leaderboard to stdout; what happened and where to look to stderr. Leaves with the exit code.
+
+    go_on: the command that goes on with an interrupted study. file: the study file, for other commands.
+    """
+    from vsetune.jobs.preparation import tracking_uri
+    from vsetune.leaderboard.terminal import render_table
+
+    if outcome.board is not None:
+        results.print(render_table(outcome.board))
+    if outcome.remark:
+        say(f"no leaderboard{'' if outcome.board is None else ' on disk'}: {outcome.remark}")
+    if outcome.troubles:
+        messages.print(_table_of(outcome.troubles))
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(outcome.counts.items()))
+    lines = [f"{prepared.spec.study}: {counts}"]
+    if outcome.page is not None:
+        lines.append(f"page:      {outcome.page}")
+    server = mlflow_server(tracking_uri(prepared.spec.tracking))
+    if server is not None:
+        lines.append(f"MLflow UI: {server}")
+    say("\n".join(lines))
+    if outcome.undelivered:
+        say(
+            f"{outcome.undelivered} records wait in {prepared.folder} for the tracking store ({outcome.outage}); "
+            f"deliver them with: vsetune tracking flush {file}"
+        )
+    if outcome.was_interrupted:
+        why = f" by {outcome.stopped_by}" if outcome.stopped_by else ""
+        say(f"interrupted{why}; nothing finished is lost, go on with: {go_on}")
+    raise typer.Exit(_EXIT_CODES[outcome.ending])
+
+
+_EXIT_CODES = {"finished": 0, "failed": 1, "partly failed": 3, "interrupted": 130}
+
+
+def _table_of(troubles: Sequence[Trouble]) -> Table:
+    """Trials that failed or are open, with the first line of why."""
+    table = Table("trial", "is", Column("because", overflow="fold"), title="not finished", title_justify="left")
+    for trouble in troubles[:_MOST_TROUBLES]:
+        table.add_row(trouble.trial, "open" if trouble.is_open else "failed", trouble.reason[:300])
+    if len(troubles) > _MOST_TROUBLES:
+        table.add_row(f"and {len(troubles) - _MOST_TROUBLES} more", "", "vsetune trial show STUDY/TRIAL tells of each")
+    return table
+
+
+_MOST_TROUBLES = 20

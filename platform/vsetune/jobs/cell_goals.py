@@ -1,0 +1,90 @@
+"""What the search of every cell of a study is after: its objective, and the target where one has to be found first."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.jobs.trial_progress import TrialProgress
+from vsetune.leaderboard.selection import winner_of
+from vsetune.metrics.curves import best_of_curve
+from vsetune.search.configurations import Outcome
+from vsetune.search.objectives import Objective, excess_of
+from vsetune.tracking.records import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptStatus
+
+_log = logging.getLogger(__name__)
+_OUTCOMES: Mapping[AttemptStatus, Outcome] = {"finished": "finished", "pruned": "pruned", "failed": "failed"}
+
+
+class CellGoals:
+    """A target that is the baseline's best is known once the search of the baseline's cell on the same network is over:
+    it is the best M-Recall of its winner, by the seed that searches. That cell itself is searched for M-Recall."""
+
+    def __init__(
+        self, study: StudySpec, cells: Mapping[str, Cell], *, searched: Callable[[Cell], Sequence[TrialProgress] | None]
+    ) -> None:
+        """searched: the trials of a cell's search, None while it is not over."""
+        self._study, self._cells, self._searched = study, cells, searched
+        self._known: dict[str, Objective] = {}
+
+    def objective(self, cell: Cell) -> Objective | None:
+        """None while its target is not known: nothing of the cell can be searched yet."""
+        if cell.name not in self._known:
+            found = self._objective(cell)
+            if found is None:
+                return None
+            self._known[cell.name] = found
+        return self._known[cell.name]
+
+    def target(self, cell: str) -> float | None:
+        """The M-Recall at which a trial of the cell's search has shown all; None: there is no such."""
+        known = self.objective(self._cells[cell])
+        return known.target if known is not None else None
+
+    def numbers(self, progress: TrialProgress, summary: Mapping[str, float]) -> dict[str, float]:
+        """What the store keeps of a trial of a search beside its own summary: what it is worth and what it breaks."""
+        objective = self.objective(self._cells[progress.assignment.trial.cell])
+        found: dict[str, float] = {}
+        if objective is not None and objective.kind != "best_m_recall" and progress.curve:
+            found[SEARCH_VALUE] = objective.value(progress.curve)
+        if self._study.search.constraints.given:
+            found[CONSTRAINT_EXCESS] = excess_of(self._study.search.constraints, summary)
+        return found
+
+    def told(self, progress: TrialProgress) -> tuple[Outcome, Sequence[tuple[float, float]]]:
+        """What the sampler hears of a trial that has ended. A stopped one is worth what its value says of it, wherever
+        that already counts what it did not reach."""
+        assert progress.status in _OUTCOMES, f"{progress.assignment.trial.trial}: has not ended"
+        objective = self.objective(self._cells[progress.assignment.trial.cell])
+        outcome = _OUTCOMES[progress.status]  # type: ignore[index]
+        if objective is None or outcome == "failed":
+            return outcome, progress.curve
+        attempts = progress.attempts()
+        curve = objective.told(progress.curve, attempts[-1].summary.get(CONSTRAINT_EXCESS, 0.0) if attempts else 0.0)
+        is_final = objective.kind != "best_m_recall" and bool(curve)
+        return "finished" if is_final else outcome, curve
+
+    def _objective(self, cell: Cell) -> Objective | None:
+        search, whole = self._study.search, float(cell.training["epochs"])
+        plain = Objective(search.objective, whole)
+        if search.objective != "epochs_to_target":
+            return plain
+        if not isinstance(search.target, str):
+            return replace(plain, target=search.target)
+        if cell.loss_name == self._study.baseline:
+            return Objective("best_m_recall", whole)
+        baseline = self._cells[f"{cell.network_name}.{self._study.baseline}"]
+        searched = self._searched(baseline)
+        if searched is None:
+            return None
+        winner = winner_of([trial.attempts() for trial in searched if trial.attempts()])
+        if winner is None or winner.status != "finished":
+            _log.warning(
+                "cell %s: nothing of the baseline %s has finished, so there is no target; it is searched for the best "
+                "M-Recall", cell.name, baseline.name,
+            )
+            return Objective("best_m_recall", whole)
+        return replace(plain, target=best_of_curve(winner.curve).m_recall)

@@ -1,0 +1,41 @@
+"""Studies that a store has recorded, read back as they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.spec.paths import on_this_node
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.jobs.kept_plugins import load_kept
+from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
+from vsetune.tracking.store import TrackingStore, unknown_study
+
+
+def study_of(record: StudyRecord) -> StudySpec:
+    """The study, somebody's components in it loaded from the copies that it keeps.
+
+    ConfigError for one of another version, StorageError where its copies are gone.
+    """
+    plugins = {
+        tag.removeprefix(PLUGIN_TAG): sha256 for tag, sha256 in record.tags.items() if tag.startswith(PLUGIN_TAG)
+    }
+    if plugins:
+        load_kept(plugins, folder_of(record), where=f"study {record.name}")
+    return parse_spec(dict(record.config), StudySpec, where=f"study {record.name}")
+
+
+def folder_of(record: StudyRecord) -> Path:
+    """As `preparation.study_folder` has it."""
+    tracking: Mapping[str, Any] = dict(record.config.get("tracking") or {})
+    return Path(on_this_node(str(tracking.get("folder") or "runs"))) / record.name
+
+
+def record_of(store: TrackingStore, study: str) -> StudyRecord:
+    """UsageError, with the names that there are, for a study that the store does not have."""
+    records = {record.name: record for record in store.studies()}
+    if study not in records:
+        raise unknown_study(study, list(records))
+    return records[study]

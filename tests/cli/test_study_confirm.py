@@ -1,0 +1,38 @@
+"""`vsetune study confirm`: whoever names what cannot be confirmed is told so in one line."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from vsetune.config.study.study_spec import StudySpec, TrackingSpec
+from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.tracking.records import StudyRecord
+
+pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
+
+
+def test_what_cannot_be_confirmed_is_named_in_one_line(vsetune, home) -> None:
+    config = {"study": "tiny", "data": {"path": "data"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]}
+    tracking_store(TrackingSpec()).open_study(
+        StudyRecord("tiny", "beef", StudySpec.model_validate(config).to_plain()), resume=False
+    )
+    for name, told in {
+        "tinny": "study tinny: not in this store, which has: tiny",
+        "tiny.yaml": "tiny.yaml: no such file; name a study file, or a study of the tracking store",
+        "tiny": "data",
+    }.items():
+        said = vsetune("study", "confirm", name)
+        assert (said.code, len(said.lines)) == (2, 1), said.err
+        assert told in said.lines[0]
+
+
+def test_a_study_that_still_searches_is_gone_on_with_first(vsetune, study) -> None:
+    file = study()
+    tracking_store(TrackingSpec()).open_study(prepare_study(file, Console(file=io.StringIO())).record(), resume=False)
+    for name in ("tiny", str(file)):
+        said = vsetune("study", "confirm", name, "--seeds", "2")
+        assert (said.code, len(said.lines)) == (2, 1), said.err
+        assert "study tiny: its search is not over in vsepp.lmh; go on with it first" in said.lines[0]

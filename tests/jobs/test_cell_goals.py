@@ -1,0 +1,121 @@
+"""A study that asks for epochs to a target: the baseline first, then trials that stop at its best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import ConfigError
+from vsetune.jobs.cell_scheduler import CellScheduler
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
+from vsetune.jobs.trial_progress import Assignment
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.selection import trials_of, winner_of
+from vsetune.search.configurations import ConfigurationSearch
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import StudyRecord, ValidationPoint
+
+
+class Study:
+    def __init__(self, **search: Any) -> None:
+        plain = {
+            "study": "soon", "data": {"path": "x"}, "networks": [{"name": "vsepp"}],
+            "losses": [{"name": "lmh"}, {"name": "lseh"}], "training": {"epochs": 6}, "scheduler": {"kind": "none"},
+            "search": {"configurations": 3, "sampler": "sobol", **search},
+        }
+        self.spec = parse_spec(plain, StudySpec, where="test")
+        self.cells = resolve_cells(self.spec, where="test")
+        self.store, self.clock = MemoryStore(), VirtualClock()
+        self.search = ConfigurationSearch("soon", self.cells, self.spec.search, storage=None)
+        self.started: list[str] = []
+
+    def ledger(self) -> StudyLedger:
+        self.store.open_study(StudyRecord("soon", "beef", self.spec.to_plain()), resume=True)
+        ledger = StudyLedger(self.spec, self.cells, self.store, self.search, clock=self.clock)
+        ledger.recover()
+        return ledger
+
+    def run(self) -> StudyLedger:
+        ledger = self.ledger()
+        scheduler = CellScheduler(
+            self.spec.scheduler, epochs={cell.name: 6.0 for cell in self.cells}, target_of=ledger.target_of
+        )
+        VirtualCluster(
+            ledger, scheduler, self.course, workers=2, clock=self.clock, on_closed=lambda trial: None,
+        ).run()
+        return ledger
+
+    def course(self, assignment: Assignment) -> Course:
+        """The baseline ends at 40, and 1 lower with every number; lseh is there the sooner the lower its number, but 0
+        never is."""
+        self.started.append(assignment.trial.trial)
+        number, is_baseline = assignment.number, assignment.trial.cell == "vsepp.lmh"
+        last = 40.0 - number if is_baseline else 39.0 if number == 0 else 60.0 - 8 * number
+        return Course([(float(epoch), last * epoch / 6) for epoch in range(1, 7)], 1.0)
+
+
+def test_the_baseline_is_searched_first_and_what_reaches_its_best_stops_and_makes_room() -> None:
+    study = Study(objective="epochs_to_target")
+    ledger = study.run()
+    assert all(name.startswith("vsepp.lmh") for name in study.started[:3])
+    assert (ledger.target_of("vsepp.lmh"), ledger.target_of("vsepp.lseh")) == (None, 40.0)
+    soon = ledger.trials["vsepp.lseh-c001-s0"]
+    assert (soon.status, soon.epoch) == ("finished", 5.0)  # 52 at the end: 43.3 at 5, the straight line says 4.62
+    assert soon.error == "target reached: 43.33 at epoch 5, target 40.00"
+    assert soon.attempts()[-1].summary["search_value"] == pytest.approx(-6 * 40 / 52)
+    never = ledger.trials["vsepp.lseh-c000-s0"]
+    assert never.attempts()[-1].summary["search_value"] == pytest.approx(-6 * (1 + 1 / 40))
+
+
+def test_the_winner_is_the_soonest_and_its_row_says_that_it_was_cut_short() -> None:
+    study = Study(objective="epochs_to_target")
+    study.run()
+    attempts = study.store.attempts("soon")
+    assert winner_of(trials_of([each for each in attempts if each.start.loss == "lseh"])).start.trial[-7:] == "c001-s0"
+    (row,) = [row for row in build(attempts, baseline="lmh").rows if row.loss == "lseh"]
+    assert "stopped_at_target" in row.flags
+
+
+def test_a_new_process_finds_the_target_again_and_nothing_left_to_do() -> None:
+    study = Study(objective="epochs_to_target")
+    study.run()
+    again = study.ledger()
+    assert again.target_of("vsepp.lseh") == 40.0
+    assert not again.has_work()
+
+
+def test_epochs_saved_by_stopping_at_the_target_go_to_further_trials() -> None:
+    study = Study(objective="epochs_to_target", target=6.0)
+    ledger = study.run()
+    epochs = [trial.epoch for trial in ledger.trials.values() if trial.assignment.trial.cell == "vsepp.lseh"]
+    assert epochs[:4] == [1.0] * 4
+    assert len(epochs) > 3
+    assert sum(epochs) == pytest.approx(3 * 6, abs=3)
+
+
+def test_a_trial_that_breaks_a_constraint_is_never_the_winner() -> None:
+    study = Study(constraints={"seconds_per_epoch": 2.0})
+    ledger = study.ledger()
+    for slow in (3.0, 1.0):
+        name = ledger.next().trial.trial
+        ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
+        ledger.record_point(name, ValidationPoint(1, 6.0, 1, 10 * slow, 1.0))
+        ledger.close(name, "finished", summary={"seconds_per_epoch": slow})
+    first, second = study.store.attempts("soon")
+    assert first.summary["constraint_excess"] == 0.5
+    assert winner_of([(first,), (second,)]) is second
+    assert winner_of([(first,)]) is None
+    rows = build([first], baseline="lmh").rows
+    assert [row.flags for row in rows] == [("none_allowed",)]
+
+
+def test_a_study_without_its_baseline_needs_a_target_of_its_own() -> None:
+    plain = Study().spec.to_plain() | {"cells": ["vsepp.lseh"]}
+    plain["search"] = plain["search"] | {"objective": "epochs_to_target"}
+    with pytest.raises(ConfigError, match=r"search.target: is the best of vsepp.lmh"):
+        parse_spec(plain, StudySpec, where="test")

@@ -1,0 +1,102 @@
+"""`study confirm`: winner, runner-up and papers' settings over seeds that did not search, each once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.jobs.confirmations import confirming_again
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.trial_progress import Assignment
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.wording import notes
+from vsetune.search.configurations import ConfigurationSearch
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import StudyRecord, ValidationPoint
+
+REACHED = {"vsepp.lmh-c000": 40.0, "vsepp.lmh-c001": 45.0, "vsepp.lmh-c002": 44.0}
+
+
+class Driver:
+    """`confirm(n)` is a new process each time; what it trains ends at `reached` plus a tenth of the seed."""
+
+    def __init__(self, **changes: Any) -> None:
+        plain = {
+            "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
+            "training": {"epochs": 2}, "search": {"configurations": 3}, "scheduler": {"kind": "none"}, "seeds": [1, 4],
+        }
+        self.study = parse_spec(plain | changes, StudySpec, where="test")
+        self.cells = resolve_cells(self.study, where="test")
+        self.store = MemoryStore()
+        self.search = ConfigurationSearch("tiny", self.cells, self.study.search, storage=None)
+        self.reached = dict(REACHED)
+
+    def ledger(self, seeds: int | None) -> StudyLedger:
+        self.store.open_study(StudyRecord("tiny", "beef", self.study.to_plain()), resume=True)
+        confirming = None if seeds is None else confirming_again(self.study, seeds)
+        ledger = StudyLedger(self.study, self.cells, self.store, self.search, confirming=confirming)
+        ledger.recover()
+        return ledger
+
+    def train(self, ledger: StudyLedger, most: int = 100) -> list[str]:
+        names: list[str] = []
+        while len(names) < most and isinstance(assignment := ledger.next(), Assignment):
+            name, seed = assignment.trial.trial, assignment.trial.seed
+            names.append(name)
+            ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
+            height = self.reached.get(name.rpartition("-")[0], 30.0) + seed / 10
+            for epoch in (1, 2):
+                ledger.record_point(name, ValidationPoint(epoch, float(epoch), epoch, height - 2 + epoch, 1.0))
+            ledger.close(name, "finished", summary={"epochs": 2.0})
+        return names
+
+
+def test_a_study_that_has_ended_is_confirmed_over_new_seeds_and_nothing_runs_twice() -> None:
+    driver = Driver()
+    driver.train(driver.ledger(None))
+    first = driver.train(driver.ledger(2), most=3)
+    assert first == ["vsepp.lmh-c002-s4", "vsepp.lmh-c000-s4", "vsepp.lmh-c001-s0"]  # c001-s4 the study has run itself
+    ledger = driver.ledger(2)
+    assert driver.train(ledger) == ["vsepp.lmh-c002-s0", "vsepp.lmh-c000-s0"]
+    assert ledger.promised() == 3 + 3 * 2
+    assert driver.train(driver.ledger(2)) == []
+    assert driver.train(driver.ledger(3)) == ["vsepp.lmh-c001-s2", "vsepp.lmh-c002-s2", "vsepp.lmh-c000-s2"]
+    attempts = driver.store.attempts("tiny")
+    confirming = [each.start for each in attempts if each.start.phase == "confirm"]
+    assert {each.seed for each in confirming} == {0, 2, 4}
+    roles = {each.trial.rpartition("-")[0]: each.environment.get("confirms") for each in confirming}
+    assert roles == {
+        "vsepp.lmh-c001": "winner", "vsepp.lmh-c002": "runner-up", "vsepp.lmh-c000": "papers' settings",
+    }
+
+
+def test_the_headline_is_the_winner_over_those_seeds_and_the_others_stand_beside_it() -> None:
+    driver = Driver()
+    driver.train(driver.ledger(None))
+    driver.reached["vsepp.lmh-c002"] = 46.0
+    driver.train(driver.ledger(3))
+    board = build(driver.store.attempts("tiny"), baseline="lmh")
+    (row,) = board.rows
+    assert [seed.seed for seed in row.headline] == [0, 2, 4]
+    assert row.best_m_recall == pytest.approx(45.2)
+    assert [each.role for each in row.contenders] == ["runner-up", "papers' settings"]
+    assert [each.best_m_recall for each in row.contenders] == pytest.approx([46.2, 40.2])
+    assert "runner_up_ahead" in row.flags
+    told = "vsepp lmh, run again beside its winner: runner-up 46.2 ± 0.2 over the seeds 0, 2, 4 (the winner 45.2); "
+    assert any(note.startswith(told) for note in notes(board))
+
+
+def test_settings_of_the_papers_that_were_never_searched_are_run_under_a_name_of_their_own() -> None:
+    driver = Driver(search={"configurations": 2, "include_defaults": False}, seeds=[0])
+    driver.train(driver.ledger(None))
+    assert driver.train(driver.ledger(1)) == ["vsepp.lmh-c001-s1", "vsepp.lmh-c000-s1", "vsepp.lmh-papers-s1"]
+
+
+def test_the_search_of_a_study_is_known_to_be_open() -> None:
+    driver = Driver()
+    driver.train(driver.ledger(None), most=2)
+    assert driver.ledger(2).searching() == ["vsepp.lmh"]

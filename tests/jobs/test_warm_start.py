@@ -1,0 +1,102 @@
+"""What one study learns from another: whole trials of the same kind, shared settings to start from, as many to each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import build_trial, resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import UsageError
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.trial_progress import Assignment
+from vsetune.jobs.warm_start import kept_or_taken, take
+from vsetune.search.configurations import ConfigurationSearch
+from vsetune.search.objectives import Objective
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+
+RATE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
+
+
+def make_study(name: str, losses: list[Any], **search: Any) -> StudySpec:
+    plain = {
+        "study": name, "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": losses,
+        "training": {"epochs": 2},
+        "search": {"configurations": 6, "training": RATE, **search}, "baseline": "lmh", "scheduler": {"kind": "none"},
+    }
+    return parse_spec(plain, StudySpec, where="test")
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """`first` has three trials of lmh, whose third is the best."""
+    store = MemoryStore()
+    study = make_study("first", [{"name": "lmh"}])
+    (cell,) = resolve_cells(study, where="test")
+    store.open_study(StudyRecord("first", "beef", study.to_plain()), resume=False)
+    for number, (rate, best) in enumerate(((2e-4, 30.0), (1e-3, 31.0), (5e-3, 35.0))):
+        configuration = {"loss.margin": 0.2, "training.learning_rate": rate}
+        name = f"vsepp.lmh-c00{number}-s0"
+        trial = build_trial(study, cell, configuration, trial=name, seed=0)
+        run = store.start_attempt(AttemptStart(
+            "first", name, "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", configuration, trial.to_plain(),
+            protocol={"data_fingerprint": "d"},
+        ))
+        store.record_points(run, [ValidationPoint(1, 1.0, 1, best - 5, 1.0), ValidationPoint(2, 2.0, 2, best, 1.0)])
+        store.finish_attempt(run, "finished", {}, [], None)
+    return store
+
+
+def test_trials_of_the_same_kind_count_as_the_cells_own(store: MemoryStore) -> None:
+    study = make_study("second", [{"name": "lmh"}], warm_start=["first"])
+    cells = resolve_cells(study, where="test")
+    (warm,) = take(study, cells, store.attempts("first"), data_fingerprint="d").values()
+    assert warm.tag == "told of 3 trials of first"
+    lessons = warm.lessons(Objective("epochs_to_target", 2.0, 30.0))
+    assert [lesson.value for lesson in lessons] == [-2.0, pytest.approx(-1.8), -1.0]
+
+    search = ConfigurationSearch("second", cells, study.search, storage=None)
+    ledger = StudyLedger(study, cells, store, search, warm_start={"vsepp.lmh": warm})
+    first = ledger.next()
+    assert isinstance(first, Assignment)
+    assert (first.number, dict(first.configuration)) == (3, cells[0].defaults())
+    store.open_study(StudyRecord("second", "beef", study.to_plain()), resume=False)
+    ledger.open_attempt(first.trial.trial, number=1, environment={}, protocol={}, inherited=[])
+    (attempt,) = store.attempts("second")
+    assert attempt.start.environment == {"warm_start": "told of 3 trials of first"}
+    assert [each.number for each in search.suggestions("vsepp.lmh")] == [3]
+
+
+def test_of_other_trials_shared_settings_are_where_the_search_starts(store: MemoryStore) -> None:
+    study = make_study("second", [{"name": "lmh"}], warm_start=["first"])
+    cells = resolve_cells(study, where="test")
+    (warm,) = take(study, cells, store.attempts("first"), data_fingerprint="other data").values()
+    assert warm.tag == "starts from first/vsepp.lmh-c002-s0"
+    search = ConfigurationSearch("second", cells, study.search, storage=None)
+    search.teach("vsepp.lmh", [], [{"training.learning_rate": 5e-3}])
+    asked = [search.ask("vsepp.lmh").configuration for _ in range(3)]
+    assert dict(asked[0]) == cells[0].defaults()
+    assert [each["training.learning_rate"] == 5e-3 for each in asked] == [False, True, False]
+
+
+def test_every_cell_gets_the_same_number(store: MemoryStore) -> None:
+    study = make_study("second", [{"name": "lmh"}, {"name": "lseh"}], warm_start=["first"])
+    cells = resolve_cells(study, where="test")
+    warm = take(study, cells, store.attempts("first"), data_fingerprint="d")
+    assert {cell: each.tag for cell, each in warm.items()} == dict.fromkeys(  # no trial of lseh could be told of
+        ["vsepp.lmh", "vsepp.lseh"], "starts from first/vsepp.lmh-c002-s0",
+    )
+    assert warm["vsepp.lseh"].starts[0].settings.keys() == {"loss.margin", "training.learning_rate"}
+
+
+def test_what_was_taken_stays_when_the_other_study_goes_on(store: MemoryStore, tmp_path: Path) -> None:
+    study = make_study("second", [{"name": "lmh"}], warm_start=["first"])
+    cells = resolve_cells(study, where="test")
+    taken = kept_or_taken(study, cells, tmp_path, store=lambda: store, data_fingerprint="d")
+    assert kept_or_taken(study, cells, tmp_path, store=MemoryStore, data_fingerprint="d") == taken
+    with pytest.raises(UsageError, match=r"^search.warm_start: study first"):
+        kept_or_taken(study, cells, tmp_path / "new", store=MemoryStore, data_fingerprint="d")

@@ -1,0 +1,51 @@
+"""What a search maximises: hits before misses, near misses before far ones, and nothing that breaks a constraint."""
+
+from __future__ import annotations
+
+import pytest
+
+from vsetune.config.study.study_spec import ConstraintSpec
+from vsetune.search.objectives import Objective, broken_limits, epochs_needed, excess_of
+
+RISING = [(1.0, 20.0), (2.0, 40.0), (3.0, 50.0), (4.0, 52.0)]
+
+
+def test_epochs_to_a_target_lie_between_the_validations_around_it() -> None:
+    assert epochs_needed(RISING, 45.0, whole=10.0) == 2.5
+    assert epochs_needed(RISING, 50.0, whole=10.0) == 3.0
+    assert epochs_needed(RISING, 10.0, whole=10.0) == 1.0
+
+
+def test_a_target_never_reached_costs_more_than_any_hit_and_the_more_the_further_it_is() -> None:
+    """10 epochs, and for 2 of 54 points missing 2/54 of 10 more: 10.370; for 34 of 54: 16.296."""
+    assert epochs_needed(RISING, 54.0, whole=10.0) == pytest.approx(10 * (1 + 2 / 54))
+    assert epochs_needed(RISING[:1], 54.0, whole=10.0) == pytest.approx(10 * (1 + 34 / 54))
+    last = [(1.0, 0.0), (10.0, 54.0)]
+    assert epochs_needed(last, 54.0, whole=10.0) == 10.0
+
+
+def test_area_under_the_curve_keeps_the_best_so_far_to_the_last_epoch() -> None:
+    """0 until 1, 20 until 2, 40 until 4 (the 30 at 3 is no new best), of 5 epochs; then on at 40 to 5: 140 / 5."""
+    curve = [(1.0, 20.0), (2.0, 40.0), (3.0, 30.0), (4.0, 35.0)]
+    assert Objective("area_under_curve", 5.0).value(curve) == pytest.approx((20 + 3 * 40) / 5)
+
+
+def test_the_sampler_hears_the_curve_of_plain_m_recall_and_one_value_of_anything_else() -> None:
+    assert Objective("best_m_recall", 10.0).told(RISING, 0.0) == RISING
+    assert Objective("epochs_to_target", 10.0, 45.0).told(RISING, 0.0) == [(4.0, -2.5)]
+
+
+@pytest.mark.parametrize(("kind", "worst"), [("best_m_recall", 0.0), ("epochs_to_target", -20.0)])
+def test_a_trial_that_breaks_a_constraint_is_below_all_that_keep_them(kind, worst) -> None:
+    objective = Objective(kind, 10.0, 45.0 if kind == "epochs_to_target" else None)
+    slightly, badly = (objective.told(RISING, excess)[0][1] for excess in (0.01, 0.5))
+    assert badly < slightly < worst
+
+
+def test_constraints_are_held_against_what_was_measured() -> None:
+    limits = ConstraintSpec(seconds_per_epoch=10.0, peak_memory_gib=2.0)
+    measured = {"seconds_per_epoch": 12.0, "peak_memory_bytes": 2.0**30}
+    assert excess_of(limits, measured) == pytest.approx(0.2)
+    assert broken_limits(limits, measured) == ["12 seconds per epoch, at most 10"]
+    assert excess_of(limits, {"seconds_per_epoch": 9.0}) < 0
+    assert excess_of(limits, {}) == 0.0
