@@ -6,7 +6,7 @@ import itertools
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def test_killed_at_any_statement_a_search_asks_and_tells_what_an_undisturbed_one
     opened(file)
     whole = file.read_bytes()
     died = 0
-    for statement in itertools.count(step=17):
+    for statement in itertools.count(step=5):
         file.write_bytes(whole)
         search = opened(file)
         try:
@@ -160,9 +160,10 @@ def test_a_full_disk_is_one_line_and_the_tell_can_be_repeated(tmp_path: Path) ->
     engine = search._storage.backend.engine
 
     def limit(pages: int) -> None:
-        with engine.connect() as connection:
-            used = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-            connection.exec_driver_sql(f"PRAGMA max_page_count = {used + pages}")
+        with ExitStack() as opened:  # of every connection that the next call may be given
+            for connection in [opened.enter_context(engine.connect()) for _ in range(engine.pool.checkedin())]:
+                used = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+                connection.exec_driver_sql(f"PRAGMA max_page_count = {used + pages}")
 
     limit(1)
     with pytest.raises(StorageError, match=r"cannot be written \(database or disk is full\)"):
