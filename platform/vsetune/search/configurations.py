@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from optuna.distributions import BaseDistribution, check_distribution_compatibility
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import TrialState, create_trial
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec
@@ -22,7 +22,7 @@ from vsetune.metrics.curves import best_of_curve
 from vsetune.search.drawing import CellDrawing, Value, distributions_of, is_whole
 from vsetune.search.memory_trials import MemoryTrials
 from vsetune.search.sampling.sampler import Draw
-from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TrialHistory
+from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT, TrialHistory
 from vsetune.search.trial_rows import ended
 from vsetune.search.trial_storage import SearchStorage
 
@@ -36,6 +36,15 @@ Refusal = Callable[[str, Mapping[str, Value]], str | None]
 
 _MOST_REFUSED = 100
 _REMEDY = "make it reachable and writable again, then resume"
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A whole trial of another study. source: STUDY/TRIAL. value: what this search maximises, of that trial."""
+
+    source: str
+    configuration: Mapping[str, Value]
+    value: float
 
 
 @dataclass(frozen=True)
@@ -55,9 +64,9 @@ class Suggestion:
 class ConfigurationSearch:
     """Asks for configurations and is told how they went; survives `kill -9` because every call is stored at once.
 
-    What was asked and told is kept in memory as well, from the first call for a cell on, and read again by `suggestions`
-    and after an error. Every method raises StorageError, in one line and within seconds, when the storage is locked, full or gone; nothing
-    is lost by it and the same call works once the storage does. Not thread-safe; one process per study may write.
+    What was asked and told is kept in memory as well; it is read again by `suggestions` and after an error. Every
+    method raises StorageError, in one line and within seconds, when the storage is locked, full or gone; nothing is
+    lost by it and the same call works once the storage does. Not thread-safe; one process per study may write.
     """
 
     def __init__(
@@ -71,6 +80,8 @@ class ConfigurationSearch:
         self._distributions = {cell.name: distributions_of(cell) for cell in cells}
         self._drawings = {cell.name: CellDrawing(spec, cell) for cell in cells}
         self._histories: dict[str, TrialHistory] = {}
+        self._starts: dict[str, Sequence[Mapping[str, Value]]] = {}
+        self._given = int(spec.include_defaults)
         names = [f"{study}/{cell.name}" for cell in cells]
         self._storage = MemoryTrials(studies=names) if storage is None else SearchStorage(storage, studies=names)
 
@@ -82,8 +93,22 @@ class ConfigurationSearch:
                 cell, trial.number, dict(trial.params), is_open=not trial.state.is_finished(),
                 drawn_by=str(trial.user_attrs.get(DRAWN_BY, "")),
             )
-            for trial in self._history(cell) if REFUSED not in trial.user_attrs
+            for trial in self._history(cell) if not trial.user_attrs.keys() & {REFUSED, TAUGHT}
         ]
+
+    def teach(
+        self, cell: str, lessons: Sequence[Lesson], starts: Sequence[Mapping[str, Value]] = ()
+    ) -> None:
+        """What other studies know. Call it in every process before the first `ask`; lessons are stored once.
+
+        lessons: configurations of this cell's space; they are in the history as if they had been drawn here. starts:
+        settings that the configurations after the papers' defaults have in place of those drawn, one after another.
+        """
+        self._starts[cell] = starts
+        known = {trial.user_attrs.get(TAUGHT) for trial in self._history(cell)}
+        for lesson in lessons:
+            if lesson.source not in known:
+                self._add(cell, lesson.configuration, {TAUGHT: lesson.source}, TrialState.COMPLETE, lesson.value)
 
     def ask(self, cell: str) -> Suggestion:
         """The next configuration of a cell. The same history and seed give the same configuration.
@@ -98,7 +123,7 @@ class ConfigurationSearch:
             history = self._history(cell)
             if not history:
                 drawing.warn_of_gaps()
-            drawn = drawing.next(history)
+            drawn = self._started(cell, drawing.next(history), history)
             reason = refuses(cell, drawn.configuration) if refuses is not None else None
             number = self._store(cell, drawn, reason)
             if reason is None:
@@ -129,7 +154,7 @@ class ConfigurationSearch:
         state = TrialState.COMPLETE if is_complete else TrialState.PRUNED
         told = ended(trial, state, best_of_curve(curve).m_recall if is_complete else None, points)
         with self._writing(cell) as history:
-            self._storage.end(self._name(cell), told)
+            self._storage.end(self._name(cell), trial, told)
             history.replace(told)
 
     def _history(self, cell: str) -> TrialHistory:
@@ -143,13 +168,28 @@ class ConfigurationSearch:
             self._histories[cell] = TrialHistory(whole)
         return self._histories[cell]
 
+    def _started(self, cell: str, drawn: Draw, history: TrialHistory) -> Draw:
+        """With what it takes over from another study; nothing for the papers' defaults."""
+        starts, place = self._starts.get(cell, ()), history.own - history.refused - self._given
+        if not 0 <= place < len(starts):
+            return drawn
+        configuration = self._cells[cell].applying({**drawn.configuration, **starts[place]})
+        return replace(drawn, configuration=configuration, why=f"{drawn.why}, with settings of another study")
+
     def _store(self, cell: str, drawn: Draw, reason: str | None) -> int:
         """One transaction for the whole trial. Returns its number."""
         notes = {NOTES: dict(drawn.notes)} if drawn.notes else {}
+        told = {DRAWN_BY: drawn.why, **notes, **({} if reason is None else {REFUSED: reason[:500]})}
+        state = TrialState.RUNNING if reason is None else TrialState.PRUNED
+        return self._add(cell, drawn.configuration, told, state)
+
+    def _add(
+        self, cell: str, configuration: Mapping[str, Value], told: Mapping[str, object], state: TrialState,
+        value: float | None = None,
+    ) -> int:
         trial = create_trial(
-            state=TrialState.RUNNING if reason is None else TrialState.PRUNED, params=dict(drawn.configuration),
-            distributions={name: self._distributions[cell][name] for name in drawn.configuration},
-            user_attrs={DRAWN_BY: drawn.why, **notes, **({} if reason is None else {REFUSED: reason[:500]})},
+            state=state, value=value, params=dict(configuration), user_attrs=dict(told),
+            distributions={name: self._distributions[cell][name] for name in configuration},
         )
         with self._writing(cell) as history:
             stored = self._storage.add(self._name(cell), trial)
@@ -159,7 +199,8 @@ class ConfigurationSearch:
     @contextmanager
     def _writing(self, cell: str) -> Iterator[TrialHistory]:
         """Around one write and its copy in memory. Whatever interrupts it, the copy is read anew."""
-        history = self._histories.pop(cell)
+        history = self._history(cell)
+        del self._histories[cell]
         with self._storage.guarded("{} cannot be written", _REMEDY):
             yield history
         self._histories[cell] = history

@@ -22,9 +22,12 @@ from vsetune.search.sampling.choosing import sampler_named
 from vsetune.search.sampling.grid import uncovered
 from vsetune.search.sampling.points import first_points
 from vsetune.search.sampling.sampler import Draw, SearchedSpace
-from vsetune.search.trial_history import REFUSED, TrialHistory
+from vsetune.search.trial_history import REFUSED, TAUGHT, TrialHistory
 
-__all__ = ["REFUSED", "CellDrawing", "Value", "distribution_of", "distributions_of", "draw", "is_whole", "startup_of"]
+__all__ = [
+    "REFUSED", "TAUGHT", "CellDrawing", "Value", "distribution_of", "distributions_of", "draw", "is_whole",
+    "startup_of",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +57,8 @@ class CellDrawing:
         number = len(history)
         if not self._cell.domains:
             return Draw({}, "nothing is searched")
-        if number < len(self._first):
-            configuration, why = self._first[number]
+        if history.own < len(self._first):
+            configuration, why = self._first[history.own]
             return Draw(dict(configuration), why)
         if self._sampler.learns and number < self._startup + history.refused:
             drawn = self._start.draw(self._space, history)

@@ -32,5 +32,5 @@ class MemoryTrials:
         trials.append(numbered(trial, len(trials), len(trials)))
         return trials[-1]
 
-    def end(self, study: str, trial: FrozenTrial) -> None:
-        self._trials[study][trial.number] = trial
+    def end(self, study: str, before: FrozenTrial, told: FrozenTrial) -> None:
+        self._trials[study][told.number] = told

@@ -13,6 +13,8 @@ from vsetune.search.trial_columns import RUNNING, TrialColumns
 
 REFUSED = "refused"
 """Attribute of a trial whose configuration no spec accepts: why."""
+TAUGHT = "taught by"
+"""Attribute of a trial of another study: STUDY/TRIAL. It counts as drawn, so that less of a start is needed."""
 DRAWN_BY = "drawn by"
 """Attribute of a trial: which sampler drew it, and what that had learnt from."""
 NOTES = "drawing"
@@ -22,13 +24,14 @@ NOTES = "drawing"
 class TrialHistory(Sequence[FrozenTrial]):
     """Grows by `add`; a trial that has ended takes its place by `replace`. Trials in it are not changed.
 
-    refused: draws that no spec accepts; they are in it, since samplers are told of them. columns: the same as arrays.
+    refused: draws that no spec accepts; taught: trials of other studies; both are in it, for samplers to learn from.
+    columns: the same as arrays.
     """
 
     def __init__(self, trials: Iterable[FrozenTrial] = ()) -> None:
         self._trials: list[FrozenTrial] = []
         self._places: dict[int, int] = {}
-        self.refused = 0
+        self.refused = self.taught = 0
         self.columns = TrialColumns()
         for trial in trials:
             self.add(trial)
@@ -37,6 +40,7 @@ class TrialHistory(Sequence[FrozenTrial]):
         self._places[trial.number] = len(self._trials)
         self._trials.append(trial)
         self.refused += REFUSED in trial.user_attrs
+        self.taught += TAUGHT in trial.user_attrs
         self.columns.put(len(self._trials) - 1, trial)
 
     def replace(self, trial: FrozenTrial) -> None:
@@ -49,6 +53,11 @@ class TrialHistory(Sequence[FrozenTrial]):
     def ended(self) -> int:
         """Trials that are not running, refused draws included."""
         return len(self._trials) - int(np.count_nonzero(self.columns.states == RUNNING))
+
+    @property
+    def own(self) -> int:
+        """Trials of this study, refused draws included: how many have been drawn."""
+        return len(self._trials) - self.taught
 
     def numbered(self, number: int) -> FrozenTrial | None:
         place = self._places.get(number)

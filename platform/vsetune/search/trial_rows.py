@@ -1,7 +1,8 @@
 """Writes whole trials into Optuna's tables, one transaction each.
 
 Optuna's own calls write one value per transaction and read the study again for each; a trial with the points of its
-curve took them longer than the draw. The rows are those that they would write.
+curve took them longer than the draw. The rows are those that they would write: what its classes know of types and of
+how times are stored is asked of them, in whatever version is installed.
 """
 
 from __future__ import annotations
@@ -10,80 +11,96 @@ import copy
 import datetime
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from typing import Any
 
 from optuna.distributions import distribution_to_json
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, func, inspect, select
+
+_TRIALS, _STUDIES = models.TrialModel.__table__, models.StudyModel.__table__
+_PARAMS, _ATTRIBUTES = models.TrialParamModel.__table__, models.TrialUserAttributeModel.__table__
+_VALUES, _POINTS = models.TrialValueModel.__table__, models.TrialIntermediateValueModel.__table__
+
+Row = dict[str, Any]
 
 
 class TrialRows:
     """Of one database. Errors are those of SQLAlchemy; after one, nothing of the call has been written."""
 
     def __init__(self, backend: RDBStorage) -> None:
-        self._backend = backend
+        self._engine = backend.engine
 
     def add(self, study_id: int, trial: FrozenTrial) -> FrozenTrial:
         """The trial as the database has it now, with its number there."""
-        with self._transaction() as session:
-            models.StudyModel.find_or_raise_by_id(study_id, session, for_update=True)
-            row = models.TrialModel(
-                study_id=study_id, number=None, state=trial.state, datetime_start=trial.datetime_start,
+        with self._engine.begin() as connection:
+            self._lock(connection, study_id)
+            count = select(func.count()).select_from(_TRIALS).where(_TRIALS.c.study_id == study_id)
+            number = int(connection.execute(count).scalar_one())
+            row = _trial_row(
+                study_id=study_id, number=number, state=trial.state, datetime_start=trial.datetime_start,
                 datetime_complete=trial.datetime_complete,
             )
-            session.add(row)
-            session.flush()
-            number, trial_id = row.count_past_trials(session), row.trial_id
-            row.number = number
-            session.add_all(
-                models.TrialParamModel(
-                    trial_id=trial_id, param_name=name,
-                    param_value=trial.distributions[name].to_internal_repr(value),
-                    distribution_json=distribution_to_json(trial.distributions[name]),
-                )
+            key = int(connection.execute(_TRIALS.insert().values(row)).inserted_primary_key[0])
+            _insert(connection, _PARAMS, [
+                {
+                    "trial_id": key, "param_name": name,
+                    "param_value": trial.distributions[name].to_internal_repr(value),
+                    "distribution_json": distribution_to_json(trial.distributions[name]),
+                }
                 for name, value in trial.params.items()
-            )
-            session.add_all(
-                models.TrialUserAttributeModel(trial_id=trial_id, key=key, value_json=json.dumps(value))
-                for key, value in trial.user_attrs.items()
-            )
-        return numbered(trial, number, trial_id)
+            ])
+            _insert(connection, _VALUES, _value_rows(key, trial))
+            _insert(connection, _ATTRIBUTES, [
+                {"trial_id": key, "key": name, "value_json": json.dumps(value)}
+                for name, value in trial.user_attrs.items()
+            ])
+        return numbered(trial, number, key)
 
-    def end(self, trial: FrozenTrial) -> None:
-        """Writes the state and value of a trial that is running in the database, and those of its points that it lacks
-        there."""
-        with self._transaction() as session:
-            row = models.TrialModel.find_or_raise_by_id(trial._trial_id, session, for_update=True)
-            there = {step for step, in session.query(models.TrialIntermediateValueModel.step).filter(
-                models.TrialIntermediateValueModel.trial_id == trial._trial_id
-            )}
-            for step, value in trial.intermediate_values.items():
-                if step not in there:
-                    stored, kind = models.TrialIntermediateValueModel.intermediate_value_to_stored_repr(value)
-                    session.add(models.TrialIntermediateValueModel(
-                        trial_id=trial._trial_id, step=step, intermediate_value=stored, intermediate_value_type=kind,
-                    ))
-            for objective, value in enumerate(trial.values or []):
-                stored, kind = models.TrialValueModel.value_to_stored_repr(value)
-                session.add(models.TrialValueModel(
-                    trial_id=trial._trial_id, objective=objective, value=stored, value_type=kind,
-                ))
-            row.state, row.datetime_complete = trial.state, trial.datetime_complete
+    def end(self, before: FrozenTrial, told: FrozenTrial) -> None:
+        """How a trial that was running ended. before: as the database has it."""
+        key = told._trial_id
+        with self._engine.begin() as connection:
+            new = {step: told.intermediate_values[step] for step in told.intermediate_values
+                   if step not in before.intermediate_values}
+            _insert(connection, _POINTS, [{"trial_id": key, "step": step, **_point(new[step])} for step in new])
+            _insert(connection, _VALUES, _value_rows(key, told))
+            row = _trial_row(state=told.state, datetime_complete=told.datetime_complete)
+            connection.execute(_TRIALS.update().where(_TRIALS.c.trial_id == key).values(row))
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Session]:
-        session = self._backend.scoped_session()
-        try:
-            yield session
-            session.commit()
-        except BaseException:
-            session.rollback()
-            raise
-        finally:
-            session.close()
+    def _lock(self, connection: Connection, study_id: int) -> None:
+        """So that two writers never give one number twice. A writer to SQLite has the whole file."""
+        if self._engine.name != "sqlite":
+            connection.execute(
+                select(_STUDIES.c.study_id).where(_STUDIES.c.study_id == study_id).with_for_update()
+            ).scalar_one()
+
+
+def _insert(connection: Connection, table: Any, rows: list[Row]) -> None:
+    if rows:
+        connection.execute(table.insert(), rows)
+
+
+def _trial_row(**fields: Any) -> Row:
+    """Fields of a trial as its columns, without those that are None."""
+    trial = models.TrialModel(**fields)
+    columns = {each.columns[0].name: getattr(trial, each.key) for each in inspect(models.TrialModel).column_attrs}
+    return {name: value for name, value in columns.items() if value is not None}
+
+
+def _value_rows(key: int, trial: FrozenTrial) -> list[Row]:
+    stored = [models.TrialValueModel.value_to_stored_repr(value) for value in trial.values or []]
+    return [
+        {"trial_id": key, "objective": objective, "value": value, "value_type": kind}
+        for objective, (value, kind) in enumerate(stored)
+    ]
+
+
+def _point(value: float) -> Row:
+    stored, kind = models.TrialIntermediateValueModel.intermediate_value_to_stored_repr(value)
+    return {"intermediate_value": stored, "intermediate_value_type": kind}
 
 
 def numbered(trial: FrozenTrial, number: int, trial_id: int) -> FrozenTrial:

@@ -68,9 +68,9 @@ class SearchStorage:
         """Writes a new trial whole, and returns it with its number. Call it in `guarded`."""
         return self._rows.add(self.studies[study]._study_id, trial)
 
-    def end(self, study: str, trial: optuna.trial.FrozenTrial) -> None:
-        """Writes how a running trial ended, whole. Call it in `guarded`."""
-        self._rows.end(trial)
+    def end(self, study: str, before: optuna.trial.FrozenTrial, told: optuna.trial.FrozenTrial) -> None:
+        """Writes how a running trial ended, whole. before: as it is in the database. Call it in `guarded`."""
+        self._rows.end(before, told)
 
     @contextmanager
     def guarded(self, doing: str, remedy: str) -> Iterator[None]:

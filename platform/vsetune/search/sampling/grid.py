@@ -33,7 +33,7 @@ class GridPoints(Sampler):
         """The points in their order, after the configurations that are given, whatever came of them."""
         if self._rest is None:
             self._rest = points_of(space)
-        number = len(history) - space.given
+        number = history.own - space.given
         self._points += islice(self._rest, number + 1 - len(self._points))
         point, why = self._points[number]
         return Draw(dict(point), f"grid: {why}")
@@ -108,10 +108,10 @@ def _values(distribution: BaseDistribution, levels: int) -> list[Value]:
         found = [math.exp(math.log(low) + share * (math.log(high) - math.log(low))) for share in shares]
     else:
         found = [low + share * (high - low) for share in shares]
-    found = [min(max(value, low), high) for value in found]
+    found = [low, *found[1:-1], high] if levels > 1 else [low]
     if isinstance(distribution, IntDistribution):
-        whole = [round(value) for value in found]
-        return list(range(low, high + 1)) if levels >= _most(distribution) else list(dict.fromkeys(whole))
+        whole = dict.fromkeys(round(value) for value in found)
+        return list(range(round(low), round(high) + 1)) if levels >= _most(distribution) else list(whole)
     return list(found)
 
 
