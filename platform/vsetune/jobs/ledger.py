@@ -25,7 +25,7 @@ from vsetune.jobs.trial_progress import Assignment, Phase, TrialProgress
 from vsetune.leaderboard.selection import cost_of, winner_of
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search.configurations import ConfigurationSearch, Outcome, Suggestion
-from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint
+from vsetune.tracking.records import DRAWN_BY, AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint
 from vsetune.tracking.store import TrackingStore
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
@@ -123,10 +123,11 @@ class StudyLedger:
             self._end(progress, "killed", {}, [], "its process died; a new attempt continues from the checkpoint")
         assignment, spec = progress.assignment, progress.assignment.trial
         cell = self.cells[spec.cell]
+        told = {DRAWN_BY: assignment.drawn_by} if assignment.drawn_by else {}
         start = AttemptStart(
             study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
             number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
-            resolved=spec.to_plain(), environment=environment, protocol=protocol,
+            resolved=spec.to_plain(), environment={**environment, **told}, protocol=protocol,
         )
         progress.begin(self._store.start_attempt(start), start)
         self._note_points(progress, inherited)
@@ -339,7 +340,9 @@ class StudyLedger:
     def _search_assignment(self, cell: Cell, suggestion: Suggestion) -> Assignment:
         name = self._search_id(cell, suggestion.number)
         trial = build_trial(self.study, cell, suggestion.configuration, trial=name, seed=self.study.seeds[0])
-        return Assignment(trial, suggestion.number, "search", suggestion.configuration)
+        return Assignment(
+            trial, suggestion.number, "search", suggestion.configuration, drawn_by=suggestion.drawn_by
+        )
 
 
 def _is_disturbed(trial: TrialProgress) -> bool:

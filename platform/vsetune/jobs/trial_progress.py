@@ -17,12 +17,13 @@ TERMINAL: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed")
 
 @dataclass(frozen=True)
 class Assignment:
-    """A trial to run. number: the configuration's number in its cell."""
+    """A trial to run. number: the configuration's number in its cell. drawn_by: what chose it, in one line."""
 
     trial: TrialSpec
     number: int
     phase: Phase
     configuration: Configuration
+    drawn_by: str = ""
 
 
 @dataclass

@@ -121,8 +121,8 @@ class ConfigurationSearch:
         drawing, refuses = self._drawings[cell], self._refuses
         for _ in range(_MOST_REFUSED):
             history = self._history(cell)
-            if not history:
-                drawing.warn_of_gaps()
+            if not history and (gaps := drawing.gaps()):
+                logger.warning("%s", gaps)
             drawn = self._started(cell, drawing.next(history), history)
             reason = refuses(cell, drawn.configuration) if refuses is not None else None
             number = self._store(cell, drawn, reason)
@@ -155,7 +155,7 @@ class ConfigurationSearch:
         told = ended(trial, state, best_of_curve(curve).m_recall if is_complete else None, points)
         with self._writing(cell) as history:
             self._storage.end(self._name(cell), trial, told)
-            history.replace(told)
+            history.update(told)
 
     def _history(self, cell: str) -> TrialHistory:
         """Every whole trial of a cell, refused draws included, in order."""

@@ -7,7 +7,6 @@ dies in between leaves half a trial, and a resumed study would go another way th
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,18 +17,16 @@ from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.domains import Value
 from vsetune.config.study.study_spec import SearchSpec
-from vsetune.search.sampling.choosing import sampler_named
 from vsetune.search.sampling.grid import uncovered
 from vsetune.search.sampling.points import first_points
 from vsetune.search.sampling.sampler import Draw, SearchedSpace
+from vsetune.search.sampling.sampler_choice import sampler_named
 from vsetune.search.trial_history import REFUSED, TAUGHT, TrialHistory
 
 __all__ = [
-    "REFUSED", "TAUGHT", "CellDrawing", "Value", "distribution_of", "distributions_of", "draw", "is_whole",
-    "startup_of",
+    "REFUSED", "TAUGHT", "CellDrawing", "Value", "distribution_of", "distributions_of", "draw", "gaps_of",
+    "is_whole", "startup_of",
 ]
-
-logger = logging.getLogger(__name__)
 
 
 class CellDrawing:
@@ -46,11 +43,10 @@ class CellDrawing:
             spec.configurations, len(self._first),
         )
 
-    def warn_of_gaps(self) -> None:
-        """Says in the log where a grid does not cover the space."""
+    def gaps(self) -> str:
+        """Where a grid does not cover the space, in one line; else empty."""
         gaps = uncovered(self._space) if self._sampler.name == "grid" and self._cell.domains else ""
-        if gaps:
-            logger.warning("search: cell %s: %s", self._cell.name, gaps)
+        return gaps and f"search: cell {self._cell.name}: {gaps}"
 
     def next(self, history: TrialHistory) -> Draw:
         """After these whole trials, refused ones included, in order. The same history gives the same draw."""
@@ -71,6 +67,11 @@ class CellDrawing:
 def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[str, Value]:
     """The next configuration of a cell after this history (whole trials, refused ones included, in order)."""
     return CellDrawing(spec, cell).next(TrialHistory(history)).configuration
+
+
+def gaps_of(spec: SearchSpec, cell: Cell) -> str:
+    """Why a search cannot come everywhere in a cell, in one line; empty for all but a grid larger than its budget."""
+    return CellDrawing(spec, cell).gaps()
 
 
 def startup_of(spec: SearchSpec) -> int:

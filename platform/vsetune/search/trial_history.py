@@ -22,7 +22,7 @@ NOTES = "drawing"
 
 
 class TrialHistory(Sequence[FrozenTrial]):
-    """Grows by `add`; a trial that has ended takes its place by `replace`. Trials in it are not changed.
+    """Grows by `add`; a trial that has ended takes its place by `update`. Trials in it are not changed.
 
     refused: draws that no spec accepts; taught: trials of other studies; both are in it, for samplers to learn from.
     columns: the same as arrays.
@@ -43,7 +43,7 @@ class TrialHistory(Sequence[FrozenTrial]):
         self.taught += TAUGHT in trial.user_attrs
         self.columns.put(len(self._trials) - 1, trial)
 
-    def replace(self, trial: FrozenTrial) -> None:
+    def update(self, trial: FrozenTrial) -> None:
         """The trial of this number, as it is now. KeyError where there is none."""
         place = self._places[trial.number]
         self._trials[place] = trial

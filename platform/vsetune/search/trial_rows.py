@@ -43,7 +43,9 @@ class TrialRows:
                 study_id=study_id, number=number, state=trial.state, datetime_start=trial.datetime_start,
                 datetime_complete=trial.datetime_complete,
             )
-            key = int(connection.execute(_TRIALS.insert().values(row)).inserted_primary_key[0])
+            inserted = connection.execute(_TRIALS.insert().values(row)).inserted_primary_key
+            assert inserted is not None, "every database tells the key of one row"
+            key = int(inserted[0])
             _insert(connection, _PARAMS, [
                 {
                     "trial_id": key, "param_name": name,

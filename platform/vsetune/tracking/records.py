@@ -12,6 +12,10 @@ AttemptStatus = Literal["running", "finished", "pruned", "failed", "killed"]
 PLUGIN_TAG = "vsetune.plugin."
 """Tags of a study and of an attempt: the hash of other people's code in it, `vsetune.plugin.loss.my_loss`."""
 
+DRAWN_BY = "drawn_by"
+"""Key of the environment of an attempt of a search: which sampler chose its configuration, and what it had learnt from.
+"""
+
 
 @dataclass(frozen=True)
 class ValidationPoint:
