@@ -81,7 +81,6 @@ class ConfigurationSearch:
         self._drawings = {cell.name: CellDrawing(spec, cell) for cell in cells}
         self._histories: dict[str, TrialHistory] = {}
         self._starts: dict[str, Sequence[Mapping[str, Value]]] = {}
-        self._given = int(spec.include_defaults)
         names = [f"{study}/{cell.name}" for cell in cells]
         self._storage = MemoryTrials(studies=names) if storage is None else SearchStorage(storage, studies=names)
 
@@ -102,7 +101,7 @@ class ConfigurationSearch:
         """What other studies know. Call it in every process before the first `ask`; lessons are stored once.
 
         lessons: configurations of this cell's space; they are in the history as if they had been drawn here. starts:
-        settings that the configurations after the papers' defaults have in place of those drawn, one after another.
+        settings that the configurations after the papers' points have in place of those drawn, one after another.
         """
         self._starts[cell] = starts
         known = {trial.user_attrs.get(TAUGHT) for trial in self._history(cell)}
@@ -169,8 +168,8 @@ class ConfigurationSearch:
         return self._histories[cell]
 
     def _started(self, cell: str, drawn: Draw, history: TrialHistory) -> Draw:
-        """With what it takes over from another study; nothing for the papers' defaults."""
-        starts, place = self._starts.get(cell, ()), history.own - history.refused - self._given
+        """With what it takes over from another study; nothing for the papers' points."""
+        starts, place = self._starts.get(cell, ()), history.own - history.refused - self._drawings[cell].given
         if not 0 <= place < len(starts):
             return drawn
         configuration = self._cells[cell].applying({**drawn.configuration, **starts[place]})

@@ -43,6 +43,11 @@ class CellDrawing:
             spec.configurations, len(self._first),
         )
 
+    @property
+    def given(self) -> int:
+        """Configurations of the papers, which come before any is drawn."""
+        return len(self._first)
+
     def gaps(self) -> str:
         """Where a grid does not cover the space, in one line; else empty."""
         gaps = uncovered(self._space) if self._sampler.name == "grid" and self._cell.domains else ""
