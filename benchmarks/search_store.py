@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sqlite3
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,6 @@ from typing import Any
 import numpy as np
 import optuna
 from optuna.distributions import distribution_to_json
-from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -35,6 +36,7 @@ from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.drawing import distributions_of
 from vsetune.search.even_points import value_at
 from vsetune.search.stopping.choosing import stopping_rule
+from vsetune.search.trial_storage import SearchStorage
 
 EPOCHS = 6
 Times = dict[str, list[float]]
@@ -57,6 +59,8 @@ def main() -> None:
             for whose, measure in (("ours", _ours), ("optuna", _optunas)):
                 file = Path(folder) / f"{whose}.db"
                 shutil.copy(filled, file)
+                if whose == "optuna":
+                    _as_optuna_makes_it(file)
                 times = measure(study, cell, file, arguments.calls)
                 medians = {name: 1000 * statistics.median(seconds) for name, seconds in times.items()}
                 rounds.append(sum(medians.values()))
@@ -75,9 +79,10 @@ def _study(sampler: str) -> StudySpec:
 
 
 def _fill(file: Path, cell: Cell, count: int) -> None:
-    """A database with so many ended trials, a third of them stopped half-way, written in one go."""
-    backend = RDBStorage(f"sqlite:///{file}")
-    study = optuna.create_study(storage=backend, study_name=f"benchmark/{cell.name}", direction="maximize")
+    """A database of ours with so many ended trials, a third of them stopped half-way, written in one go."""
+    name = f"benchmark/{cell.name}"
+    storage = SearchStorage(f"sqlite:///{file}", studies=[name])
+    backend, study = storage.backend, storage.studies[name]
     trials = list(enumerate(_ended_trials(cell, count), start=1))
     finite = models.TrialValueModel.TrialValueType.FINITE
     point = models.TrialIntermediateValueModel.TrialIntermediateValueType.FINITE
@@ -106,6 +111,11 @@ def _fill(file: Path, cell: Cell, count: int) -> None:
                 connection.execute(models.BaseModel.metadata.tables[name].insert(), entries)
     backend.remove_session()
     backend.engine.dispose()
+
+
+def _as_optuna_makes_it(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode=DELETE")
 
 
 def _ended_trials(cell: Cell, count: int) -> Iterator[FrozenTrial]:

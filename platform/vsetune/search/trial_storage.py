@@ -144,13 +144,15 @@ def _tables(file: Path) -> set[str] | None:
 
 
 def _make(file: Path, studies: Sequence[str]) -> set[str]:
-    """Makes a file with these studies, and returns the names of its tables."""
+    """Makes a file with these studies, in write-ahead mode, which stays in it: a commit waits for the disk once and not
+    five times. Returns the names of its tables."""
     backend = _backend(URL.create("sqlite", database=str(file)))
     for name in studies:
         named_study(backend, name)
     backend.remove_session()
     backend.engine.dispose()
     with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode=WAL")
         return {str(name) for name, in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
