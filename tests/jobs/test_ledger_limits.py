@@ -97,7 +97,8 @@ def test_an_attempt_is_recorded_with_everything_that_is_known_when_it_starts() -
         "tiny", FIRST, "vsepp.lmh", "vsepp", "lmh")
     assert (start.number, start.seed, start.phase) == (3, 7, "search")
     assert (start.configuration, start.resolved) == (assignment.configuration, assignment.trial.to_plain())
-    assert (start.environment, start.protocol) == ({"torch": "2"}, {"images": 5})
+    told = {"torch": "2", "drawn_by": "the papers' defaults"}
+    assert (start.environment, start.protocol) == (told, {"images": 5})
     assert record.curve == ((1.0, 9.0),)
 
 

@@ -186,7 +186,8 @@ def share_of_diverging(tell: Callable[[ConfigurationSearch, int], None]) -> floa
 def test_the_sampler_keeps_away_from_where_numbers_diverge() -> None:
     """Told as FAIL, as before, Optuna ignores them and asks there again and again."""
     def as_failure(search: ConfigurationSearch, number: int) -> None:
-        search._studies["vsepp.lmh"].tell(number, state=optuna.trial.TrialState.FAIL)
+        search._storage.studies["tiny/vsepp.lmh"].tell(number, state=optuna.trial.TrialState.FAIL)
+        search.suggestions("vsepp.lmh")  # reads what was written past it
 
     def as_ours(search: ConfigurationSearch, number: int) -> None:
         search.tell("vsepp.lmh", number, "failed", curve=RISING)

@@ -175,9 +175,9 @@ def test_ranges_become_distributions_of_their_type_and_scale() -> None:
 def test_a_trial_with_some_of_its_parameters_is_not_whole() -> None:
     _, cell = study_of()
     (whole,) = history_of(cell, 1)
-    assert is_whole(whole, cell.domains)
+    assert is_whole(whole, cell)
     name = next(iter(cell.domains))
     half = create_trial(
         params={name: whole.params[name]}, distributions={name: whole.distributions[name]}, value=1.0,
     )
-    assert not is_whole(half, cell.domains)
+    assert not is_whole(half, cell)

@@ -6,7 +6,7 @@ import itertools
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,9 @@ def test_killed_at_any_statement_a_search_asks_and_tells_what_an_undisturbed_one
     opened(file)
     whole = file.read_bytes()
     died = 0
-    for statement in itertools.count(step=17):
+    for statement in itertools.count(step=8):
+        file = tmp_path / str(statement) / "search.db"
+        file.parent.mkdir()
         file.write_bytes(whole)
         search = opened(file)
         try:
@@ -104,7 +106,7 @@ def test_killed_while_it_makes_the_database_the_next_process_makes_it_whole(tmp_
             opened(file)
         assert not file.exists(), "made beside its place, and moved when whole"
     two_configurations(opened(file))
-    assert [path.name for path in tmp_path.iterdir()] == ["search.db"]
+    assert {path.name for path in tmp_path.iterdir()} <= {"search.db", "search.db-wal", "search.db-shm"}
 
 
 @pytest.mark.parametrize("made", ["", "CREATE TABLE version_info (version_info_id INTEGER PRIMARY KEY)"])
@@ -138,10 +140,7 @@ def test_a_locked_database_is_one_line_and_the_next_call_works(tmp_path: Path, c
     with pytest.raises(StorageError, match="database is locked"):
         search.ask(CELL)
     assert len(str(told.value).splitlines()) == 1
-    other.execute("ROLLBACK")
-    other.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(StorageError, match=r"search\.db cannot be read \(database is locked\)"):
-        search.suggestions(CELL)
+    assert search.suggestions(CELL)[0].is_open, "who reads does not wait for who writes"
     other.close()
     two_configurations(search)
     assert [trial[0] for trial in trials_in(file)] == ["COMPLETE", "PRUNED"]
@@ -160,9 +159,10 @@ def test_a_full_disk_is_one_line_and_the_tell_can_be_repeated(tmp_path: Path) ->
     engine = search._storage.backend.engine
 
     def limit(pages: int) -> None:
-        with engine.connect() as connection:
-            used = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-            connection.exec_driver_sql(f"PRAGMA max_page_count = {used + pages}")
+        with ExitStack() as opened:  # of every connection that the next call may be given
+            for connection in [opened.enter_context(engine.connect()) for _ in range(engine.pool.checkedin())]:
+                used = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+                connection.exec_driver_sql(f"PRAGMA max_page_count = {used + pages}")
 
     limit(1)
     with pytest.raises(StorageError, match=r"cannot be written \(database or disk is full\)"):
@@ -199,4 +199,4 @@ def test_what_a_process_killed_while_making_the_database_left_is_removed_later(t
         left.touch()
     os.utime(old, (0, 0))
     opened(file)
-    assert {path.name for path in tmp_path.iterdir()} == {"search.db", "search.db.new-2"}
+    assert {path.name for path in tmp_path.glob("*.new-*")} == {"search.db.new-2"}

@@ -17,6 +17,7 @@ from vsetune.cli.network_facts import fact_lines, flops_text, network_facts, pub
 from vsetune.cli.output import complain, print_json, results, say
 from vsetune.config.spec.base import Choices, Domain, Spec, conditions, known_name, tunables
 from vsetune.config.spec.kinds import Kind, Score
+from vsetune.config.study.cells import Cell
 from vsetune.config.study.compatibility import mismatch
 from vsetune.errors import UsageError
 from vsetune.jobs.study_file import load_study
@@ -196,6 +197,16 @@ def domain_text(domain: Domain) -> str:
     if isinstance(domain, Choices):
         return "{" + ", ".join(value_text(choice) for choice in domain.choices) + "}"
     return f"[{domain.low:g}, {domain.high:g}]" + (" log" if domain.log else "")
+
+
+def searched_text(cell: Cell) -> str:
+    """What the search of a cell varies: `loss.margin [0.05, 0.4], loss.sharpness [4, 64] log if loss.decay linear`."""
+    found = []
+    for name, domain in cell.domains.items():
+        ways = [" and ".join(f"{other} {value_text(value)}" for other, value in way.items())
+                for way in cell.conditions.get(name, [])]
+        found.append(f"{name} {domain_text(domain)}" + (f" if {' or '.join(ways)}" if ways else ""))
+    return ", ".join(found) or "nothing (fixed)"
 
 
 def value_text(value: Any) -> str:

@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 
 from vsetune.cli import study_confirm, study_explain, study_plan, study_simulate, study_watch
-from vsetune.cli.components import domain_text
-from vsetune.cli.output import interruptible, messages, print_json, results, say
+from vsetune.cli.components import searched_text
+from vsetune.cli.output import complain, interruptible, messages, print_json, results, say
 from vsetune.cli.study_report import report
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.spec.paths import under_home
@@ -43,6 +43,7 @@ def validate(
     """Check a study file without running anything: every problem at once, then its cells."""
     from vsetune.jobs.cell_budget import epochs_of_cell
     from vsetune.jobs.observed import promised_trials
+    from vsetune.search.drawing import gaps_of
 
     study = load_study(file)
     cells = resolve_cells(study, where=str(file))
@@ -53,9 +54,11 @@ def validate(
     table = Table("cell", "epochs", "searched", title_justify="left")
     table.title = f"{study.study}: {len(cells)} cells"
     for cell in cells:
-        ranges = ", ".join(f"{name} {domain_text(domain)}" for name, domain in cell.domains.items())
-        table.add_row(cell.name, f"{epochs_of_cell(study, cell):g}", ranges or "nothing (fixed)")
+        table.add_row(cell.name, f"{epochs_of_cell(study, cell):g}", searched_text(cell))
     results.print(table)
+    for cell in cells if study.search.sampler == "grid" else []:
+        if gaps := gaps_of(study.search, cell):
+            complain("warning", gaps)
     longest = max(cell.training["epochs"] for cell in cells)
     say(f"{file}: valid; {promised_trials(study, cells)} trials of at most {longest:g} epochs{checked}")
 

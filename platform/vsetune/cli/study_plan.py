@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column, Table
 
-from vsetune.cli.components import domain_text
+from vsetune.cli.components import searched_text
 from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.config.study.cells import Cell
 
@@ -85,16 +85,12 @@ def _table(plan: StudyPlan, cells: Sequence[Cell]) -> Table:
     right += [] if plan.usd is None else ["$"]
     columns = [Column("cell"), Column("searched", overflow="fold"), *(Column(name, justify="right") for name in right)]
     table = Table(*columns, title=f"{plan.study}: {len(cells)} cells", title_justify="left")
-    spaces = {cell.name: _space(cell) for cell in cells}
+    spaces = {cell.name: searched_text(cell) for cell in cells}
     for row in plan.cells:
         table.add_row(row.cell, spaces[row.cell], *_numbers(row), *([] if plan.usd is None else [f"{row.usd:.2f}"]))
     for name in plan.unmeasured:
         table.add_row(name, spaces[name], *["?"] * len(right))
     return table
-
-
-def _space(cell: Cell) -> str:
-    return ", ".join(f"{name} {domain_text(domain)}" for name, domain in cell.domains.items()) or "nothing (fixed)"
 
 
 def _numbers(row: CellPlan) -> list[str]:

@@ -131,7 +131,6 @@ def _table(study: StudySpec, rows: list[SearchSummary], *, workers: int) -> Tabl
 
 def _settings_of(study: StudySpec) -> str:
     search, scheduler, budget = study.search, study.scheduler, study.budget
-    learns = search.sampler in ("tpe", "gp")
     told = {
         "none": "no pruning", "median": f"median (grace {scheduler.grace_epochs:g})",
         "patience": f"patience {scheduler.patience_epochs:g} over the median (grace {scheduler.grace_epochs:g})",
@@ -139,7 +138,7 @@ def _settings_of(study: StudySpec) -> str:
     halving = f"{scheduler.kind} (grace {scheduler.grace_epochs:g}, factor {scheduler.reduction_factor:g})"
     most = budget.epochs_per_cell or search.configurations * study.training.epochs
     parts = [
-        f"{search.start} start, then {search.sampler}" if learns else search.sampler,
+        f"{search.start} start, then {search.sampler}" if search.learns else search.sampler,
         told.get(scheduler.kind, halving), f"{most:g} epochs a cell, {study.training.epochs:g} a trial",
     ]
     if budget.device_seconds_per_cell is not None:

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 
-LEARNING = ("tpe", "gp")
-"""Samplers whose draws depend on how earlier ones went."""
-
 MOST_TRIALS = 8
 """Times the whole trainings of its budget: a search that stops everything at once comes to an end."""
 
@@ -55,4 +52,4 @@ def at_once(search: SearchSpec) -> int:
     none."""
     if search.at_once is not None:
         return search.at_once
-    return max(2, -(-search.configurations // 3)) if search.sampler in LEARNING else sys.maxsize
+    return max(2, -(-search.configurations // 3)) if search.learns else sys.maxsize

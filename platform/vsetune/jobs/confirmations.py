@@ -92,7 +92,7 @@ def confirmations_of(
                 study, cell, each.configuration, trial=trial_id(cell.name, each.number, seed), seed=seed,
             ),
             -1 if each.number is None else each.number, "confirm", each.configuration,
-            each.roles if confirming.contenders else (),
+            roles=each.roles if confirming.contenders else (),
         )
         for seed in confirming.seeds for each in contenders
     ]

@@ -30,6 +30,7 @@ from vsetune.leaderboard.selection import ROLES
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search.configurations import ConfigurationSearch, Suggestion
 from vsetune.tracking.records import (
+    DRAWN_BY,
     WARM_START,
     AttemptRecord,
     AttemptStart,
@@ -149,6 +150,7 @@ class StudyLedger:
         cell = self.cells[spec.cell]
         told = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
         told |= {WARM_START: self._warm_start[cell.name].tag} if cell.name in self._warm_start else {}
+        told |= {DRAWN_BY: assignment.drawn_by} if assignment.drawn_by else {}
         start = AttemptStart(
             study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
             number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
@@ -316,7 +318,9 @@ class StudyLedger:
     def _search_assignment(self, cell: Cell, suggestion: Suggestion) -> Assignment:
         name = self._search_id(cell, suggestion.number)
         trial = build_trial(self.study, cell, suggestion.configuration, trial=name, seed=self.study.seeds[0])
-        return Assignment(trial, suggestion.number, "search", suggestion.configuration)
+        return Assignment(
+            trial, suggestion.number, "search", suggestion.configuration, drawn_by=suggestion.drawn_by
+        )
 
 
 def _is_disturbed(trial: TrialProgress) -> bool:

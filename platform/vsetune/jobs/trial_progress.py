@@ -17,13 +17,14 @@ TERMINAL: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed")
 
 @dataclass(frozen=True)
 class Assignment:
-    """A trial to run. number: the configuration's number in its cell. roles: of a confirming run, why it is one; empty
-    where the study's own seeds confirm the winner."""
+    """A trial to run. number: the configuration's number in its cell. drawn_by: what chose it, in one line. roles: of a
+    confirming run, why it is one; empty where the study's own seeds confirm the winner."""
 
     trial: TrialSpec
     number: int
     phase: Phase
     configuration: Configuration
+    drawn_by: str = ""
     roles: tuple[str, ...] = ()
 
 

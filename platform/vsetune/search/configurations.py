@@ -6,19 +6,27 @@ loss is tried more often because another one started slowly (docs/decisions/0002
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.distributions import BaseDistribution, check_distribution_compatibility
+from optuna.trial import TrialState, create_trial
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec
 from vsetune.errors import ConfigError, StorageError
 from vsetune.metrics.curves import best_of_curve
-from vsetune.search.drawing import REFUSED, TAUGHT, Value, distributions_of, draw, is_whole
+from vsetune.search.drawing import CellDrawing, Value, distributions_of, is_whole
 from vsetune.search.memory_trials import MemoryTrials
+from vsetune.search.sampling.sampler import Draw
+from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT, TrialHistory
+from vsetune.search.trial_rows import ended
 from vsetune.search.trial_storage import SearchStorage
+
+logger = logging.getLogger(__name__)
 
 Outcome = Literal["finished", "pruned", "failed"]
 """failed: its numbers were not finite. Failures that say nothing of the configuration are not told."""
@@ -41,19 +49,24 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Configuration `number` (from 0, with gaps where draws were refused) of a cell. is_open: not told yet."""
+    """Configuration `number` (from 0, with gaps where draws were refused) of a cell. is_open: not told yet.
+
+    drawn_by: which sampler drew it and what that had learnt from, in one line; empty for one of an earlier version.
+    """
 
     cell: str
     number: int
     configuration: Mapping[str, Value]
     is_open: bool
+    drawn_by: str = ""
 
 
 class ConfigurationSearch:
     """Asks for configurations and is told how they went; survives `kill -9` because every call is stored at once.
 
-    Every method raises StorageError, in one line and within seconds, when the storage is locked, full or gone; nothing
-    is lost by it and the same call works once the storage does. Not thread-safe; one process per study may write.
+    What was asked and told is kept in memory as well; it is read again by `suggestions` and after an error. Every
+    method raises StorageError, in one line and within seconds, when the storage is locked, full or gone; nothing is
+    lost by it and the same call works once the storage does. Not thread-safe; one process per study may write.
     """
 
     def __init__(
@@ -62,18 +75,23 @@ class ConfigurationSearch:
         """storage: an Optuna storage URL; None keeps all in memory, for a search that ends with this process.
         refuses: asked of every draw before it is suggested; None accepts all.
         """
-        self._spec = spec
+        self._study, self._refuses = study, refuses
         self._cells = {cell.name: cell for cell in cells}
-        self._refuses = refuses
+        self._distributions = {cell.name: distributions_of(cell) for cell in cells}
+        self._drawings = {cell.name: CellDrawing(spec, cell) for cell in cells}
+        self._histories: dict[str, TrialHistory] = {}
+        self._starts: dict[str, Sequence[Mapping[str, Value]]] = {}
         names = [f"{study}/{cell.name}" for cell in cells]
         self._storage = MemoryTrials(studies=names) if storage is None else SearchStorage(storage, studies=names)
-        self._starts: dict[str, Sequence[Mapping[str, Value]]] = {}
-        self._studies = {cell.name: self._storage.studies[f"{study}/{cell.name}"] for cell in cells}
 
     def suggestions(self, cell: str) -> list[Suggestion]:
-        """Every configuration asked so far, in order; refused draws are left out."""
+        """Every configuration asked so far, in order, as the storage has it; refused draws are left out."""
+        self._histories.pop(cell, None)
         return [
-            Suggestion(cell, trial.number, dict(trial.params), is_open=not trial.state.is_finished())
+            Suggestion(
+                cell, trial.number, dict(trial.params), is_open=not trial.state.is_finished(),
+                drawn_by=str(trial.user_attrs.get(DRAWN_BY, "")),
+            )
             for trial in self._history(cell) if not trial.user_attrs.keys() & {REFUSED, TAUGHT}
         ]
 
@@ -82,23 +100,14 @@ class ConfigurationSearch:
     ) -> None:
         """What other studies know. Call it in every process before the first `ask`; lessons are stored once.
 
-        lessons: their configurations have every setting of the cell, in its ranges; they are in the history as if they
-        had been drawn here. starts: settings that the configurations after the papers' defaults have in place of those
-        drawn, one after another.
+        lessons: configurations of this cell's space; they are in the history as if they had been drawn here. starts:
+        settings that the configurations after the papers' points have in place of those drawn, one after another.
         """
         self._starts[cell] = starts
         known = {trial.user_attrs.get(TAUGHT) for trial in self._history(cell)}
-        distributions = distributions_of(self._cells[cell])
         for lesson in lessons:
-            if lesson.source in known:
-                continue
-            trial = create_trial(
-                state=TrialState.COMPLETE, value=lesson.value, params=dict(lesson.configuration),
-                distributions=distributions, user_attrs={TAUGHT: lesson.source},
-            )
-            with self._storage.guarded("{} cannot be written", _REMEDY):
-                self._storage.check_writable()
-                self._studies[cell].add_trial(trial)
+            if lesson.source not in known:
+                self._add(cell, lesson.configuration, {TAUGHT: lesson.source}, TrialState.COMPLETE, lesson.value)
 
     def ask(self, cell: str) -> Suggestion:
         """The next configuration of a cell. The same history and seed give the same configuration.
@@ -108,13 +117,17 @@ class ConfigurationSearch:
         100 such draws in a row.
         """
         reason: str | None = None
+        drawing, refuses = self._drawings[cell], self._refuses
         for _ in range(_MOST_REFUSED):
-            drawn = draw(self._spec, self._cells[cell], self._history(cell))
-            configuration = {**drawn, **self._start(cell)}
-            reason = self._refuses(cell, configuration) if self._refuses is not None else None
-            number = self._store(cell, configuration, reason)
+            history = self._history(cell)
+            if not history and (gaps := drawing.gaps()):
+                logger.warning("%s", gaps)
+            drawn = self._started(cell, drawing.next(history), history)
+            reason = refuses(cell, drawn.configuration) if refuses is not None else None
+            number = self._store(cell, drawn, reason)
             if reason is None:
-                return Suggestion(cell, number, configuration, is_open=True)
+                logger.info("search: %s: configuration %d by %s", cell, number, drawn.why)
+                return Suggestion(cell, number, drawn.configuration, is_open=True, drawn_by=drawn.why)
         raise ConfigError(
             f"search: cell {cell}: {_MOST_REFUSED} draws in a row make no valid trial, the last because {reason}; "
             "narrow the ranges under `search`"
@@ -127,7 +140,7 @@ class ConfigurationSearch:
         without a validation: like the worst of the pruned, whatever it had reached, so that the sampler keeps
         away from there. Telling twice changes nothing; a tell cut short can be repeated.
         """
-        trial = next((trial for trial in self._history(cell) if trial.number == number), None)
+        trial = self._history(cell).numbered(number)
         if trial is None:
             raise StorageError(
                 f"search.storage: {self._storage.shown} has no configuration {number} of {cell}; bring back the "
@@ -138,33 +151,64 @@ class ConfigurationSearch:
         points = {} if outcome == "failed" else {round(1000 * epoch): m_recall for epoch, m_recall in reversed(curve)}
         is_complete = outcome == "finished" and bool(curve)
         state = TrialState.COMPLETE if is_complete else TrialState.PRUNED
-        value = best_of_curve(curve).m_recall if is_complete else None
-        with self._storage.guarded("{} cannot be written", _REMEDY):
-            for step in sorted(points.keys() - trial.intermediate_values.keys()):
-                self._storage.backend.set_trial_intermediate_value(trial._trial_id, step, points[step])
-            self._studies[cell].tell(number, value, state=state, skip_if_finished=True)
+        told = ended(trial, state, best_of_curve(curve).m_recall if is_complete else None, points)
+        with self._writing(cell) as history:
+            self._storage.end(self._name(cell), trial, told)
+            history.update(told)
 
-    def _start(self, cell: str) -> Mapping[str, Value]:
-        """What the next configuration takes over from another study; nothing for the papers' defaults."""
-        starts = self._starts.get(cell, ())
-        own = sum(not trial.user_attrs.keys() & {REFUSED, TAUGHT} for trial in self._history(cell)) if starts else 0
-        place = own - self._spec.include_defaults
-        return starts[place] if 0 <= place < len(starts) else {}
-
-    def _history(self, cell: str) -> list[FrozenTrial]:
+    def _history(self, cell: str) -> TrialHistory:
         """Every whole trial of a cell, refused draws included, in order."""
-        with self._storage.guarded("{} cannot be read", _REMEDY):
-            trials = self._studies[cell].get_trials(deepcopy=False)
-        return [trial for trial in trials if is_whole(trial, self._cells[cell].domains)]
+        if cell not in self._histories:
+            with self._storage.guarded("{} cannot be read", _REMEDY):
+                trials = self._storage.trials(self._name(cell))
+                whole = [trial for trial in trials if is_whole(trial, self._cells[cell])]
+                for trial in whole[:1]:
+                    _check_same_space(trial.distributions, self._distributions[cell])
+            self._histories[cell] = TrialHistory(whole)
+        return self._histories[cell]
 
-    def _store(self, cell: str, configuration: Mapping[str, Value], reason: str | None) -> int:
+    def _started(self, cell: str, drawn: Draw, history: TrialHistory) -> Draw:
+        """With what it takes over from another study; nothing for the papers' points."""
+        starts, place = self._starts.get(cell, ()), history.own - history.refused - self._drawings[cell].given
+        if not 0 <= place < len(starts):
+            return drawn
+        configuration = self._cells[cell].applying({**drawn.configuration, **starts[place]})
+        return replace(drawn, configuration=configuration, why=f"{drawn.why}, with settings of another study")
+
+    def _store(self, cell: str, drawn: Draw, reason: str | None) -> int:
         """One transaction for the whole trial. Returns its number."""
+        notes = {NOTES: dict(drawn.notes)} if drawn.notes else {}
+        told = {DRAWN_BY: drawn.why, **notes, **({} if reason is None else {REFUSED: reason[:500]})}
+        state = TrialState.RUNNING if reason is None else TrialState.PRUNED
+        return self._add(cell, drawn.configuration, told, state)
+
+    def _add(
+        self, cell: str, configuration: Mapping[str, Value], told: Mapping[str, object], state: TrialState,
+        value: float | None = None,
+    ) -> int:
         trial = create_trial(
-            state=TrialState.RUNNING if reason is None else TrialState.PRUNED, params=dict(configuration),
-            distributions=distributions_of(self._cells[cell]),
-            user_attrs={} if reason is None else {REFUSED: reason[:500]},
+            state=state, value=value, params=dict(configuration), user_attrs=dict(told),
+            distributions={name: self._distributions[cell][name] for name in configuration},
         )
+        with self._writing(cell) as history:
+            stored = self._storage.add(self._name(cell), trial)
+            history.add(stored)
+        return stored.number
+
+    @contextmanager
+    def _writing(self, cell: str) -> Iterator[TrialHistory]:
+        """Around one write and its copy in memory. Whatever interrupts it, the copy is read anew."""
+        history = self._history(cell)
+        del self._histories[cell]
         with self._storage.guarded("{} cannot be written", _REMEDY):
-            self._storage.check_writable()
-            self._studies[cell].add_trial(trial)
-            return self._studies[cell].get_trials(deepcopy=False)[-1].number
+            yield history
+        self._histories[cell] = history
+
+    def _name(self, cell: str) -> str:
+        return f"{self._study}/{cell}"
+
+
+def _check_same_space(there: Mapping[str, BaseDistribution], asked: Mapping[str, BaseDistribution]) -> None:
+    """ValueError where a setting of the trials in the storage was searched over another kind of range or choices."""
+    for name in there.keys() & asked.keys():
+        check_distribution_compatibility(there[name], asked[name])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-import optuna
+from optuna.trial import FrozenTrial
 
-from vsetune.search.trial_storage import named_study
+from vsetune.search.trial_rows import numbered
 
 
 class MemoryTrials:
@@ -16,12 +16,21 @@ class MemoryTrials:
     shown = "memory"
 
     def __init__(self, *, studies: Sequence[str]) -> None:
-        self.backend = optuna.storages.InMemoryStorage()
-        self.studies = {name: named_study(self.backend, name) for name in studies}
+        self._trials: dict[str, list[FrozenTrial]] = {name: [] for name in studies}
 
     def guarded(self, doing: str, remedy: str) -> AbstractContextManager[None]:
         """Around every use; there is no database that could fail."""
         return nullcontext()
 
-    def check_writable(self) -> None:
-        """It always is."""
+    def trials(self, study: str) -> list[FrozenTrial]:
+        """In order."""
+        return list(self._trials[study])
+
+    def add(self, study: str, trial: FrozenTrial) -> FrozenTrial:
+        """The trial with its number."""
+        trials = self._trials[study]
+        trials.append(numbered(trial, len(trials), len(trials)))
+        return trials[-1]
+
+    def end(self, study: str, before: FrozenTrial, told: FrozenTrial) -> None:
+        self._trials[study][told.number] = told

@@ -21,6 +21,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from vsetune.errors import StorageError
 from vsetune.files.whole_files import move_if_absent, move_in_place
+from vsetune.search.trial_rows import TrialRows
 
 logger = logging.getLogger(__name__)
 logging.getLogger("optuna").setLevel(logging.ERROR)
@@ -57,6 +58,19 @@ class SearchStorage:
                 _made_whole(file, studies)
             self.backend = _backend(parsed)
             self.studies = {name: named_study(self.backend, name) for name in studies}
+        self._rows = TrialRows(self.backend)
+
+    def trials(self, study: str) -> list[optuna.trial.FrozenTrial]:
+        """As they are in the database now, in order. Ended ones are read once. Call it in `guarded`."""
+        return self.studies[study].get_trials(deepcopy=False)
+
+    def add(self, study: str, trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
+        """Writes a new trial whole, and returns it with its number. Call it in `guarded`."""
+        return self._rows.add(self.studies[study]._study_id, trial)
+
+    def end(self, study: str, before: optuna.trial.FrozenTrial, told: optuna.trial.FrozenTrial) -> None:
+        """Writes how a running trial ended, whole. before: as it is in the database. Call it in `guarded`."""
+        self._rows.end(before, told)
 
     @contextmanager
     def guarded(self, doing: str, remedy: str) -> Iterator[None]:
@@ -69,12 +83,6 @@ class SearchStorage:
                 backend.remove_session()
             reason = _reason(error, secret=_password(self._url))
             raise StorageError(f"search.storage: {doing.format(self.shown)} ({reason}); {remedy}") from error
-
-    def check_writable(self) -> None:
-        """Raises at once what Optuna would try five times: the database is locked, or gone. Call it in `guarded`."""
-        with self.backend.engine.connect() as connection:
-            connection.exec_driver_sql("BEGIN IMMEDIATE" if self.backend.engine.name == "sqlite" else "SELECT 1")
-            connection.rollback()
 
 
 def _backend(url: URL) -> optuna.storages.RDBStorage:
@@ -136,13 +144,15 @@ def _tables(file: Path) -> set[str] | None:
 
 
 def _make(file: Path, studies: Sequence[str]) -> set[str]:
-    """Makes a file with these studies, and returns the names of its tables."""
+    """Makes a file with these studies, in write-ahead mode, which stays in it: a commit waits for the disk once and not
+    five times. Returns the names of its tables."""
     backend = _backend(URL.create("sqlite", database=str(file)))
     for name in studies:
         named_study(backend, name)
     backend.remove_session()
     backend.engine.dispose()
     with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode=WAL")
         return {str(name) for name, in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 

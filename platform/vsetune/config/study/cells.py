@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,10 +15,13 @@ from vsetune.config.spec.base import Domain, Spec
 from vsetune.config.spec.loading import describe_problems
 from vsetune.config.study.compatibility import PROTOCOL_SETTINGS, protocol_difference
 from vsetune.config.study.domains import (
+    Conditions,
     Value,
     clipped,
+    conditions_of,
     domains_of,
     entry_domains,
+    loss_conditions,
     loss_domains,
     phase_changes,
     values_to_check,
@@ -50,7 +53,8 @@ class Cell:
 
     network, loss, training: plain data with `name`; what is searched stands there at its default, the paper's, clipped
     to its range, and a value drawn for a domain replaces it.
-    domains: dotted name to Range or Choices, in a stable order.
+    domains: dotted name to Range or Choices, in a stable order. conditions: of the settings among them that matter only
+    at some values of others; no configuration has them where they do not.
     """
 
     name: str
@@ -60,10 +64,25 @@ class Cell:
     loss: Mapping[str, Any]
     training: Mapping[str, Any]
     domains: Mapping[str, Domain]
+    conditions: Conditions = field(default_factory=dict)
 
     def defaults(self) -> dict[str, Value]:
-        """The value of every searched parameter before the search: the paper's, clipped to its range."""
+        """The configuration before the search: the paper's values, clipped to their ranges."""
+        return self.applying(self.all_defaults())
+
+    def all_defaults(self) -> dict[str, Value]:
+        """The same with the settings that have no effect in it."""
         return {name: clipped(value, self.domains[name]) for name, value in _searched_values(self).items()}
+
+    def applying(self, configuration: Configuration) -> dict[str, Value]:
+        """The configuration without the settings that have no effect in it."""
+        kept = dict(configuration)
+        while left := [name for name in kept if name in self.conditions and not any(
+            all(kept.get(other) == value for other, value in way.items()) for way in self.conditions[name]
+        )]:
+            for name in left:
+                del kept[name]
+        return kept
 
 
 def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
@@ -135,11 +154,16 @@ def _resolve(
     domains |= loss_domains(loss, plain_loss, training, f"{where}: {keys[1]}")
     wanted = {name: domain for name, domain in study.search.training.items() if name not in held}
     domains |= domains_of("training", TrainingSpec, wanted, f"{where}: search.training")
+    conditions = {
+        **conditions_of("network", NETWORKS[network.name], fixed_network, weights, domains),
+        **loss_conditions(loss, plain_loss, training, domains),
+    }
     cell = Cell(
         name=f"{network_name}.{loss_name}", network_name=network_name, loss_name=loss_name,
         network={"name": network.name} | fixed_network, loss=plain_loss, training=training, domains=domains,
+        conditions=conditions,
     )
-    parts = _parts(cell, cell.defaults())
+    parts = _parts(cell, cell.all_defaults())
     return replace(cell, network=parts["network"], loss=parts["loss"], training=parts["training"])
 
 

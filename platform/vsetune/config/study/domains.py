@@ -13,6 +13,10 @@ from vsetune.losses.weighted_sum.sum_spec import WeightedLoss
 
 Value = bool | int | float | str
 
+Conditions = Mapping[str, Sequence[Mapping[str, Value]]]
+"""By dotted name, of searched settings that matter only at some values of other searched ones: those values by dotted
+name; one of the mappings is enough."""
+
 
 def loss_domains(
     entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], where: str
@@ -58,7 +62,7 @@ def entry_domains(
     if entry.search == "default":
         return {
             f"{part}.{name}": domain for name, domain in tunables(spec)
-            if name not in fixed and _has_effect(spec, name, fixed, phases)
+            if name not in fixed and _may_have_effect(spec, name, fixed, phases)
             and not _always_overridden(spec, name, fixed, phases)
         }
     for name in entry.search:
@@ -69,11 +73,43 @@ def entry_domains(
     return domains_of(part, spec, entry.search, f"{where}.search")
 
 
-def _has_effect(
+def _may_have_effect(
     spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """A setting declared with `when` matters if any phase of the training has those values."""
-    return bool(_phases_with_effect(spec, name, fixed, phases or [{}]))
+    """A setting declared with `when` matters if any phase of the training has those values, or may draw them."""
+    searched = {key for key, _ in tunables(spec) if key not in fixed}
+    return bool(_ways_to_effect(spec, name, fixed, phases, searched))
+
+
+def conditions_of(
+    part: str, spec: type[Spec], fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]],
+    domains: Mapping[str, Domain],
+) -> Conditions:
+    """Of the settings of a part that are searched, those that another searched one may leave without effect.
+
+    A setting that has none whatever is drawn was searched on purpose, and stays.
+    """
+    searched = {name.removeprefix(f"{part}.") for name in domains if name.startswith(f"{part}.")}
+    found: dict[str, Sequence[Mapping[str, Value]]] = {}
+    for name in conditions(spec):
+        ways = _ways_to_effect(spec, name, fixed, phases, searched) if name in searched else []
+        if ways and {} not in ways:
+            found[f"{part}.{name}"] = [{f"{part}.{key}": value for key, value in way.items()} for way in ways]
+    return found
+
+
+def _ways_to_effect(
+    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]], searched: set[str]
+) -> list[dict[str, Value]]:
+    """For every phase in which the setting can matter, the values that other searched settings must have for it."""
+    found = []
+    for phase in phases or [{}]:
+        held = {**fixed, **phase}
+        needed = conditions(spec).get(name, {})
+        open_keys = [key for key in needed if key in searched and key not in phase]
+        if all(held.get(key, spec.model_fields[key].default) == needed[key] for key in needed if key not in open_keys):
+            found.append({key: needed[key] for key in open_keys})
+    return found
 
 
 def _always_overridden(
@@ -118,6 +154,22 @@ def domains_of(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: st
 def _is_integer(spec: type[Spec], name: str) -> bool:
     annotation = spec.model_fields[name].annotation
     return annotation is int or int in getattr(annotation, "__args__", ())
+
+
+def loss_conditions(
+    entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], domains: Mapping[str, Domain]
+) -> Conditions:
+    """Of a loss, or of every part of a sum."""
+    phases = phase_changes(training, "loss")
+    if entry.name is not None:
+        return conditions_of("loss", LOSSES[entry.name], _without_name(plain_loss), phases, domains)
+    found: dict[str, Sequence[Mapping[str, Value]]] = {}
+    for part in entry.loss:
+        label = part.part_name
+        changes = [of for phase in phases if isinstance(of := phase.get(label, {}), Mapping)]
+        fixed = _without_name(plain_loss["parts"][label]["loss"])
+        found |= conditions_of(f"loss.{label}", LOSSES[part.name], fixed, changes, domains)
+    return found
 
 
 def values_to_check(domain: Domain) -> Sequence[Value]:

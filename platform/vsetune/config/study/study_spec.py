@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from vsetune.config.sources.data_set import DataSpec
 from vsetune.config.spec.base import Name, SearchDomain, Seed, Spec, known_name
 from vsetune.config.spec.paths import LocalPathText, PathText, UriText
 from vsetune.config.study.evaluation_settings import EvaluationSpec
+from vsetune.config.study.published_points import known_table
 from vsetune.config.study.resources import ResourceSpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.losses.loss_catalogue import LOSSES
@@ -32,6 +33,10 @@ def _without_name(settings: dict[str, Any]) -> dict[str, Any]:
     if "name" in settings:
         raise ValueError("name: must not stand here, it would make another component of this one; remove it")
     return settings
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 FreeSettings = Annotated[dict[str, Any], AfterValidator(_without_name)]
@@ -181,11 +186,17 @@ class SearchSpec(Spec):
         None, ge=1, le=100_000, description="most trials of a cell at a time, so that the search hears of some before "
         "it asks for others; default: a third of `configurations`, at least 2",
     )
-    sampler: Literal["gp", "tpe", "sobol", "random"] = Field(
-        "gp", description="gp (a Gaussian process) learns from the fewest trials; sobol covers the space evenly",
+    sampler: Literal["gp", "tpe", "cma-es", "nsga-ii", "sobol", "random", "grid"] = Field(
+        "gp", description="gp (a Gaussian process) learns from the fewest trials; sobol covers the space evenly; grid "
+        "tries every combination of as many values as `configurations` affords",
     )
     start: Literal["sobol", "random"] = Field(
-        "sobol", description="how tpe and gp choose the first third of `configurations` (2 to 10)",
+        "sobol", description="how samplers that learn choose the first third of `configurations` (2 to 10)",
+    )
+    points: Annotated[list[Annotated[str, AfterValidator(known_table)]], BeforeValidator(_listed)] = Field(
+        default_factory=list, max_length=20,
+        description="settings that papers print, tried after the defaults: lseh_table2, or lseh_table2.coco for one "
+        "data set",
     )
     seed: Seed = 0
     include_defaults: bool = Field(True, description="the first configuration of a cell is the papers' defaults")
@@ -210,6 +221,11 @@ class SearchSpec(Spec):
         default_factory=list, max_length=20, description="studies of the same tracking store whose finished trials "
         "teach the search, as many to every cell",
     )
+
+    @property
+    def learns(self) -> bool:
+        """Whether draws depend on how earlier ones went."""
+        return self.sampler in ("gp", "tpe", "cma-es", "nsga-ii")
 
 
 class SchedulerSpec(Spec):
@@ -281,13 +297,13 @@ class StudySpec(Spec):
         return plain if self.cells is not None else {key: value for key, value in plain.items() if key != "cells"}
 
     def fingerprinted(self) -> dict[str, Any]:
-        """Of studies from before searches started evenly, and stopped by patience: as it was, where the file says
-        `start: random` and another rule, so that they can be gone on with."""
+        """Of studies from before searches started evenly, stopped by patience or began with papers' points: as it was,
+        where the file says `start: random` and another rule, so that they can be gone on with."""
         plain = self.to_plain()
         search, scheduler = dict(plain["search"]), dict(plain["scheduler"])
         for key, older in (
             ("at_once", None), ("start", "random"), ("objective", "best_m_recall"), ("target", "baseline"),
-            ("constraints", ConstraintSpec().to_plain()), ("warm_start", []),
+            ("constraints", ConstraintSpec().to_plain()), ("warm_start", []), ("points", []),
         ):
             if search[key] == older:
                 del search[key]

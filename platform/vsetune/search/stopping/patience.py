@@ -6,10 +6,14 @@ compared early is who starts first, not who gets highest. Patience over the medi
 
 from __future__ import annotations
 
-from statistics import median
+from bisect import bisect_left, bisect_right, insort
 
 from vsetune.metrics.curves import SAME_EPOCH
 from vsetune.search.stopping.rule import Course, StoppingRule
+
+_MOST_MARKS = 256
+"""Epochs of which it is kept in order what trials had reached by then. Trials of one cadence are validated at the same
+ones; where there are more, the trials are looked through instead."""
 
 
 class PatienceOverMedian(StoppingRule):
@@ -22,16 +26,45 @@ class PatienceOverMedian(StoppingRule):
     ) -> None:
         super().__init__(epochs)
         self._grace, self._patience, self._fewest = grace_epochs, patience_epochs, fewest_trials
+        self._marks: list[float] = []
+        self._reached: list[list[float]] = []
 
     def decide(self, trial: str, course: Course) -> str:
+        self._pass_marks(course)
         waited = course.epoch - course.improved_at
         if course.epoch < self._grace - SAME_EPOCH or waited < self._patience - SAME_EPOCH:
             return ""
-        others = [
-            reached for name, other in self.courses.items()
-            if name != trial and (reached := other.best_until(course.epoch)) is not None
-        ]
-        if len(others) < self._fewest or course.best >= (middle := median(others)):
+        others = self._others(trial, course)
+        if len(others) < self._fewest or course.best >= (middle := _middle(others)):
             return ""
         best = f"{course.best:.1f} of epoch {course.improved_at:g}" if waited else f"{course.best:.1f}"
         return f"best {best}, below the median {middle:.1f} of {len(others)} others at epoch {course.epoch:g}"
+
+    def _pass_marks(self, course: Course) -> None:
+        """What the trial had reached by the marks that its last validation passes."""
+        before = course.epochs[-2] + SAME_EPOCH if len(course.epochs) > 1 else float("-inf")
+        for place in range(bisect_right(self._marks, before), bisect_right(self._marks, course.epoch + SAME_EPOCH)):
+            reached = course.best_until(self._marks[place])
+            if reached is not None:
+                insort(self._reached[place], reached)
+
+    def _others(self, trial: str, course: Course) -> list[float]:
+        """What the others that came as far had reached by the epoch of this trial, in order."""
+        place = bisect_left(self._marks, course.epoch)
+        if place == len(self._marks) or self._marks[place] != course.epoch:
+            found = sorted(
+                reached for other in self.courses.values()
+                if (reached := other.best_until(course.epoch)) is not None
+            )
+            if len(self._marks) < _MOST_MARKS:
+                self._marks.insert(place, course.epoch)
+                self._reached.insert(place, found)
+        else:
+            found = self._reached[place]
+        own = bisect_left(found, course.best)
+        return found[:own] + found[own + 1:]
+
+
+def _middle(ordered: list[float]) -> float:
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -1,0 +1,1 @@
+"""What is tried next in a cell: one way of drawing per file, all with the methods of `Sampler`."""

@@ -1,0 +1,163 @@
+"""Covariance matrix adaptation (Hansen, The CMA Evolution Strategy: A Tutorial, 2016): a Gaussian that moves, grows and
+turns towards where trials were good. For many settings, of which some make up for others.
+
+Choices are coordinates of which the largest counts, whole numbers are rounded; both keep some spread, or they would
+never change again. Points outside the space are drawn again, then moved to its edge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vsetune.search.sampling.generations import Generation, generations_of
+from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, learnt_from
+from vsetune.search.sampling.unit_cube import UnitCube, Vector
+from vsetune.search.trial_history import TrialHistory, worth_of
+
+FIRST_SPREAD = 0.25
+"""Standard deviation of the first generation, as a share of each range."""
+_LEAST_SPREAD = 0.3
+"""Standard deviation of what has steps, in steps."""
+_TRIES = 20
+
+
+@dataclass(frozen=True)
+class _State:
+    """mean: (width,). spread: sigma. shape: covariance, (width, width). path, spread_path: of the steps of the mean."""
+
+    mean: Vector
+    spread: float
+    shape: Vector
+    path: Vector
+    spread_path: Vector
+    generation: int = 0
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """The usual constants, of the number of coordinates."""
+
+    size: int
+    weights: Vector
+    mass: float
+    path: float
+    spread: float
+    one: float
+    many: float
+    damping: float
+    length: float
+
+    @classmethod
+    def of(cls, width: int) -> _Rates:
+        size = 4 + int(3 * math.log(width))
+        raw = math.log((size + 1) / 2) - np.log(np.arange(1, size // 2 + 1))
+        weights = raw / raw.sum()
+        mass = float(1 / (weights**2).sum())
+        spread = (mass + 2) / (width + mass + 5)
+        one = 2 / ((width + 1.3) ** 2 + mass)
+        return cls(
+            size, weights, mass, path=(4 + mass / width) / (width + 4 + 2 * mass / width), spread=spread, one=one,
+            many=min(1 - one, 2 * (mass - 2 + 1 / mass) / ((width + 2) ** 2 + mass)),
+            damping=1 + 2 * max(0.0, math.sqrt((mass - 1) / (width + 1)) - 1) + spread,
+            length=math.sqrt(width) * (1 - 1 / (4 * width) + 1 / (21 * width**2)),
+        )
+
+
+class CovarianceDraws(Sampler):
+    name = "cma-es"
+
+    def __init__(self) -> None:
+        self._known: list[tuple[tuple[int, ...], _State]] = []
+
+    def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
+        cube = UnitCube(space.distributions)
+        rates = _Rates.of(cube.width)
+        generations = generations_of(history, size=rates.size)
+        state = self._state(generations, cube, space, history, rates)
+        random = np.random.default_rng(space.seed_at(len(history)))
+        now = generations[-1]
+        return Draw(
+            cube.configuration_at(_point(state, cube, random)),
+            f"cma-es: generation {now.number + 1}, after {learnt_from(history)}", now.notes,
+        )
+
+    def _state(
+        self, generations: Sequence[Generation], cube: UnitCube, space: SearchedSpace, history: TrialHistory,
+        rates: _Rates,
+    ) -> _State:
+        """After all generations. What is known of the first ones is not reckoned again."""
+        same = 0
+        while same < min(len(self._known), len(generations)) and self._known[same][0] == generations[same].told:
+            same += 1
+        del self._known[same:]
+        for generation in generations[same:]:
+            ranked = _ranked(generation.told, cube, space, history)
+            state = _moved(self._known[-1][1], ranked, rates) if self._known else _first(ranked, cube)
+            self._known.append((generation.told, state))
+        return self._known[-1][1]
+
+
+def _ranked(told: Sequence[int], cube: UnitCube, space: SearchedSpace, history: TrialHistory) -> list[Vector]:
+    """The best first; those that reached nothing are left out."""
+    trials = [trial for number in told if (trial := history.numbered(number)) is not None]
+    useful = [trial for trial in trials if math.isfinite(worth_of(trial))]
+    useful.sort(key=worth_of, reverse=True)
+    return [cube.vector_of(space.filled(trial.params)) for trial in useful]
+
+
+def _first(ranked: Sequence[Vector], cube: UnitCube) -> _State:
+    """Around the best of the start; around the middle of the space where nothing is known."""
+    width = cube.width
+    mean = ranked[0] if ranked else np.full(width, 0.5)
+    return _State(mean, FIRST_SPREAD, np.eye(width), np.zeros(width), np.zeros(width))
+
+
+def _moved(state: _State, ranked: Sequence[Vector], rates: _Rates) -> _State:
+    """The state after one generation. With fewer useful trials than it takes, those there are share the weight; with
+    none it only becomes narrower around where it was good before."""
+    state = replace(state, generation=state.generation + 1)
+    if not ranked:
+        return replace(state, spread=0.8 * state.spread)
+    width = len(state.mean)
+    weights = rates.weights[: len(ranked)] / rates.weights[: len(ranked)].sum()
+    steps = (np.array(ranked[: len(weights)]) - state.mean) / state.spread
+    step = weights @ steps
+    values, axes = np.linalg.eigh(state.shape)
+    inverse_root = axes @ np.diag(np.maximum(values, 1e-12) ** -0.5) @ axes.T
+    spread_path = (1 - rates.spread) * state.spread_path + math.sqrt(
+        rates.spread * (2 - rates.spread) * rates.mass
+    ) * (inverse_root @ step)
+    length = float(np.linalg.norm(spread_path))
+    faded = math.sqrt(1 - (1 - rates.spread) ** (2 * state.generation))
+    is_steady = length / faded < (1.4 + 2 / (width + 1)) * rates.length
+    path = (1 - rates.path) * state.path
+    if is_steady:
+        path = path + math.sqrt(rates.path * (2 - rates.path) * rates.mass) * step
+    lost = 0.0 if is_steady else rates.one * rates.path * (2 - rates.path)
+    shape = (
+        (1 - rates.one - rates.many + lost) * state.shape + rates.one * np.outer(path, path)
+        + rates.many * (steps.T * weights) @ steps
+    )
+    spread = state.spread * math.exp(min(1.0, (rates.spread / rates.damping) * (length / rates.length - 1)))
+    return replace(
+        state, mean=np.clip(state.mean + state.spread * step, 0.0, 1.0), spread=float(np.clip(spread, 1e-6, 1.0)),
+        shape=(shape + shape.T) / 2, path=path, spread_path=spread_path,
+    )
+
+
+def _point(state: _State, cube: UnitCube, random: np.random.Generator) -> Vector:
+    values, axes = np.linalg.eigh(state.shape)
+    root = axes * np.sqrt(np.maximum(values, 1e-12))
+    own = state.spread * np.sqrt(np.maximum(np.diag(state.shape), 1e-12))
+    missing = np.sqrt(np.maximum((_LEAST_SPREAD * cube.steps) ** 2 - own**2, 0.0))
+    for _ in range(_TRIES):
+        point = state.mean + state.spread * (root @ random.normal(size=cube.width)) + missing * random.normal(
+            size=cube.width
+        )
+        if ((point >= 0) & (point <= 1))[cube.steps == 0].all():
+            break
+    return np.asarray(np.clip(point, 0.0, 1.0))

@@ -1,0 +1,23 @@
+"""The sampler that a study names."""
+
+from __future__ import annotations
+
+from vsetune.search.sampling.cma_es import CovarianceDraws
+from vsetune.search.sampling.gp import GaussianProcessDraws
+from vsetune.search.sampling.grid import GridPoints
+from vsetune.search.sampling.nsga_ii import GeneticDraws
+from vsetune.search.sampling.random import RandomDraws
+from vsetune.search.sampling.sampler import Sampler
+from vsetune.search.sampling.sobol import EvenPoints
+from vsetune.search.sampling.tpe import ParzenDraws
+
+_SAMPLERS: dict[str, type[Sampler]] = {
+    kind.name: kind for kind in (
+        GaussianProcessDraws, ParzenDraws, CovarianceDraws, GeneticDraws, EvenPoints, RandomDraws, GridPoints,
+    )
+}
+
+
+def sampler_named(name: str) -> Sampler:
+    """A new one; each cell has its own."""
+    return _SAMPLERS[name]()

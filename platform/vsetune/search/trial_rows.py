@@ -1,0 +1,145 @@
+"""Writes whole trials into Optuna's tables, one transaction each.
+
+Optuna's own calls write one value per transaction and read the study again for each; a trial with the points of its
+curve took them longer than the draw. The rows are those that they would write: what its classes know of types and of
+how times are stored is asked of them, in whatever version is installed.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from optuna.distributions import distribution_to_json
+from optuna.storages import RDBStorage
+from optuna.storages._rdb import models
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import Connection, func, inspect, select
+
+_TRIALS, _STUDIES = models.TrialModel.__table__, models.StudyModel.__table__
+_PARAMS, _ATTRIBUTES = models.TrialParamModel.__table__, models.TrialUserAttributeModel.__table__
+_VALUES, _POINTS = models.TrialValueModel.__table__, models.TrialIntermediateValueModel.__table__
+
+Row = dict[str, Any]
+
+
+class TrialRows:
+    """Of one database. Errors are those of SQLAlchemy; after one, nothing of the call has been written."""
+
+    def __init__(self, backend: RDBStorage) -> None:
+        self._backend = backend
+        self._writes_ahead: bool | None = None
+
+    def add(self, study_id: int, trial: FrozenTrial) -> FrozenTrial:
+        """The trial as the database has it now, with its number there. It is on the disk."""
+        with self._transaction(waits=True) as connection:
+            self._lock(connection, study_id)
+            count = select(func.count()).select_from(_TRIALS).where(_TRIALS.c.study_id == study_id)
+            number = int(connection.execute(count).scalar_one())
+            row = _trial_row(
+                study_id=study_id, number=number, state=trial.state, datetime_start=trial.datetime_start,
+                datetime_complete=trial.datetime_complete,
+            )
+            inserted = connection.execute(_TRIALS.insert().values(row)).inserted_primary_key
+            assert inserted is not None, "every database tells the key of one row"
+            key = int(inserted[0])
+            _insert(connection, _PARAMS, [
+                {
+                    "trial_id": key, "param_name": name,
+                    "param_value": trial.distributions[name].to_internal_repr(value),
+                    "distribution_json": distribution_to_json(trial.distributions[name]),
+                }
+                for name, value in trial.params.items()
+            ])
+            _insert(connection, _VALUES, _value_rows(key, trial))
+            _insert(connection, _ATTRIBUTES, [
+                {"trial_id": key, "key": name, "value_json": json.dumps(value)}
+                for name, value in trial.user_attrs.items()
+            ])
+        return numbered(trial, number, key)
+
+    def end(self, before: FrozenTrial, told: FrozenTrial) -> None:
+        """How a trial that was running ended. before: as the database has it.
+
+        In a file in write-ahead mode it outlives the process at once, and a power failure once the next `add` has
+        waited for the disk; a resumed study tells again what is missing.
+        """
+        key = told._trial_id
+        with self._transaction(waits=False) as connection:
+            new = {step: told.intermediate_values[step] for step in told.intermediate_values
+                   if step not in before.intermediate_values}
+            _insert(connection, _POINTS, [{"trial_id": key, "step": step, **_point(new[step])} for step in new])
+            _insert(connection, _VALUES, _value_rows(key, told))
+            row = _trial_row(state=told.state, datetime_complete=told.datetime_complete)
+            connection.execute(_TRIALS.update().where(_TRIALS.c.trial_id == key).values(row))
+
+    @contextmanager
+    def _transaction(self, *, waits: bool) -> Iterator[Connection]:
+        """waits: for the disk at its end."""
+        with self._backend.engine.connect() as connection:
+            if self._is_ahead(connection):
+                connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if waits else 'NORMAL'}")
+            yield connection
+            connection.commit()
+
+    def _is_ahead(self, connection: Connection) -> bool:
+        if self._writes_ahead is None:
+            is_sqlite = self._backend.engine.name == "sqlite"
+            self._writes_ahead = is_sqlite and connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        return self._writes_ahead
+
+    def _lock(self, connection: Connection, study_id: int) -> None:
+        """So that two writers never give one number twice. A writer to SQLite has the whole file."""
+        if self._backend.engine.name != "sqlite":
+            connection.execute(
+                select(_STUDIES.c.study_id).where(_STUDIES.c.study_id == study_id).with_for_update()
+            ).scalar_one()
+
+
+def _insert(connection: Connection, table: Any, rows: list[Row]) -> None:
+    if rows:
+        connection.execute(table.insert(), rows)
+
+
+def _trial_row(**fields: Any) -> Row:
+    """Fields of a trial as its columns, without those that are None."""
+    trial = models.TrialModel(**fields)
+    columns = {each.columns[0].name: getattr(trial, each.key) for each in inspect(models.TrialModel).column_attrs}
+    return {name: value for name, value in columns.items() if value is not None}
+
+
+def _value_rows(key: int, trial: FrozenTrial) -> list[Row]:
+    stored = [models.TrialValueModel.value_to_stored_repr(value) for value in trial.values or []]
+    return [
+        {"trial_id": key, "objective": objective, "value": value, "value_type": kind}
+        for objective, (value, kind) in enumerate(stored)
+    ]
+
+
+def _point(value: float) -> Row:
+    stored, kind = models.TrialIntermediateValueModel.intermediate_value_to_stored_repr(value)
+    return {"intermediate_value": stored, "intermediate_value_type": kind}
+
+
+def numbered(trial: FrozenTrial, number: int, trial_id: int) -> FrozenTrial:
+    """A copy with its number and its key in the storage."""
+    stored = copy.copy(trial)
+    stored.number, stored._trial_id = number, trial_id
+    return stored
+
+
+def ended(trial: FrozenTrial, state: TrialState, value: float | None, points: Mapping[int, float]) -> FrozenTrial:
+    """A copy with its end, as `optuna.Study.tell` has it: a stopped trial has its last point for a value."""
+    told = copy.copy(trial)
+    told.intermediate_values = dict(sorted({**points, **trial.intermediate_values}.items()))
+    last = next(reversed(told.intermediate_values.values()), math.nan)
+    if value is None and state == TrialState.PRUNED and not math.isnan(last):
+        value = last
+    told.state, told.values = state, None if value is None else [float(value)]
+    told.datetime_complete = datetime.datetime.now()
+    return told

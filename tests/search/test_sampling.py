@@ -1,0 +1,314 @@
+"""Every way of drawing: reproducible, inside the space, resumable, said why; and better than chance where it learns."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.study_spec import SearchSpec, StudySpec
+from vsetune.errors import ConfigError
+from vsetune.search.configurations import ConfigurationSearch, Lesson, Suggestion
+from vsetune.search.drawing import CellDrawing
+from vsetune.search.even_points import value_at
+from vsetune.search.sampling.nsga_ii import fronts
+from vsetune.search.sampling.optuna_asking import asked
+from vsetune.search.sampling.sampler_choice import sampler_named
+from vsetune.search.sampling.tpe import _from_arrays
+from vsetune.search.trial_history import NOTES, TrialHistory
+
+SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
+DECAYS = {"decay": {"choices": ["hyperbolic", "linear"]}, "sharpness": "default", "margin": "default"}
+
+
+def study_of(loss: str = "lseh", space: Any = "default", **search: Any) -> tuple[StudySpec, Cell]:
+    plain = {
+        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "baseline": loss,
+        "losses": [{"name": loss, "search": space}],
+        "search": {"training": {"learning_rate": "default"}, "configurations": 6} | search,
+    }
+    study = parse_spec(plain, StudySpec, where="test")
+    return study, resolve_cells(study, where="test")[0]
+
+
+def searched(study: StudySpec, cell: Cell, count: int, *, storage: str | None = None) -> list[Suggestion]:
+    """So many configurations, each told before the next: high where the margin is near 0.3."""
+    search = ConfigurationSearch("tiny", [cell], study.search, storage=storage)
+    found = []
+    for _ in range(count):
+        suggestion = search.ask(cell.name)
+        best = 60 - 100 * abs(float(suggestion.configuration["loss.margin"]) - 0.3)
+        search.tell(cell.name, suggestion.number, "finished", curve=[(1.0, best - 5), (2.0, best)])
+        found.append(suggestion)
+    return found
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_settings_without_effect_are_not_drawn_and_a_resumed_search_goes_on_as_an_undisturbed_one(
+    sampler: str, tmp_path: Path
+) -> None:
+    study, cell = study_of("top_f", DECAYS, sampler=sampler)
+    undisturbed = searched(study, cell, 7 if sampler == "gp" else 12)
+    if sampler in ("tpe", "cma-es", "nsga-ii"):
+        file = f"sqlite:///{tmp_path / 'search.db'}"
+        assert [*searched(study, cell, 9, storage=file), *searched(study, cell, 3, storage=file)] == undisturbed
+    drawn = [dict(each.configuration) for each in undisturbed]
+    for each in drawn:
+        assert ("loss.sharpness" in each) == (each["loss.decay"] == "hyperbolic")
+        assert {"loss.margin", "loss.decay", "training.learning_rate"} <= each.keys()
+        assert 0.05 <= each["loss.margin"] <= 0.4
+        assert 1e-4 <= each["training.learning_rate"] <= 3e-3
+    assert {each["loss.decay"] for each in drawn} == {"hyperbolic", "linear"}
+
+
+@pytest.mark.parametrize(("sampler", "start", "later"), [
+    ("gp", "start of gp, sobol: even point 1", "gp: model of 3 trials"),
+    ("tpe", "start of tpe, sobol: even point 1", "tpe: model of 3 trials"),
+    ("cma-es", "start of cma-es, sobol: even point 1", "cma-es: generation 1, after 3 trials"),
+    ("nsga-ii", "start of nsga-ii, sobol: even point 1", "nsga-ii: generation 1 of 2 parents, after 3 trials"),
+    ("sobol", "sobol: even point 1", "sobol: even point 3"), ("random", "random: at random", "random: at random"),
+    ("grid", "grid: point 1 of 8, of which 5 whole trainings try a part",
+     "grid: point 3 of 8, of which 5 whole trainings try a part"),
+])
+def test_every_draw_says_which_sampler_made_it_and_from_what(sampler: str, start: str, later: str) -> None:
+    study, cell = study_of(sampler=sampler)
+    found = [each.drawn_by for each in searched(study, cell, 4)]
+    assert found[:2] == ["the papers' defaults", start]
+    assert found[3] == later
+
+
+def test_what_made_a_draw_is_stored_with_it(tmp_path: Path) -> None:
+    study, cell = study_of("lmh")
+    file = f"sqlite:///{tmp_path / 'search.db'}"
+    (drawn,) = searched(study, cell, 1, storage=file)
+    (again,) = ConfigurationSearch("tiny", [cell], study.search, storage=file).suggestions(cell.name)
+    assert (again.drawn_by, again.is_open) == (drawn.drawn_by, False)
+
+
+SPACE: dict[str, BaseDistribution] = {
+    "margin": FloatDistribution(0.05, 0.4), "rate": FloatDistribution(1e-4, 3e-3, log=True),
+    "steps": IntDistribution(200, 20_000, log=True), "layers": IntDistribution(1, 12),
+    "pooling": CategoricalDistribution(["mean", "max", 3]), "held": FloatDistribution(0.5, 0.5),
+}
+
+
+def made_up(count: int, seed: int, *, is_conditional: bool = False) -> list[FrozenTrial]:
+    """Complete, stopped and running trials with equal values among them; conditional: `rate` belongs to one choice."""
+    random, trials = np.random.default_rng(seed), []
+    for number in range(count):
+        params = {name: value_at(each, float(random.random())) for name, each in SPACE.items()}
+        if is_conditional and params["pooling"] != "mean":
+            del params["rate"]
+        state = [TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING][int(random.integers(3))]
+        state = TrialState.PRUNED if seed == 3 and random.random() < 0.97 else state
+        trial = create_trial(
+            params=params, distributions={name: SPACE[name] for name in params}, state=state,
+            value=float(random.integers(40)) if state == TrialState.COMPLETE else None,
+            intermediate_values={1000 * step: float(random.integers(30)) for step in range(random.integers(4))},
+        )
+        trial.number = number
+        trials.append(trial)
+    return trials
+
+
+@pytest.mark.parametrize(("seed", "is_conditional"), [*itertools.product(range(4), (False, True))])
+def test_a_draw_of_tpe_from_arrays_is_the_one_that_optuna_makes(seed: int, is_conditional: bool) -> None:
+    trials = made_up(260, seed, is_conditional=is_conditional)
+    first, second = (
+        optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, constant_liar=True) for _ in range(2)
+    )
+    columns = TrialHistory(trials).columns
+    found = _from_arrays(first, SPACE, columns)
+    assert found == asked(second, SPACE, trials)
+    assert [type(value).__name__ for value in found.values()] == ["float", "float", "int", "int", "str", "float"] or (
+        found["pooling"] == 3
+    )
+
+
+def test_arrays_hear_of_trials_that_end_later() -> None:
+    trials = made_up(240, 5)
+    history = TrialHistory(trials)
+    ended = create_trial(
+        params=trials[7].params, distributions=trials[7].distributions, value=99.0, intermediate_values={9000: 99.0}
+    )
+    ended.number = 7
+    history.update(ended)
+    trials[7] = ended
+    again = TrialHistory(trials)
+    samplers = [optuna.samplers.TPESampler(seed=1, n_startup_trials=0, constant_liar=True) for _ in range(2)]
+    assert _from_arrays(samplers[0], SPACE, history.columns) == _from_arrays(samplers[1], SPACE, again.columns)
+    assert (history.ended, len(history)) == (again.ended, 240)
+
+
+def test_asking_and_telling_take_as_many_statements_whatever_was_tried_before(tmp_path: Path) -> None:
+    study, cell = study_of(sampler="cma-es", start="random")
+    search = ConfigurationSearch("tiny", [cell], study.search, storage=f"sqlite:///{tmp_path / 'search.db'}")
+    counts = []
+    for _ in range(25):
+        with statements() as count:
+            suggestion = search.ask(cell.name)
+            search.tell(cell.name, suggestion.number, "finished", curve=[(1.0, 5.0), (2.0, 7.0), (3.0, 6.0)])
+        counts.append(len(count))
+    assert counts[1:] == [9] * 24, "the first call reads what is there"
+
+
+class statements:  # noqa: N801, a context
+    """Those that any database gets meanwhile."""
+
+    def __enter__(self) -> list[str]:
+        self.seen: list[str] = []
+        event.listen(Engine, "before_cursor_execute", self._note)
+        return self.seen
+
+    def _note(self, connection: Any, cursor: Any, text: str, *rest: Any) -> None:
+        self.seen.append(text)
+
+    def __exit__(self, *error: object) -> None:
+        event.remove(Engine, "before_cursor_execute", self._note)
+
+
+def valley(configuration: dict[str, Any]) -> float:
+    """Highest along a narrow diagonal of margin and temperature, at one rate; no setting can be found by itself."""
+    margin = (configuration["loss.margin"] - 0.05) / 0.35
+    temperature = math.log(configuration["loss.semantic_temperature"] / 0.005) / math.log(20)
+    rate = math.log(configuration["training.learning_rate"] / 1e-4) / math.log(30)
+    return 70 - 60 * (margin + temperature - 1.1) ** 2 - 10 * (margin - temperature - 0.3) ** 2 - 20 * (rate - 0.6) ** 2
+
+
+@pytest.mark.parametrize("sampler", ["cma-es", "nsga-ii"])
+def test_samplers_that_breed_find_more_than_random_ones(sampler: str) -> None:
+    def best(name: str, seed: int) -> float:
+        study, cell = study_of(sampler=name, seed=seed, configurations=60, include_defaults=False)
+        search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
+        reached = []
+        for _ in range(60):
+            suggestion = search.ask(cell.name)
+            reached.append(valley(dict(suggestion.configuration)))
+            search.tell(cell.name, suggestion.number, "finished", curve=[(1.0, reached[-1])])
+        return float(np.mean(reached[40:]))
+
+    assert all(best(sampler, seed) > best("random", seed) + 5 for seed in range(3))
+
+
+@pytest.mark.parametrize("sampler", ["cma-es", "nsga-ii"])
+def test_a_generation_learns_from_the_trials_that_had_ended_when_it_began(sampler: str) -> None:
+    """Those that end later change nothing, whether the process that draws has seen it begin or not."""
+    study, cell = study_of(sampler=sampler, configurations=60, start="random", include_defaults=False)
+    search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
+    waiting: list[Suggestion] = []
+    for number in range(60):
+        waiting.append(search.ask(cell.name))
+        if number % 5 == 4:  # they end in another order than they began, some of them much later
+            for told in (waiting.pop(3), waiting.pop(0), waiting.pop(0)):
+                value = valley(dict(told.configuration))
+                search.tell(cell.name, told.number, "finished", curve=[(1.0, value)])
+    history = search._history(cell.name)
+    assert sum("told" in trial.user_attrs.get(NOTES, {}) for trial in history) >= 2
+    fresh = CellDrawing(study.search, cell).next(TrialHistory(history))
+    assert fresh == search._drawings[cell.name].next(history)
+
+
+def test_a_front_holds_what_nothing_else_beats_in_everything() -> None:
+    points = [(1.0, 5.0), (2.0, 4.0), (1.0, 4.0), (0.0, 9.0), (0.5, 4.5)]
+    assert fronts(points) == [[0, 1, 3], [2, 4]]
+    assert fronts([(1.0,), (3.0,), (3.0,), (2.0,)]) == [[1, 2], [3], [0]]
+
+
+def grid_of(**search: Any) -> tuple[list[tuple[Any, ...]], list[str]]:
+    study, cell = study_of("top_f", DECAYS, sampler="grid", include_defaults=False, **search)
+    drawing, history, found, why = CellDrawing(study.search, cell), TrialHistory(), [], []
+    for number in range(2 * study.search.configurations):
+        drawn = drawing.next(history)
+        found.append(tuple(sorted(drawn.configuration.items())))
+        why.append(drawn.why)
+        trial = create_trial(state=TrialState.RUNNING)
+        trial.number = number
+        history.add(trial)
+    return found, why
+
+
+def test_a_grid_has_every_combination_once_then_those_of_a_finer_one() -> None:
+    found, why = grid_of(configurations=24)
+    assert len(set(found)) == 48
+    coarse = [dict(each) for each, told in zip(found, why, strict=True) if "finer" not in told]
+    assert len(coarse) == 3 * 2 * 2 + 3 * 2, "three margins, two rates; two of sharpness where it has an effect"
+    assert {each["loss.decay"] for each in coarse} == {"hyperbolic", "linear"}
+    for name, low, high in (("loss.margin", 0.05, 0.4), ("training.learning_rate", 1e-4, 3e-3)):
+        values = {each[name] for each in coarse}
+        assert {low, high} <= values
+    assert grid_of(configurations=24)[0] == found
+
+
+def test_a_grid_that_the_budget_does_not_cover_is_told(caplog: Any) -> None:
+    study, cell = study_of("top_f", DECAYS, sampler="grid", configurations=6)
+    search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
+    with caplog.at_level(logging.WARNING):
+        search.ask(cell.name)
+    assert [record.getMessage() for record in caplog.records] == [
+        "search: cell vsepp.top_f: the coarsest grid has 16 points and the budget lets 5 whole trainings try them, so "
+        "parts of the space are not seen; raise search.configurations to 17, search less, or use another sampler"
+    ]
+
+
+def test_points_of_papers_come_after_the_defaults_and_before_the_start() -> None:
+    study, cell = study_of("lseh", points="lseh_table2", sampler="tpe")
+    found = searched(study, cell, 9)
+    rates = [each.configuration["training.learning_rate"] for each in found[:4]]
+    assert rates == [2e-4, 2e-3, 3e-3, 8e-4]
+    assert [each.drawn_by for each in found[:4]] == [
+        "the papers' defaults", "points: LSEH Table 2: VSE++ LSEH Flickr30K",
+        "points: LSEH Table 2: VSE++ LSEH MS-COCO", "points: LSEH Table 2: VSE++ LSEH IAPR TC-12",
+    ]
+    assert all(each.configuration["loss.margin"] == 0.185 for each in found[:4])
+    assert found[4].drawn_by == "start of tpe, sobol: even point 4"
+    assert found[5].drawn_by.startswith("tpe: model of 5")
+
+
+def test_points_of_one_data_set_are_moved_into_narrower_ranges_and_that_is_told() -> None:
+    study, cell = study_of("lmh", {"margin": {"choices": [0.1, 0.15, 0.2]}}, points=["lseh_table2.coco"],
+                           training={"learning_rate": {"low": 1e-4, "high": 1e-3, "log": True}})
+    found = searched(study, cell, 3)
+    assert dict(found[1].configuration) == {"loss.margin": 0.15, "training.learning_rate": 1e-3}
+    assert found[1].drawn_by == (
+        "points: LSEH Table 2: VSE++ LMH2 MS-COCO (loss.margin, training.learning_rate moved into the range)"
+    )
+    assert found[2].drawn_by.startswith("start of gp"), "the other row is equal to the defaults"
+
+
+def test_points_that_nobody_printed_are_one_line_with_what_there_is() -> None:
+    with pytest.raises(ConfigError, match=r"no table of published settings is called lseh_tabel2; did you mean "
+                                          r"lseh_table2\? need one of lseh_table2, lseh_table2\.coco, .*tags_table5"):
+        study_of(points=["lseh_tabel2"])
+
+
+def test_lessons_of_another_study_are_learnt_from_but_are_no_configurations_of_this_one(tmp_path: Path) -> None:
+    study, cell = study_of("lmh", sampler="tpe")
+    lesson = Lesson("older/a-1", {"loss.margin": 0.25, "training.learning_rate": 5e-4}, 55.0)
+    file = f"sqlite:///{tmp_path / 'search.db'}"
+    for _ in range(2):
+        search = ConfigurationSearch("tiny", [cell], study.search, storage=file)
+        search.teach(cell.name, [lesson], [{"loss.margin": 0.11}])
+    assert search.suggestions(cell.name) == []
+    first, second = search.ask(cell.name), search.ask(cell.name)
+    assert (first.number, first.configuration) == (1, cell.defaults())
+    assert second.configuration["loss.margin"] == 0.11
+    assert second.drawn_by == "tpe: model of 1 trial, 1 running, with settings of another study"
+    (known,) = [trial for trial in search._history(cell.name) if trial.values]
+    assert (known.value, known.params) == (55.0, lesson.configuration)
+
+
+def test_a_study_knows_which_samplers_learn() -> None:
+    for name in SAMPLERS:
+        assert sampler_named(name).learns == SearchSpec(sampler=name).learns  # type: ignore[arg-type]
