@@ -25,7 +25,7 @@ from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
 from vsetune.networks.tags import pair_blocks
-from vsetune.networks.tags.joint_encoder import bert_linear
+from vsetune.networks.tags.joint_encoder import EncoderLayer, EncoderShape, bert_linear
 from vsetune.networks.tags.network import Tags
 from vsetune.networks.tags.spec import TagsSpec
 from vsetune.networks.tags.token_inputs import box_places, grid_boxes
@@ -157,3 +157,16 @@ def test_narrow_layers_start_with_the_gain_of_a_layer_of_berts_base() -> None:
     layers = {width: bert_linear(width, 64, size=width).weight.detach() for width in (64, 768, 1024)}
     spreads = {width: float(weight.std() * width**0.5) for width, weight in layers.items()}
     assert spreads == pytest.approx({64: 0.02 * 768**0.5, 768: 0.02 * 768**0.5, 1024: 0.02 * 32}, rel=0.05)
+
+
+def test_where_few_states_ask_attention_without_keys_and_values_is_the_same() -> None:
+    torch.manual_seed(0)
+    layer = EncoderLayer(EncoderShape(size=32, layers=1, heads=2, inner=64, dropout=0.0)).double()
+    states = torch.randn(3, 20, 32, dtype=torch.float64, requires_grad=True)
+    mask = (torch.arange(20) < torch.tensor([20, 7, 1])[:, None])[:, None, None]
+    found = [way(states[:, :2], states, mask) for way in (layer.read, layer)]
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)
+    assert not torch.equal(*found)  # they take different ways
+    weights = torch.randn(3, 2, 32, dtype=torch.float64)
+    ours, plain = (torch.autograd.grad(each, [states, *layer.parameters()], weights) for each in found)
+    torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)

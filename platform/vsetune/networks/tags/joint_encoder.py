@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 _SPREAD, _AT_WIDTH = 0.02, 768
+_SMALL_PRODUCTS = 3
+"""Times as long as in one large product, the same arithmetic takes in a small one for every pair."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,9 @@ class JointEncoder(nn.Module):
                 states = layers.pop(0).attend(states, query, key, value, mask)
         for layer in layers:
             states = layer(states, states, mask)
-        read = states.gather(1, places[..., None].expand(-1, -1, self._size))
+        first = torch.arange(len(states), device=states.device)[:, None] * states.shape[1]
+        # the backward pass of index_select adds rows, that of gather adds numbers one by one
+        read = states.flatten(0, 1).index_select(0, (first + places).flatten()).view(*places.shape, -1)
         return last.read(read, states, mask)
 
     def prepared(self, tokens: Tensor) -> Tensor:
@@ -117,7 +121,7 @@ class EncoderLayer(nn.Module):
         """As `forward`. Where few states ask, no keys and values are made of the others: the query goes through the
         map of the keys instead, and what it finds through that of the values."""
         (asking, size), places = read.shape[1:], states.shape[1]
-        if asking * (size + self._heads * places) >= places * size:
+        if _SMALL_PRODUCTS * asking * (size + self._heads * places) >= places * size:
             out: Tensor = self(read, states, mask)
             return out
         query = self._by_head(self.query(read) / math.sqrt(size // self._heads))
