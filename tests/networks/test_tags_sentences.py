@@ -213,6 +213,13 @@ def test_the_positive_of_the_triplets_is_the_caption_itself_not_the_one_vector_r
     assert abs(released - matched) > 0.01
 
 
+@pytest.mark.parametrize("weight", ["mlm_weight", "istm_weight", "wod_weight", "woc_weight"])
+def test_whatever_masks_captions_masks_their_phrases(weight: str) -> None:
+    none = {"mlm_weight": 0, "istm_weight": 0, "wod_weight": 0, "woc_weight": 0}
+    assert TagsSpec.model_validate(none | {weight: 0.1}).reads.phrases
+    assert not TagsSpec.model_validate(none).reads.phrases
+
+
 def test_phrases_are_masked_whole_and_words_where_a_caption_has_none() -> None:
     network, captions = make(), batch()
     phrases = torch.zeros(4, 2, 6, dtype=torch.bool)

@@ -67,7 +67,8 @@ class TagsSpec(NetworkSpec):
     def reads(self) -> NetworkReads:
         pieces = TextModel(self.text_model, self.text_revision) if self.text_model is not None else None
         return NetworkReads(
-            boxes=True, word_pieces=pieces, siblings=self.writes_sentences, phrases=self.mlm_weight > 0
+            boxes=True, word_pieces=pieces, siblings=self.writes_sentences,
+            phrases=self.mlm_weight > 0 or self.writes_sentences,
         )
 
     @property
