@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 from optuna.trial import FrozenTrial, TrialState
@@ -84,6 +85,9 @@ def objectives_of(trial: FrozenTrial) -> Objectives:
 def fronts(points: Sequence[Objectives]) -> list[list[int]]:
     """Places of the points that no other one beats in everything, then of those that only these beat, and so on. One
     that was stopped, of which a single objective is known, is compared by that."""
+    if all(len(point) == 1 for point in points):
+        ranked = sorted(range(len(points)), key=lambda place: -points[place][0])
+        return [list(front) for _, front in groupby(ranked, key=lambda place: points[place])]
     left, found = list(range(len(points))), []
     while left:
         front = [a for a in left if not any(_dominates(points[b], points[a]) for b in left if b != a)]

@@ -15,4 +15,4 @@ class RandomDraws(Sampler):
 
     def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
         sampler = optuna.samplers.RandomSampler(seed=space.seed_at(len(history)))
-        return Draw(asked(sampler, space.distributions, history), "random: at random")
+        return Draw(asked(sampler, space.distributions, ()), "random: at random")
