@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
+
+from ray import cloudpickle
 
 from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.jobs.cell_scheduler import CellScheduler
@@ -72,3 +75,10 @@ def test_confirming_runs_and_other_reports_never_stop() -> None:
     halving.on_trial_result(None, trial("first"), point(1, 50))
     assert halving.on_trial_result(None, trial("again", phase="confirm"), point(1, 1)) == "CONTINUE"
     assert halving.on_trial_result(None, trial("second"), {"event": "failed"}) == "CONTINUE"
+
+
+def test_tune_may_pickle_it_whatever_it_holds() -> None:
+    """As the searcher and the callback, which hold locks and connections."""
+    lock = threading.RLock()
+    asked = CellScheduler(SchedulerSpec(), epochs={"a": 4.0}, target_of=lambda cell: 50.0 if lock else None)
+    cloudpickle.dumps(asked)

@@ -9,12 +9,13 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.stays_here import StaysHere
 from vsetune.search.stopping.choosing import stopping_rule
 from vsetune.search.stopping.rule import StoppingRule
 from vsetune.tracking.records import TARGET_REACHED
 
 
-class CellScheduler(FIFOScheduler):
+class CellScheduler(StaysHere, FIFOScheduler):
     """A thin view of the rules. The points they decide about are those of the curve, inherited ones included."""
 
     def __init__(

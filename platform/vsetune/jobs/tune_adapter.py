@@ -15,6 +15,7 @@ from vsetune.config.study.resources import Needs
 from vsetune.jobs.capacity import Capacity
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.signs_of_life import SignsOfLife
+from vsetune.jobs.stays_here import StaysHere
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_metrics import StudyMetrics
 from vsetune.jobs.trainable import SpoiltProcess
@@ -25,14 +26,7 @@ Listener = Callable[[], None]
 DIED = "its process died (killed, out of memory?)"
 
 
-class _StaysHere:
-    """Tune pickles all it is given, to restore it in another process. We rebuild from the store instead, so nothing."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
-
-
-class LedgerSearcher(_StaysHere, Searcher):
+class LedgerSearcher(StaysHere, Searcher):
     """Hands Tune the trials of a ledger, until the ledger is done or somebody asked to stop.
 
     needs_of: what the trials of a cell occupy. Whichever cell is next, a trial is handed out when there is room for the
@@ -74,7 +68,7 @@ class LedgerSearcher(_StaysHere, Searcher):
         """Nothing: the ledger is rebuilt from the tracking store."""
 
 
-class RecordingCallback(_StaysHere, tune.Callback):
+class RecordingCallback(StaysHere, tune.Callback):
     """Writes every report of a worker through the ledger, then tells the listeners that something changed.
 
     making: the trials whose workers Ray is making. on_pause: told the name of an interrupted trial, the reason, and the
