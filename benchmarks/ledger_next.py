@@ -1,12 +1,13 @@
-"""What the driver waits for whenever a worker is free: `StudyLedger.next`, with counts kept as trials change against the
-same counts made anew from all trials at every question.
+"""What the driver waits for whenever a worker is free: `StudyLedger.next`, with counts that are kept as trials change
+against the same counts made anew from all trials at every question.
 
     PYTHONPATH=platform python benchmarks/ledger_next.py [--cells 40] [--trials 25] [--one 5000] [--calls 200]
 
-Three studies in memory: so many cells of so many trials of which the last wave runs, the same with their confirmations
-running, and one cell with thousands of trials. `next` has nothing to hand out in any of them, as in nearly all of
-its calls: the driver asks whenever it has heard of a trial. Medians in milliseconds, of the recount from a tenth of the
-calls. Half a minute at most. Expect 2 ms at most in each, and ratios above 10.
+Studies in memory: so many cells of so many trials of which the last wave runs, the same with their confirmations
+running, the same with a budget in device-seconds, and one cell with thousands of trials. `next` has nothing to hand out
+in any of them, as in nearly all of its calls: the driver asks whenever it has heard of a trial. Medians in
+milliseconds, of the recount from a tenth of the calls. Takes half a minute. Expect at most 2 ms in each, and ratios
+above 10.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from recounting.recounted_trials import RecountedTrials
@@ -44,15 +46,18 @@ def main() -> None:
     while isinstance(assignment := searching.next(), Assignment):
         opened(searching, assignment.trial.trial)
     compare(f"{arguments.cells} x {arguments.trials}, confirming", searching, arguments.calls)
+    in_seconds = begun(cells=arguments.cells, trials=arguments.trials, budget={"device_seconds_per_cell": 1e6})
+    compare(f"{arguments.cells} x {arguments.trials}, budget in seconds", in_seconds, arguments.calls)
     compare(f"1 x {arguments.one}, searching", begun(cells=1, trials=arguments.one), arguments.calls)
 
 
-def begun(*, cells: int, trials: int) -> StudyLedger:
+def begun(*, cells: int, trials: int, budget: Mapping[str, float] | None = None) -> StudyLedger:
     """A study whose cells have asked for all of their trials; the last AT_ONCE of each run."""
     plain = {
         "study": "benchmark", "data": {"path": "none"}, "networks": [{"name": "vsepp"}], "baseline": "lseh",
         "losses": [{"name": "lseh"}], "training": {"epochs": EPOCHS}, "seeds": [0, 1, 2],
         "search": {"sampler": "random", "configurations": trials, "at_once": AT_ONCE},
+        "budget": dict(budget or {}),
     }
     study = parse_spec(plain, StudySpec, where="benchmark")
     (cell,) = resolve_cells(study, where="benchmark")
