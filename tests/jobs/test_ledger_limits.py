@@ -13,7 +13,8 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.jobs.cell_budget import MOST_TRIALS
-from vsetune.jobs.ledger import StudyLedger, pause_after
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.requeued import pause_after
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.search.configurations import ConfigurationSearch, Suggestion
 from vsetune.tracking.memory_store import MemoryStore

@@ -28,6 +28,10 @@ class CellBudget:
         whole, most = float(cell.training["epochs"]), epochs_of_cell(study, cell)
         return cls(whole, committed, most, int(MOST_TRIALS * max(1.0, most / whole)) if cell.domains else 1)
 
+    def with_committed(self, epochs: float) -> CellBudget:
+        """The same once the trials so far come to so many."""
+        return CellBudget(self.whole, epochs, self.most, self.trials)
+
     def room(self, asked: int) -> int:
         """How many more whole trials the cell may ask for, after `asked`; the budget is met to half a trial."""
         if not asked:

@@ -1,60 +1,149 @@
-"""The trials of a study by cell: what their searches have promised to train, and which searches are over."""
+"""The trials of a study by cell: what their searches have promised to train, and which searches are over.
+
+All of it is counted as trials change, never anew: the driver asks at every report and whenever a worker is free, and
+what it waits for does not grow with the number of trials.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.cell_budget import CellBudget
+from vsetune.jobs.ordered_sum import OrderedSum
 from vsetune.jobs.trial_progress import Phase, TrialProgress
 from vsetune.leaderboard.selection import cost_of
 from vsetune.tracking.records import was_cut_short
 
+State = Literal["open", "running", "due", "disturbed"]
+"""What a trial may be at a time, several of them: open: not closed. due: open, and not left for the next run of the
+study. disturbed: interrupted, and not gone on yet."""
+
+
+@dataclass
+class _CellCounts:
+    """Of one cell, whose budget is `empty` before it has trained anything.
+
+    searched: trials of its search, in order; states: how many of them are what. committed: epochs that each comes to.
+    seconds: device-seconds of each of its trials, and their exact sum; stale: those for which it is to be asked anew.
+    """
+
+    empty: CellBudget
+    trials: list[TrialProgress] = field(default_factory=list)
+    searched: list[TrialProgress] = field(default_factory=list)
+    states: Counter[State] = field(default_factory=Counter)
+    committed: OrderedSum = field(default_factory=OrderedSum)
+    seconds: dict[str, Fraction] = field(default_factory=dict)
+    seconds_in_all: Fraction = Fraction(0)
+    stale: dict[str, TrialProgress] = field(default_factory=dict)
+
+
+@dataclass
+class _Counted:
+    """How a trial stands in the counts. place: in the search of its cell; None for one that confirms."""
+
+    place: int | None
+    states: frozenset[State] = frozenset()
+    is_short: bool = False
+
 
 class CellTrials:
-    """Grows by `add`; the trials in it go on."""
+    """Grows by `add`; the trials in it go on, and `changed` is told of each one that did."""
 
     def __init__(self, study: StudySpec, cells: Iterable[Cell]) -> None:
         self._study = study
-        self._by_cell: dict[str, list[TrialProgress]] = {cell.name: [] for cell in cells}
-        self._trained: dict[str, float] = {}
+        self._by_cell = {cell.name: _CellCounts(CellBudget.of(study, cell)) for cell in cells}
+        self._states: Counter[State] = Counter()
+        self._counted: dict[str, _Counted] = {}
 
     def add(self, progress: TrialProgress) -> None:
-        self._by_cell[progress.assignment.trial.cell].append(progress)
+        counts, assignment = self._by_cell[progress.assignment.trial.cell], progress.assignment
+        is_search = assignment.phase == "search"
+        self._counted[assignment.trial.trial] = _Counted(len(counts.searched) if is_search else None)
+        counts.trials.append(progress)
+        if is_search:
+            counts.searched.append(progress)
+            counts.committed.append(counts.empty.whole)
+        self.changed(progress)
+
+    def changed(self, progress: TrialProgress) -> None:
+        """Call it after whatever changes a trial in it; once too often does no harm."""
+        trial = progress.assignment.trial
+        counts, counted = self._by_cell[trial.cell], self._counted[trial.trial]
+        states = _states_of(progress)
+        if states != counted.states:
+            for kept in (self._states, counts.states) if counted.place is not None else (self._states,):
+                kept.subtract(counted.states)
+                kept.update(states)
+            counted.states = states
+        if counted.place is not None and not counted.is_short and _is_short(progress):
+            counted.is_short = True
+            counts.committed.put(counted.place, cost_of([progress.attempts()]).budget_epochs)
+        if self._study.budget.device_seconds_per_cell is not None:
+            counts.stale[trial.trial] = progress
 
     def of(self, cell: Cell, phase: Phase | None = None) -> list[TrialProgress]:
-        """In the order in which they were handed out."""
-        found = self._by_cell[cell.name]
-        return found if phase is None else [trial for trial in found if trial.assignment.phase == phase]
+        """In the order in which they were handed out. It is looked for in all of them."""
+        found = self._by_cell[cell.name].trials
+        return [trial for trial in found if phase is None or trial.assignment.phase == phase]
+
+    def asked(self, cell: Cell) -> int:
+        """How many trials its search has."""
+        return len(self._by_cell[cell.name].searched)
+
+    def count(self, state: State, cell: Cell | None = None) -> int:
+        """Trials that are this; of the search of a cell, or all of the study."""
+        return (self._states if cell is None else self._by_cell[cell.name].states)[state]
 
     def budget(self, cell: Cell) -> CellBudget:
         """What the search of a cell has promised to train, and may."""
-        whole = float(cell.training["epochs"])
-        committed = 0.0
-        for trial in self.of(cell, "search"):
-            name = trial.assignment.trial.trial
-            is_short = trial.status == "pruned" or was_cut_short(trial.status, trial.error)
-            if is_short and name not in self._trained:
-                self._trained[name] = cost_of([trial.attempts()]).budget_epochs
-            committed += self._trained.get(name, whole)
-        return CellBudget.of(self._study, cell, committed)
+        counts = self._by_cell[cell.name]
+        return counts.empty.with_committed(counts.committed.total)
+
+    def device_seconds(self, cell: Cell) -> float:
+        """What all trials of a cell have used; counted only for a study that has a budget of them."""
+        counts = self._by_cell[cell.name]
+        for name, progress in counts.stale.items():
+            seconds = Fraction(cost_of([progress.attempts()]).device_seconds)
+            counts.seconds_in_all += seconds - counts.seconds.get(name, Fraction(0))
+            counts.seconds[name] = seconds
+        counts.stale.clear()
+        return float(counts.seconds_in_all)
 
     def is_exhausted(self, cell: Cell) -> bool:
         """Whether the budget is used up. Work that a crash lost is not charged: it is no choice of the search."""
-        if not self.budget(cell).room(len(self.of(cell, "search"))):
+        if not self.budget(cell).room(self.asked(cell)):
             return True
         most_s = self._study.budget.device_seconds_per_cell
-        if most_s is None:
-            return False
-        cost = cost_of([trial.attempts() for trial in self.of(cell) if trial.attempts()])
-        return cost.device_seconds >= most_s
+        return most_s is not None and self.device_seconds(cell) >= most_s
 
     def is_searching(self, cell: Cell) -> bool:
         """Whether the board might still show another configuration of it as the best."""
-        searched = self.of(cell, "search")
-        return not searched or not self.is_exhausted(cell) or not all(trial.is_closed for trial in searched)
+        return not self.asked(cell) or not self.is_exhausted(cell) or self.count("open", cell) > 0
 
     def searched(self, cell: Cell) -> list[TrialProgress] | None:
         """The trials of a cell's search, None while it is not over."""
-        return None if self.is_searching(cell) else self.of(cell, "search")
+        return None if self.is_searching(cell) else list(self._by_cell[cell.name].searched)
+
+
+_CLOSED: frozenset[State] = frozenset()
+
+
+def _states_of(progress: TrialProgress) -> frozenset[State]:
+    if progress.is_closed:
+        return _CLOSED
+    due: tuple[State, ...] = () if progress.is_left_open else ("due",)
+    if progress.status == "running":
+        return frozenset(("open", "running", *due))
+    is_disturbed = progress.status == "waiting" and progress.error is not None
+    return frozenset(("open", "disturbed", *due) if is_disturbed else ("open", *due))
+
+
+def _is_short(progress: TrialProgress) -> bool:
+    """It has ended with fewer epochs than it was promised, by a decision of the search."""
+    return progress.status == "pruned" or was_cut_short(progress.status, progress.error)

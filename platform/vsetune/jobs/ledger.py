@@ -24,6 +24,7 @@ from vsetune.jobs.cell_budget import at_once
 from vsetune.jobs.cell_goals import CellGoals
 from vsetune.jobs.cell_trials import CellTrials
 from vsetune.jobs.confirmations import Confirmations, Confirming, further_seeds, trial_id
+from vsetune.jobs.requeued import Requeued, pause_after
 from vsetune.jobs.trial_progress import TERMINAL, Assignment, TrialProgress
 from vsetune.jobs.warm_start import WarmStart
 from vsetune.leaderboard.selection import ROLES
@@ -39,14 +40,7 @@ from vsetune.tracking.records import (
 )
 from vsetune.tracking.store import TrackingStore
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
-"""A trial pauses 2, 4, 8, ... seconds after its first, second, third interruption in a row, at most a minute."""
 _ASK_AGAIN_S, _ASK_AT_MOST_S = 5.0, 600.0
-
-
-def pause_after(interruptions: int) -> float:
-    """Seconds that a trial waits after so many interruptions in a row (1 is the first)."""
-    return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (interruptions - 1)))
 
 
 class StudyLedger:
@@ -66,8 +60,9 @@ class StudyLedger:
         self._by_cell = CellTrials(study, cells)
         self.search_outage: str | None = None
         """Why no configuration can be asked for just now; None while the search answers."""
-        self._requeued: list[str] = []
-        self._untold: list[str] = []
+        self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
+        self._untold: dict[str, None] = {}
+        """Names of closed trials of which the search has not heard, in the order in which they ended."""
         self._ask_not_before = float("-inf")
         self._silent_since: float | None = None
         self._warm_start = warm_start or {}
@@ -103,9 +98,8 @@ class StudyLedger:
         configurations.
         """
         now = self._clock()
-        ready = next((name for name in self._requeued if self.trials[name].not_before <= now), None)
+        ready = self._requeued.next(now)
         if ready is not None:
-            self._requeued.remove(ready)
             return self.trials[ready].assignment
         confirmation = self._next_confirmation()
         if confirmation is not None:
@@ -113,7 +107,7 @@ class StudyLedger:
         cell = self._cell_to_search()
         if cell is not None:
             return self._asked(cell, now)
-        return "done" if all(trial.is_closed or trial.is_left_open for trial in self.trials.values()) else "wait"
+        return "wait" if self._by_cell.count("due") else "done"
 
     def searching(self) -> list[str]:
         """The cells whose search is not over."""
@@ -125,14 +119,14 @@ class StudyLedger:
 
     def has_work(self) -> bool:
         """Whether a trial is unfinished or still to be asked for. Asks for nothing."""
-        if any(not trial.is_closed for trial in self.trials.values()):
+        if self._by_cell.count("open"):
             return True
         return self._cell_to_search() is not None or self._next_confirmation() is not None
 
     def promised(self) -> int:
         """How many trials the study comes to as far as one can say: stopped ones make room for others, a budget in
         seconds may end a cell early."""
-        asked = {cell.name: len(self._by_cell.of(cell, "search")) for cell in self.cells.values()}
+        asked = {cell.name: self._by_cell.asked(cell) for cell in self.cells.values()}
         return sum(
             asked[cell.name] + self._by_cell.budget(cell).room(asked[cell.name]) + self._confirmations.promised(cell)
             for cell in self.cells.values()
@@ -157,6 +151,7 @@ class StudyLedger:
             resolved=spec.to_plain(), environment={**environment, **told}, protocol=protocol,
         )
         progress.begin(self._store.start_attempt(start), start)
+        self._by_cell.changed(progress)
         self._note_points(progress, inherited)
 
     def record_point(self, trial: str, point: ValidationPoint, *, summary: Mapping[str, float] | None = None) -> None:
@@ -165,6 +160,7 @@ class StudyLedger:
         self._note_points(progress, [point])
         progress.summary = dict(summary or {})
         progress.interruptions = 0
+        self._by_cell.changed(progress)
 
     def close(
         self, trial: str, status: AttemptStatus, *, summary: Mapping[str, float], artifacts: Iterable[Path] = (),
@@ -190,17 +186,10 @@ class StudyLedger:
             return None
         if progress.status == "running":
             self._end(progress, "killed", progress.summary, [], reason)
-        progress.status, progress.error = "waiting", reason
-        if was_asked:
-            self._requeued.append(trial)
-            return 0.0
-        progress.interruptions += 1
-        if progress.interruptions > self.study.resources.retries:
-            progress.is_left_open = True
-            return None
-        pause = pause_after(progress.interruptions)
-        progress.not_before = self._clock() + pause
-        self._requeued.append(trial)
+        pause = self._paused(progress, reason, was_asked=was_asked)
+        self._by_cell.changed(progress)
+        if pause is not None:
+            self._requeued.add(trial)
         return pause
 
     def interrupt(self) -> list[str]:
@@ -211,6 +200,19 @@ class StudyLedger:
             self._end(progress, "killed", progress.summary, [], "the study was interrupted")
         return running
 
+    def _paused(self, progress: TrialProgress, reason: str, *, was_asked: bool) -> float | None:
+        """Seconds that an interrupted trial waits; None leaves it open."""
+        progress.status, progress.error = "waiting", reason
+        if was_asked:
+            return 0.0
+        progress.interruptions += 1
+        if progress.interruptions > self.study.resources.retries:
+            progress.is_left_open = True
+            return None
+        pause = pause_after(progress.interruptions)
+        progress.not_before = self._clock() + pause
+        return pause
+
     def _end(
         self, progress: TrialProgress, status: AttemptStatus, summary: Mapping[str, float], artifacts: list[Path],
         error: str | None,
@@ -220,6 +222,7 @@ class StudyLedger:
             known |= self._goals.numbers(progress, known)
         self._store.finish_attempt(progress.attempt_id, status, summary=known, artifacts=artifacts, error=error)
         progress.end(status, known, error)
+        self._by_cell.changed(progress)
 
     def _recover_trial(
         self, assignment: Assignment, by_trial: Mapping[str, list[AttemptRecord]], *, retry_failed: bool
@@ -229,7 +232,8 @@ class StudyLedger:
         progress = self._know(TrialProgress.recorded(assignment, records))
         if not progress.is_closed or (retry_failed and progress.status == "failed"):
             progress.status = "waiting"
-            self._requeued.append(name)
+            self._by_cell.changed(progress)
+            self._requeued.add(name)
 
     def _asked(self, cell: Cell, now: float) -> Assignment | Literal["wait", "done"]:
         """A new configuration of a cell; first the search hears what it has not heard.
@@ -239,7 +243,7 @@ class StudyLedger:
         if now < self._ask_not_before:
             return "wait"
         if self._silent_since is not None and now - self._silent_since > _ASK_AT_MOST_S:
-            return "done" if not any(trial.status == "running" for trial in self.trials.values()) else "wait"
+            return "wait" if self._by_cell.count("running") else "done"
         try:
             for trial in list(self._untold):
                 self._tell_search(trial)
@@ -280,7 +284,7 @@ class StudyLedger:
         progress = self.trials[trial]
         if progress.assignment.phase != "search" or not progress.is_closed:
             return
-        self._untold.append(trial)
+        self._untold[trial] = None
         try:
             self._tell_search(trial)
         except StorageError as error:
@@ -291,18 +295,17 @@ class StudyLedger:
         assignment = progress.assignment
         outcome, curve = self._goals.told(progress)
         self._search.tell(assignment.trial.cell, assignment.number, outcome, curve=curve)
-        self._untold.remove(trial)
+        del self._untold[trial]
 
     def _cell_to_search(self) -> Cell | None:
         """The cell with the fewest epochs promised so far among those that may ask for a configuration now."""
         committed: dict[str, float] = {}
         for cell in self.cells.values():
-            searched = self._by_cell.of(cell, "search")
-            if any(_is_disturbed(trial) for trial in searched) or self._by_cell.is_exhausted(cell):
+            if self._by_cell.count("disturbed", cell) or self._by_cell.is_exhausted(cell):
                 continue
             if self._goals.objective(cell) is None:  # its target is not known yet
                 continue
-            if sum(not trial.is_closed for trial in searched) < at_once(self.study.search):
+            if self._by_cell.count("open", cell) < at_once(self.study.search):
                 committed[cell.name] = self._by_cell.budget(cell).committed
         return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
 
@@ -321,11 +324,6 @@ class StudyLedger:
         return Assignment(
             trial, suggestion.number, "search", suggestion.configuration, drawn_by=suggestion.drawn_by
         )
-
-
-def _is_disturbed(trial: TrialProgress) -> bool:
-    """It was interrupted and has not gone on yet."""
-    return trial.status == "waiting" and trial.error is not None
 
 
 def _from_curve(curve: Sequence[tuple[float, float]]) -> dict[str, float]:

@@ -6,6 +6,7 @@ compared early is who starts first, not who gets highest. Patience over the medi
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right, insort
 
 from vsetune.metrics.curves import SAME_EPOCH
@@ -34,11 +35,12 @@ class PatienceOverMedian(StoppingRule):
         waited = course.epoch - course.improved_at
         if course.epoch < self._grace - SAME_EPOCH or waited < self._patience - SAME_EPOCH:
             return ""
-        others = self._others(trial, course)
-        if len(others) < self._fewest or course.best >= (middle := _middle(others)):
+        reached = self._reached_by(course.epoch)
+        others = len(reached) - 1
+        if others < self._fewest or course.best >= (middle := _middle_of_others(reached, course.best)):
             return ""
         best = f"{course.best:.1f} of epoch {course.improved_at:g}" if waited else f"{course.best:.1f}"
-        return f"best {best}, below the median {middle:.1f} of {len(others)} others at epoch {course.epoch:g}"
+        return f"best {best}, below the median {middle:.1f} of {others} others at epoch {course.epoch:g}"
 
     def _pass_marks(self, course: Course) -> None:
         """What the trial had reached by the marks that its last validation passes."""
@@ -48,23 +50,25 @@ class PatienceOverMedian(StoppingRule):
             if reached is not None:
                 insort(self._reached[place], reached)
 
-    def _others(self, trial: str, course: Course) -> list[float]:
-        """What the others that came as far had reached by the epoch of this trial, in order."""
-        place = bisect_left(self._marks, course.epoch)
-        if place == len(self._marks) or self._marks[place] != course.epoch:
-            found = sorted(
-                reached for other in self.courses.values()
-                if (reached := other.best_until(course.epoch)) is not None
-            )
-            if len(self._marks) < _MOST_MARKS:
-                self._marks.insert(place, course.epoch)
-                self._reached.insert(place, found)
-        else:
-            found = self._reached[place]
-        own = bisect_left(found, course.best)
-        return found[:own] + found[own + 1:]
+    def _reached_by(self, epoch: float) -> list[float]:
+        """What the trials that came as far had reached by the epoch of one of them, in order. Not to be changed."""
+        place = bisect_left(self._marks, epoch)
+        if place < len(self._marks) and self._marks[place] == epoch:
+            return self._reached[place]
+        found = sorted(
+            reached for course in self.courses.values() if (reached := course.best_until(epoch)) is not None
+        )
+        if len(self._marks) < _MOST_MARKS:
+            self._marks.insert(place, epoch)
+            self._reached.insert(place, found)
+        return found
 
 
-def _middle(ordered: list[float]) -> float:
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+def _middle_of_others(ordered: list[float], own: float) -> float:
+    """Median of all but one of them that is `own`; -inf, below which nobody is, where there is no other."""
+    others, place = len(ordered) - 1, bisect_left(ordered, own)
+    if not others:
+        return -math.inf
+    half = others // 2
+    middle, before = (ordered[at + (at >= place)] for at in (half, half - 1))
+    return middle if others % 2 else (before + middle) / 2

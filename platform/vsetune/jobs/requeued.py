@@ -1,0 +1,44 @@
+"""Interrupted trials in line: the first in line whose pause is over goes on next."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
+"""A trial pauses 2, 4, 8, ... seconds after its first, second, third interruption in a row, at most a minute."""
+
+
+def pause_after(interruptions: int) -> float:
+    """Seconds that a trial waits after so many interruptions in a row (1 is the first)."""
+    return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (interruptions - 1)))
+
+
+class Requeued:
+    """Names of trials in the order in which they were interrupted, each with the moment from which it may go on.
+
+    A call costs the logarithm of their number. A moment may be moved while its trial stands in line.
+    """
+
+    def __init__(self, *, not_before: Callable[[str], float]) -> None:
+        """not_before: of a trial that stands in line, on the clock whose time `next` is told."""
+        self._not_before = not_before
+        self._pausing: list[tuple[float, int, str]] = []
+        self._ready: list[tuple[int, str]] = []
+        self._added = 0
+
+    def add(self, trial: str) -> None:
+        heapq.heappush(self._pausing, (self._not_before(trial), self._added, trial))
+        self._added += 1
+
+    def next(self, now: float) -> str | None:
+        """Takes the first in line that may go on; None where all still pause."""
+        while self._pausing and self._pausing[0][0] <= now:
+            _, place, trial = heapq.heappop(self._pausing)
+            heapq.heappush(self._ready, (place, trial))
+        while self._ready:
+            place, trial = heapq.heappop(self._ready)
+            if (moment := self._not_before(trial)) <= now:
+                return trial
+            heapq.heappush(self._pausing, (moment, place, trial))
+        return None
