@@ -22,6 +22,8 @@ from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
+from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.nightly.nightly_spec import NightlySpec
 
 EXAMPLE_STUDY = {
@@ -100,7 +102,9 @@ def _takes(field: TypeAdapter[Any], value: Any) -> bool:
 
 
 def _fields(name: str) -> Iterator[TypeAdapter[Any]]:
-    """This field of every spec there is; study files and recipes bring all of them in."""
+    """This field of every spec there is; study files and recipes bring in all but components, found when asked for."""
+    assert all(NETWORKS.values())
+    assert all(LOSSES.values())
     pending = [Spec]
     while pending:
         spec = pending.pop()
