@@ -96,7 +96,7 @@ def end(ledger: StudyLedger, trial: str) -> None:
 def compare(name: str, ledger: StudyLedger, calls: int) -> None:
     kept = median_ms(ledger, calls)
     counts = ledger._by_cell
-    recounted = RecountedTrials.over(counts)
+    recounted = RecountedTrials.over(counts, ledger.trials)
     for part in (ledger._goals, ledger._confirmations):
         part._searched = recounted.searched
     ledger._by_cell = recounted

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, dropout, gelu
 
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.tags.generator import MaskedCopies, mask_phrases
 from vsetune.networks.tags.network import Tags
@@ -143,7 +143,7 @@ def retrieval_term(network: Tags, positives: list[Positive], number: int, hardes
     total = own.features.new_zeros(())
     for captions, images in (([other.tokens for other in others], [own] * len(others)),
                              ([own.tokens] * len(others), others)):
-        with torch.no_grad(), evaluating(network):
+        with evaluating(network):
             scores = scores_of(network, captions, images)
         kept = scores.topk(min(hardest, len(scores))).indices.tolist()
         found = scores_of(
@@ -186,14 +186,3 @@ def layer_of(layer: Any, states: Tensor, mask: Tensor) -> Tensor:
     found = dropout(weights, layer.dropout.p, layer.training) @ value
     mixed = layer.attention_norm(states + layer.dropout(layer.attended(found.transpose(1, 2).flatten(2))))
     return layer.output_norm(mixed + layer.dropout(layer.outer(gelu(layer.inner(mixed)))))
-
-
-@contextmanager
-def evaluating(network: Tags):
-    """Without dropout."""
-    was_training = network.training
-    network.eval()
-    try:
-        yield
-    finally:
-        network.train(was_training)

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from vsetune.config.study.cells import Cell
 from vsetune.jobs.cell_budget import CellBudget
 from vsetune.jobs.cell_trials import CellTrials, State
-from vsetune.jobs.trial_progress import TrialProgress
+from vsetune.jobs.trial_progress import Phase, TrialProgress
 from vsetune.leaderboard.selection import cost_of
 from vsetune.tracking.records import was_cut_short
 
 
 class RecountedTrials(CellTrials):
-    """Reads nothing that is kept but the trials of each cell, and what a stopped one has trained."""
+    """Reads nothing that is kept but what a stopped trial has trained."""
 
     _trained: dict[str, float]
+    _trials: Mapping[str, TrialProgress]
 
     @classmethod
-    def over(cls, kept: CellTrials) -> Self:
-        """Of the same trials; both may be asked at any time."""
+    def over(cls, kept: CellTrials, trials: Mapping[str, TrialProgress]) -> Self:
+        """Of the same trials, in the order in which they were handed out; both may be asked at any time."""
         found: Any = cls.__new__(cls)
-        found.__dict__ = kept.__dict__ | {"_trained": {}}
+        found.__dict__ = kept.__dict__ | {"_trained": {}, "_trials": trials}
         return found
+
+    def of(self, cell: Cell, phase: Phase | None = None) -> list[TrialProgress]:
+        return [
+            trial
+            for trial in self._trials.values()
+            if trial.assignment.trial.cell == cell.name and phase in (None, trial.assignment.phase)
+        ]
 
     def asked(self, cell: Cell) -> int:
         return len(self.of(cell, "search"))
 
     def count(self, state: State, cell: Cell | None = None) -> int:
-        trials = [
-            trial for name in self._by_cell if cell is None or name == cell.name
-            for trial in self._by_cell[name].trials if cell is None or trial.assignment.phase == "search"
-        ]
+        trials = list(self._trials.values()) if cell is None else self.of(cell, "search")
         if state == "disturbed":
             return sum(trial.status == "waiting" and trial.error is not None for trial in trials)
         if state == "running":

@@ -112,7 +112,7 @@ class History:
 
     def plain_answer(self) -> Cell | str:
         """The trial that is next, or the cell that is to be asked for one, or `wait` or `done`."""
-        trials, counts = self.ledger.trials, RecountedTrials.over(self.ledger._by_cell)
+        trials, counts = self.ledger.trials, RecountedTrials.over(self.ledger._by_cell, self.ledger.trials)
         ready = next((name for name in self.in_line if trials[name].not_before <= self.now), None)
         if ready is not None:
             return ready
@@ -144,9 +144,9 @@ class History:
 
     def compare(self) -> None:
         kept = self.ledger._by_cell
-        assert self.counted(kept) == self.counted(RecountedTrials.over(kept))
+        assert self.counted(kept) == self.counted(RecountedTrials.over(kept, self.ledger.trials))
         if self.study.budget.device_seconds_per_cell is not None:
-            anew = RecountedTrials.over(kept)
+            anew = RecountedTrials.over(kept, self.ledger.trials)
             assert [kept.device_seconds(cell) for cell in self.cells] == pytest.approx(
                 [anew.device_seconds(cell) for cell in self.cells], rel=1e-12
             )

@@ -21,10 +21,11 @@ from vsetune.explanations import caption_rankings, hardest_negatives, heat_maps,
 from vsetune.explanations.gallery import Gallery
 from vsetune.explanations.heat_maps import CENTRE, encoded_caption, gradient_map
 from vsetune.metrics import MatrixScores
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.network_building import build_network
 from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.scoring.network_inputs import image_inputs
-from vsetune.scoring.validation import EncodedSplit, encode_split, evaluating, split_scores
+from vsetune.scoring.validation import EncodedSplit, encode_split, split_scores
 from vsetune.training.trained import TrainedTrial
 
 CPU = torch.device("cpu")

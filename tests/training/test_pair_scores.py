@@ -13,6 +13,7 @@ import torch
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.stored.dataset import Dataset
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
@@ -23,7 +24,7 @@ from vsetune.scoring import validation
 from vsetune.scoring.evaluation import evaluate, evaluate_ensemble
 from vsetune.scoring.network_inputs import caption_inputs, image_inputs
 from vsetune.scoring.pair_scores import LoggedProgress, block_shape, pair_scores
-from vsetune.scoring.validation import encode_split, evaluating, split_scores
+from vsetune.scoring.validation import encode_split, split_scores
 from vsetune.training.attempt import Attempt
 
 CPU = torch.device("cpu")

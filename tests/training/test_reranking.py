@@ -16,13 +16,14 @@ from vsetune.errors import ConfigError, DataError, IncompatibleCurves
 from vsetune.metrics import matrix_scores
 from vsetune.metrics.curves import check_same_protocol
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
 from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.scoring.evaluation import evaluate, evaluate_reranked, score_split
 from vsetune.scoring.pair_scores import proposed_pair_scores
 from vsetune.scoring.reranking import FirstStage
-from vsetune.scoring.validation import encode_split, evaluating, evenly_spread, split_scores
+from vsetune.scoring.validation import encode_split, evenly_spread, split_scores
 from vsetune.training.attempt import Attempt
 from vsetune.training.first_stage import KeptStage
 

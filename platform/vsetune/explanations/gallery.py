@@ -20,8 +20,9 @@ from vsetune.explanations.rankings import (
 )
 from vsetune.explanations.written_sentences import SentenceFindings, choose, sentence_findings
 from vsetune.metrics.recall import RetrievalScores, owner_scores
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.scoring.pair_scores import Report
-from vsetune.scoring.validation import encode_split, evaluating, split_scores
+from vsetune.scoring.validation import encode_split, split_scores
 from vsetune.training.trained import TrainedTrial
 
 

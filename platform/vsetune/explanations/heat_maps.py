@@ -20,11 +20,12 @@ from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import ImageInputs
 from vsetune.networks.network_base import Network
 from vsetune.networks.parts.backbone import Backbone
 from vsetune.scoring.network_inputs import image_inputs
-from vsetune.scoring.validation import EncodedSplit, evaluating, split_batches
+from vsetune.scoring.validation import EncodedSplit, split_batches
 
 Basis = Literal["attention", "gradient"]
 

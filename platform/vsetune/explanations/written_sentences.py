@@ -18,9 +18,10 @@ from vsetune.data.looking.pictures import Picture
 from vsetune.data.looking.readable_ids import ReadableIds
 from vsetune.explanations.caption_looks import CaptionLook, Steps, Written
 from vsetune.explanations.rankings import HardestNegative, Ranking
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.scoring.network_inputs import caption_inputs
-from vsetune.scoring.validation import EncodedSplit, evaluating, split_batches
+from vsetune.scoring.validation import EncodedSplit, split_batches
 from vsetune.training.trained import TrainedTrial
 
 

@@ -16,7 +16,7 @@ from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.cell_budget import CellBudget
 from vsetune.jobs.ordered_sum import OrderedSum
-from vsetune.jobs.trial_progress import Phase, TrialProgress
+from vsetune.jobs.trial_progress import TrialProgress
 from vsetune.leaderboard.selection import cost_of
 from vsetune.tracking.records import was_cut_short
 
@@ -34,7 +34,6 @@ class _CellCounts:
     """
 
     empty: CellBudget
-    trials: list[TrialProgress] = field(default_factory=list)
     searched: list[TrialProgress] = field(default_factory=list)
     states: Counter[State] = field(default_factory=Counter)
     committed: OrderedSum = field(default_factory=OrderedSum)
@@ -65,7 +64,6 @@ class CellTrials:
         counts, assignment = self._by_cell[progress.assignment.trial.cell], progress.assignment
         is_search = assignment.phase == "search"
         self._counted[assignment.trial.trial] = _Counted(len(counts.searched) if is_search else None)
-        counts.trials.append(progress)
         if is_search:
             counts.searched.append(progress)
             counts.committed.append(counts.empty.whole)
@@ -86,11 +84,6 @@ class CellTrials:
             counts.committed.put(counted.place, cost_of([progress.attempts()]).budget_epochs)
         if self._study.budget.device_seconds_per_cell is not None:
             counts.stale[trial.trial] = progress
-
-    def of(self, cell: Cell, phase: Phase | None = None) -> list[TrialProgress]:
-        """In the order in which they were handed out. It is looked for in all of them."""
-        found = self._by_cell[cell.name].trials
-        return [trial for trial in found if phase is None or trial.assignment.phase == phase]
 
     def asked(self, cell: Cell) -> int:
         """How many trials its search has."""

@@ -24,10 +24,11 @@ from vsetune.metrics.recall import RetrievalScores, owner_scores
 from vsetune.metrics.relevance import pair_scores
 from vsetune.metrics.score_blocks import MeanScores, Scores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.network_base import Network
 from vsetune.scoring.pair_scores import Report
 from vsetune.scoring.reranking import FirstStage, reranked_scores
-from vsetune.scoring.validation import OnBatch, encode_split, evaluating, split_scores
+from vsetune.scoring.validation import OnBatch, encode_split, split_scores
 
 PROTOCOLS = {protocol.name: protocol for protocol in (COCO_TEST_5K, COCO_TEST_1K)}
 _SIZES = frozenset({"images", "captions", "folds"})  # the protocol says these once

@@ -12,9 +12,10 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.metrics.recall import RetrievalScores, owner_scores
 from vsetune.metrics.reranked_scores import RerankedScores, check_top, proposed_pairs
 from vsetune.metrics.score_blocks import Scores
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.network_base import Network
 from vsetune.scoring.pair_scores import Report, proposed_pair_scores
-from vsetune.scoring.validation import EncodedSplit, OnBatch, encode_split, evaluating, split_scores
+from vsetune.scoring.validation import EncodedSplit, OnBatch, encode_split, split_scores
 
 
 @dataclass(frozen=True)

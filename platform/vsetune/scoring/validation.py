@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +19,7 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 from vsetune.metrics import EmbeddingScores, MatrixScores, Scores
 from vsetune.networks.encoded import Encoded, joined
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import Network
 from vsetune.scoring.device import tower_precision
@@ -52,18 +52,6 @@ class EncodedSplit:
     captions: list[Encoded]
     places: Tensor
     owner: Tensor
-
-
-@contextmanager
-def evaluating(network: Network) -> Iterator[None]:
-    """Evaluation mode and no gradient; afterwards the network is in training mode if it was before."""
-    was_training = network.training
-    network.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        network.train(was_training)
 
 
 def evenly_spread(chosen: int, images: int) -> list[int]:

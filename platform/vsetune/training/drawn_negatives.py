@@ -5,8 +5,7 @@ Letters of shapes: N images and M captions of the batch, P images drawn, each wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +15,7 @@ from vsetune.config.study.training import TrainingSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.losses.loss_base import Memory
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.network_base import Network
 from vsetune.scoring.device import tower_precision
 from vsetune.scoring.network_inputs import caption_inputs, image_inputs
@@ -52,10 +52,9 @@ class Miner:
             image_ids=drawn.image_ids,
         )
 
-    @torch.no_grad()
     def _scores(self, drawn: Batch, batch: Batch) -> tuple[Tensor, Tensor]:
         """(N, P) scores of the images with the drawn captions, (P, M) of the drawn images with the captions."""
-        with _evaluating(self.network):
+        with evaluating(self.network):
             with self._precision(batch):
                 images = self.network.encode_images(image_inputs(batch))
                 captions = self.network.encode_captions(caption_inputs(batch))
@@ -99,13 +98,3 @@ class Miner:
 def _spread(like: Tensor, places: tuple[Tensor, Tensor], scores: Tensor) -> Tensor:
     """Minus infinity but for the scores (Q,) at these places; of the shape of `like`."""
     return scores.new_full(like.shape, _NEVER).index_put(places, scores)
-
-
-@contextmanager
-def _evaluating(network: Network) -> Iterator[None]:
-    was_training = network.training
-    network.eval()
-    try:
-        yield
-    finally:
-        network.train(was_training)

@@ -12,10 +12,11 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.metrics.recall import owner_scores
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.network_base import Network
 from vsetune.scoring.device import wait_for
 from vsetune.scoring.pair_scores import CostOfPair, pair_scores
-from vsetune.scoring.validation import EncodedSplit, encode_split, evaluating, split_scores
+from vsetune.scoring.validation import EncodedSplit, encode_split, split_scores
 
 
 @dataclass(frozen=True)

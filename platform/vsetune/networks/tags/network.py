@@ -5,14 +5,13 @@ Letters of shapes: N images, R regions, M captions, L words, D width, B pairs, T
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, region_mask
 from vsetune.networks.network_building import register
@@ -178,12 +177,11 @@ class Tags(Network):
         scores = self.sentence_scores(items, written)
         return written[best_sentences(scores, written.owners, spec.synthetic_negatives)]
 
-    @torch.no_grad()
     def sentence_scores(self, items: TrainingItems, sentences: Sentences) -> Tensor:
-        """(C,) scores of sentences with the images of their captions, in evaluation mode."""
+        """(C,) scores of sentences with the images of their captions, in evaluation mode, without gradient."""
         lengths, rows = items.words.lengths[sentences.owners], items.caption_rows[sentences.owners]
         scores = items.images.vectors.new_empty(len(sentences))
-        with self._evaluating():
+        with evaluating(self):
             for block in blocks_of(
                 self.inputs, self.encoder, items.images, rows, tokens=sentences.tokens, lengths=lengths
             ):
@@ -261,13 +259,3 @@ class Tags(Network):
     def _copy_word_head(self) -> None:
         if self.masked_words is not None and self.corrected_words is not None:
             self.corrected_words.load_state_dict(self.masked_words.state_dict())
-
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """Without dropout."""
-        was_training = self.training
-        self.eval()
-        try:
-            yield
-        finally:
-            self.train(was_training)
