@@ -12,6 +12,7 @@ from vsetune.errors import IncompatibleCurves
 from vsetune.metrics import (
     Difference,
     Epochs,
+    SeedDifference,
     baseline_flags,
     best_of_curve,
     check_same_cadence,
@@ -96,13 +97,13 @@ def test_an_empty_curve_has_no_best() -> None:
 
 
 def test_a_baseline_still_rising_or_collapsed_is_flagged() -> None:
-    rising = baseline_flags(BASELINE[:6], best_of_any_loss=61.5)
+    rising = baseline_flags([BASELINE[:6]], best_of_any_loss=61.5)
     assert (rising.is_rising, rising.is_collapsed) == (True, False)
-    steady = baseline_flags(BASELINE, best_of_any_loss=61.5)
+    steady = baseline_flags([BASELINE], best_of_any_loss=61.5)
     assert (steady.is_rising, steady.is_collapsed) == (False, False)
-    assert baseline_flags(every_half([0.5, 0.53, 0.5]), best_of_any_loss=61.5).is_collapsed
-    assert not baseline_flags(every_half([30, 20]), best_of_any_loss=60).is_collapsed
-    assert baseline_flags(every_half([29.9, 20]), best_of_any_loss=60).is_collapsed
+    assert baseline_flags([every_half([0.5, 0.53, 0.5])], best_of_any_loss=61.5).is_collapsed
+    assert not baseline_flags([every_half([30, 20])], best_of_any_loss=60).is_collapsed
+    assert baseline_flags([every_half([40, 20]), every_half([29.9, 20])], best_of_any_loss=60).is_collapsed
 
 
 def test_curves_of_different_cadence_are_refused_with_both_gaps() -> None:
@@ -144,23 +145,21 @@ def shifted(epochs_to_sixty: int, length: int = 12) -> list[tuple[float, float]]
     return [(float(epoch), 60.0 if epoch >= epochs_to_sixty else 10.0) for epoch in range(1, length + 1)]
 
 
-def test_median_and_interval_over_seeds_lie_within_the_single_differences() -> None:
-    pairs = [(shifted(new), shifted(10)) for new in (4, 5, 6, 7, 9)]
-    result = difference_over_seeds(pairs, resamples=500, level=0.95, seed=1)
-    assert result.percent == pytest.approx(-40)
-    assert -60 <= result.low <= -40 <= result.high <= -10
-    assert (result.is_lower_bound, result.pairs, result.censored_share) == (False, 5, 0)
-    assert result == difference_over_seeds(pairs, resamples=500, level=0.95, seed=1)
+def test_the_interval_over_five_seeds_is_their_range() -> None:
+    result = difference_over_seeds([(shifted(new), shifted(10)) for new in (4, 5, 6, 7, 9)])
+    assert result == SeedDifference(pytest.approx(-40), False, pytest.approx(-60), pytest.approx(-10), 5, 0.0)
 
 
-def test_one_seed_gives_an_interval_of_no_width() -> None:
-    result = difference_over_seeds([(NEW, BASELINE)], resamples=10, level=0.9, seed=0)
-    assert result.low == result.high == result.percent == pytest.approx(-33.333333, abs=1e-6)
+@pytest.mark.parametrize("seeds", [1, 2, 3, 4])
+def test_fewer_than_five_seeds_give_no_interval(seeds) -> None:
+    result = difference_over_seeds([(NEW, BASELINE)] * seeds)
+    assert result.percent == pytest.approx(-33.333333, abs=1e-6)
+    assert (result.low, result.high) == (None, None)
 
 
 def test_few_censored_seeds_leave_the_median_and_open_the_interval() -> None:
     pairs = [(shifted(new), shifted(10)) for new in (4, 5, 6)] + [(shifted(99), shifted(10))] * 2
-    result = difference_over_seeds(pairs, resamples=500, level=0.95, seed=1)
+    result = difference_over_seeds(pairs)
     assert result.percent == pytest.approx(-40)
     assert not result.is_lower_bound
     assert result.censored_share == pytest.approx(0.4)
@@ -170,16 +169,16 @@ def test_few_censored_seeds_leave_the_median_and_open_the_interval() -> None:
 def test_a_median_that_censored_seeds_could_move_is_a_lower_bound() -> None:
     pruned_early = shifted(99, length=2)
     pairs = [(shifted(4), shifted(10)), (shifted(6), shifted(10)), (pruned_early, shifted(10))]
-    result = difference_over_seeds(pairs, resamples=200, level=0.95, seed=1)
+    result = difference_over_seeds(pairs)
     assert result.is_lower_bound
     assert result.percent == pytest.approx(-60)
     mostly = [(shifted(4), shifted(10))] + [(shifted(99), shifted(10))] * 2
-    assert difference_over_seeds(mostly, resamples=200, level=0.95, seed=1).is_lower_bound
+    assert difference_over_seeds(mostly).is_lower_bound
 
 
 def test_no_seed_pairs_are_refused() -> None:
     with pytest.raises(ValueError, match="no seed pairs"):
-        difference_over_seeds([], resamples=10, level=0.95, seed=0)
+        difference_over_seeds([])
 
 
 def test_mean_over_networks_is_the_mean_of_percentages_and_counts_what_it_leaves_out() -> None:

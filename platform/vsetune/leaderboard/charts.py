@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from vsetune.leaderboard import wording
 from vsetune.leaderboard.axis_scale import Scale
 from vsetune.leaderboard.rows import Leaderboard, Row
+from vsetune.metrics.curves import Curve, mean_curve
 
 WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 34, 14, 26, 38
@@ -16,9 +17,6 @@ FEW = 12
 """Curves of at most this many validations show them as dots."""
 PALETTE = 7
 """Colours of the style sheet (Okabe and Ito, without yellow); further losses repeat them with dashed lines."""
-
-Curve = Sequence[tuple[float, float]]
-
 
 @dataclass(frozen=True)
 class Tick:
@@ -67,13 +65,6 @@ def loss_colours(leaderboard: Leaderboard) -> dict[str, int]:
     """Index of each loss, the baseline's is 0."""
     names = dict.fromkeys([leaderboard.baseline, *(row.loss for row in leaderboard.rows)])
     return {loss: index for index, loss in enumerate(names)}
-
-
-def mean_curve(curves: Sequence[Curve]) -> list[tuple[float, float]]:
-    """Mean M-Recall at the epochs that every seed has; ends where the shortest seed ends."""
-    by_epoch = [dict(curve) for curve in curves]
-    shared = [epoch for epoch, _ in curves[0] if all(epoch in curve for curve in by_epoch)]
-    return [(epoch, math.fsum(curve[epoch] for curve in by_epoch) / len(by_epoch)) for epoch in shared]
 
 
 def nice_ticks(low: float, high: float, count: int) -> list[float]:

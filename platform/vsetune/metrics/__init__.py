@@ -4,19 +4,18 @@ score_blocks, positives -> ranks -> recall is the way of an evaluation; curves -
 """
 
 from vsetune.metrics.cost import LineFit, fit_seconds
+from vsetune.metrics.curve_noise import BaselineFlags, baseline_flags, curve_noise, noise_tolerance, still_rises
 from vsetune.metrics.curves import (
-    BaselineFlags,
     BestPoint,
     Curve,
-    baseline_flags,
     best_of_curve,
     check_same_cadence,
     check_same_protocol,
+    mean_curve,
     resolution,
 )
 from vsetune.metrics.efficiency import (
     Difference,
-    Epochs,
     MeanDifference,
     SeedDifference,
     difference_of_curves,
@@ -27,6 +26,7 @@ from vsetune.metrics.efficiency import (
     mean_difference,
 )
 from vsetune.metrics.hard_negatives import UniqueHardNegatives, expected_if_random, unique_hard_negatives
+from vsetune.metrics.paired_tests import holm, paired_t, seeds_to_decide, sign_test
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.protocols import COCO_TEST_1K, COCO_TEST_5K, RankingProtocol
 from vsetune.metrics.rank_averages import RankAverages, rank_averages
@@ -34,15 +34,20 @@ from vsetune.metrics.ranks import RANKING_PROTOCOL
 from vsetune.metrics.recall import RetrievalScores, fold_scores, matrix_scores, retrieval_scores
 from vsetune.metrics.relevance import RelevanceScores, relevance_matrix_scores, relevance_scores
 from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, MeanScores, PartOfScores, Scores
+from vsetune.metrics.seed_intervals import improvement_interval, mean_interval, median_interval
 from vsetune.metrics.semantic_ranking import CaptionSemantics, SemanticRankingDistance, semantic_ranking_distance
+from vsetune.metrics.survival import Epochs, EpochsOverSeeds, epochs_over_seeds, kaplan_meier, kaplan_meier_median
 
 __all__ = [
     "COCO_TEST_1K", "COCO_TEST_5K", "RANKING_PROTOCOL", "BaselineFlags", "BestPoint", "CaptionSemantics", "Curve",
-    "Difference", "EmbeddingScores", "Epochs", "LineFit", "MatrixScores", "MeanDifference", "MeanScores",
-    "PartOfScores", "Positives", "RankAverages", "RankingProtocol", "RelevanceScores", "RetrievalScores", "Scores",
-    "SeedDifference", "SemanticRankingDistance", "UniqueHardNegatives", "baseline_flags", "best_of_curve",
-    "check_same_cadence", "check_same_protocol", "difference_of_curves", "difference_over_seeds", "difference_percent",
-    "epochs_to_best", "epochs_to_target", "expected_if_random", "fit_seconds", "fold_scores", "matrix_scores",
-    "mean_difference", "rank_averages", "relevance_matrix_scores", "relevance_scores", "resolution", "retrieval_scores",
-    "semantic_ranking_distance", "unique_hard_negatives",
+    "Difference", "EmbeddingScores", "Epochs", "EpochsOverSeeds", "LineFit", "MatrixScores", "MeanDifference",
+    "MeanScores", "PartOfScores", "Positives", "RankAverages", "RankingProtocol", "RelevanceScores",
+    "RetrievalScores", "Scores", "SeedDifference", "SemanticRankingDistance", "UniqueHardNegatives",
+    "baseline_flags", "best_of_curve", "check_same_cadence", "check_same_protocol", "curve_noise",
+    "difference_of_curves", "difference_over_seeds", "difference_percent", "epochs_over_seeds", "epochs_to_best",
+    "epochs_to_target", "expected_if_random", "fit_seconds", "fold_scores", "holm", "improvement_interval",
+    "kaplan_meier", "kaplan_meier_median", "matrix_scores", "mean_curve", "mean_difference", "mean_interval",
+    "median_interval", "noise_tolerance", "paired_t", "rank_averages", "relevance_matrix_scores",
+    "relevance_scores", "resolution", "retrieval_scores", "seeds_to_decide", "semantic_ranking_distance",
+    "sign_test", "still_rises", "unique_hard_negatives",
 ]

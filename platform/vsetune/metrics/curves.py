@@ -29,19 +29,6 @@ class BestPoint:
     is_last: bool
 
 
-@dataclass(frozen=True)
-class BaselineFlags:
-    """Why a baseline may be no yardstick.
-
-    is_rising: its best is its last point, so more epochs would probably have raised the target.
-    is_collapsed: its best is below half of the best that any loss reached on the same network and data; leave it out of
-    averages.
-    """
-
-    is_rising: bool
-    is_collapsed: bool
-
-
 def best_of_curve(curve: Curve) -> BestPoint:
     """The maximum of a curve; ties keep the earlier point. Raises ValueError if there is no point."""
     if not curve:
@@ -60,10 +47,11 @@ def resolution(curve: Curve) -> float:
     return max((later - earlier for earlier, later in itertools.pairwise(epochs)), default=0.0)
 
 
-def baseline_flags(baseline: Curve, *, best_of_any_loss: float) -> BaselineFlags:
-    """Flags of a baseline curve. best_of_any_loss: highest M-Recall any loss reached on the same network and data."""
-    best = best_of_curve(baseline)
-    return BaselineFlags(is_rising=best.is_last, is_collapsed=best.m_recall < best_of_any_loss / 2)
+def mean_curve(curves: Sequence[Curve]) -> list[tuple[float, float]]:
+    """Mean M-Recall at the epochs that every seed has; ends where the shortest seed ends."""
+    by_epoch = [dict(curve) for curve in curves]
+    shared = [epoch for epoch, _ in curves[0] if all(epoch in curve for curve in by_epoch)]
+    return [(epoch, math.fsum(curve[epoch] for curve in by_epoch) / len(by_epoch)) for epoch in shared]
 
 
 def check_same_protocol(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:

@@ -5,23 +5,16 @@ A target that was never reached is right-censored at the last epoch seen: a lowe
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence
-
-Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Epochs:
-    """Epochs until something happened; if censored it had not happened by then, and value is a lower bound."""
-
-    value: float
-    censored: bool
+from vsetune.metrics.seed_intervals import median_interval
+from vsetune.metrics.survival import Epochs
 
 
 @dataclass(frozen=True)
@@ -34,17 +27,17 @@ class Difference:
 
 @dataclass(frozen=True)
 class SeedDifference:
-    """Median Difference over seed pairs with a bootstrap interval.
+    """Median Difference over seed pairs with its 95 % interval.
 
-    percent: the median; a lower bound if is_lower_bound, that is if censored pairs could move it. low, high: percentile
-    interval over resampled seed pairs; high is infinite where censoring leaves it open. pairs: how many seeds.
+    percent: the median; a lower bound if is_lower_bound, that is if censored pairs could move it. low, high: of the
+    median, None for fewer than five pairs; high is infinite where censoring leaves it open. pairs: how many seeds.
     censored_share: share of the pairs, 0 to 1, in which the loss never reached the target.
     """
 
     percent: float
     is_lower_bound: bool
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     pairs: int
     censored_share: float
 
@@ -97,30 +90,26 @@ def difference_of_curves(curve: Curve, baseline: Curve) -> Difference:
     return difference_percent(epochs_to_target(curve, best.m_recall), best.epoch)
 
 
-def difference_over_seeds(
-    pairs: Sequence[tuple[Curve, Curve]], *, resamples: int, level: float, seed: int
-) -> SeedDifference:
-    """Median Difference over (loss curve, baseline curve) pairs of equal seed, with a percentile bootstrap interval.
+def difference_over_seeds(pairs: Sequence[tuple[Curve, Curve]]) -> SeedDifference:
+    """Median Difference over (loss curve, baseline curve) pairs of equal seed, with the interval of order statistics.
 
-    resamples: bootstrap samples. level: coverage, e.g. 0.95. seed: of the resampling; equal seeds, equal interval.
-    Raises IncompatibleCurves as difference_of_curves does, ValueError without pairs.
+    Pairs are censored at percentages of their own, that depend on their baseline: the median is bounded, not estimated
+    as that of the epochs (`survival`). Raises IncompatibleCurves as difference_of_curves does, and ValueError without
+    pairs.
     """
     if not pairs:
         raise ValueError("difference: got no seed pairs, need at least one")
     differences = [difference_of_curves(curve, baseline) for curve, baseline in pairs]
-    lower = np.array([difference.percent for difference in differences])
-    censored = np.array([difference.censored for difference in differences])
-    upper = np.where(censored, np.inf, lower)
-    samples = np.random.default_rng(seed).integers(len(pairs), size=(resamples, len(pairs)))
-    tail = (1 - level) / 2
-    percent = float(np.median(lower))
+    lower = [difference.percent for difference in differences]
+    upper = [math.inf if difference.censored else difference.percent for difference in differences]
+    percent = statistics.median(lower)
+    low, high = median_interval(lower, upper)
     return SeedDifference(
         percent=percent,
-        is_lower_bound=bool(_median(upper[None, :])[0] != percent),
-        low=float(np.quantile(_median(lower[samples]), tail, method="lower")),
-        high=float(np.quantile(_median(upper[samples]), 1 - tail, method="higher")),
+        is_lower_bound=statistics.median(upper) != percent,
+        low=None if np.isnan(low) else float(low), high=None if np.isnan(high) else float(high),
         pairs=len(pairs),
-        censored_share=float(censored.mean()),
+        censored_share=sum(difference.censored for difference in differences) / len(pairs),
     )
 
 
@@ -132,10 +121,3 @@ def mean_difference(differences: Sequence[Difference]) -> MeanDifference:
         counted=len(known), censored=len(differences) - len(known),
     )
 
-
-def _median(rows: Floats) -> Floats:
-    """Median of each row; infinite as soon as a middle value is."""
-    ordered = np.sort(rows, axis=1)
-    size = ordered.shape[1]
-    middle: Floats = (ordered[:, (size - 1) // 2] + ordered[:, size // 2]) / 2
-    return middle
