@@ -1,12 +1,12 @@
 import pytest
 
 from vsetune.errors import UsageError
-from vsetune.leaderboard.building import build, median_epochs
+from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import to_csv
 from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.selection import cost_of, trials_of, winner_of
 from vsetune.leaderboard.wording import notes, pareto_front
-from vsetune.metrics.efficiency import Epochs
+from vsetune.metrics.survival import Epochs
 
 BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
@@ -100,7 +100,8 @@ def test_seeds_of_the_winner_are_averaged_and_paired(attempt):
     assert [seed.epochs_to_target.value for seed in row.seeds] == [2.0, 0.5]
     assert row.difference.pairs == 2
     assert row.difference.percent == pytest.approx((-100 / 3 - 50) / 2)
-    assert row.difference.low == pytest.approx(-50)
+    assert (row.difference.low, row.epochs_bounds) == (None, None), "two seeds have no interval of a median"
+    assert row.m_recall_bounds == (0, 100), "12.7 standard errors of 5.75 points"
 
 
 def test_seeds_the_baseline_never_ran_are_not_paired(attempt):
@@ -325,17 +326,3 @@ def test_a_study_without_attempts_is_refused():
 def test_the_order_of_attempts_does_not_matter(attempt):
     attempts = [attempt("lmh"), attempt("lseh", NEW), attempt("lseh", NEW[:2], configuration=1, status="pruned")]
     assert build(attempts, baseline="lmh") == build(attempts[::-1], baseline="lmh")
-
-
-@pytest.mark.parametrize(
-    ("values", "median"),
-    [
-        ([], None),
-        ([Epochs(2, False)], Epochs(2, censored=False)),
-        ([Epochs(1, False), Epochs(2, False), Epochs(30, True)], Epochs(2, censored=False)),
-        ([Epochs(1, False), Epochs(30, True), Epochs(30, True)], Epochs(30, censored=True)),
-        ([Epochs(2, False), Epochs(30, True)], Epochs(16, censored=True)),
-    ],
-)
-def test_a_median_over_seeds_is_a_bound_as_soon_as_censoring_could_move_it(values, median):
-    assert median_epochs(values) == median

@@ -67,7 +67,7 @@ def test_a_declared_column_stands_in_csv_in_full_precision(board, more):
 
 def test_a_declared_column_stands_in_latex_right_as_numbers_do(board, more):
     table = to_latex(board, more)
-    assert r"\begin{tabular}{lllrrrrrrr}" in table
+    assert r"\begin{tabular}{lllrrrrrrrrr}" in table
     assert r"& Seeds & First M-Recall \\" in table
     assert r"& 1 & 38.0 \\" in table
     assert r"& 0 & -- \\" in table

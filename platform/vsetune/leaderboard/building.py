@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vsetune.errors import IncompatibleCurves, UsageError
+from vsetune.leaderboard.comparing import answered, bounds, compared_seeds, is_evidence
+from vsetune.leaderboard.comparison import Bounds
 from vsetune.leaderboard.contenders import contenders_of, seed_result
 from vsetune.leaderboard.rows import Contender, Leaderboard, Row, SeedResult, headline_of
 from vsetune.leaderboard.selection import (
@@ -23,11 +25,13 @@ from vsetune.leaderboard.selection import (
     usable,
     winner_of,
 )
-from vsetune.metrics.curves import baseline_flags, best_of_curve, check_same_cadence, check_same_protocol, resolution
-from vsetune.metrics.efficiency import Epochs, SeedDifference, difference_over_seeds, epochs_to_target
+from vsetune.metrics.curve_noise import baseline_flags, curve_noise, noise_tolerance
+from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence, check_same_protocol, resolution
+from vsetune.metrics.efficiency import SeedDifference, difference_over_seeds, epochs_to_best, epochs_to_target
+from vsetune.metrics.seed_intervals import mean_interval
+from vsetune.metrics.survival import epochs_over_seeds
 from vsetune.tracking.records import SEARCH_VALUE, AttemptRecord, was_cut_short
 
-_RESAMPLES, _LEVEL, _RESAMPLING_SEED = 2000, 0.95, 0
 _INCOMPLETE = ("running", "pruned", "killed")
 
 
@@ -50,7 +54,7 @@ def build(attempts: Sequence[AttemptRecord], *, baseline: str) -> Leaderboard:
     if baseline not in losses:
         raise UsageError(f"leaderboard: baseline {baseline} was not run; name one of {', '.join(losses)}")
     rows = [row for (dataset, _), group in cells.items() for row in _group(dataset, group, baseline)]
-    return Leaderboard(attempts[0].start.study, baseline, tuple(rows))
+    return Leaderboard(attempts[0].start.study, baseline, tuple(answered(rows)))
 
 
 def _group(dataset: str, trials_by_loss: dict[str, list[Trial]], baseline: str) -> list[Row]:
@@ -76,6 +80,8 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
     runs = runs_of_configuration(trials, winner) if winner else []
     configurations = configurations_of(trials)
     seeds = tuple(seed_result(run[-1], was_searched=configurations > 1) for run in runs if usable(run))
+    noise = curve_noise([seed.curve for seed in headline_of(seeds)])
+    seeds = tuple(replace(seed, epochs_to_level=_epochs_to_level(seed, noise)) for seed in seeds)
     headline = headline_of(seeds)
     bests = [seed.best_m_recall for seed in headline]
     contenders = contenders_of(trials, headline) if winner else ()
@@ -92,6 +98,8 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
         cost=cost_of(trials), configurations=configurations, trials=len(trials), attempts=sum(map(len, trials)),
         counts=dict(Counter(attempt.status for trial in trials for attempt in trial)),
         protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags), contenders=contenders,
+        noise=noise, epochs_to_level=_median([seed.epochs_to_level for seed in headline]),
+        m_recall_bounds=_recall_bounds(headline),
     )
 
 
@@ -145,7 +153,8 @@ def _compared(row: Row, yardstick: Row | None, best_of_any: float) -> Row:
     if not row.seeds:
         return row
     is_usable = yardstick is not None and yardstick.not_comparable is None
-    baselines = {seed.seed: seed.curve for seed in yardstick.headline} if yardstick and is_usable else {}
+    references = yardstick.headline if yardstick and is_usable else ()
+    baselines = {seed.seed: seed.curve for seed in references}
     counted = {seed.seed for seed in row.headline} & baselines.keys()
     seeds = tuple(
         replace(seed, epochs_to_target=epochs_to_target(seed.curve, best_of_curve(baselines[seed.seed]).m_recall))
@@ -154,29 +163,41 @@ def _compared(row: Row, yardstick: Row | None, best_of_any: float) -> Row:
     )
     reached = [seed.epochs_to_target for seed in seeds if seed.epochs_to_target is not None]
     flags = list(row.flags)
-    states = [baseline_flags(curve, best_of_any_loss=best_of_any) for curve in baselines.values()]
-    flags += ["baseline_rising"] if row.is_baseline and any(state.is_rising for state in states) else []
-    flags += ["baseline_collapsed"] if any(state.is_collapsed for state in states) else []
+    state = baseline_flags(list(baselines.values()), best_of_any_loss=best_of_any) if baselines else None
+    flags += ["baseline_rising"] if state and state.is_rising and (row.is_baseline or counted) else []
+    flags += ["baseline_collapsed"] if state and state.is_collapsed else []
     flags += ["censored"] if any(epochs.censored for epochs in reached) else []
     flags += [] if reached else ["no_pairs"]
-    pairs = [(seed.curve, baselines[seed.seed]) for seed in seeds if seed.seed in counted]
+    told = epochs_over_seeds(reached) if reached else None
+    is_paired = bool(counted) and not row.is_baseline
+    is_evident = all(is_evidence(seed) for seed in (*row.headline, *references) if seed.seed in counted)
+    cut_short = "stopped_at_target" in {*row.flags, *(yardstick.flags if yardstick else ())}
     return replace(
-        row, seeds=seeds, flags=tuple(flags), epochs_to_target=median_epochs(reached),
-        difference=_difference(pairs) if pairs and not row.is_baseline else None,
+        row, seeds=seeds, flags=tuple(flags), epochs_to_target=told.median if told else None,
+        epochs_bounds=told.bounds if told and is_evident else None,
+        difference=_difference(seeds, baselines, has_interval=is_evident) if is_paired else None,
+        comparison=compared_seeds(seeds, references, are_whole=not cut_short) if is_paired else None,
     )
 
 
-def _difference(pairs: Sequence[tuple[Sequence[tuple[float, float]], Sequence[tuple[float, float]]]]) -> SeedDifference:
-    return difference_over_seeds(pairs, resamples=_RESAMPLES, level=_LEVEL, seed=_RESAMPLING_SEED)
+def _difference(
+    seeds: Sequence[SeedResult], baselines: Mapping[int, Curve], *, has_interval: bool
+) -> SeedDifference:
+    pairs = [(seed.curve, baselines[seed.seed]) for seed in seeds if seed.epochs_to_target is not None]
+    difference = difference_over_seeds(pairs)
+    return difference if has_interval else replace(difference, low=None, high=None)
 
 
-def median_epochs(values: Sequence[Epochs]) -> Epochs | None:
-    """Median over seeds; a lower bound as soon as a censored value could move it. None without values."""
-    if not values:
+def _recall_bounds(seeds: Sequence[SeedResult]) -> Bounds | None:
+    """95 % interval of their mean best M-Recall, per cent; None if one of them is no evidence."""
+    if not all(map(is_evidence, seeds)):
         return None
-    lower = statistics.median(epochs.value for epochs in values)
-    upper = statistics.median(float("inf") if epochs.censored else epochs.value for epochs in values)
-    return Epochs(lower, censored=lower != upper)
+    found = bounds(mean_interval([seed.best_m_recall for seed in seeds]))
+    return None if found is None else (max(found[0], 0.0), min(found[1], 100.0))
+
+
+def _epochs_to_level(seed: SeedResult, noise: float | None) -> float | None:
+    return None if noise is None else epochs_to_best(seed.curve, tolerance=noise_tolerance(noise))
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -6,93 +6,17 @@ A new column is one more entry of COLUMNS, at the place where it should stand; n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
-from vsetune.leaderboard import wording
+from vsetune.leaderboard import findings, wording
+from vsetune.leaderboard.column import CSV as _CSV
+from vsetune.leaderboard.column import Column, View
+from vsetune.leaderboard.evidence_columns import OF_EPOCHS, OF_GAIN, OF_HEIGHT, OF_SIGNS
 from vsetune.leaderboard.rows import Row
 from vsetune.tracking.records import AttemptStatus
 
-Value = str | int | float | None
-View = Literal["terminal", "page", "configurations", "csv", "latex"]
-"""`page` is the first table of the page, `configurations` its second one."""
-
-EVERYWHERE: frozenset[View] = frozenset({"terminal", "page", "csv", "latex"})
-_CSV: frozenset[View] = frozenset({"csv"})
 _SCREEN: frozenset[View] = frozenset({"terminal", "page", "csv"})
 _CONFIGURATIONS: frozenset[View] = frozenset({"configurations"})
 _STATUSES: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed", "killed", "running")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """One word or number of every row.
-
-    key: its name in CSV. meaning: what it says, without a full stop. value: from a row in full precision, None where
-    there is none; the page sorts by it. heading: for people, the key if empty; broken over lines where a table may
-    break it. shown: the words for people; without it the value, rounded to `digits` where they are given.
-    kind: text stands left, numbers right. unit: of the value. better: where there is a better. part: narrow terminals
-    show results and costs in two tables, the `name` of the row and the marks of its flags in both, and what is equal
-    in a `comparison` in the title. width: on the page, never broken (`brief`) or given room (`wide`).
-    only_if_known: people see the column where some row has a value.
-    """
-
-    key: str
-    meaning: str
-    value: Callable[[Row], Value]
-    heading: str = ""
-    shown: Callable[[Row], str] | None = None
-    digits: int | None = None
-    kind: Literal["text", "number"] = "number"
-    unit: str = ""
-    better: Literal["higher", "lower"] | None = None
-    part: Literal["comparison", "name", "result", "cost"] = "result"
-    width: Literal["", "brief", "wide"] = ""
-    views: frozenset[View] = EVERYWHERE
-    only_if_known: bool = False
-
-    @property
-    def broken_heading(self) -> str:
-        """The heading, over several lines where it says so."""
-        return self.heading or self.key.replace("_", " ")
-
-    @property
-    def title(self) -> str:
-        """The heading in one line."""
-        return self.broken_heading.replace("-\n", "-").replace("\n", " ")
-
-    @property
-    def explanation(self) -> str:
-        """The meaning as sentences, with the unit where it does not name it, and the better direction."""
-        unit = f", in {self.unit}" if self.unit and self.unit not in self.meaning.lower() else ""
-        direction = f" {self.better.capitalize()} is better." if self.better else ""
-        return f"{self.meaning}{unit}.{direction}"
-
-    def words(self, row: Row) -> str:
-        """What people read in the row."""
-        if self.shown is not None:
-            return self.shown(row)
-        value = self.value(row)
-        if value is None:
-            return wording.NOTHING
-        return str(value) if self.digits is None or isinstance(value, str) else wording.fixed(value, self.digits)
-
-    def sort_key(self, row: Row) -> str:
-        """The value as text in full precision; empty where there is none."""
-        value = self.value(row)
-        if value is None:
-            return ""
-        return value if isinstance(value, str) else repr(value)
-
-
-def columns_of(view: View, columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
-    """Those that the view shows of these rows, in order. CSV has always the same."""
-    return [
-        column for column in columns
-        if view in column.views
-        and (view == "csv" or not column.only_if_known or any(column.value(row) is not None for row in rows))
-    ]
 
 
 def _attempts_that(status: AttemptStatus) -> Column:
@@ -137,6 +61,13 @@ COLUMNS: tuple[Column, ...] = (
         meaning="Sample standard deviation of best_m_recall over seeds; empty for one seed",
         value=lambda row: row.best_m_recall_std,
     ),
+    *OF_HEIGHT,
+    Column(
+        key="m_recall_gain", heading="M-Recall\nover the\nbaseline", unit="points", better="higher",
+        meaning="M-Recall less that of the baseline, mean over the seeds that finished for both and chose nothing",
+        value=lambda row: row.comparison.m_recall if row.comparison else None, shown=findings.gain,
+    ),
+    *OF_GAIN,
     Column(
         key="configuration_in_words", heading="configuration", kind="text", width="wide", views=_CONFIGURATIONS,
         meaning="Hyperparameters that the search chose", value=_configuration,
@@ -152,23 +83,30 @@ COLUMNS: tuple[Column, ...] = (
         value=lambda row: row.test_m_recall, views=_CSV | _CONFIGURATIONS,
     ),
     Column(
-        key="epochs_to_best", heading="epochs\nto best", unit="epochs", better="lower", digits=2,
+        key="epochs_to_best", heading="epochs\nto best", unit="epochs", better="lower", part="epochs", digits=2,
         meaning="Epochs to the validation with the highest M-Recall, median over seeds",
         value=lambda row: row.epochs_to_best,
     ),
     Column(
-        key="epochs_to_target", heading="epochs to\nbaseline's\nbest", unit="epochs", better="lower",
-        meaning="Epochs to the best M-Recall of the baseline's same seed, median over seeds; > where some did not",
-        value=lambda row: row.epochs_to_target.value if row.epochs_to_target else None,
-        shown=lambda row: wording.epochs(row.epochs_to_target),
+        key="epochs_to_level", heading="epochs\nto level", unit="epochs", better="lower", part="epochs", digits=2,
+        meaning="Epochs to the first validation that the noise of the curve cannot tell from the best, median of seeds",
+        value=lambda row: row.epochs_to_level,
     ),
+    Column(
+        key="epochs_to_target", heading="epochs to\nbaseline's\nbest", unit="epochs", better="lower", part="epochs",
+        meaning="Epochs to the best M-Recall of the baseline's same seed, median over seeds (Kaplan-Meier); "
+        "> where some did not",
+        value=lambda row: row.epochs_to_target.value if row.epochs_to_target else None,
+        shown=wording.epochs_to_target,
+    ),
+    *OF_EPOCHS,
     Column(
         key="epochs_to_target_is_censored", kind="text", views=_CSV,
         meaning="Whether epochs_to_target is a lower bound, because seeds never reached the target",
         value=lambda row: row.epochs_to_target.censored if row.epochs_to_target else None,
     ),
     Column(
-        key="difference_percent", heading="Difference", unit="per cent", better="lower",
+        key="difference_percent", heading="Difference", unit="per cent", better="lower", part="epochs",
         meaning="Epochs to the baseline's best beyond its own, in per cent of its own, median over pairs of seeds",
         value=lambda row: row.difference.percent if row.difference else None,
         shown=lambda row: wording.difference(row.difference),
@@ -180,19 +118,20 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         key="difference_low", unit="per cent", views=_CSV,
-        meaning="Lower end of the 95 % bootstrap interval of Difference; empty for one pair of seeds",
-        value=lambda row: row.difference.low if row.difference and row.difference.pairs > 1 else None,
+        meaning="Lower end of the 95 % interval of Difference; empty for fewer than five pairs of seeds",
+        value=lambda row: row.difference.low if row.difference else None,
     ),
     Column(
         key="difference_high", unit="per cent", views=_CSV,
         meaning="Upper end of that interval; inf where seeds that never reached the target leave it open",
-        value=lambda row: row.difference.high if row.difference and row.difference.pairs > 1 else None,
+        value=lambda row: row.difference.high if row.difference else None,
     ),
     Column(
         key="censored_share", views=_CSV, better="lower",
         meaning="Share of the pairs of seeds, 0 to 1, in which the loss never reached the target",
         value=lambda row: row.difference.censored_share if row.difference else None,
     ),
+    *OF_SIGNS,
     Column(
         key="seed_pairs", meaning="Seeds that ran with both the loss and the baseline, and count", views=_CSV,
         value=lambda row: row.difference.pairs if row.difference else 0,

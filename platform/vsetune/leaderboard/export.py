@@ -11,7 +11,9 @@ from dataclasses import asdict
 from typing import Any
 
 from vsetune.leaderboard import wording
-from vsetune.leaderboard.columns import COLUMNS, Column, columns_of
+from vsetune.leaderboard.column import Column, columns_of
+from vsetune.leaderboard.columns import COLUMNS
+from vsetune.leaderboard.findings import findings, headline
 from vsetune.leaderboard.rows import Leaderboard, Row
 
 _LATEX = {
@@ -45,7 +47,8 @@ def to_json(leaderboard: Leaderboard) -> str:
     plain = asdict(leaderboard)
     for entry, row in zip(plain["rows"], leaderboard.rows, strict=True):
         entry["difference_shown"] = wording.difference(row.difference)
-    plain["headline"] = wording.headline(leaderboard)
+    plain["headline"] = headline(leaderboard)
+    plain["findings"] = findings(leaderboard)
     plain["notes"] = wording.notes(leaderboard)
     return json.dumps(_finite(plain), indent=2, ensure_ascii=False, allow_nan=False)
 
@@ -65,7 +68,7 @@ def to_latex(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> s
         lines.append(r"\midrule")
         lines += [" & ".join(_latex_words(column, row, letters) for column in shown) + r" \\" for row in rows]
     lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [rf"\par\footnotesize {_tex(note)}" for note in wording.notes(leaderboard)]
+    lines += [rf"\par\footnotesize {_tex(note)}" for note in [*findings(leaderboard), *wording.notes(leaderboard)]]
     return "\n".join([*lines, r"\end{table}", ""])
 
 

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vsetune.metrics.efficiency import Epochs, SeedDifference
+from vsetune.leaderboard.comparison import Bounds, Comparison
+from vsetune.metrics.efficiency import SeedDifference
+from vsetune.metrics.survival import Epochs
 from vsetune.tracking.records import AttemptStatus
 
 FLAGS = {
-    "baseline_rising": "the baseline's best is its last validation: it was still rising, so its best is an easy target",
+    "baseline_rising": "the baseline was still rising when it ended, so its best is an easy target: nothing is said of "
+    "who is sooner there",
     "baseline_collapsed": "the baseline's best M-Recall is below half of the best that any loss reached with this "
     "network: Difference to it says nothing",
     "censored": "some seeds never reached the baseline's best: the epochs are a lower bound (>), and so is Difference",
@@ -36,7 +39,8 @@ class SeedResult:
 
     curve: (epoch, M-Recall in per cent) of every validation. epochs_to_target: to the best of the baseline of the same
     seed; None without one. test_m_recall: per cent, by the best checkpoint; None if it was not scored. chose: its curve
-    was the highest of several configurations, so it is a maximum beside fresh draws.
+    was the highest of several configurations, so it is a maximum beside fresh draws. epochs_to_level: to the first
+    validation that the noise of the curve cannot tell from the best; None where that noise is not known.
     """
 
     seed: int
@@ -49,6 +53,7 @@ class SeedResult:
     test_m_recall: float | None
     epochs_to_target: Epochs | None = None
     chose: bool = False
+    epochs_to_level: float | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,10 @@ class Row:
 
     configuration: of the trial with the best validation M-Recall; seeds: all its runs, one per seed. All numbers are
     over the `headline` seeds. best_m_recall: mean, per cent; best_m_recall_std: sample standard deviation, None for one
-    seed. epochs_to_best, epochs_to_target: medians. difference: None for the baseline. resolution_epochs: largest gap
+    seed. epochs_to_best, epochs_to_level, epochs_to_target: medians, the last one of Kaplan and Meier.
+    m_recall_bounds, epochs_bounds: 95 % intervals of best_m_recall and epochs_to_target, None for too few seeds, and
+    where the seeds chose the configuration. noise: deviation of one validation, points; None of short curves.
+    difference, comparison: with the baseline, None for itself and without it. resolution_epochs: largest gap
     between two validations. configurations: how many the search tried. trials: configurations and seeds tried.
     attempts: their executions, counts: the same by status. not_comparable: why it is not compared, None if it is.
     contenders: what was confirmed beside the winner (`vsetune study confirm`).
@@ -130,6 +138,11 @@ class Row:
     flags: tuple[str, ...]
     not_comparable: str | None = None
     contenders: tuple[Contender, ...] = ()
+    noise: float | None = None
+    epochs_to_level: float | None = None
+    m_recall_bounds: Bounds | None = None
+    epochs_bounds: Bounds | None = None
+    comparison: Comparison | None = None
 
     @property
     def headline(self) -> tuple[SeedResult, ...]:

@@ -12,7 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from vsetune.leaderboard import wording
-from vsetune.leaderboard.columns import COLUMNS, Column, columns_of
+from vsetune.leaderboard.column import Column, columns_of
+from vsetune.leaderboard.columns import COLUMNS
+from vsetune.leaderboard.findings import findings, is_ahead
 from vsetune.leaderboard.rows import Leaderboard, Row
 
 _UNLIMITED = 10_000
@@ -20,7 +22,7 @@ _UNLIMITED = 10_000
 
 @dataclass(frozen=True)
 class LeaderboardView:
-    """One table where it fits; in a narrow terminal a table of results and one of costs for every network."""
+    """One table where it fits; in a narrow terminal tables of heights, epochs and costs for every network."""
 
     leaderboard: Leaderboard
     columns: Sequence[Column]
@@ -36,9 +38,9 @@ class LeaderboardView:
         else:
             for dataset, network, rows in board.groups():
                 yield Text(f"\n{network} on {dataset}", style="bold")
-                for part in ("result", "cost"):
+                for part in ("result", "epochs", "cost"):
                     yield _table(board, [rows], [column for column in columns if column.part in ("name", part)])
-        yield Text("\n".join([wording.protocol_line(board), *wording.notes(board)]), style="dim")
+        yield Text("\n".join([wording.protocol_line(board), *findings(board), *wording.notes(board)]), style="dim")
 
 
 def render_table(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> LeaderboardView:
@@ -55,7 +57,7 @@ def _table(leaderboard: Leaderboard, groups: Sequence[tuple[Row, ...]], columns:
     for rows in groups:
         for row in rows:
             words = [_words(column, row, letters) for column in columns]
-            table.add_row(*words, style="bold" if wording.is_top(row, rows) else "")
+            table.add_row(*words, style="bold" if is_ahead(row) else "")
         table.add_section()
     return table
 

@@ -8,8 +8,12 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from vsetune.leaderboard.comparison import Bounds
 from vsetune.leaderboard.rows import FLAGS, Leaderboard, Row
-from vsetune.metrics.efficiency import Epochs, SeedDifference
+from vsetune.metrics.curve_noise import noise_tolerance
+from vsetune.metrics.efficiency import SeedDifference
+from vsetune.metrics.seed_intervals import MEAN_SEEDS, MEDIAN_SEEDS
+from vsetune.metrics.survival import Epochs
 
 NOTHING = "–"
 _PROTOCOL_WORDS = {
@@ -36,9 +40,14 @@ def epochs(value: Epochs | None) -> str:
     return f"> {fixed(value.value, 2)}" if value.censored else fixed(value.value, 2)
 
 
+def epochs_to_target(row: Row) -> str:
+    """`2.00 [1.50, 3.00]`, `> 4.00` as a bound."""
+    return epochs(row.epochs_to_target) + interval(row.epochs_bounds, 2)
+
+
 def recall(row: Row) -> str:
-    """`72.3 ± 0.4`: mean and standard deviation over seeds, per cent."""
-    return mean(row.best_m_recall, row.best_m_recall_std)
+    """`72.3 ± 0.4 [71.8, 72.8]`: mean, standard deviation over seeds, interval of the mean, per cent."""
+    return mean(row.best_m_recall, row.best_m_recall_std) + interval(row.m_recall_bounds, 1)
 
 
 def mean(value: float | None, deviation: float | None) -> str:
@@ -46,12 +55,22 @@ def mean(value: float | None, deviation: float | None) -> str:
     return text if deviation is None else f"{text} ± {fixed(deviation, 1)}"
 
 
+def interval(bounds: Bounds | None, digits: int) -> str:
+    """` [71.8, 72.8]`; empty without one."""
+    return "" if bounds is None else f" [{fixed(bounds[0], digits)}, {fixed(bounds[1], digits)}]"
+
+
+def signed(value: float, digits: int) -> str:
+    text = fixed(value, digits)
+    return f"+{text}" if value > 0 and any(digit in text for digit in "123456789") else text
+
+
 def difference(value: SeedDifference | None) -> str:
-    """`−33.3 % [−40.1, −20.0]`, or `> −12.0 %` when it is only bounded from below."""
+    """`−33.3 % [−40.1, −20.0]`, or `> −12.0 %` when it is only bounded from below; of few seeds no interval."""
     if value is None:
         return NOTHING
     text = f"{'> ' if value.is_lower_bound else ''}{fixed(value.percent, 1)} %"
-    return f"{text} [{fixed(value.low, 1)}, {fixed(value.high, 1)}]" if value.pairs > 1 else text
+    return text + interval(None if value.low is None or value.high is None else (value.low, value.high), 1)
 
 
 def trials(row: Row) -> str:
@@ -74,18 +93,6 @@ def seeds(row: Row) -> str:
     return ", ".join(shown) or NOTHING
 
 
-def top(rows: Sequence[Row]) -> Row | None:
-    """The row with the highest M-Recall of those that compare."""
-    scored = [row for row in rows if row.best_m_recall is not None and row.not_comparable is None]
-    return max(scored, key=lambda row: row.best_m_recall or 0.0, default=None)
-
-
-def is_top(row: Row, rows: Sequence[Row]) -> bool:
-    """Whether the row has the highest M-Recall of its comparison; of equals all have."""
-    highest = top(rows)
-    return highest is not None and row.not_comparable is None and row.best_m_recall == highest.best_m_recall
-
-
 def configuration(plain: Mapping[str, Any]) -> str:
     shown = (f"{key} = {value:.4g}" if isinstance(value, float) else f"{key} = {value}" for key, value in plain.items())
     return ", ".join(shown) or "defaults"
@@ -103,24 +110,18 @@ def protocol_line(leaderboard: Leaderboard) -> str:
     return "Protocol: " + ", ".join(parts) + "." if parts else "Protocol: not recorded."
 
 
-def headline(leaderboard: Leaderboard) -> list[str]:
-    """One sentence per comparison: which loss gets highest, and which is first at the baseline's best."""
-    return [_sentence(dataset, network, rows, leaderboard.baseline) for dataset, network, rows in leaderboard.groups()]
-
-
 def notes(leaderboard: Leaderboard) -> list[str]:
     """What a reader must know before quoting a number: resolution, intervals, and every flag that occurs."""
     lines = _resolution_notes(leaderboard)
-    if any(row.best_m_recall_std is not None for row in leaderboard.rows):
-        lines.append("± is the standard deviation over seeds; epochs are medians over seeds.")
-    if any(row.difference is not None and row.difference.pairs > 1 for row in leaderboard.rows):
-        lines.append("[low, high] is a 95 % bootstrap interval of Difference over seed pairs.")
+    lines += _interval_notes(leaderboard)
     lines += [note for group in leaderboard.groups() if (note := _front_note(*group, leaderboard.baseline))]
     lines += _searching_note(leaderboard)
     lines += [_contenders_note(row) for row in leaderboard.rows if row.contenders]
     for flag, mark in flag_marks(leaderboard).items():
         rows = [row for row in leaderboard.rows if flag in row.flags]
         lines.append(f"({mark}) {', '.join(_name(row, flag) for row in rows)}: {FLAGS[flag]}.")
+        if flag == "baseline_rising":
+            lines += [f"({mark}) {_longer(leaderboard.study, row)}" for row in rows if row.is_baseline]
         if flag == "not_comparable":
             lines += [f"({mark}) {row.network} {row.loss}: {row.not_comparable}." for row in rows]
     return lines
@@ -154,7 +155,8 @@ def _front_note(dataset: str, network: str, rows: Sequence[Row], baseline: str) 
         f"{row.loss} ({epochs(row.epochs_to_target)} epochs to the best of {baseline}, M-Recall "
         f"{fixed(row.best_m_recall, 1)} %)" for row in front
     )
-    return f"{network} on {dataset}, from the soonest to the highest (the Pareto front): {told}."
+    place = f"{network} on {dataset}"
+    return f"{place}, from the soonest to the highest (the Pareto front): {told}, as measured, not tested."
 
 
 def _searching_note(leaderboard: Leaderboard) -> list[str]:
@@ -193,6 +195,33 @@ def marks(row: Row, letters: Mapping[str, str]) -> str:
     return ",".join(letter for flag, letter in letters.items() if flag in row.flags)
 
 
+def _interval_notes(leaderboard: Leaderboard) -> list[str]:
+    lines = []
+    if any(row.best_m_recall_std is not None for row in leaderboard.rows):
+        lines.append(
+            "± is the standard deviation over seeds; epochs are medians over seeds. [low, high] are 95 % intervals, "
+            f"over finished seeds that chose nothing: of mean M-Recall (Student's t) from {MEAN_SEEDS} seeds, of "
+            f"median epochs and Difference (order statistics) from {MEDIAN_SEEDS}; of fewer none is given."
+        )
+    noisy = [(row, row.noise) for row in leaderboard.rows if row.noise is not None]
+    if noisy:
+        told = ", ".join(f"{row.network} {row.loss} {fixed(noise_tolerance(noise), 2)}" for row, noise in noisy)
+        lines.append(
+            "Epochs to level: to the earliest validation that noise cannot tell from the best, by at most 2.77 "
+            f"deviations of one validation, in points: {told}."
+        )
+    return lines
+
+
+def _longer(study: str, row: Row) -> str:
+    """How to train a baseline twice as long."""
+    last = max(epoch for seed in row.headline for epoch, _ in seed.curve)
+    return (
+        f"Prolong it: vsetune leaderboard repeat {study}/{row.cell} --all --epochs {math.ceil(2 * last)} "
+        f"--output {study}_longer.yaml, then vsetune study run {study}_longer.yaml"
+    )
+
+
 def _resolution_notes(leaderboard: Leaderboard) -> list[str]:
     gaps: dict[str, list[str]] = {}
     for dataset, network, rows in leaderboard.groups():
@@ -203,29 +232,3 @@ def _resolution_notes(leaderboard: Leaderboard) -> list[str]:
         return []
     shown = next(iter(gaps)) if len(gaps) == 1 else "; ".join(f"{gap} for {', '.join(of)}" for gap, of in gaps.items())
     return [f"Epochs are known to the gap between validations, {shown}: smaller differences mean nothing."]
-
-
-def _sentence(dataset: str, network: str, rows: tuple[Row, ...], baseline: str) -> str:
-    highest = top(rows)
-    if highest is None:
-        return f"{network} on {dataset}: no result yet."
-    text = f"{network} on {dataset}: {highest.loss} gets highest, with M-Recall {recall(highest)} %"
-    compared = [
-        row for row in rows
-        if row.difference is not None and not row.difference.is_lower_bound and "baseline_collapsed" not in row.flags
-    ]
-    if not compared:
-        return text + "."
-    first = min(compared, key=lambda row: row.difference.percent if row.difference else 0.0)
-    if first.difference is None or first.difference.percent >= 0:
-        return f"{text}; no loss reaches the best of {baseline} in fewer epochs than {baseline} itself."
-    who = ", and" if first is highest else f"; {first.loss}"
-    return (
-        f"{text}{who} is first at the best of {baseline}, after "
-        f"{epochs(first.epochs_to_target)} epochs instead of {fixed(_epochs_of_baseline(rows), 2)} "
-        f"(Difference {difference(first.difference)})."
-    )
-
-
-def _epochs_of_baseline(rows: Sequence[Row]) -> float | None:
-    return next((row.epochs_to_best for row in rows if row.is_baseline), None)

@@ -20,12 +20,11 @@ class Epochs:
 
 @dataclass(frozen=True)
 class EpochsOverSeeds:
-    """median: of Kaplan and Meier. low, high: 95 % interval of the median, None for fewer than five seeds; high is
-    infinite where seeds that never got there leave it open. censored_share: of the seeds, 0 to 1."""
+    """median: of Kaplan and Meier. bounds: 95 % interval of the median, None for fewer than five seeds; the upper end
+    is infinite where seeds that never got there leave it open. censored_share: of the seeds, 0 to 1."""
 
     median: Epochs
-    low: float | None
-    high: float | None
+    bounds: tuple[float, float] | None
     seeds: int
     censored_share: float
 
@@ -54,10 +53,8 @@ def kaplan_meier_median(values: Sequence[Epochs]) -> Epochs:
         raise ValueError("median: got no seeds, need at least one")
     last = max(each.value for each in values)
     steps = kaplan_meier(values)
-    reached, passed = (
-        next((moment for moment, left in steps if below(left)), None)
-        for below in (lambda left: left <= 0.5 + _SAME, lambda left: left < 0.5 - _SAME)
-    )
+    reached = next((moment for moment, left in steps if left <= 0.5 + _SAME), None)
+    passed = next((moment for moment, left in steps if left < 0.5 - _SAME), None)
     middle = ((last if reached is None else reached) + (last if passed is None else passed)) / 2
     return Epochs(middle, censored=reached is None or passed is None)
 
@@ -71,7 +68,7 @@ def epochs_over_seeds(values: Sequence[Epochs], *, level: float = LEVEL) -> Epoc
     lower = [each.value for each in values]
     low, high = median_interval(lower, [np.inf if each.censored else each.value for each in values], level)
     return EpochsOverSeeds(
-        median, None if np.isnan(low) else float(low), None if np.isnan(high) else float(high), len(values),
+        median, None if np.isnan(low) else (float(low), float(high)), len(values),
         sum(each.censored for each in values) / len(values),
     )
 

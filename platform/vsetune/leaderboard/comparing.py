@@ -1,0 +1,92 @@
+"""A loss against the baseline, seed by seed, and what may be said of all losses of a board (docs/statistics.md)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vsetune.leaderboard.comparison import ALPHA, Answer, Bounds, Comparison
+from vsetune.leaderboard.rows import Row, SeedResult
+from vsetune.metrics.paired_tests import holm, paired_t, seeds_to_decide, sign_test
+from vsetune.metrics.seed_intervals import MEAN_SEEDS, Floats, improvement_interval, mean_interval
+from vsetune.metrics.survival import Epochs
+
+NO_YARDSTICK = ("baseline_rising", "baseline_collapsed")
+"""Flags with which a baseline's best is no target."""
+
+
+def compared_seeds(
+    seeds: Sequence[SeedResult], baselines: Sequence[SeedResult], *, are_whole: bool
+) -> Comparison:
+    """seeds: of the loss, with their epochs to the target; baselines: of the baseline. Not corrected, not answered.
+
+    are_whole: none was stopped at a target.
+    """
+    fresh = {seed.seed: seed for seed in baselines if is_evidence(seed)}
+    pairs = [(seed, fresh[seed.seed]) for seed in seeds if is_evidence(seed) and seed.seed in fresh]
+    gains = [seed.best_m_recall - other.best_m_recall for seed, other in pairs]
+    order = [_order(seed.epochs_to_target, other.epochs_to_best) for seed, other in pairs]
+    sooner, later = order.count(-1), order.count(1)
+    return Comparison(
+        seeds=tuple(seed.seed for seed, _ in pairs),
+        m_recall=statistics.fmean(gains) if gains else None, m_recall_bounds=bounds(mean_interval(gains)),
+        improvement=statistics.fmean((gain > 0) + 0.5 * (gain == 0) for gain in gains) if gains else None,
+        improvement_bounds=bounds(improvement_interval(gains)),
+        sooner=sooner, later=later, height_p=paired_t(gains) if are_whole else 1.0,
+        epochs_p=sign_test(sooner, later), height="too few seeds" if are_whole else "cut short",
+    )
+
+
+def is_evidence(seed: SeedResult) -> bool:
+    """Trained to its end, and no maximum of a search: such seeds have intervals and enter tests."""
+    return seed.status == "finished" and not seed.chose
+
+
+def answered(rows: Sequence[Row]) -> list[Row]:
+    """The rows of a board with the p-values of their comparisons corrected for each other, and what follows."""
+    comparisons = [row.comparison for row in rows if row.comparison is not None]
+    heights = iter(holm([each.height_p for each in comparisons]))
+    speeds = iter(holm([each.epochs_p for each in comparisons]))
+    needed = seeds_to_decide(len(comparisons), alpha=ALPHA)
+    return [
+        row if row.comparison is None
+        else replace(row, comparison=_answered(row.comparison, row.flags, next(heights), next(speeds), needed))
+        for row in rows
+    ]
+
+
+def bounds(interval: tuple[Floats, Floats]) -> Bounds | None:
+    """None where there is no interval."""
+    low, high = map(float, interval)
+    return None if math.isnan(low) or math.isnan(high) else (low, high)
+
+
+def _answered(
+    comparison: Comparison, flags: Sequence[str], height_p: float, epochs_p: float, epochs_seeds: int
+) -> Comparison:
+    gain, seeds = comparison.m_recall or 0.0, len(comparison.seeds)
+    height = comparison.height
+    if height != "cut short":
+        height = _answer(height_p, leads=gain > 0, enough=seeds >= MEAN_SEEDS)
+    epochs = _answer(epochs_p, leads=comparison.sooner > comparison.later, enough=seeds >= epochs_seeds)
+    return replace(
+        comparison, height_p=height_p, epochs_p=epochs_p, height=height, height_seeds=MEAN_SEEDS,
+        epochs="no yardstick" if any(flag in flags for flag in NO_YARDSTICK) else epochs, epochs_seeds=epochs_seeds,
+    )
+
+
+def _answer(p_value: float, *, leads: bool, enough: bool) -> Answer:
+    if p_value <= ALPHA:
+        return "supported" if leads else "contradicted"
+    return "undecided" if enough else "too few seeds"
+
+
+def _order(epochs: Epochs | None, baseline: float) -> int:
+    """-1 sooner, 1 later, 0 together, or unknown because it ended before the baseline got there."""
+    if epochs is None or (epochs.censored and epochs.value < baseline):
+        return 0
+    return 1 if epochs.censored else int(np.sign(epochs.value - baseline))

@@ -1,0 +1,141 @@
+"""Sentences on what a board's data support. Nothing is called higher or sooner that has not passed its test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from vsetune.leaderboard.comparison import ALPHA, Answer, Comparison
+from vsetune.leaderboard.rows import Leaderboard, Row
+from vsetune.leaderboard.wording import difference, fixed, interval, signed
+
+
+def headline(leaderboard: Leaderboard) -> list[str]:
+    """One sentence per data set and network: what is supported, or how many seeds an answer takes."""
+    return [_headline(dataset, network, rows, leaderboard.baseline) for dataset, network, rows in leaderboard.groups()]
+
+
+def findings(leaderboard: Leaderboard) -> list[str]:
+    """Two sentences per comparison with the baseline, and below them how they were tested and what more seeds take."""
+    compared = [row for row in leaderboard.rows if row.comparison is not None]
+    lines = [_finding(row, row.comparison, leaderboard.baseline) for row in compared if row.comparison is not None]
+    return [*lines, *_method(compared), *_more_seeds(leaderboard, compared)]
+
+
+def is_ahead(row: Row) -> bool:
+    """Whether the data support that the row gets higher than its baseline."""
+    return row.comparison is not None and row.comparison.height == "supported"
+
+
+def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) -> str:
+    place = f"{network} on {dataset}"
+    if not any(row.seeds for row in rows):
+        return f"{place}: no result yet."
+    compared = [row for row in rows if row.comparison is not None]
+    if not compared:
+        return f"{place}: no loss shares a seed with {baseline}, nothing is compared."
+    supported = [
+        *_supported(compared, "height", f"gets higher than {baseline}", _gain),
+        *_supported(compared, "epochs", "is sooner at its best", lambda row: difference(row.difference)),
+    ]
+    if supported:
+        return f"{place}: the data support that {', and that '.join(supported)}."
+    short = [row for row in compared if _answers(row) & {"too few seeds"}]
+    if len(short) == len(compared):
+        most = max(len(row.comparison.seeds) for row in compared if row.comparison)
+        told = f"{_seeds(most)} cannot" if most else "no finished seed that took no part in a search can"
+        first = compared[0].comparison
+        needs = f"{first.height_seeds} for the height, {first.epochs_seeds} for the epochs" if first else ""
+        return f"{place}: {told} tell any loss from {baseline} yet; it takes {needs}."
+    return f"{place}: the data cannot yet tell any loss from {baseline}."
+
+
+def _supported(
+    rows: Sequence[Row], claim: str, words: str, amount: Callable[[Row], str]
+) -> list[str]:
+    """`lseh gets higher than lmh (+1.3 points [0.8, 1.8])`: nothing, or all losses of which the claim is supported."""
+    found = [row for row in rows if getattr(row.comparison, claim) == "supported"]
+    if not found:
+        return []
+    return [f"{', '.join(f'{row.loss} ({amount(row)})' for row in found)} {words}"]
+
+
+def _gain(row: Row) -> str:
+    return f"{gain(row)} points"
+
+
+def gain(row: Row) -> str:
+    """`+1.3 [0.8, 1.8]`: M-Recall above the baseline's, points."""
+    if row.comparison is None or row.comparison.m_recall is None:
+        return "–"
+    return signed(row.comparison.m_recall, 1) + interval(row.comparison.m_recall_bounds, 1)
+
+
+def _answers(row: Row) -> set[Answer]:
+    return {row.comparison.height, row.comparison.epochs} if row.comparison else set()
+
+
+def _finding(row: Row, comparison: Comparison, baseline: str) -> str:
+    return (
+        f"{row.network} {row.loss} against {baseline}, {_seeds(len(comparison.seeds))}: "
+        f"{_on_height(row, comparison)} {_on_epochs(row, comparison, baseline)}"
+    )
+
+
+def _on_height(row: Row, comparison: Comparison) -> str:
+    told = f"{_gain(row)} of M-Recall" if comparison.m_recall is not None else ""
+    p_value = _p(comparison.height_p)
+    match comparison.height:
+        case "supported":
+            return f"the data support that it gets higher, {told}, {p_value}."
+        case "contradicted":
+            return f"the data do not support that it gets higher but that it stays lower, {told}, {p_value}."
+        case "undecided":
+            return f"the data cannot yet tell whether it gets higher, {told}, {p_value}."
+        case "cut short":
+            return "nothing is said of its height, since seeds were stopped at their target."
+        case _:
+            return f"whether it gets higher takes {_seeds(comparison.height_seeds)}" + (f" ({told})." if told else ".")
+
+
+def _on_epochs(row: Row, comparison: Comparison, baseline: str) -> str:
+    counted = f"sooner in {comparison.sooner}, later in {comparison.later}"
+    told = f"{counted}, Difference {difference(row.difference)}, {_p(comparison.epochs_p)}"
+    match comparison.epochs:
+        case "supported":
+            return f"The data support that it is sooner at the best of {baseline}: {told}."
+        case "contradicted":
+            return f"The data do not support that it is sooner at the best of {baseline}: {told}."
+        case "undecided":
+            return f"The data cannot yet tell whether it is sooner at the best of {baseline}: {told}."
+        case "no yardstick":
+            rising = "baseline_rising" in row.flags
+            why = "was still rising when it ended" if rising else "collapsed"
+            return f"Nothing is said of epochs, since {baseline} {why}."
+        case _:
+            return f"Whether it is sooner at the best of {baseline} takes {_seeds(comparison.epochs_seeds)}."
+
+
+def _method(compared: Sequence[Row]) -> list[str]:
+    if not any(_answers(row) & {"supported", "contradicted", "undecided"} for row in compared):
+        return []
+    return [
+        f"Tested over paired seeds: M-Recall by Student's t, epochs by signs; p after Holm, for {len(compared)} "
+        f"comparison{'s' if len(compared) > 1 else ''} of each kind, at {fixed(100 * ALPHA, 0)} %. Seeds were drawn "
+        "anew, validation images were not: nothing is said of other images."
+    ]
+
+
+def _more_seeds(leaderboard: Leaderboard, compared: Sequence[Row]) -> list[str]:
+    short = [row.comparison for row in compared if row.comparison and "too few seeds" in _answers(row)]
+    if not short:
+        return []
+    needed = max(max(each.epochs_seeds, each.height_seeds) for each in short)
+    return [f"More seeds: vsetune study confirm {leaderboard.study} --seeds {needed}"]
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed" if count == 1 else f"{count} seeds"
+
+
+def _p(value: float) -> str:
+    return f"p = {fixed(value, 3)}" if value >= 0.001 else "p < 0.001"

@@ -1,0 +1,151 @@
+"""What sentences of a board say, and that they say nothing that the data do not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.export import to_json, to_latex
+from vsetune.leaderboard.findings import findings, headline, is_ahead
+from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.wording import notes
+
+NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
+CLAIMS = ("highest,", "is first at", "gets highest", "in fewer epochs")
+
+
+def row_of(board, loss):
+    return next(row for row in board.rows if row.loss == loss)
+
+
+def cell(attempt, loss, *, heights, epochs, **more):
+    """Seeds that reach their height at the epochs told, and stay just below it from then on."""
+    return [
+        attempt(loss, [*(0.9 * height,) * (at - 1), height, *(height - 0.5,) * (12 - at)], gap=1.0, seed=seed, **more)
+        for seed, (height, at) in enumerate(zip(heights, epochs, strict=True))
+    ]
+
+
+BASE = {"heights": (60.0, 60.3, 60.1, 60.5, 60.2, 60.4, 60.1), "epochs": (8, 9, 8, 10, 9, 8, 9)}
+AHEAD = {"heights": (61.2, 61.3, 61.3, 61.4, 61.3, 61.6, 61.1), "epochs": (4, 5, 4, 6, 5, 4, 6)}
+EQUAL = {"heights": (60.3, 60.1, 60.2, 60.4, 60.3, 60.2, 60.2), "epochs": (8, 9, 8, 10, 9, 8, 9)}
+BEHIND = {"heights": (58.0, 58.4, 58.1, 58.4, 58.3, 58.2, 58.2), "epochs": (6,) * 7}
+
+
+@pytest.fixture
+def seven(attempt):
+    """Over seven seeds: lseh is higher and sooner, lsh neither, irtm lower."""
+    losses = {"lmh": BASE, "lseh": AHEAD, "lsh": EQUAL, "irtm": BEHIND}
+    return build([each for loss, seeds in losses.items() for each in cell(attempt, loss, **seeds)], baseline="lmh")
+
+
+def test_one_seed_never_wins(attempt):
+    """The sentence that boards made of these very curves: "lseh gets highest, and is first at the best of lmh"."""
+    board = build([attempt("lmh"), attempt("lseh", NEW)], baseline="lmh")
+    assert headline(board) == [
+        "vsepp on scenes: 1 seed cannot tell any loss from lmh yet; it takes 2 for the height, 6 for the epochs."
+    ]
+    assert findings(board) == [
+        "vsepp lseh against lmh, 1 seed: whether it gets higher takes 2 seeds (+1.3 points of M-Recall). "
+        "Whether it is sooner at the best of lmh takes 6 seeds.",
+        "More seeds: vsetune study confirm demo --seeds 6",
+    ]
+    assert not is_ahead(row_of(board, "lseh"))
+    for view in (to_html(board), to_json(board), to_latex(board)):
+        assert not [claim for claim in CLAIMS if claim in view]
+
+
+def test_a_baseline_that_still_rose_is_no_yardstick_and_the_command_that_prolongs_it_is_told(attempt):
+    """Half-epoch gaps, a rising baseline: boards said "top_f gets highest and is first at the best of lmh"."""
+    rising = [attempt("lmh", [30, 42, 50, 55, 58, 60.2], seed=seed) for seed in range(7)]
+    faster = [attempt("top_f", [38, 52, 59, 60.5, 61, 61.5], seed=seed) for seed in range(7)]
+    board = build([*rising, *faster], baseline="lmh")
+    row = row_of(board, "top_f")
+    assert "baseline_rising" in row.flags
+    assert (row.comparison.sooner, row.comparison.epochs) == (7, "no yardstick")
+    assert "Nothing is said of epochs, since lmh was still rising when it ended." in findings(board)[0]
+    assert "sooner at its best" not in headline(board)[0]
+    command = "vsetune leaderboard repeat demo/vsepp.lmh --all --epochs 6 --output demo_longer.yaml"
+    assert any(command in note for note in notes(board))
+    assert command in to_html(board)
+
+
+def test_what_the_data_support_is_said_with_its_interval(seven):
+    (told,) = headline(seven)
+    assert told == (
+        "vsepp on scenes: the data support that lseh (+1.1 [1.0, 1.2] points) gets higher than lmh, and that lseh "
+        "(−44.4 % [−50.0, −38.2]) is sooner at its best."
+    )
+    higher, lower, undecided = (row_of(seven, loss).comparison for loss in ("lseh", "irtm", "lsh"))
+    assert (higher.height, higher.epochs) == ("supported", "supported")
+    assert (lower.height, lower.epochs) == ("contradicted", "contradicted")
+    assert (undecided.height, undecided.epochs) == ("undecided", "undecided")
+    assert [higher.improvement, lower.improvement] == [1.0, 0.0]
+    assert 0.5 < higher.improvement_bounds[0] < higher.improvement_bounds[1] <= 1
+
+
+def test_every_comparison_gets_a_sentence_and_the_method_is_told_once(seven):
+    lines = findings(seven)
+    assert [line.split(" against")[0] for line in lines[:3]] == ["vsepp lseh", "vsepp lsh", "vsepp irtm"]
+    assert "the data support that it gets higher, +1.1 [1.0, 1.2] points of M-Recall, p < 0.001." in lines[0]
+    assert "the data cannot yet tell whether it gets higher" in lines[1]
+    assert "the data do not support that it gets higher but that it stays lower" in lines[2]
+    assert "The data do not support that it is sooner at the best of lmh: sooner in 0, later in 7" in lines[2]
+    assert "for 3 comparisons of each kind, at 5 %" in lines[3]
+
+
+def test_comparisons_of_a_board_are_corrected_for_each_other(attempt, seven):
+    alone = build([*cell(attempt, "lmh", **BASE), *cell(attempt, "lseh", **AHEAD)], baseline="lmh")
+    single, among = (row_of(board, "lseh").comparison for board in (alone, seven))
+    assert (single.epochs_p, among.epochs_p) == pytest.approx((2 / 2**7, 3 * 2 / 2**7))
+    assert (single.epochs_seeds, among.epochs_seeds) == (6, 7)
+    assert among.height_p > single.height_p
+
+
+def test_seeds_that_searched_have_no_interval_and_enter_no_test(attempt):
+    runs = [
+        attempt(loss, [50 + configuration + gain, 40], configuration=configuration)
+        for loss, gain in (("lmh", 0), ("lseh", 5)) for configuration in (0, 1)
+    ]
+    board = build(runs, baseline="lmh")
+    row = row_of(board, "lseh")
+    assert row.flags == ("chosen_by_itself",)
+    assert (row.m_recall_bounds, row.comparison.seeds, row.comparison.m_recall) == (None, (), None)
+    assert "no finished seed that took no part in a search can tell any loss from lmh yet" in headline(board)[0]
+
+
+def test_the_searching_seed_is_not_in_the_interval_of_the_mean(attempt):
+    searched = [attempt("lmh", [1]), attempt("lmh", [99, 98], configuration=1)]
+    confirmed = [attempt("lmh", [59 + seed, 50], seed=seed, phase="confirm", configuration=1) for seed in (1, 2, 3)]
+    row = row_of(build([*searched, *confirmed], baseline="lmh"), "lmh")
+    assert row.m_recall_bounds == pytest.approx((61 - 2.4841, 61 + 2.4841), abs=1e-3)
+
+
+def test_a_seed_that_has_not_finished_enters_no_test(attempt):
+    runs = cell(attempt, "lmh", **BASE) + cell(attempt, "lseh", **BASE, status="running")
+    row = row_of(build(runs, baseline="lmh"), "lseh")
+    assert (row.comparison.seeds, row.m_recall_bounds, row.epochs_bounds) == ((), None, None)
+
+
+def test_the_noise_tolerant_best_stands_beside_that_of_the_papers(attempt):
+    level = [30, 45, 54, 58, 59.8, 59.6, 59.9, 59.7, 59.5, 59.9, 59.6, 60.0]
+    row = row_of(build([attempt("lmh", level)], baseline="lmh"), "lmh")
+    assert (row.epochs_to_best, row.epochs_to_level) == (6.0, 2.5)
+    assert 0.1 < row.noise < 0.5
+    assert row_of(build([attempt("lmh", level[:5])], baseline="lmh"), "lmh").epochs_to_level is None
+
+
+def test_an_interval_of_recalls_stays_between_0_and_100(attempt):
+    runs = [attempt("lmh", [height, 1], seed=seed) for seed, height in enumerate((40, 70))]
+    row = row_of(build(runs, baseline="lmh"), "lmh")
+    assert row.m_recall_bounds == (0, 100)
+
+
+def test_censored_seeds_leave_an_interval_open(attempt):
+    slow = cell(attempt, "lseh", heights=(61, 61, 61, 61, 50, 61, 50), epochs=(9, 10, 11, 11, 5, 11, 5))
+    row = row_of(build([*cell(attempt, "lmh", **BASE), *slow], baseline="lmh"), "lseh")
+    assert row.epochs_to_target.value == 11
+    assert row.epochs_bounds[1] == math.inf
+    assert (row.comparison.sooner, row.comparison.later) == (0, 7)
