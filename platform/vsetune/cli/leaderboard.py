@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vsetune.cli import leaderboard_explain
 from vsetune.cli.output import mlflow_server, results, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.paths import home
@@ -20,6 +21,8 @@ app = typer.Typer(
     no_args_is_help=True, help="Compare what the studies recorded.",
     epilog="Example: vsetune leaderboard show quickstart",
 )
+app.command("explain", epilog=leaderboard_explain.EXPLAIN_EXAMPLE)(leaderboard_explain.explain)
+app.command("repeat", epilog=leaderboard_explain.REPEAT_EXAMPLE)(leaderboard_explain.repeat)
 
 StudyName = Annotated[str, typer.Argument(help="name of a study", show_default=False)]
 Baseline = Annotated[str | None, typer.Option(metavar="LOSS", help="to compare with; default: the study's baseline")]

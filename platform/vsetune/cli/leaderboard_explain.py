@@ -1,0 +1,143 @@
+"""`vsetune leaderboard explain` and `repeat`: where a row comes from, and how to have it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from vsetune.cli.output import print_json, results, say
+from vsetune.cli.tracking_option import Tracking, tracking_of
+from vsetune.config.spec.base import known_name
+from vsetune.errors import UsageError
+from vsetune.files.whole_files import write_text
+
+if TYPE_CHECKING:
+    from vsetune.leaderboard.rows import Leaderboard, Row
+    from vsetune.leaderboard.sources import RowSources
+    from vsetune.tracking.records import AttemptRecord, StudyRecord
+
+EXPLAIN_EXAMPLE = "Example: vsetune leaderboard explain quickstart/vsepp.lseh"
+REPEAT_EXAMPLE = "Example: vsetune leaderboard repeat quickstart/vsepp.lseh --output again.yaml"
+
+RowName = Annotated[
+    str,
+    typer.Argument(metavar="STUDY/CELL", help="a row of a leaderboard, e.g. quickstart/vsepp.lseh", show_default=False),
+]
+Baseline = Annotated[str | None, typer.Option(metavar="LOSS", help="to compare with; default: the study's baseline")]
+
+
+def explain(
+    row: RowName,
+    baseline: Baseline = None,
+    tracking_uri: Tracking = None,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="the same as JSON")] = False,
+) -> None:
+    """Show where a row comes from: the runs behind its numbers, every step of their arithmetic, and the command that
+    trains them again."""
+    from vsetune.leaderboard.arithmetic import steps
+    from vsetune.leaderboard.sources import sources_of
+
+    attempts, _, board, found = _found(row, baseline, tracking_uri)
+    sources = sources_of(found, attempts)
+    again = repeat_command(row, sources)
+    told = steps(found, board)
+    if as_json:
+        print_json({
+            "row": row, "runs": [run.to_plain() for run in sources.runs], "revisions": list(sources.revisions),
+            "data_fingerprints": list(sources.data_fingerprints),
+            "steps": [{"title": step.title, "lines": list(step.lines)} for step in told], "repeat": again,
+        })
+        return
+    results.print(_table(row, sources))
+    for step in told:
+        results.print(Text(f"\n{step.title}", style="bold"))
+        results.print(Text("\n".join(f"  {line}" for line in step.lines)))
+    results.print(Text("\nagain", style="bold"))
+    results.print(Text(f"  {_origin(sources)}\n  {again}"), soft_wrap=True)
+
+
+def repeat(
+    row: RowName,
+    output: Annotated[Path, typer.Option(help="study file to write", show_default=False)],
+    every: Annotated[bool, typer.Option("--all", metavar="", help="all losses of its network")] = False,
+    epochs: Annotated[
+        float | None, typer.Option(min=0.01, max=1e6, help="train so long instead, e.g. until the baseline is level")
+    ] = None,
+    baseline: Baseline = None,
+    tracking_uri: Tracking = None,
+) -> None:
+    """Write a study file that trains a row and its baseline again: the configurations that the board shows, with their
+    seeds, without any search. Its name is that of the file. Run it with `vsetune study run`."""
+    from vsetune.config.spec.yaml_files import dump_yaml
+    from vsetune.jobs.recorded_studies import study_of
+    from vsetune.jobs.repeated_study import repeated_study
+    from vsetune.leaderboard.sources import sources_of
+
+    attempts, record, board, found = _found(row, baseline, tracking_uri)
+    group = next(rows for _, _, rows in board.groups() if found in rows)
+    chosen = [each for each in group if each.seeds and (every or each is found or each.is_baseline)]
+    spec = repeated_study(study_of(record), chosen, attempts, name=output.stem, epochs=epochs)
+    sources = sources_of(found, attempts)
+    head = [
+        f"# {', '.join(each.cell for each in chosen)} of study {record.name} again"
+        + (f", for {epochs:g} epochs." if epochs is not None else "."),
+        f"# Recorded with {_origin(sources)}.", "#", f"#   vsetune study run {output}", "",
+    ]
+    write_text(output, "\n".join(head) + dump_yaml(spec.to_plain()))
+    say(f"written: {output.absolute()}; run it with: vsetune study run {output}")
+
+
+def _origin(sources: RowSources) -> str:
+    code, data = (" / ".join(of) or "unknown" for of in (sources.revisions, sources.data_fingerprints))
+    return f"code {code}, data {data}"
+
+
+def repeat_command(row: str, sources: RowSources) -> str:
+    """One line that has the row again, from the revision on."""
+    revision = sources.revisions[0] if len(sources.revisions) == 1 else ""
+    clean = revision and revision != "unknown" and not revision.endswith("+changes")
+    checkout = f"git checkout {revision} && " if clean else ""
+    name = row.replace("/", "_").replace(".", "_") + "_again.yaml"
+    return f"{checkout}vsetune leaderboard repeat {row} --output {name} && vsetune study run {name}"
+
+
+def _found(
+    name: str, baseline: str | None, tracking_uri: str | None
+) -> tuple[Sequence[AttemptRecord], StudyRecord, Leaderboard, Row]:
+    """Attempts and record of the study, its board, and the row. UsageError for what is not there."""
+    from vsetune.jobs.preparation import existing_store
+    from vsetune.jobs.recorded_studies import record_of
+    from vsetune.leaderboard.building import build
+
+    study, _, cell = name.partition("/")
+    if not (study and cell):
+        raise UsageError(f"{name}: need STUDY/CELL, e.g. quickstart/vsepp.lseh")
+    store = existing_store(tracking_of(tracking_uri))
+    record = record_of(store, study)
+    attempts = store.attempts(study)
+    board = build(attempts, baseline=baseline or str(record.config["baseline"]))
+    rows = {row.cell: row for row in board.rows}
+    try:
+        return attempts, record, board, rows[known_name(cell, rows, "row")]
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from error
+
+
+def _table(row: str, sources: RowSources) -> Table:
+    right = ("seed", "best M-Recall", "at epoch")
+    table = Table(
+        *(Column(head, justify="right" if head in right else "left", overflow="fold") for head in (
+            "seed", "trial", "run", "phase", "status", "best M-Recall", "at epoch", "counts",
+        )), title=row, title_justify="left",
+    )
+    for run in sources.runs:
+        table.add_row(
+            str(run.seed), run.trial, run.run, run.phase, run.status, f"{run.best_m_recall:.6g}",
+            f"{run.epochs_to_best:.6g}", "yes" if run.counts else "no, it chose the configuration",
+        )
+    return table

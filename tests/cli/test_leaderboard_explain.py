@@ -1,0 +1,120 @@
+"""`vsetune leaderboard explain` and `repeat`: from a row to its runs, its arithmetic and the same numbers again."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from vsetune.config.study.cells import build_trial, resolve_cells
+from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.jobs.study_file import load_study
+from vsetune.tracking.records import AttemptStart, ValidationPoint
+from vsetune.training.attempt import Attempt
+
+pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
+
+LOSSES = [
+    {"name": "lmh"}, {"name": "lseh", "search": "none", "fixed": {"margin": 0.2}},
+    {"loss": [{"name": "lmh", "search": {"margin": "default"}}, {"name": "info_nce", "weight": 0.5}], "label": "both"},
+]
+HEIGHTS = {"lmh": 60.0, "lseh": 61.0, "both": 62.0}
+SETTINGS = {"lmh": {"loss.margin": 0.15}, "lseh": {}, "both": {"loss.lmh.margin": 0.1, "loss.info_nce.weight": 0.25}}
+
+
+@pytest.fixture
+def board(study) -> str:
+    """A study of three losses whose second configuration won, confirmed over two seeds; nothing of it was trained."""
+    search = {"configurations": 2, "training": {"learning_rate": "default"}}
+    prepared = prepare_study(study(losses=LOSSES, search=search, seeds=[0, 1, 2]), Console(file=io.StringIO()))
+    store = tracking_store(TrackingSpec())
+    store.open_study(prepared.record(), resume=False)
+    for cell in prepared.cells:
+        for number, seed in ((0, 0), (1, 0), (1, 1), (1, 2)):
+            rate = {"training.learning_rate": 1e-3 * (1 + number)}
+            configuration = {**cell.defaults(), **SETTINGS[cell.loss_name], **rate}
+            name = f"{cell.name}-c{number:03d}-s{seed}"
+            trial = build_trial(prepared.spec, cell, configuration, trial=name, seed=seed)
+            run = store.start_attempt(AttemptStart(
+                study="tiny", trial=name, cell=cell.name, network="vsepp", loss=cell.loss_name, number=1, seed=seed,
+                phase="confirm" if seed else "search", configuration=configuration, resolved=trial.to_plain(),
+                environment={"git_revision": "ab" * 20, "data_fingerprint": "feed"}, protocol={"images": 8},
+            ))
+            store.record_points(run, [
+                ValidationPoint(step, 0.5 * step, 10 * step, HEIGHTS[cell.loss_name] + number + seed - step, 1.0)
+                for step in (1, 2)
+            ])
+            store.finish_attempt(run, "finished", {"train_seconds": 2.0}, [], None)
+    return "tiny"
+
+
+def test_a_row_is_explained_from_its_runs_to_the_command_and_one_nobody_has_is_named(vsetune, board) -> None:
+    said = vsetune("leaderboard", "explain", "tiny/vsepp.lseh")
+    assert said.code == 0, said.err
+    for line in (
+        "mean of seeds 1, 2: (62 + 63) / 2 = 62.5", "deviation: sqrt(sum of squares around the mean / 1) = 0.707107",
+        "95 % interval: mean ± t(1) s / sqrt(2) = 12.7062 x 0.707107 / sqrt(2) = ± 6.3531: 56.1469 to 68.8531",
+        "left out: seed 0, 61, which chose the configuration", "seed 1: 62 - 61 = 1",
+        "seed 2: target 62 of vsepp.lmh-c001-s2: reached at 0.5", "seed 1: 100 (0.5 - 0.5) / 0.5 = 0 %",
+        "no interval: it takes 5 seeds", "so the claim that it gets higher is: undecided",
+        f"code {'ab' * 20}, data feed",
+        f"git checkout {'ab' * 20} && vsetune leaderboard repeat tiny/vsepp.lseh --output tiny_vsepp_lseh_again.yaml "
+        "&& vsetune study run tiny_vsepp_lseh_again.yaml",
+    ):
+        assert line in said.out, line
+    plain = json.loads(vsetune("leaderboard", "explain", "tiny/vsepp.lseh", "--json").out)
+    assert [(run["seed"], run["counts"]) for run in plain["runs"]] == [(0, False), (1, True), (2, True)]
+    assert len({run["run"] for run in plain["runs"]}) == 3
+    assert [step["title"] for step in plain["steps"]] == [
+        "best M-Recall", "epochs to best, to level", "M-Recall over lmh", "epochs to the best of lmh", "Difference",
+    ]
+    for name, told in {
+        "tiny/vsepp.lsehh": "did you mean vsepp.lseh", "tiny": "need STUDY/CELL", "tinny/vsepp.lseh": "tiny",
+    }.items():
+        said = vsetune("leaderboard", "explain", name)
+        assert (said.code, len(said.lines)) == (2, 1), said.err
+        assert told in said.lines[0]
+
+
+def test_a_repetition_trains_what_the_row_shows_or_all_of_its_network_for_longer(vsetune, board, tmp_path) -> None:
+    file = tmp_path / "again.yaml"
+    assert vsetune("leaderboard", "repeat", "tiny/vsepp.both", "--output", str(file)).code == 0
+    assert file.read_text().startswith("# vsepp.lmh, vsepp.both of study tiny again.\n")
+    spec = load_study(file)
+    cells = {cell.name: cell for cell in resolve_cells(spec, where="again")}
+    assert (spec.study, spec.seeds, sorted(cells)) == ("again", [1, 2], ["vsepp.both", "vsepp.lmh"])
+    assert all(not cell.domains for cell in cells.values())
+    recorded = {attempt.start.trial: attempt for attempt in tracking_store(TrackingSpec()).attempts("tiny")}
+    for name, cell in cells.items():
+        trial = build_trial(spec, cell, {}, trial="again", seed=1).to_plain()
+        was = recorded[f"{name}-c001-s1"].start.resolved
+        assert [trial[part] for part in ("network", "loss", "training")] == [
+            was[part] for part in ("network", "loss", "training")
+        ]
+    assert vsetune("study", "validate", str(file)).code == 0
+    longer = tmp_path / "longer.yaml"
+    said = vsetune("leaderboard", "repeat", "tiny/vsepp.lmh", "--all", "--epochs", "6", "--output", str(longer))
+    assert said.code == 0, said.err
+    assert [(cell.name, cell.training["epochs"]) for cell in resolve_cells(load_study(longer), where="longer")] == [
+        ("vsepp.lmh", 6.0), ("vsepp.lseh", 6.0), ("vsepp.both", 6.0),
+    ]
+
+
+def test_a_repeated_run_has_the_same_curve(vsetune, record, tmp_path) -> None:
+    record()
+    file = Path(tmp_path / "again.yaml")
+    assert vsetune("leaderboard", "repeat", "tiny/vsepp.lmh", "--output", str(file)).code == 0
+    prepared = prepare_study(file, Console(file=io.StringIO()))
+    (cell,) = prepared.cells
+    trial = build_trial(prepared.spec, cell, {}, trial=f"{cell.name}-again", seed=prepared.spec.seeds[0])
+    attempt = Attempt(trial, tmp_path / "again", device="cpu", threads=1)
+    curve = []
+    while not attempt.is_finished:
+        point = attempt.advance()
+        curve.append((point.epoch, point.m_recall))
+    (recorded,) = tracking_store(TrackingSpec()).attempts("tiny")
+    assert tuple(curve) == recorded.curve
