@@ -1,4 +1,4 @@
-"""How sure a retrieval number is: bootstrap over images, and over pairs of seeds.
+"""How sure a retrieval number is where images could have been others too: resampled images, and pairs of seeds.
 
 An image is resampled together with all its captions, because captions of one image are not independent. Ranks are kept
 (the candidates stay the whole set), only the queries are drawn again.
@@ -6,18 +6,22 @@ An image is resampled together with all its captions, because captions of one im
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from scipy import special
 from torch import Tensor
 
 _CUTOFFS = (1, 5, 10)
+_MANY = 1e9
+"""Degrees of freedom of a normal distribution, to the last digit."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its percentile bootstrap interval."""
+    """A value with its interval."""
 
     value: float
     low: float
@@ -54,7 +58,10 @@ class ImageHits:
 
 
 def m_recall_interval(hits: ImageHits, *, resamples: int, level: float, seed: int) -> Interval:
-    """M-Recall with its interval over resampled images. level: coverage, e.g. 0.95. seed: of the resampling."""
+    """M-Recall of one trained network with its percentile interval over resampled images.
+
+    level: coverage, e.g. 0.95. seed: of the resampling.
+    """
     size = hits.captions.numel()
     draws = torch.randint(size, (resamples, size), generator=torch.Generator().manual_seed(seed))
     return _interval(hits.m_recall(torch.arange(size)[None, :])[0], hits.m_recall(draws), level)
@@ -63,23 +70,33 @@ def m_recall_interval(hits: ImageHits, *, resamples: int, level: float, seed: in
 def m_recall_difference_interval(
     pairs: Sequence[tuple[ImageHits, ImageHits]], *, resamples: int, level: float, seed: int
 ) -> Interval:
-    """Mean M-Recall of the first minus the second over seed pairs; pairs and images are resampled together.
+    """Mean M-Recall of the first minus the second over seed pairs, for other seeds and other images alike.
 
-    pairs: (new, baseline) of equal seed, all scored on the same images. Raises ValueError without pairs or if the
-    numbers of images differ.
+    pairs: (new, baseline) of equal seed, at least two, all scored on the same images. Its variance is that of seeds,
+    over their number, and that of resampled images, less what seeds and images have in common and both count (two-way
+    clustering, Cameron, Gelbach and Miller 2011); Student's t with Satterthwaite's degrees of freedom (1946), at least
+    those of the seeds. Raises ValueError for fewer pairs or if the numbers of images differ.
     """
     sizes = {hits.captions.numel() for pair in pairs for hits in pair}
     if len(sizes) != 1:
         raise ValueError(f"difference: got {len(pairs)} seed pairs over {sorted(sizes)} images, need the same images")
-    size = sizes.pop()
-    generator = torch.Generator().manual_seed(seed)
-    draws = torch.randint(size, (resamples, size), generator=generator)
-    chosen = torch.randint(len(pairs), (resamples, len(pairs)), generator=generator)
+    if len(pairs) < 2:
+        raise ValueError("difference: got 1 seed pair, need at least two: one says nothing of other seeds")
+    size, count = sizes.pop(), len(pairs)
+    draws = torch.randint(size, (resamples, size), generator=torch.Generator().manual_seed(seed))
     everything = torch.arange(size)[None, :]
-    observed = torch.stack([new.m_recall(everything) - old.m_recall(everything) for new, old in pairs])
+    observed = torch.cat([new.m_recall(everything) - old.m_recall(everything) for new, old in pairs])
     resampled = torch.stack([new.m_recall(draws) - old.m_recall(draws) for new, old in pairs])
-    means = resampled.gather(0, chosen.T).mean(dim=0)
-    return _interval(observed.mean(), means, level)
+    of_images = resampled.mean(dim=0).var()
+    of_seeds = observed.var() / count
+    shared = (resampled - resampled.mean(dim=0)).var(dim=1).sum() / (count * (count - 1))
+    variance = float(of_images + (of_seeds - shared).clamp(min=0))
+    value = float(observed.mean())
+    if not variance > 0:
+        return Interval(value, value, value)
+    freedom = (count - 1) * max(1.0, (variance / float(of_seeds)) ** 2) if of_seeds > 0 else math.inf
+    half = float(special.stdtrit(min(freedom, _MANY), (1 + level) / 2)) * math.sqrt(variance)
+    return Interval(value, value - half, value + half)
 
 
 def _cutoffs_met(ranks: Tensor) -> Tensor:
