@@ -66,7 +66,7 @@ def test_networks_scored_on_different_images_are_not_compared() -> None:
         m_recall_difference_interval(
             [(hits_of(1, 0)[0], hits_of(1, 0, images=100)[0])], resamples=5, level=0.9, seed=0
         )
-    with pytest.raises(ValueError, match="got 1 seed pair, need at least two"):
-        m_recall_difference_interval([(hits_of(1, 0)[0], hits_of(1, 1)[0])], resamples=5, level=0.9, seed=0)
+    with pytest.raises(ValueError, match="got 2 seed pairs, need at least 3"):
+        m_recall_difference_interval([(hits_of(1, 0)[0], hits_of(1, 1)[0])] * 2, resamples=5, level=0.9, seed=0)
     with pytest.raises(ValueError, match="got 0 seed pairs"):
         m_recall_difference_interval([], resamples=5, level=0.9, seed=0)

@@ -15,6 +15,8 @@ from scipy import special
 from torch import Tensor
 
 _CUTOFFS = (1, 5, 10)
+_PAIRS = 3
+"""Of seeds, for an interval over seeds and images; that of two covered 91 % instead of 95."""
 _MANY = 1e9
 """Degrees of freedom of a normal distribution, to the last digit."""
 
@@ -72,7 +74,7 @@ def m_recall_difference_interval(
 ) -> Interval:
     """Mean M-Recall of the first minus the second over seed pairs, for other seeds and other images alike.
 
-    pairs: (new, baseline) of equal seed, at least two, all scored on the same images. Its variance is that of seeds,
+    pairs: (new, baseline) of equal seed, at least three, all scored on the same images. Its variance is that of seeds,
     over their number, and that of resampled images, less what seeds and images have in common and both count (two-way
     clustering, Cameron, Gelbach and Miller 2011); Student's t with Satterthwaite's degrees of freedom (1946), at least
     those of the seeds. Raises ValueError for fewer pairs or if the numbers of images differ.
@@ -80,8 +82,8 @@ def m_recall_difference_interval(
     sizes = {hits.captions.numel() for pair in pairs for hits in pair}
     if len(sizes) != 1:
         raise ValueError(f"difference: got {len(pairs)} seed pairs over {sorted(sizes)} images, need the same images")
-    if len(pairs) < 2:
-        raise ValueError("difference: got 1 seed pair, need at least two: one says nothing of other seeds")
+    if len(pairs) < _PAIRS:
+        raise ValueError(f"difference: got {len(pairs)} seed pairs, need at least {_PAIRS} for the coverage it states")
     size, count = sizes.pop(), len(pairs)
     draws = torch.randint(size, (resamples, size), generator=torch.Generator().manual_seed(seed))
     everything = torch.arange(size)[None, :]
