@@ -66,8 +66,8 @@ def test_a_baseline_that_still_rose_is_no_yardstick_and_the_command_that_prolong
     assert "baseline_rising" in row.flags
     assert (row.comparison.sooner, row.comparison.epochs) == (7, "no yardstick")
     assert "Nothing is said of epochs, since lmh was still rising when it ended." in findings(board)[0]
-    assert "sooner at its best" not in headline(board)[0]
-    command = "vsetune leaderboard repeat demo/vsepp.lmh --all --epochs 6 --output demo_longer.yaml"
+    assert "sooner" not in headline(board)[0]
+    command = "vsetune leaderboard repeat demo/vsepp.lmh --all --epochs 6 --output demo_vsepp_longer.yaml"
     assert any(command in note for note in notes(board))
     assert command in to_html(board)
 
@@ -76,7 +76,7 @@ def test_what_the_data_support_is_said_with_its_interval(seven):
     (told,) = headline(seven)
     assert told == (
         "vsepp on scenes: the data support that lseh (+1.1 [1.0, 1.2] points) gets higher than lmh, and that lseh "
-        "(−44.4 % [−50.0, −38.2]) is sooner at its best."
+        "(Difference −44.4 % [−50.0, −38.2]) is sooner at the best of lmh."
     )
     higher, lower, undecided = (row_of(seven, loss).comparison for loss in ("lseh", "irtm", "lsh"))
     assert (higher.height, higher.epochs) == ("supported", "supported")
@@ -102,6 +102,16 @@ def test_comparisons_of_a_board_are_corrected_for_each_other(attempt, seven):
     assert (single.epochs_p, among.epochs_p) == pytest.approx((2 / 2**7, 3 * 2 / 2**7))
     assert (single.epochs_seeds, among.epochs_seeds) == (6, 7)
     assert among.height_p > single.height_p
+
+
+def test_the_headline_tells_what_is_still_missing_and_names_several_losses_in_one_sentence(attempt):
+    two = [each for loss in ("lmh", "lseh") for each in cell(attempt, loss, heights=(60, 61), epochs=(8, 9))]
+    assert headline(build(two, baseline="lmh")) == [
+        "vsepp on scenes: 2 seeds cannot tell any loss from lmh yet; it takes 6 for the epochs."
+    ]
+    losses = {"lmh": BASE, "lseh": AHEAD, "lsh": AHEAD}
+    board = build([each for loss, seeds in losses.items() for each in cell(attempt, loss, **seeds)], baseline="lmh")
+    assert "lsh (+1.1 [1.0, 1.2] points) get higher than lmh, and that lseh" in headline(board)[0]
 
 
 def test_seeds_that_searched_have_no_interval_and_enter_no_test(attempt):

@@ -34,29 +34,39 @@ def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) ->
     if not compared:
         return f"{place}: no loss shares a seed with {baseline}, nothing is compared."
     supported = [
-        *_supported(compared, "height", f"gets higher than {baseline}", _gain),
-        *_supported(compared, "epochs", "is sooner at its best", lambda row: difference(row.difference)),
+        *_supported(compared, "height", ("gets", "get", f"higher than {baseline}"), _gain),
+        *_supported(compared, "epochs", ("is", "are", f"sooner at the best of {baseline}"), _soonness),
     ]
     if supported:
         return f"{place}: the data support that {', and that '.join(supported)}."
     short = [row for row in compared if _answers(row) & {"too few seeds"}]
     if len(short) == len(compared):
-        most = max(len(row.comparison.seeds) for row in compared if row.comparison)
-        told = f"{_seeds(most)} cannot" if most else "no finished seed that took no part in a search can"
-        first = compared[0].comparison
-        needs = f"{first.height_seeds} for the height, {first.epochs_seeds} for the epochs" if first else ""
-        return f"{place}: {told} tell any loss from {baseline} yet; it takes {needs}."
+        return f"{place}: {_too_few([row.comparison for row in compared if row.comparison], baseline)}"
     return f"{place}: the data cannot yet tell any loss from {baseline}."
 
 
+def _too_few(comparisons: Sequence[Comparison], baseline: str) -> str:
+    """`2 seeds cannot tell any loss from lmh yet; it takes 8 for the epochs.`"""
+    most = max(len(each.seeds) for each in comparisons)
+    told = f"{_seeds(most)} cannot" if most else "no finished seed that took no part in a search can"
+    needed = {"the height": comparisons[0].height_seeds, "the epochs": comparisons[0].epochs_seeds}
+    needs = ", ".join(f"{count} for {what}" for what, count in needed.items() if count > most)
+    return f"{told} tell any loss from {baseline} yet; it takes {needs}."
+
+
 def _supported(
-    rows: Sequence[Row], claim: str, words: str, amount: Callable[[Row], str]
+    rows: Sequence[Row], claim: str, words: tuple[str, str, str], amount: Callable[[Row], str]
 ) -> list[str]:
-    """`lseh gets higher than lmh (+1.3 points [0.8, 1.8])`: nothing, or all losses of which the claim is supported."""
+    """`lseh (+1.3 [0.8, 1.8] points) gets higher than lmh`: nothing, or all losses of which the claim is supported."""
     found = [row for row in rows if getattr(row.comparison, claim) == "supported"]
     if not found:
         return []
-    return [f"{', '.join(f'{row.loss} ({amount(row)})' for row in found)} {words}"]
+    one, several, rest = words
+    return [f"{', '.join(f'{row.loss} ({amount(row)})' for row in found)} {one if len(found) == 1 else several} {rest}"]
+
+
+def _soonness(row: Row) -> str:
+    return f"Difference {difference(row.difference)}"
 
 
 def _gain(row: Row) -> str:
@@ -120,8 +130,8 @@ def _method(compared: Sequence[Row]) -> list[str]:
         return []
     return [
         f"Tested over paired seeds: M-Recall by Student's t, epochs by signs; p after Holm, for {len(compared)} "
-        f"comparison{'s' if len(compared) > 1 else ''} of each kind, at {fixed(100 * ALPHA, 0)} %. Seeds were drawn "
-        "anew, validation images were not: nothing is said of other images."
+        f"comparison{'s' if len(compared) > 1 else ''} of each kind, at {fixed(100 * ALPHA, 0)} %; intervals are each "
+        "for itself. Seeds were drawn anew, validation images were not: nothing is said of other images."
     ]
 
 

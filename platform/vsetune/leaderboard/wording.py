@@ -119,7 +119,8 @@ def notes(leaderboard: Leaderboard) -> list[str]:
     lines += [_contenders_note(row) for row in leaderboard.rows if row.contenders]
     for flag, mark in flag_marks(leaderboard).items():
         rows = [row for row in leaderboard.rows if flag in row.flags]
-        lines.append(f"({mark}) {', '.join(_name(row, flag) for row in rows)}: {FLAGS[flag]}.")
+        named = [row for row in rows if row.is_baseline] if flag.startswith("baseline_") else rows
+        lines.append(f"({mark}) {', '.join(_name(row, flag) for row in named)}: {FLAGS[flag]}.")
         if flag == "baseline_rising":
             lines += [f"({mark}) {_longer(leaderboard.study, row)}" for row in rows if row.is_baseline]
         if flag == "not_comparable":
@@ -216,9 +217,10 @@ def _interval_notes(leaderboard: Leaderboard) -> list[str]:
 def _longer(study: str, row: Row) -> str:
     """How to train a baseline twice as long."""
     last = max(epoch for seed in row.headline for epoch, _ in seed.curve)
+    file = f"{study}_{row.cell.partition('.')[0]}_longer.yaml"
     return (
         f"Prolong it: vsetune leaderboard repeat {study}/{row.cell} --all --epochs {math.ceil(2 * last)} "
-        f"--output {study}_longer.yaml, then vsetune study run {study}_longer.yaml"
+        f"--output {file}, then vsetune study run {file}"
     )
 
 

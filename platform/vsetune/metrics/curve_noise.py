@@ -56,7 +56,8 @@ def still_rises(curves: Sequence[Curve]) -> bool:
     """Whether one configuration was still getting better when it ended. curves: its seeds, at least one.
 
     Of the mean of those seeds that were trained longest either the best is the last point, or the line through the last
-    quarter (of at least four points) rises by more than its noise explains, one-sided at 5 %.
+    quarter (of at least four points) rises by more than its noise explains, one-sided at 5 %, and by more than one
+    deviation of a validation: with many seeds a rise is certain that moves no target.
     """
     last = max(curve[-1][0] for curve in curves)
     longest = [curve for curve in curves if curve[-1][0] >= last - SAME_EPOCH]
@@ -70,7 +71,8 @@ def still_rises(curves: Sequence[Curve]) -> bool:
     middle = statistics.fmean(epoch for epoch, _ in end)
     spread = math.fsum((epoch - middle) ** 2 for epoch, _ in end)
     slope = math.fsum((epoch - middle) * m_recall for epoch, m_recall in end) / spread
-    return slope > _ONE_SIDED * noise / math.sqrt(len(longest) * spread)
+    rise = slope * (end[-1][0] - end[0][0])
+    return rise > noise and slope > _ONE_SIDED * noise / math.sqrt(len(longest) * spread)
 
 
 def baseline_flags(baselines: Sequence[Curve], *, best_of_any_loss: float) -> BaselineFlags:
