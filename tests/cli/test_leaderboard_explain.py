@@ -71,6 +71,7 @@ def test_a_row_is_explained_from_its_runs_to_the_command_and_one_nobody_has_is_n
     assert len({run["run"] for run in plain["runs"]}) == 3
     assert [step["title"] for step in plain["steps"]] == [
         "best M-Recall", "epochs to best, to level", "M-Recall over lmh", "epochs to the best of lmh", "Difference",
+        "cost",
     ]
     for name, told in {
         "tiny/vsepp.lsehh": "did you mean vsepp.lseh", "tiny": "need STUDY/CELL", "tinny/vsepp.lseh": "tiny",

@@ -14,7 +14,7 @@ from vsetune.leaderboard.rows import Leaderboard, Row, SeedResult
 from vsetune.metrics.curve_noise import noise_tolerance
 from vsetune.metrics.curves import best_of_curve
 from vsetune.metrics.paired_tests import paired_t, sign_test
-from vsetune.metrics.seed_intervals import LEVEL, MEAN_SEEDS, MEDIAN_SEEDS
+from vsetune.metrics.seed_intervals import LEVEL, MEAN_SEEDS, MEDIAN_SEEDS, median_depth
 from vsetune.metrics.survival import kaplan_meier
 
 
@@ -27,21 +27,37 @@ class Step:
 
 
 def steps(row: Row, leaderboard: Leaderboard) -> list[Step]:
-    """Of every number that the row shows, in the order of its columns; nothing for a row without seeds."""
+    """Of every number that the row shows, in the order of its columns; of a row without seeds what it cost."""
     if not row.seeds:
-        return []
+        return [_cost(row)]
     group = next(rows for dataset, network, rows in leaderboard.groups() if row in rows)
     baseline = next((each for each in group if each.is_baseline), None)
     found = [Step("best M-Recall", tuple(_height(row))), Step("epochs to best, to level", tuple(_own_epochs(row)))]
-    if baseline is None or not any(seed.epochs_to_target for seed in row.seeds):
-        return found
-    pairs = _pairs(row, baseline)
+    if baseline is not None and any(seed.epochs_to_target for seed in row.seeds):
+        found += _against(row, baseline, leaderboard)
+    return [*found, _cost(row)]
+
+
+def _against(row: Row, baseline: Row, leaderboard: Leaderboard) -> list[Step]:
+    pairs, found = _pairs(row, baseline), []
     if row.comparison is not None:
         found.append(Step(f"M-Recall over {baseline.loss}", tuple(_gain(row, pairs, leaderboard))))
     found.append(Step(f"epochs to the best of {baseline.loss}", tuple(_target_epochs(row, pairs))))
     if row.comparison is not None:
         found.append(Step("Difference", tuple(_difference(row, pairs, leaderboard))))
     return found
+
+
+def _cost(row: Row) -> Step:
+    known = [seed.seconds_per_epoch for seed in row.headline if seed.seconds_per_epoch is not None]
+    lines = [f"seconds per epoch: median of {', '.join(map(_n, known))} = {_n(row.seconds_per_epoch)}"] if known else []
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(row.counts.items()))
+    lines.append(
+        f"charged: all {row.attempts} attempts ({counts}) at {row.trials} trials, each epoch and second once: "
+        f"{_n(row.cost.epochs)} epochs, {_n(row.cost.wasted_epochs)} of them lost; {_n(row.cost.device_seconds)} "
+        "device-seconds" + ("" if row.cost.whole_usd is None else f"; {_n(row.cost.whole_usd)} US$")
+    )
+    return Step("cost", tuple(lines))
 
 
 def _pairs(row: Row, baseline: Row) -> list[tuple[SeedResult, SeedResult]]:
@@ -149,7 +165,11 @@ def _difference(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]], leader
 
 def _median_interval(found: tuple[float, float] | None, seeds: int) -> str:
     if found is not None:
-        return f"95 % interval of the median, of order statistics of {seeds} seeds: {_n(found[0])} to {_n(found[1])}"
+        depth, share = median_depth(seeds)
+        return (
+            f"95 % interval of the median of {seeds}: value {depth} from either end, and {_n(share)} of the way to the "
+            f"next: {_n(found[0])} to {_n(found[1])}"
+        )
     if seeds < MEDIAN_SEEDS:
         return f"no interval: it takes {MEDIAN_SEEDS} seeds"
     return "no interval: seeds chose the configuration or did not finish"

@@ -16,7 +16,8 @@ FLAGS = {
     "who is sooner there",
     "baseline_collapsed": "the baseline's best M-Recall is below half of the best that any loss reached with this "
     "network: Difference to it says nothing",
-    "censored": "some seeds never reached the baseline's best: the epochs are a lower bound (>), and so is Difference",
+    "censored": "so many seeds never reached the baseline's best: they count as later than they ran, and a median that "
+    "they could move is a lower bound (>)",
     "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
     "incomplete": "a run of the shown configuration has not been trained to its budget (running, pruned or killed)",
     "seed_failed": "a seed of the shown configuration failed and is missing from the means",

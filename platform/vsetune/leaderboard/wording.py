@@ -182,7 +182,13 @@ def _contenders_note(row: Row) -> str:
 
 
 def _name(row: Row, flag: str) -> str:
-    return f"{row.network} {row.loss}" + (f" (best of {row.configurations})" if flag == "chosen_by_itself" else "")
+    name = f"{row.network} {row.loss}"
+    if flag == "chosen_by_itself":
+        return f"{name} (best of {row.configurations})"
+    if flag == "censored":
+        told = [seed.epochs_to_target for seed in row.headline if seed.epochs_to_target is not None]
+        return f"{name} ({sum(each.censored for each in told)} of {len(told)})"
+    return name
 
 
 def flag_marks(leaderboard: Leaderboard) -> dict[str, str]:

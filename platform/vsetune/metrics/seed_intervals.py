@@ -54,7 +54,7 @@ def median_interval(
     seeds = least.shape[-1]
     if seeds < MEDIAN_SEEDS:
         return _nothing(least)
-    depth, share = _depth(seeds, level)
+    depth, share = median_depth(seeds, level)
     return _between(least[..., depth - 1], least[..., depth], share), _between(
         most[..., seeds - depth], most[..., seeds - depth - 1], share
     )
@@ -82,8 +82,9 @@ def improvement_interval(differences: npt.ArrayLike, level: float = LEVEL) -> tu
     return low, high
 
 
-def _depth(seeds: int, level: float) -> tuple[int, float]:
-    """(d, share): how many values to count from either end, and how far to go on to the next, 0 to 1."""
+def median_depth(seeds: int, level: float = LEVEL) -> tuple[int, float]:
+    """(d, share) of `median_interval`: how many values to count from either end, and how far to go on to the next, 0 to
+    1. seeds: at least five."""
     cover = [1 - 2 * float(special.bdtr(d - 1, seeds, 0.5)) for d in range(1, seeds // 2 + 2)]
     if cover[0] < level:
         return 1, 0.0
