@@ -49,3 +49,15 @@ def test_constraints_are_held_against_what_was_measured() -> None:
     assert broken_limits(limits, measured) == ["12 seconds per epoch, at most 10"]
     assert excess_of(limits, {"seconds_per_epoch": 9.0}) < 0
     assert excess_of(limits, {}) == 0.0
+
+
+def test_memory_is_limited_in_gib_of_1024_cubed() -> None:
+    limits = ConstraintSpec(peak_memory_gib=2.0)
+    assert excess_of(limits, {"peak_memory_bytes": 2.0 * 1024**3}) == 0.0
+    assert excess_of(limits, {"peak_memory_bytes": 3.0 * 1024**3}) == pytest.approx(0.5)
+
+
+def test_a_trial_may_stop_at_its_target_and_never_without_one() -> None:
+    objective = Objective("epochs_to_target", 10.0, 45.0)
+    assert [objective.is_reached(value) for value in (44.9, 45.0, 50.0)] == [False, True, True]
+    assert not Objective("best_m_recall", 10.0).is_reached(99.0)

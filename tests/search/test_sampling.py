@@ -251,14 +251,15 @@ def test_a_grid_has_every_combination_once_then_those_of_a_finer_one() -> None:
     assert grid_of(configurations=24)[0] == found
 
 
-def test_a_grid_that_the_budget_does_not_cover_is_told(caplog: Any) -> None:
-    study, cell = study_of("top_f", DECAYS, sampler="grid", configurations=6)
+@pytest.mark.parametrize(("configurations", "tried"), [(6, "5 whole trainings"), (2, "1 whole training")])
+def test_a_grid_that_the_budget_does_not_cover_is_told(caplog: Any, configurations: int, tried: str) -> None:
+    study, cell = study_of("top_f", DECAYS, sampler="grid", configurations=configurations)
     search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
     with caplog.at_level(logging.WARNING):
         search.ask(cell.name)
     assert [record.getMessage() for record in caplog.records] == [
-        "search: cell vsepp.top_f: the coarsest grid has 16 points and the budget lets 5 whole trainings try them, so "
-        "parts of the space are not seen; raise search.configurations to 17, search less, or use another sampler"
+        f"search: cell vsepp.top_f: the coarsest grid has 16 points and the budget lets {tried} try them, so parts "
+        "of the space are not seen; raise search.configurations to 17, search less, or use another sampler"
     ]
 
 

@@ -64,7 +64,7 @@ def uncovered(space: SearchedSpace) -> str:
     if total <= budget:
         return ""
     return (
-        f"the coarsest grid has {total} points and the budget lets {budget} whole trainings try them, so parts of the "
+        f"the coarsest grid has {total} points and the budget lets {_trainings(budget)} try them, so parts of the "
         f"space are not seen; raise search.configurations to {total + space.given}, search less, or use another sampler"
     )
 
@@ -133,4 +133,8 @@ def _told(number: int, total: int, budget: int, finer: int) -> str:
     where = f"point {number + 1} of {total}"
     if finer:
         return f"{where} of a finer grid, with what the coarser one left over"
-    return f"{where}, of which {budget} whole trainings try a part" if total > budget else where
+    return f"{where}, of which {_trainings(budget)} try a part" if total > budget else where
+
+
+def _trainings(number: int) -> str:
+    return f"{number} whole training{'' if number == 1 else 's'}"
