@@ -21,7 +21,7 @@ from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.errors import ConfigError
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Suggestion
-from vsetune.search.drawing import CellDrawing
+from vsetune.search.drawing import CellDrawing, distributions_of
 from vsetune.search.even_points import value_at
 from vsetune.search.sampling.nsga_ii import fronts
 from vsetune.search.sampling.optuna_asking import asked
@@ -231,9 +231,13 @@ def grid_of(**search: Any) -> tuple[list[tuple[Any, ...]], list[str]]:
     drawing, history, found, why = CellDrawing(study.search, cell), TrialHistory(), [], []
     for number in range(2 * study.search.configurations):
         drawn = drawing.next(history)
+        assert drawn is not None
         found.append(tuple(sorted(drawn.configuration.items())))
         why.append(drawn.why)
-        trial = create_trial(state=TrialState.RUNNING)
+        trial = create_trial(
+            state=TrialState.RUNNING, params=drawn.configuration,
+            distributions={name: each for name, each in distributions_of(cell).items() if name in drawn.configuration},
+        )
         trial.number = number
         history.add(trial)
     return found, why

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -84,6 +84,11 @@ class CellTrials:
             counts.committed.put(counted.place, cost_of([progress.attempts()]).budget_epochs)
         if self._study.budget.device_seconds_per_cell is not None:
             counts.stale[trial.trial] = progress
+
+    def exhaust(self, cell: Cell) -> None:
+        """There is no further configuration of it, although some of its space made no trial."""
+        counts = self._by_cell[cell.name]
+        counts.empty = replace(counts.empty, trials=len(counts.searched))
 
     def asked(self, cell: Cell) -> int:
         """How many trials its search has."""

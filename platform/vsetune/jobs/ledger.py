@@ -84,6 +84,8 @@ class StudyLedger:
         for cell in self.cells.values():
             for suggestion in self._search.suggestions(cell.name):
                 self._recover_trial(self._search_assignment(cell, suggestion), by_trial, retry_failed=retry_failed)
+            if self._search.is_exhausted(cell.name):
+                self._by_cell.exhaust(cell)
         for name in list(self.trials):  # what one is worth may depend on the trials of another cell
             self._tell(name)
         for cell in self.cells.values():
@@ -254,6 +256,9 @@ class StudyLedger:
             self._silent_since = now if self._silent_since is None else self._silent_since
             return "wait"
         self.search_outage = self._silent_since = None
+        if suggestion is None:
+            self._by_cell.exhaust(cell)
+            return self.next()
         return self._add(self._search_assignment(cell, suggestion))
 
     def _teach(self, cell: Cell) -> None:

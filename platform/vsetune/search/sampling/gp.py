@@ -22,6 +22,7 @@ GP_AT_MOST = 500
 
 class GaussianProcessDraws(Sampler):
     name = "gp"
+    insists = True
 
     def __init__(self) -> None:
         self._beyond = ParzenDraws()
