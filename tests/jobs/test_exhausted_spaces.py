@@ -9,6 +9,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.ledger import StudyLedger
+from vsetune.leaderboard.building import build
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import StudyRecord, ValidationPoint
@@ -53,6 +54,15 @@ def test_a_cell_whose_space_is_all_tried_is_confirmed_and_the_study_ends() -> No
     assert sum(name.endswith("s8") for name in names) == 2
     assert ledger.next() == "done"
     assert ledger.promised() == 10
+
+
+def test_the_board_marks_the_cell_that_had_less_to_try() -> None:
+    store = MemoryStore()
+    run(ledger_of(store, ConfigurationSearch("tiny", CELLS, STUDY.search, storage=None)))
+    rows = build(store.attempts("tiny"), baseline="lmh").rows
+    assert [(row.loss, row.search_budget.words, "less_than_budget" in row.flags) for row in rows] == [
+        ("lmh", "6 of 10", True), ("lseh", "10 of 10", False),
+    ]
 
 
 def test_configurations_that_make_no_trial_are_no_longer_promised_even_after_a_restart() -> None:

@@ -17,6 +17,7 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.cell_budget import CellBudget
 from vsetune.jobs.ordered_sum import OrderedSum
 from vsetune.jobs.trial_progress import TrialProgress
+from vsetune.leaderboard.search_budgets import recorded_budget
 from vsetune.leaderboard.selection import cost_of
 from vsetune.tracking.records import was_cut_short
 
@@ -102,6 +103,12 @@ class CellTrials:
         """What the search of a cell has promised to train, and may."""
         counts = self._by_cell[cell.name]
         return counts.empty.with_committed(counts.committed.total)
+
+    def recorded_budget(self, cell: Cell) -> dict[str, str]:
+        """What the attempts of its search keep of it, for the board."""
+        empty = self._by_cell[cell.name].empty
+        limit = self._study.budget.device_seconds_per_cell
+        return recorded_budget(empty.most, epochs_of_a_trial=empty.whole, device_seconds=limit)
 
     def device_seconds(self, cell: Cell) -> float:
         """What all trials of a cell have used; counted only for a study that has a budget of them."""

@@ -147,6 +147,7 @@ class StudyLedger:
         told = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
         told |= {WARM_START: self._warm_start[cell.name].tag} if cell.name in self._warm_start else {}
         told |= {DRAWN_BY: assignment.drawn_by} if assignment.drawn_by else {}
+        told |= self._by_cell.recorded_budget(cell) if assignment.phase == "search" else {}
         start = AttemptStart(
             study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
             number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
