@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from vsetune.jobs.confirmations import Confirming, confirmations_of
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.ordered_sum import OrderedSum
 from vsetune.jobs.requeued import Requeued
-from vsetune.jobs.trial_progress import Assignment
+from vsetune.jobs.trial_progress import Assignment, TrialProgress
+from vsetune.leaderboard.selection import cost_of
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import TARGET_REACHED, StudyRecord, ValidationPoint
@@ -142,6 +144,24 @@ class History:
             for cell in self.cells
         ]
 
+    def compare_shown(self) -> None:
+        """What people and dashboards are shown, with what looking through all trials gives."""
+        tally, trials = self.ledger.tally, list(self.ledger.trials.values())
+        assert tally.ended == sum(trial.is_closed for trial in trials)
+        assert +tally.statuses == Counter(trial.status for trial in trials)
+        assert +tally.states == Counter(plain_state(trial) for trial in trials)
+        assert set(tally.closed) >= {name for name, trial in self.ledger.trials.items() if trial.is_closed}
+        for cell in self.cells:
+            of_cell = [trial for trial in trials if trial.assignment.trial.cell == cell.name]
+            cost, kept = cost_of([trial.attempts() for trial in of_cell if trial.attempts()]), tally.cell(cell.name)
+            assert kept.ended == sum(trial.is_closed for trial in of_cell)
+            assert list(kept.running) == [trial for trial in of_cell if trial.status == "running"]
+            assert kept.best == max((trial.best_m_recall or 0.0 for trial in of_cell), default=0.0)
+            assert kept.attempts == Counter(each.status for trial in of_cell for each in trial.attempts())
+            assert (kept.charged_epochs, kept.wasted_epochs, kept.device_seconds) == pytest.approx(
+                (cost.budget_epochs, cost.wasted_epochs, cost.device_seconds), rel=1e-9
+            )
+
     def compare(self) -> None:
         kept = self.ledger._by_cell
         assert self.counted(kept) == self.counted(RecountedTrials.over(kept, self.ledger.trials))
@@ -150,6 +170,12 @@ class History:
             assert [kept.device_seconds(cell) for cell in self.cells] == pytest.approx(
                 [anew.device_seconds(cell) for cell in self.cells], rel=1e-12
             )
+
+
+def plain_state(trial: TrialProgress) -> str:
+    if trial.is_left_open and not trial.is_closed:
+        return "left_open"
+    return "waiting" if trial.status == "killed" else trial.status
 
 
 def point(epoch: float, m_recall: float) -> ValidationPoint:
@@ -167,6 +193,8 @@ def test_counts_and_answers_are_those_of_a_plain_recount_after_every_step(change
         for _ in range(150):
             history.step()
             history.compare()
+            if history.chance.random() < 0.3:
+                history.compare_shown()
         happened |= history.happened
     assert happened >= {
         "search", "confirm", "wait", "went on", "finished", "pruned", "failed", "paused", "left open", "restarted",
