@@ -12,6 +12,7 @@ from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.errors import ConfigError
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Suggestion
+from vsetune.search.drawing import gaps_of
 from vsetune.search.finite_spaces import configurations_in
 
 SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
@@ -115,6 +116,16 @@ def test_trials_of_other_studies_are_no_trials_of_this_one_and_a_start_that_was_
     first, second = search.ask(cell.name), search.ask(cell.name)
     assert first.configuration == defaults != second.configuration
     assert "settings of another study" not in second.drawn_by
+
+
+def test_a_space_smaller_than_its_budget_is_told_before_anything_runs() -> None:
+    study, cell = study_of("lmh", MARGINS)
+    assert gaps_of(study.search, cell) == (
+        "search: cell vsepp.lmh: the space has 6 configurations and the budget 30 whole trainings: the search ends "
+        "early; search more, or lower search.configurations to 6"
+    )
+    smaller, cell = study_of("lmh", MARGINS, configurations=6)
+    assert gaps_of(smaller.search, cell) == ""
 
 
 def test_configurations_of_a_space_are_counted() -> None:
