@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 import pytest
+from recounting.recounted_tally import RecountedTally
 from recounting.recounted_trials import RecountedTrials
 
 from vsetune.config.spec.loading import parse_spec
@@ -18,8 +19,7 @@ from vsetune.jobs.confirmations import Confirming, confirmations_of
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.ordered_sum import OrderedSum
 from vsetune.jobs.requeued import Requeued
-from vsetune.jobs.trial_progress import Assignment, TrialProgress
-from vsetune.leaderboard.selection import cost_of
+from vsetune.jobs.trial_progress import Assignment
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import TARGET_REACHED, StudyRecord, ValidationPoint
@@ -146,21 +146,14 @@ class History:
 
     def compare_shown(self) -> None:
         """What people and dashboards are shown, with what looking through all trials gives."""
-        tally, trials = self.ledger.tally, list(self.ledger.trials.values())
-        assert tally.ended == sum(trial.is_closed for trial in trials)
-        assert +tally.statuses == Counter(trial.status for trial in trials)
-        assert +tally.states == Counter(plain_state(trial) for trial in trials)
+        tally, anew = self.ledger.tally, RecountedTally(self.ledger.trials)
+        assert (tally.ended, +tally.statuses, +tally.states) == (anew.ended, anew.statuses, anew.states)
         assert set(tally.closed) >= {name for name, trial in self.ledger.trials.items() if trial.is_closed}
         for cell in self.cells:
-            of_cell = [trial for trial in trials if trial.assignment.trial.cell == cell.name]
-            cost, kept = cost_of([trial.attempts() for trial in of_cell if trial.attempts()]), tally.cell(cell.name)
-            assert kept.ended == sum(trial.is_closed for trial in of_cell)
-            assert list(kept.running) == [trial for trial in of_cell if trial.status == "running"]
-            assert kept.best == max((trial.best_m_recall or 0.0 for trial in of_cell), default=0.0)
-            assert kept.attempts == Counter(each.status for trial in of_cell for each in trial.attempts())
-            assert (kept.charged_epochs, kept.wasted_epochs, kept.device_seconds) == pytest.approx(
-                (cost.budget_epochs, cost.wasted_epochs, cost.device_seconds), rel=1e-9
-            )
+            kept, plain = asdict(tally.cell(cell.name)), asdict(anew.cell(cell.name))
+            for key in ("charged_epochs", "wasted_epochs", "device_seconds"):
+                assert kept.pop(key) == pytest.approx(plain.pop(key), rel=1e-9)
+            assert kept == plain
 
     def compare(self) -> None:
         kept = self.ledger._by_cell
@@ -170,12 +163,6 @@ class History:
             assert [kept.device_seconds(cell) for cell in self.cells] == pytest.approx(
                 [anew.device_seconds(cell) for cell in self.cells], rel=1e-12
             )
-
-
-def plain_state(trial: TrialProgress) -> str:
-    if trial.is_left_open and not trial.is_closed:
-        return "left_open"
-    return "waiting" if trial.status == "killed" else trial.status
 
 
 def point(epoch: float, m_recall: float) -> ValidationPoint:
