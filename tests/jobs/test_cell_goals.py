@@ -114,7 +114,7 @@ def test_a_trial_that_breaks_a_constraint_is_never_the_winner() -> None:
     assert winner_of([(first,), (second,)]) is second
     assert winner_of([(first,)]) is None
     rows = build([first], baseline="lmh").rows
-    assert [row.flags for row in rows] == [("none_allowed",)]
+    assert [row.flags for row in rows] == [("none_allowed", "less_than_budget")]
 
 
 def test_what_a_stopped_trial_that_breaks_a_constraint_leaves_over_goes_to_others_and_it_is_no_pick() -> None:
