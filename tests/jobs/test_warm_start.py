@@ -69,9 +69,8 @@ def test_trials_of_the_same_kind_count_as_the_cells_own(store: MemoryStore) -> N
     store.open_study(StudyRecord("second", "beef", study.to_plain()), resume=False)
     ledger.open_attempt(first.trial.trial, number=1, environment={}, protocol={}, inherited=[])
     (attempt,) = store.attempts("second")
-    assert attempt.start.environment == {
-        "warm_start": "told of 3 trials of first", "drawn_by": "the papers' defaults"
-    }
+    assert attempt.start.environment["warm_start"] == "told of 3 trials of first"
+    assert attempt.start.environment["drawn_by"] == "the papers' defaults"
     assert [each.number for each in search.suggestions("vsepp.lmh")] == [3]
 
 

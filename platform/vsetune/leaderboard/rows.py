@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vsetune.leaderboard.search_budgets import SearchBudget
 from vsetune.metrics.efficiency import Epochs, SeedDifference
 from vsetune.tracking.records import AttemptStatus
 
@@ -24,6 +25,10 @@ FLAGS = {
     "not_comparable": "taken under other conditions than the baseline: shown, and not compared",
     "stopped_at_target": "a seed shown was trained only until it reached the target of its search, so its M-Recall is "
     "no best; confirm it (vsetune study confirm)",
+    "less_than_budget": "the search trained more than one whole training less than its budget (it is not over, trials "
+    "failed, or nothing was left to try): the others had more chances",
+    "more_than_budget": "the search trained more than one whole training beyond its budget: it had more chances than "
+    "the others",
     "none_allowed": "every trial of this cell breaks a constraint of the search",
     "no_result": "no trial of this cell has a usable validation",
 }
@@ -103,7 +108,8 @@ class Row:
     seed. epochs_to_best, epochs_to_target: medians. difference: None for the baseline. resolution_epochs: largest gap
     between two validations. configurations: how many the search tried. trials: configurations and seeds tried.
     attempts: their executions, counts: the same by status. not_comparable: why it is not compared, None if it is.
-    contenders: what was confirmed beside the winner (`vsetune study confirm`).
+    contenders: what was confirmed beside the winner (`vsetune study confirm`). search_budget: None where none is
+    recorded.
     """
 
     dataset: str
@@ -130,6 +136,7 @@ class Row:
     flags: tuple[str, ...]
     not_comparable: str | None = None
     contenders: tuple[Contender, ...] = ()
+    search_budget: SearchBudget | None = None
 
     @property
     def headline(self) -> tuple[SeedResult, ...]:

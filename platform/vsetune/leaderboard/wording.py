@@ -9,6 +9,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from vsetune.leaderboard.rows import FLAGS, Leaderboard, Row
+from vsetune.leaderboard.search_budgets import LESS, MORE
 from vsetune.metrics.efficiency import Epochs, SeedDifference
 
 NOTHING = "–"
@@ -179,6 +180,8 @@ def _contenders_note(row: Row) -> str:
 
 
 def _name(row: Row, flag: str) -> str:
+    if flag in (LESS, MORE) and row.search_budget is not None:
+        return f"{row.network} {row.loss} ({row.search_budget.words} epochs)"
     return f"{row.network} {row.loss}" + (f" (best of {row.configurations})" if flag == "chosen_by_itself" else "")
 
 
