@@ -5,9 +5,9 @@ against the same counts made anew from all trials at every question.
 
 Studies in memory: so many cells of so many trials of which the last wave runs, the same with their confirmations
 running, the same with a budget in device-seconds, and one cell with thousands of trials. `next` has nothing to hand out
-in any of them, as in nearly all of its calls: the driver asks whenever it has heard of a trial. Medians in
-milliseconds, of the recount from a tenth of the calls. Takes half a minute. Expect at most 2 ms in each, and ratios
-above 10.
+in any of them, as in nearly all of its calls: the driver asks whenever it has heard of a trial. Then what the live
+table and the exported metrics show of all trials, after a report of one of them. Medians in milliseconds, of the
+recount from a tenth of the calls. Takes half a minute. Expect at most 2 ms in each, and ratios above 10.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
+from recounting.recounted_tally import RecountedTally
 from recounting.recounted_trials import RecountedTrials
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.study_tally import StudyTally
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
@@ -48,7 +50,13 @@ def main() -> None:
     compare(f"{arguments.cells} x {arguments.trials}, confirming", searching, arguments.calls)
     in_seconds = begun(cells=arguments.cells, trials=arguments.trials, budget={"device_seconds_per_cell": 1e6})
     compare(f"{arguments.cells} x {arguments.trials}, budget in seconds", in_seconds, arguments.calls)
-    compare(f"1 x {arguments.one}, searching", begun(cells=1, trials=arguments.one), arguments.calls)
+    large = begun(cells=1, trials=arguments.one)
+    compare(f"1 x {arguments.one}, searching", large, arguments.calls)
+    for name, ledger in ((f"{arguments.cells} x {arguments.trials}, shown", in_seconds),
+                         (f"1 x {arguments.one}, shown", large)):
+        kept = shown_ms(ledger, ledger.tally, arguments.calls)
+        plain = shown_ms(ledger, RecountedTally(ledger.trials), max(3, arguments.calls // 10))
+        print(f"{name:34} {kept:8.3f} {plain:10.3f}   ratio: {plain / kept:.0f}")
 
 
 def begun(*, cells: int, trials: int, budget: Mapping[str, float] | None = None) -> StudyLedger:
@@ -114,6 +122,19 @@ def median_ms(ledger: StudyLedger, calls: int) -> float:
         answer = ledger.next()
         seconds.append(time.perf_counter() - started)
         assert answer == "wait", answer
+    return 1000 * statistics.median(seconds)
+
+
+def shown_ms(ledger: StudyLedger, tally: StudyTally | RecountedTally, calls: int) -> float:
+    """Everything that is shown of the study, after a validation of the trial that was handed out last."""
+    seconds: list[float] = []
+    name = next(reversed(ledger.trials))
+    for _ in range(calls):
+        epoch = ledger.trials[name].epoch + 1e-3
+        ledger.record_point(name, ValidationPoint(1, epoch, 1, 30.0, 1.0), summary={"device_seconds": 1.0})
+        started = time.perf_counter()
+        _ = tally.ended, tally.statuses, tally.states, [tally.cell(cell) for cell in ledger.cells]
+        seconds.append(time.perf_counter() - started)
     return 1000 * statistics.median(seconds)
 
 

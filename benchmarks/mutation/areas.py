@@ -37,8 +37,16 @@ AREAS = {
         Area("metrics", ("metrics",), ("metrics/**/test_*.py",)),
         Area("losses", ("losses",), ("losses/**/test_*.py",)),
         Area(
-            "ledger", ("jobs/ledger.py", "jobs/trial_progress.py"),
-            ("jobs/test_ledger*.py", "jobs/test_trial_progress*.py", "jobs/test_progress.py"),
+            "ledger",
+            (
+                "jobs/ledger.py", "jobs/trial_progress.py", "jobs/cell_trials.py", "jobs/cell_goals.py",
+                "jobs/cell_budget.py", "jobs/confirmations.py", "jobs/requeued.py",
+            ),
+            (
+                "jobs/test_ledger*.py", "jobs/test_trial_progress*.py", "jobs/test_progress.py",
+                "jobs/test_kept_counts.py", "jobs/test_cell_goals.py", "jobs/test_confirmations.py",
+                "jobs/test_warm_start.py",
+            ),
         ),
         Area("search", ("search",), ("search/**/test_*.py",)),
     )

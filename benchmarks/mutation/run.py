@@ -87,6 +87,9 @@ class Mutation:
 
 
 def main() -> int:
+    if sys.argv[1:]:
+        print(__doc__)
+        return 0 if sys.argv[1:] in (["-h"], ["--help"]) else 2
     count, seed = int(os.environ.get("MUTATION_COUNT", "60")), int(os.environ.get("MUTATION_SEED", "0"))
     names = os.environ.get("MUTATION_AREAS", ",".join(AREAS)).split(",")
     unknown = [name for name in names if name not in AREAS]

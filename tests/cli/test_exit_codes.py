@@ -28,6 +28,7 @@ def raising(error: BaseException) -> Any:
         (RecursionError("too deep"), 1, "a mistake of vsetune, please report it; VSETUNE_LOG=DEBUG shows the whole"),
         (MemoryError(), 1, "failed out of memory"),
         (OSError(36, "File name too long", "x"), 2, "error x: File name too long; name another file or folder"),
+        (OSError(36, "File name too long", "y/" * 3000), 2, f"{'y/' * 150}...{'/y' * 49}/: File name too long; name"),
         (OSError(5, "Input/output error", "x"), 1, "failed OSError: x: Input/output error"),
     ],
 )

@@ -44,7 +44,10 @@ def test_a_tracking_store_that_fails_is_told_in_one_line_without_its_password(
     (f"sqlite://ann:{SECRET}@/x.db", "cannot open sqlite://ann:***@/x.db (not a URL of a database"),
     (f"sqlite:///x.db?password={SECRET}", "cannot open sqlite:///x.db ("),
 ])
-def test_a_search_storage_that_fails_is_told_in_one_line_without_its_password(url: str, told: str) -> None:
+def test_a_search_storage_that_fails_is_told_in_one_line_without_its_password(
+    url: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where SQLite makes the file before it finds fault with the rest
     with pytest.raises(StorageError) as refused:
         ConfigurationSearch("tiny", [], SearchSpec(), storage=url)
     assert str(refused.value).startswith(f"search.storage: {told}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
 from vsetune.jobs.trial_progress import Assignment
+from vsetune.jobs.tune_adapter import record_report
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.selection import trials_of, winner_of
 from vsetune.search.configurations import ConfigurationSearch
@@ -111,7 +114,37 @@ def test_a_trial_that_breaks_a_constraint_is_never_the_winner() -> None:
     assert winner_of([(first,), (second,)]) is second
     assert winner_of([(first,)]) is None
     rows = build([first], baseline="lmh").rows
-    assert [row.flags for row in rows] == [("none_allowed",)]
+    assert [row.flags for row in rows] == [("none_allowed", "less_than_budget")]
+
+
+def test_what_a_stopped_trial_that_breaks_a_constraint_leaves_over_goes_to_others_and_it_is_no_pick() -> None:
+    study = Study(constraints={"seconds_per_epoch": 2.0}, configurations=2)
+    ledger = study.ledger()
+    scheduler = CellScheduler(
+        study.spec.scheduler, epochs={"vsepp.lmh": 6.0}, constraints=study.spec.search.constraints
+    )
+    for seconds in (3.0, 3.0, 1.0, 1.0):
+        assignment = ledger.next()
+        while assignment.trial.cell != "vsepp.lmh":  # the other cell's are left running
+            assignment = ledger.next()
+        name, epoch = assignment.trial.trial, 1.0 if seconds > 2 else 6.0
+        ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
+        summary = {"epochs": epoch, "seconds_per_epoch": seconds}
+        flat = {"event": "point", "point/epoch": epoch, "point/m_recall": 50.0 * seconds,
+                "summary/epochs": epoch, "summary/seconds_per_epoch": seconds}
+        config = {"trial": assignment.trial.to_plain(), "phase": "search"}
+        is_stopped = scheduler.on_trial_result(None, SimpleNamespace(config=config), flat) == "STOP"
+        assert is_stopped == (seconds > 2)
+        report = {"event": "point", "point": asdict(ValidationPoint(1, epoch, 1, 20.0 * seconds, 1.0)), "done": True,
+                  "summary": summary, "is_finished": not is_stopped}
+        record_report(ledger, name, report, stopped_by=scheduler.reasons.get(name, ""))
+    attempts = [each for each in study.store.attempts("soon") if each.start.loss == "lmh"]
+    assert [each.status for each in attempts] == ["pruned", "pruned", "finished", "finished"]
+    assert attempts[0].error == "constraint seconds_per_epoch: 3 > 2"
+    assert attempts[0].summary["constraint_excess"] == 0.5
+    assert winner_of(trials_of(attempts)) is attempts[2]
+    told = study.search._history("vsepp.lmh")
+    assert [max(each.intermediate_values.values()) for each in told] == [-5.0, -5.0, 20.0, 20.0]
 
 
 def test_a_study_without_its_baseline_needs_a_target_of_its_own() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ray import cloudpickle
 
-from vsetune.config.study.study_spec import SchedulerSpec
+from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
 from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.search.stopping.asha import Halving
 
@@ -75,6 +75,44 @@ def test_confirming_runs_and_other_reports_never_stop() -> None:
     halving.on_trial_result(None, trial("first"), point(1, 50))
     assert halving.on_trial_result(None, trial("again", phase="confirm"), point(1, 1)) == "CONTINUE"
     assert halving.on_trial_result(None, trial("second"), {"event": "failed"}) == "CONTINUE"
+
+
+def measured(epoch: float, *, seconds_per_epoch: float, gib: float = 1.0) -> dict[str, Any]:
+    summary = {"epochs": epoch, "seconds_per_epoch": seconds_per_epoch, "peak_memory_bytes": gib * 2.0**30}
+    return point(epoch, 40.0) | {f"summary/{key}": value for key, value in summary.items()}
+
+
+def constrained() -> CellScheduler:
+    limits = ConstraintSpec(seconds_per_epoch=20, peak_memory_gib=4)
+    return CellScheduler(
+        SchedulerSpec(kind="none"), epochs={"a": 4.0}, target_of=lambda cell: 30.0 if cell == "b" else None,
+        constraints=limits,
+    )
+
+
+def test_a_trial_that_is_too_slow_stops_after_its_first_whole_epoch_and_not_before() -> None:
+    found = constrained()
+    assert found.on_trial_result(None, trial("slow"), measured(0.9, seconds_per_epoch=31.2)) == "CONTINUE"
+    assert found.on_trial_result(None, trial("slow"), measured(1.1, seconds_per_epoch=31.2)) == "STOP"
+    assert found.on_trial_result(None, trial("fast"), measured(1.1, seconds_per_epoch=20)) == "CONTINUE"
+    assert found.reasons == {"slow": "constraint seconds_per_epoch: 31.2 > 20"}
+
+
+def test_a_trial_that_holds_too_much_memory_stops_at_once_even_where_it_reaches_its_target() -> None:
+    found = constrained()
+    assert found.on_trial_result(None, trial("large", cell="b"), measured(0.1, seconds_per_epoch=9, gib=5)) == "STOP"
+    assert found.on_trial_result(None, trial("bit", cell="b"), measured(0.1, seconds_per_epoch=9, gib=4.0001)) == "STOP"
+    assert found.reasons == {
+        "large": "constraint peak_memory_gib: 5 > 4", "bit": "constraint peak_memory_gib: 4.0001 > 4",
+    }
+
+
+def test_what_breaks_a_constraint_goes_on_while_it_confirms_and_is_stopped_where_an_attempt_inherits_it() -> None:
+    found, told = constrained(), measured(2.0, seconds_per_epoch=31.2)
+    assert found.on_trial_result(None, trial("again", phase="confirm"), told) == "CONTINUE"
+    inherits = {key: value for key, value in told.items() if key.startswith("summary/")}
+    assert found.on_trial_result(None, trial("new"), opened() | inherits) == "CONTINUE"
+    assert found.on_trial_result(None, trial("slow"), opened((2.0, 40.0)) | inherits) == "STOP"
 
 
 def test_tune_may_pickle_it_whatever_it_holds() -> None:

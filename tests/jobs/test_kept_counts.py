@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import asdict
 from typing import Any
 
 import pytest
+from recounting.recounted_tally import RecountedTally
 from recounting.recounted_trials import RecountedTrials
 
 from vsetune.config.spec.loading import parse_spec
@@ -142,6 +144,17 @@ class History:
             for cell in self.cells
         ]
 
+    def compare_shown(self) -> None:
+        """What people and dashboards are shown, with what looking through all trials gives."""
+        tally, anew = self.ledger.tally, RecountedTally(self.ledger.trials)
+        assert (tally.ended, +tally.statuses, +tally.states) == (anew.ended, anew.statuses, anew.states)
+        assert set(tally.closed) >= {name for name, trial in self.ledger.trials.items() if trial.is_closed}
+        for cell in self.cells:
+            kept, plain = asdict(tally.cell(cell.name)), asdict(anew.cell(cell.name))
+            for key in ("charged_epochs", "wasted_epochs", "device_seconds"):
+                assert kept.pop(key) == pytest.approx(plain.pop(key), rel=1e-9)
+            assert kept == plain
+
     def compare(self) -> None:
         kept = self.ledger._by_cell
         assert self.counted(kept) == self.counted(RecountedTrials.over(kept, self.ledger.trials))
@@ -167,6 +180,8 @@ def test_counts_and_answers_are_those_of_a_plain_recount_after_every_step(change
         for _ in range(150):
             history.step()
             history.compare()
+            if history.chance.random() < 0.3:
+                history.compare_shown()
         happened |= history.happened
     assert happened >= {
         "search", "confirm", "wait", "went on", "finished", "pruned", "failed", "paused", "left open", "restarted",

@@ -98,7 +98,9 @@ def test_an_attempt_is_recorded_with_everything_that_is_known_when_it_starts() -
         "tiny", FIRST, "vsepp.lmh", "vsepp", "lmh")
     assert (start.number, start.seed, start.phase) == (3, 7, "search")
     assert (start.configuration, start.resolved) == (assignment.configuration, assignment.trial.to_plain())
-    told = {"torch": "2", "drawn_by": "the papers' defaults"}
+    whole = study.ledger.study.training.epochs
+    told = {"torch": "2", "drawn_by": "the papers' defaults", "budget_epochs": str(3 * whole),
+            "budget_epochs_of_a_trial": str(whole)}
     assert (start.environment, start.protocol) == (told, {"images": 5})
     assert record.curve == ((1.0, 9.0),)
 

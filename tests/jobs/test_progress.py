@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from vsetune.jobs.study_progress import StudyProgress
+from vsetune.jobs.study_tally import StudyTally
 
 
 class Ledger:
@@ -17,7 +18,10 @@ class Ledger:
 
     def __init__(self, statuses: list[str], promised: int) -> None:
         self.study, self.cells = SimpleNamespace(study="tiny"), {"vsepp.lmh": None}
+        self.tally = StudyTally(self.cells)
         self.trials = {f"vsepp.lmh-c{number:03d}": trial(status, number) for number, status in enumerate(statuses)}
+        for each in self.trials.values():
+            self.tally.changed(each)
         self._promised = promised
 
     def promised(self) -> int:
@@ -25,13 +29,14 @@ class Ledger:
 
     def end(self, number: int) -> None:
         self.trials[f"vsepp.lmh-c{number:03d}"] = trial("finished", number)
+        self.tally.changed(self.trials[f"vsepp.lmh-c{number:03d}"])
 
 
 def trial(status: str, number: int) -> Any:
     spec = SimpleNamespace(cell="vsepp.lmh", trial=f"vsepp.lmh-c{number:03d}")
     return SimpleNamespace(
         status=status, is_closed=status in ("finished", "pruned", "failed"), assignment=SimpleNamespace(trial=spec),
-        best_m_recall=None, epoch=0.0, error=None,
+        best_m_recall=None, epoch=0.0, error=None, is_left_open=False, attempts=tuple,
     )
 
 
@@ -63,6 +68,17 @@ def test_trials_that_ended_before_a_resume_do_not_count_for_the_pace(seen: Any) 
 def test_without_a_trial_that_ended_here_no_time_is_promised(seen: Any) -> None:
     ledger = Ledger(["finished"] * 8 + ["running"], promised=12)
     assert "8 of 12 trials, 10.0 min, first trials running" in seen(ledger, lambda: None, 600.0)
+
+
+def test_each_trial_that_ends_is_announced_once_with_how_many_have() -> None:
+    ledger, stream = Ledger(["finished", "running", "running"], promised=3), io.StringIO()
+    progress = StudyProgress(ledger, Console(file=stream, width=160), clock=lambda: 0.0)  # type: ignore[arg-type]
+    for number in (2, 1):
+        ledger.end(number)
+        progress.changed()
+        progress.changed()
+    lines = [line.split("] ")[0][-4:] + line.split()[-1] for line in stream.getvalue().splitlines()]
+    assert lines == ["[2/3vsepp.lmh-c002", "[3/3vsepp.lmh-c001"]
 
 
 def test_trials_that_wait_are_counted_by_what_the_ledger_calls_them(seen: Any) -> None:

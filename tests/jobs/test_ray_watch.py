@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from vsetune.jobs.ray_watch import LocalRay, RayWatch
+from vsetune.jobs.ray_watch import LocalRay, RayWatch, children
 from vsetune.jobs.stopping import (
     StopRequest,
     forget_interruptions,
@@ -69,6 +70,22 @@ def test_a_child_that_dies_is_seen_and_its_siblings_are_cleaned_up() -> None:
     assert ray.lost() == "the raylet died"
     ray.clean_up()
     assert sleepers[1].wait(timeout=10) == -signal.SIGKILL
+
+
+def test_what_an_earlier_ray_of_this_process_left_is_none_of_the_next_one(tmp_path: Path) -> None:
+    raylet = shutil.copy(shutil.which("sleep") or "", tmp_path / "raylet")
+    earlier = subprocess.Popen([raylet, "60"])
+    earlier.kill()
+    os.waitid(os.P_PID, earlier.pid, os.WEXITED | os.WNOWAIT)  # dead, and still a child until it is waited for
+    before = children()
+    assert earlier.pid in {child.pid for child in before}
+    later = subprocess.Popen([raylet, "60"])
+    ray = LocalRay.started_since(before)
+    assert list(ray.parts.values()) == ["the raylet"]
+    assert ray.lost() is None
+    ray.clean_up()
+    assert later.wait(timeout=10) == -signal.SIGKILL
+    earlier.wait()
 
 
 def test_after_a_kill_9_of_the_driver_the_guardian_ends_what_stayed() -> None:

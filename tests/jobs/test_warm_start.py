@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import UsageError
+from vsetune.jobs.confirmations import confirming_again
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.jobs.warm_start import kept_or_taken, take
@@ -67,9 +69,8 @@ def test_trials_of_the_same_kind_count_as_the_cells_own(store: MemoryStore) -> N
     store.open_study(StudyRecord("second", "beef", study.to_plain()), resume=False)
     ledger.open_attempt(first.trial.trial, number=1, environment={}, protocol={}, inherited=[])
     (attempt,) = store.attempts("second")
-    assert attempt.start.environment == {
-        "warm_start": "told of 3 trials of first", "drawn_by": "the papers' defaults"
-    }
+    assert attempt.start.environment["warm_start"] == "told of 3 trials of first"
+    assert attempt.start.environment["drawn_by"] == "the papers' defaults"
     assert [each.number for each in search.suggestions("vsepp.lmh")] == [3]
 
 
@@ -83,6 +84,37 @@ def test_of_other_trials_shared_settings_are_where_the_search_starts(store: Memo
     asked = [search.ask("vsepp.lmh").configuration for _ in range(3)]
     assert dict(asked[0]) == cells[0].defaults()
     assert [each["training.learning_rate"] == 5e-3 for each in asked] == [False, True, False]
+
+
+def test_a_search_starts_once_from_shared_settings_and_a_confirmation_tells_them_beside_its_roles(
+    store: MemoryStore,
+) -> None:
+    study = make_study("second", [{"name": "lmh"}], warm_start=["first"], configurations=3)
+    cells = resolve_cells(study, where="test")
+    warm = take(study, cells, store.attempts("first"), data_fingerprint="other data")
+    search = ConfigurationSearch("second", cells, study.search, storage=None)
+    store.open_study(StudyRecord("second", "beef", study.to_plain()), resume=False)
+    ledger = StudyLedger(study, cells, store, search, warm_start=warm)
+    assert [run(ledger)["training.learning_rate"] == 5e-3 for _ in range(3)] == [False, True, False]
+
+    confirming = StudyLedger(
+        study, cells, store, search, warm_start=warm, confirming=confirming_again(study, 1)
+    )
+    confirming.recover()
+    run(confirming)
+    (confirmed,) = (each.start for each in store.attempts("second") if each.start.phase == "confirm")
+    assert confirmed.environment == {"confirms": "winner", "warm_start": "starts from first/vsepp.lmh-c002-s0"}
+
+
+def run(ledger: StudyLedger) -> Mapping[str, Any]:
+    """The configuration of the trial that was next; the later ones are worth more."""
+    assignment = ledger.next()
+    assert isinstance(assignment, Assignment)
+    name = assignment.trial.trial
+    ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
+    ledger.record_point(name, ValidationPoint(2, 2.0, 2, 30.0 + assignment.number, 1.0))
+    ledger.close(name, "finished", summary={"epochs": 2.0})
+    return assignment.configuration
 
 
 def test_every_cell_gets_the_same_number(store: MemoryStore) -> None:

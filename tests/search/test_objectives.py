@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vsetune.config.study.study_spec import ConstraintSpec
-from vsetune.search.objectives import Objective, broken_limits, epochs_needed, excess_of
+from vsetune.search.objectives import Objective, broken_for_good, broken_limits, epochs_needed, excess_of
 
 RISING = [(1.0, 20.0), (2.0, 40.0), (3.0, 50.0), (4.0, 52.0)]
 
@@ -49,3 +49,24 @@ def test_constraints_are_held_against_what_was_measured() -> None:
     assert broken_limits(limits, measured) == ["12 seconds per epoch, at most 10"]
     assert excess_of(limits, {"seconds_per_epoch": 9.0}) < 0
     assert excess_of(limits, {}) == 0.0
+
+
+def test_memory_is_limited_in_gib_of_1024_cubed() -> None:
+    limits = ConstraintSpec(peak_memory_gib=2.0)
+    assert excess_of(limits, {"peak_memory_bytes": 2.0 * 1024**3}) == 0.0
+    assert excess_of(limits, {"peak_memory_bytes": 3.0 * 1024**3}) == pytest.approx(0.5)
+
+
+def test_a_trial_may_stop_at_its_target_and_never_without_one() -> None:
+    objective = Objective("epochs_to_target", 10.0, 45.0)
+    assert [objective.is_reached(value) for value in (44.9, 45.0, 50.0)] == [False, True, True]
+    assert not Objective("best_m_recall", 10.0).is_reached(99.0)
+
+
+def test_seconds_of_an_epoch_are_known_after_the_first_whole_one_and_memory_at_once() -> None:
+    limits = ConstraintSpec(seconds_per_epoch=10.0, peak_memory_gib=2.0)
+    slow = {"seconds_per_epoch": 10.01, "peak_memory_bytes": 2.0**30}
+    assert broken_for_good(limits, slow | {"epochs": 0.99}) == ""
+    assert broken_for_good(limits, slow | {"epochs": 1.0}) == "constraint seconds_per_epoch: 10.01 > 10"
+    assert broken_for_good(limits, {"peak_memory_bytes": 3.0 * 2**30}) == "constraint peak_memory_gib: 3 > 2"
+    assert broken_for_good(limits, {}) == ""

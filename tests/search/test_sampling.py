@@ -21,8 +21,10 @@ from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.errors import ConfigError
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Suggestion
-from vsetune.search.drawing import CellDrawing
+from vsetune.search.drawing import CellDrawing, distributions_of
 from vsetune.search.even_points import value_at
+from vsetune.search.objectives import Objective
+from vsetune.search.sampling.gp import _finished_for_good
 from vsetune.search.sampling.nsga_ii import fronts
 from vsetune.search.sampling.optuna_asking import asked
 from vsetune.search.sampling.sampler_choice import sampler_named
@@ -87,6 +89,30 @@ def test_every_draw_says_which_sampler_made_it_and_from_what(sampler: str, start
     found = [each.drawn_by for each in searched(study, cell, 4)]
     assert found[:2] == ["the papers' defaults", start]
     assert found[3] == later
+
+
+@pytest.mark.parametrize("sampler", ["gp", "tpe"])
+def test_trials_that_never_reach_a_target_tell_samplers_where_to_look(sampler: str) -> None:
+    """Trials rise evenly to 60 at a margin of 0.335 and lose 1.2 points per 0.01; only those within 0.025 reach 57. The
+    first that do not are told as censored; one diverges. Told as equally bad they would lead nowhere."""
+    study, cell = study_of("lmh", {"margin": {"low": 0.05, "high": 0.4}}, sampler=sampler, training={})
+    search, objective = ConfigurationSearch("tiny", [cell], study.search, storage=None), Objective(
+        "epochs_to_target", 10.0, 57.0
+    )
+    misses: list[float] = []
+    for number in range(26 if sampler == "tpe" else 9):
+        suggestion = search.ask(cell.name)
+        assert suggestion is not None
+        away = abs(float(suggestion.configuration["loss.margin"]) - 0.335)
+        misses.append(away)
+        if number == 2:
+            search.tell(cell.name, suggestion.number, "failed", curve=[])
+            continue
+        curve = [(float(epoch), (60 - 120 * away) * epoch / 10) for epoch in range(1, 11)]
+        told = objective.told(curve, 0.0)
+        search.tell(cell.name, suggestion.number, "finished", curve=told)
+    assert min(misses[:4]) > 0.025, "the start has to miss for this to be a test"
+    assert sum(away < 0.025 for away in misses[-5:]) >= 3
 
 
 def test_what_made_a_draw_is_stored_with_it(tmp_path: Path) -> None:
@@ -231,9 +257,13 @@ def grid_of(**search: Any) -> tuple[list[tuple[Any, ...]], list[str]]:
     drawing, history, found, why = CellDrawing(study.search, cell), TrialHistory(), [], []
     for number in range(2 * study.search.configurations):
         drawn = drawing.next(history)
+        assert drawn is not None
         found.append(tuple(sorted(drawn.configuration.items())))
         why.append(drawn.why)
-        trial = create_trial(state=TrialState.RUNNING)
+        trial = create_trial(
+            state=TrialState.RUNNING, params=drawn.configuration,
+            distributions={name: each for name, each in distributions_of(cell).items() if name in drawn.configuration},
+        )
         trial.number = number
         history.add(trial)
     return found, why
@@ -251,14 +281,15 @@ def test_a_grid_has_every_combination_once_then_those_of_a_finer_one() -> None:
     assert grid_of(configurations=24)[0] == found
 
 
-def test_a_grid_that_the_budget_does_not_cover_is_told(caplog: Any) -> None:
-    study, cell = study_of("top_f", DECAYS, sampler="grid", configurations=6)
+@pytest.mark.parametrize(("configurations", "tried"), [(6, "5 whole trainings"), (2, "1 whole training")])
+def test_a_grid_that_the_budget_does_not_cover_is_told(caplog: Any, configurations: int, tried: str) -> None:
+    study, cell = study_of("top_f", DECAYS, sampler="grid", configurations=configurations)
     search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
     with caplog.at_level(logging.WARNING):
         search.ask(cell.name)
     assert [record.getMessage() for record in caplog.records] == [
-        "search: cell vsepp.top_f: the coarsest grid has 16 points and the budget lets 5 whole trainings try them, so "
-        "parts of the space are not seen; raise search.configurations to 17, search less, or use another sampler"
+        f"search: cell vsepp.top_f: the coarsest grid has 16 points and the budget lets {tried} try them, so parts "
+        "of the space are not seen; raise search.configurations to 17, search less, or use another sampler"
     ]
 
 
@@ -307,6 +338,18 @@ def test_lessons_of_another_study_are_learnt_from_but_are_no_configurations_of_t
     assert second.drawn_by == "tpe: model of 1 trial, 1 running, with settings of another study"
     (known,) = [trial for trial in search._history(cell.name) if trial.values]
     assert (known.value, known.params) == (55.0, lesson.configuration)
+
+
+def test_a_failure_counts_as_the_worst_that_is_known_also_where_only_other_studies_know_any() -> None:
+    study, cell = study_of("lmh", sampler="gp")
+    search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
+    search.teach(cell.name, [
+        Lesson(f"older/a-{number}", {"loss.margin": 0.1 * number, "training.learning_rate": 5e-4}, 50.0 + number)
+        for number in (1, 2)
+    ])
+    search.tell(cell.name, search.ask(cell.name).number, "failed", curve=[])
+    told = [(trial.state, trial.value) for trial in _finished_for_good(search._history(cell.name))]
+    assert told == [(TrialState.COMPLETE, value) for value in (51.0, 52.0, 51.0)]
 
 
 def test_a_study_knows_which_samplers_learn() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from vsetune.config.spec.secrets import masked, shown_url
 
 results = Console()
 messages = Console(stderr=True)
+_ENDLESS = re.compile(r"(\S{300})\S{200,}(\S{100})")
 
 
 def say(text: str) -> None:
@@ -23,8 +25,8 @@ def say(text: str) -> None:
 
 
 def complain(kind: str, text: str) -> None:
-    """Each problem in a line of its own that opens with `error` or `failed`."""
-    for line in masked(text).splitlines() or [""]:
+    """Each problem in a line of its own that opens with `error` or `failed`; of an endless word, both its ends."""
+    for line in _ENDLESS.sub(r"\1...\2", masked(text)).splitlines() or [""]:
         messages.print(Text.assemble((kind, "red"), " ", line), soft_wrap=True, highlight=False)
 
 

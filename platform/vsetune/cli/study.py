@@ -56,7 +56,7 @@ def validate(
     for cell in cells:
         table.add_row(cell.name, f"{epochs_of_cell(study, cell):g}", searched_text(cell))
     results.print(table)
-    for cell in cells if study.search.sampler == "grid" else []:
+    for cell in cells:
         if gaps := gaps_of(study.search, cell):
             complain("warning", gaps)
     longest = max(cell.training["epochs"] for cell in cells)

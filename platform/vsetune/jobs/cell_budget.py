@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
+from vsetune.search.finite_spaces import configurations_in
 
 MOST_TRIALS = 8
 """Times the whole trainings of its budget: a search that stops everything at once comes to an end."""
@@ -16,7 +17,8 @@ MOST_TRIALS = 8
 class CellBudget:
     """whole: epochs of a trial that nobody stops. committed: epochs that the trials so far come to: of stopped ones
     what they trained, any other whole, as running ones are on their way there and a failed one has had its chance.
-    most: may be trained. trials: may be asked for, however little they train."""
+    most: may be trained. trials: may be asked for, however little they train; in a space of choices and whole numbers
+    not more than it has configurations."""
 
     whole: float
     committed: float
@@ -26,16 +28,17 @@ class CellBudget:
     @classmethod
     def of(cls, study: StudySpec, cell: Cell, committed: float = 0.0) -> CellBudget:
         whole, most = float(cell.training["epochs"]), epochs_of_cell(study, cell)
-        return cls(whole, committed, most, int(MOST_TRIALS * max(1.0, most / whole)) if cell.domains else 1)
+        trials, in_space = int(MOST_TRIALS * max(1.0, most / whole)), configurations_in(cell)
+        return cls(whole, committed, most, trials if in_space is None else min(trials, in_space))
 
     def with_committed(self, epochs: float) -> CellBudget:
         """The same once the trials so far come to so many."""
-        return CellBudget(self.whole, epochs, self.most, self.trials)
+        return replace(self, committed=epochs)
 
     def room(self, asked: int) -> int:
         """How many more whole trials the cell may ask for, after `asked`; the budget is met to half a trial."""
         if not asked:
-            return max(1, round(self.most / self.whole))
+            return min(self.trials, max(1, round(self.most / self.whole)))
         left = int((self.most - self.committed) / self.whole + 0.5)
         return max(0, min(left, self.trials - asked))
 

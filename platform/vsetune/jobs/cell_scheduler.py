@@ -7,25 +7,29 @@ from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
-from vsetune.config.study.study_spec import SchedulerSpec
+from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.stays_here import StaysHere
+from vsetune.search.objectives import broken_for_good
 from vsetune.search.stopping.choosing import stopping_rule
 from vsetune.search.stopping.rule import StoppingRule
 from vsetune.tracking.records import TARGET_REACHED
 
 
 class CellScheduler(StaysHere, FIFOScheduler):
-    """A thin view of the rules. The points they decide about are those of the curve, inherited ones included."""
+    """A thin view of the rules. The points they decide about are those of the curve, inherited ones included.
+
+    Whatever the rule, a trial stops that breaks a constraint of the study, or has reached the target of its search.
+    """
 
     def __init__(
         self, spec: SchedulerSpec, *, epochs: Mapping[str, float],
-        target_of: Callable[[str], float | None] = lambda cell: None,
+        target_of: Callable[[str], float | None] = lambda cell: None, constraints: ConstraintSpec | None = None,
     ) -> None:
         """epochs: of a full attempt, by cell; a cell may train longer than the study's others. target_of: the M-Recall
         at which trials of a cell's search have shown all, None where there is none."""
         super().__init__()
-        self._target_of = target_of
+        self._target_of, self._constraints = target_of, constraints or ConstraintSpec()
         self.controller: Any = None
         self.reasons: dict[str, str] = {}
         """Why a trial was stopped, by its name."""
@@ -51,7 +55,8 @@ class CellScheduler(StaysHere, FIFOScheduler):
         rule, points = self.rules.get(cell), _points(result)
         reasons = [rule.note(name, epoch, m_recall) for epoch, m_recall in points] if rule is not None else []
         why = f"{self.kind}: {reasons[-1]}" if reasons and reasons[-1] else ""
-        why = _hit(points, self._target_of(cell)) or why
+        broken = broken_for_good(self._constraints, _measured(result)) if points else ""
+        why = broken or _hit(points, self._target_of(cell)) or why
         if not why:
             return str(TrialScheduler.CONTINUE)
         self.reasons[name] = why
@@ -67,6 +72,11 @@ def _hit(points: Sequence[tuple[float, float]], target: float | None) -> str:
         return ""
     hit = next(((epoch, m_recall) for epoch, m_recall in points if m_recall >= target), None)
     return f"{TARGET_REACHED}: {hit[1]:.2f} at epoch {hit[0]:g}, target {target:.2f}" if hit is not None else ""
+
+
+def _measured(result: Mapping[str, Any]) -> dict[str, float]:
+    """The totals of the trial so far."""
+    return {key.removeprefix("summary/"): value for key, value in result.items() if key.startswith("summary/")}
 
 
 def _points(result: Mapping[str, Any]) -> list[tuple[float, float]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -17,6 +17,7 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.cell_budget import CellBudget
 from vsetune.jobs.ordered_sum import OrderedSum
 from vsetune.jobs.trial_progress import TrialProgress
+from vsetune.leaderboard.search_budgets import recorded_budget
 from vsetune.leaderboard.selection import cost_of
 from vsetune.tracking.records import was_cut_short
 
@@ -85,6 +86,11 @@ class CellTrials:
         if self._study.budget.device_seconds_per_cell is not None:
             counts.stale[trial.trial] = progress
 
+    def exhaust(self, cell: Cell) -> None:
+        """There is no further configuration of it, although some of its space made no trial."""
+        counts = self._by_cell[cell.name]
+        counts.empty = replace(counts.empty, trials=len(counts.searched))
+
     def asked(self, cell: Cell) -> int:
         """How many trials its search has."""
         return len(self._by_cell[cell.name].searched)
@@ -97,6 +103,12 @@ class CellTrials:
         """What the search of a cell has promised to train, and may."""
         counts = self._by_cell[cell.name]
         return counts.empty.with_committed(counts.committed.total)
+
+    def recorded_budget(self, cell: Cell) -> dict[str, str]:
+        """What the attempts of its search keep of it, for the board."""
+        empty = self._by_cell[cell.name].empty
+        limit = self._study.budget.device_seconds_per_cell
+        return recorded_budget(empty.most, epochs_of_a_trial=empty.whole, device_seconds=limit)
 
     def device_seconds(self, cell: Cell) -> float:
         """What all trials of a cell have used; counted only for a study that has a budget of them."""

@@ -16,7 +16,7 @@ from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.capacity import Capacity, RayCluster
 from vsetune.jobs.loopback import loopback_only
 from vsetune.jobs.node_types import known_node_types, refused
-from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay
+from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay, children
 from vsetune.jobs.stopping import StopRequest, sigterm_handler_kept
 from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
 
@@ -49,9 +49,10 @@ def ray_cluster(
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     target = address or os.environ.get("RAY_ADDRESS")
     with stop.listening():
+        before = children()
         with sigterm_handler_kept():
             _connect(target, modules)
-        parts: RayParts = RemoteRay.of_this_driver() if target else LocalRay.of_this_process()
+        parts: RayParts = RemoteRay.of_this_driver() if target else LocalRay.started_since(before)
         with RayWatch(parts, stop, farewell=farewell).watching():
             try:
                 if stop.is_requested:  # while Ray started

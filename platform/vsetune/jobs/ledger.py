@@ -25,6 +25,7 @@ from vsetune.jobs.cell_goals import CellGoals
 from vsetune.jobs.cell_trials import CellTrials
 from vsetune.jobs.confirmations import Confirmations, Confirming, further_seeds, trial_id
 from vsetune.jobs.requeued import Requeued, pause_after
+from vsetune.jobs.study_tally import StudyTally
 from vsetune.jobs.trial_progress import TERMINAL, Assignment, TrialProgress
 from vsetune.jobs.warm_start import WarmStart
 from vsetune.leaderboard.selection import ROLES
@@ -58,6 +59,8 @@ class StudyLedger:
         self._store, self._search, self._clock = store, search, clock
         self.trials: dict[str, TrialProgress] = {}
         self._by_cell = CellTrials(study, cells)
+        self.tally = StudyTally(self.cells)
+        """What is shown of the trials while the study runs."""
         self.search_outage: str | None = None
         """Why no configuration can be asked for just now; None while the search answers."""
         self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
@@ -84,6 +87,8 @@ class StudyLedger:
         for cell in self.cells.values():
             for suggestion in self._search.suggestions(cell.name):
                 self._recover_trial(self._search_assignment(cell, suggestion), by_trial, retry_failed=retry_failed)
+            if self._search.is_exhausted(cell.name):
+                self._by_cell.exhaust(cell)
         for name in list(self.trials):  # what one is worth may depend on the trials of another cell
             self._tell(name)
         for cell in self.cells.values():
@@ -145,14 +150,16 @@ class StudyLedger:
         told = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
         told |= {WARM_START: self._warm_start[cell.name].tag} if cell.name in self._warm_start else {}
         told |= {DRAWN_BY: assignment.drawn_by} if assignment.drawn_by else {}
+        told |= self._by_cell.recorded_budget(cell) if assignment.phase == "search" else {}
         start = AttemptStart(
             study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
             number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
             resolved=spec.to_plain(), environment={**environment, **told}, protocol=protocol,
         )
         progress.begin(self._store.start_attempt(start), start)
-        self._by_cell.changed(progress)
+        self._changed(progress)
         self._note_points(progress, inherited)
+        self._changed(progress)
 
     def record_point(self, trial: str, point: ValidationPoint, *, summary: Mapping[str, float] | None = None) -> None:
         """One validation of a running attempt, written in one batch. summary: the attempt's totals so far."""
@@ -160,7 +167,7 @@ class StudyLedger:
         self._note_points(progress, [point])
         progress.summary = dict(summary or {})
         progress.interruptions = 0
-        self._by_cell.changed(progress)
+        self._changed(progress)
 
     def close(
         self, trial: str, status: AttemptStatus, *, summary: Mapping[str, float], artifacts: Iterable[Path] = (),
@@ -187,7 +194,7 @@ class StudyLedger:
         if progress.status == "running":
             self._end(progress, "killed", progress.summary, [], reason)
         pause = self._paused(progress, reason, was_asked=was_asked)
-        self._by_cell.changed(progress)
+        self._changed(progress)
         if pause is not None:
             self._requeued.add(trial)
         return pause
@@ -222,7 +229,7 @@ class StudyLedger:
             known |= self._goals.numbers(progress, known)
         self._store.finish_attempt(progress.attempt_id, status, summary=known, artifacts=artifacts, error=error)
         progress.end(status, known, error)
-        self._by_cell.changed(progress)
+        self._changed(progress)
 
     def _recover_trial(
         self, assignment: Assignment, by_trial: Mapping[str, list[AttemptRecord]], *, retry_failed: bool
@@ -232,7 +239,7 @@ class StudyLedger:
         progress = self._know(TrialProgress.recorded(assignment, records))
         if not progress.is_closed or (retry_failed and progress.status == "failed"):
             progress.status = "waiting"
-            self._by_cell.changed(progress)
+            self._changed(progress)
             self._requeued.add(name)
 
     def _asked(self, cell: Cell, now: float) -> Assignment | Literal["wait", "done"]:
@@ -254,6 +261,9 @@ class StudyLedger:
             self._silent_since = now if self._silent_since is None else self._silent_since
             return "wait"
         self.search_outage = self._silent_since = None
+        if suggestion is None:
+            self._by_cell.exhaust(cell)
+            return self.next()
         return self._add(self._search_assignment(cell, suggestion))
 
     def _teach(self, cell: Cell) -> None:
@@ -272,7 +282,12 @@ class StudyLedger:
         trial = progress.assignment.trial
         self.trials[trial.trial] = progress
         self._by_cell.add(progress)
+        self.tally.changed(progress)
         return progress
+
+    def _changed(self, progress: TrialProgress) -> None:
+        self._by_cell.changed(progress)
+        self.tally.changed(progress)
 
     def _note_points(self, progress: TrialProgress, points: Sequence[ValidationPoint]) -> None:
         if points:

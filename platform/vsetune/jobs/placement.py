@@ -53,7 +53,9 @@ def place_trials(
     }
     capacity = capacity_of(spec.resources, needs_of.values())
     lengths = {cell.name: float(cell.training["epochs"]) for cell in prepared.cells}
-    scheduler = CellScheduler(spec.scheduler, epochs=lengths, target_of=ledger.target_of)
+    scheduler = CellScheduler(
+        spec.scheduler, epochs=lengths, target_of=ledger.target_of, constraints=spec.search.constraints
+    )
     scheduler.replay(ledger)
     os.environ.update(_TUNE_SETTINGS)
     for name in ("ray.tune", "ray.train", "ray._private", "ray.air"):  # else a page for every worker that dies

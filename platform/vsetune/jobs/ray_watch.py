@@ -42,7 +42,7 @@ class RayParts(Protocol):
 
 @dataclass
 class LocalRay:
-    """The Ray that this process started: its children, and all processes below them."""
+    """The Ray that this process started: children of it, and all processes below them."""
 
     parts: Mapping[psutil.Process, str]
     below: set[psutil.Process]
@@ -52,10 +52,11 @@ class LocalRay:
         self.guardian.watch_over(self.below)
 
     @classmethod
-    def of_this_process(cls) -> LocalRay:
-        """To be called when Ray has started."""
-        children = psutil.Process().children(recursive=True)
-        return cls({child: _PARTS[child.name()] for child in children if child.name() in _PARTS}, set(children))
+    def started_since(cls, before: set[psutil.Process]) -> LocalRay:
+        """To be called when Ray has started. before: `children` as they were until then, which are none of it: a Ray of
+        earlier may have left dead ones behind."""
+        new = children() - before
+        return cls({child: _PARTS[child.name()] for child in new if child.name() in _PARTS}, new)
 
     def lost(self) -> str | None:
         for part, name in self.parts.items():
@@ -140,6 +141,11 @@ class RayWatch:
         os.write(2, f"\ninterrupted by {self._stop.reason}; {self._farewell}\n".encode())
         self._parts.clean_up()
         os._exit(INTERRUPTED)
+
+
+def children() -> set[psutil.Process]:
+    """All processes below this one, also those that have ended and were not waited for."""
+    return set(psutil.Process().children(recursive=True))
 
 
 def _is_alive(process: psutil.Process) -> bool:

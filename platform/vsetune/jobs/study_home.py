@@ -130,7 +130,7 @@ class HeldSearch(ConfigurationSearch):
         super().__init__(study, cells, spec, storage=storage, refuses=refuses)
         self._check = check
 
-    def ask(self, cell: str) -> Suggestion:
+    def ask(self, cell: str) -> Suggestion | None:
         self._check()
         return super().ask(cell)
 

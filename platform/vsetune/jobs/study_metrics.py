@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from vsetune.config.study.resources import Needs
@@ -32,38 +30,20 @@ from vsetune.jobs.exported_metrics import (
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.metrics_export import MetricsBoard
 from vsetune.jobs.stopping import StopRequest
-from vsetune.jobs.trial_progress import TrialProgress
-from vsetune.leaderboard.rows import Cost
-from vsetune.leaderboard.selection import cost_of
+from vsetune.jobs.study_tally import TrialState
 from vsetune.tracking.records import AttemptStatus
 from vsetune.training.failures import Kind
 
 REFRESH_EVERY_S = 5.0
-TRIAL_STATES = ("waiting", "left_open", "running", "finished", "pruned", "failed")
 _LONGEST_REASON = 60
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Totals:
-    """What a trial adds to its cell. best: M-Recall in per cent, 0 without one. states: of its attempts."""
-
-    cost: Cost
-    best: float
-    states: tuple[AttemptStatus, ...]
-
-    @classmethod
-    def of(cls, progress: TrialProgress) -> _Totals:
-        attempts = progress.attempts()
-        cost = cost_of([attempts]) if attempts else Cost(0.0, 0.0, 0.0)
-        return cls(cost, progress.best_m_recall or 0.0, tuple(attempt.status for attempt in attempts))
 
 
 class StudyMetrics:
     """A listener of the driver's loop: told what happens to trials, it puts the state of the study on the board.
 
     backlog: records that wait for the tracking store. nodes: what a trial's share of its node costs. wall_clock: Unix
-    time. Everything is computed from the ledger, in the thread that owns it, at most every REFRESH_EVERY_S.
+    time. Everything is read from the ledger, in the thread that owns it, at most every REFRESH_EVERY_S.
     """
 
     def __init__(
@@ -74,7 +54,6 @@ class StudyMetrics:
         self._clock = wall_clock
         self._placed: dict[str, str | None] = {}  # trial -> node, None until its worker has said so
         self._paid_until: dict[str, float] = {}
-        self._closed: dict[str, _Totals] = {}
         self._last_report = wall_clock()
         self._next_refresh = float("-inf")
         self._is_exporting = True
@@ -122,9 +101,8 @@ class StudyMetrics:
         """Everything as it is now."""
         self._pay()
         board, study = self._board, self._study
-        states = Counter(_state_of(progress) for progress in self._ledger.trials.values())
-        for state in TRIAL_STATES:
-            board.set(STUDY_TRIALS, states[state], study=study, state=state)
+        for state in get_args(TrialState):
+            board.set(STUDY_TRIALS, self._ledger.tally.states[state], study=study, state=state)
         board.set(STUDY_PROMISED_TRIALS, self._ledger.promised(), study=study)
         board.set(STUDY_LAST_REPORT, self._last_report, study=study)
         board.set(STUDY_JOURNAL_BACKLOG, self._backlog(), study=study)
@@ -134,30 +112,15 @@ class StudyMetrics:
         self._refresh_cells()
 
     def _refresh_cells(self) -> None:
-        by_cell: dict[str, list[_Totals]] = {name: [] for name in self._ledger.cells}
-        for progress in self._ledger.trials.values():
-            by_cell[progress.assignment.trial.cell].append(self._totals(progress))
         board = self._board
-        for cell, trials in by_cell.items():
-            labels = {"study": self._study, "cell": cell}
-            board.set(CELL_CHARGED_EPOCHS, sum(trial.cost.budget_epochs for trial in trials), **labels)
-            board.set(CELL_WASTED_EPOCHS, sum(trial.cost.wasted_epochs for trial in trials), **labels)
-            board.set(CELL_DEVICE_SECONDS, sum(trial.cost.device_seconds for trial in trials), **labels)
-            board.set(CELL_BEST_M_RECALL, max((trial.best for trial in trials), default=0.0) / 100, **labels)
-            states = Counter(state for trial in trials for state in trial.states)
+        for cell in self._ledger.cells:
+            tally, labels = self._ledger.tally.cell(cell), {"study": self._study, "cell": cell}
+            board.set(CELL_CHARGED_EPOCHS, tally.charged_epochs, **labels)
+            board.set(CELL_WASTED_EPOCHS, tally.wasted_epochs, **labels)
+            board.set(CELL_DEVICE_SECONDS, tally.device_seconds, **labels)
+            board.set(CELL_BEST_M_RECALL, tally.best / 100, **labels)
             for state in get_args(AttemptStatus):
-                board.set(CELL_ATTEMPTS, states[state], state=state, **labels)
-
-    def _totals(self, progress: TrialProgress) -> _Totals:
-        """Those of a closed trial are computed once for each of its attempts."""
-        name = progress.assignment.trial.trial
-        known = self._closed.get(name)
-        if known is not None and progress.is_closed and len(known.states) == progress.number:
-            return known
-        totals = _Totals.of(progress)
-        if progress.is_closed:
-            self._closed[name] = totals
-        return totals
+                board.set(CELL_ATTEMPTS, tally.attempts[state], state=state, **labels)
 
     def _pay(self) -> None:
         """What placed trials have cost since the last time, to their cells."""
@@ -212,8 +175,3 @@ def exported(ledger: StudyLedger, *, backlog: Callable[[], int], stop: StopReque
         board.close()
         nodes.close()
 
-
-def _state_of(progress: TrialProgress) -> str:
-    if progress.is_left_open and not progress.is_closed:
-        return "left_open"
-    return "waiting" if progress.status == "killed" else progress.status

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.trial_progress import TrialProgress
+from vsetune.jobs.trial_progress import TERMINAL, TrialProgress
 
 _REDRAW_S = 0.5
 _STYLES = {"finished": "green", "pruned": "yellow", "failed": "red"}
@@ -29,8 +28,8 @@ class StudyProgress:
         """clock: seconds from any start, for elapsed and remaining time."""
         self._ledger, self._console, self._clock = ledger, console, clock
         self._started, self._drawn = clock(), 0.0
-        self._announced: set[str] = {name for name, trial in ledger.trials.items() if trial.is_closed}
-        self._ended_before = len(self._announced)
+        self._heard = len(ledger.tally.closed)
+        self._done = self._ended_before = ledger.tally.ended
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> StudyProgress:
@@ -46,10 +45,11 @@ class StudyProgress:
 
     def changed(self) -> None:
         """Announces trials that ended since the last call."""
-        for name, trial in self._ledger.trials.items():
-            if trial.is_closed and name not in self._announced:
-                self._announced.add(name)
-                self._console.print(self._line(name, trial), highlight=False)
+        closed = self._ledger.tally.closed
+        while self._heard < len(closed):
+            name = closed[self._heard]
+            self._heard, self._done = self._heard + 1, self._done + 1
+            self._console.print(self._line(name, self._ledger.trials[name]), highlight=False)
 
     def paused(self, name: str, reason: str, pause_s: float | None) -> None:
         """Announces that a trial was interrupted, and when it goes on. pause_s: None leaves it to `--resume`."""
@@ -67,7 +67,7 @@ class StudyProgress:
             self._live.update(self._view(), refresh=True)
 
     def _line(self, name: str, trial: TrialProgress) -> Text:
-        done, promised = len(self._announced), self._ledger.promised()
+        done, promised = self._done, self._ledger.promised()
         text = Text(f"{self._clock() - self._started:6.0f} s  [{done}/{promised}] ", style="dim")
         style = _STYLES.get(trial.status, "none")
         text.append(f"{trial.status:8} ", style=style).append(name, style="bold")
@@ -86,14 +86,13 @@ class StudyProgress:
 
     def _others(self) -> str:
         """Trials that neither run nor have ended, by what the ledger calls them: `, 2 waiting`."""
-        counts = Counter(
-            trial.status for trial in self._ledger.trials.values() if not trial.is_closed and trial.status != "running"
+        counts = sorted(self._ledger.tally.statuses.items())
+        return "".join(
+            f", {count} {status}" for status, count in counts if count and status not in (*TERMINAL, "running")
         )
-        return "".join(f", {count} {status}" for status, count in sorted(counts.items()))
 
     def _view(self) -> Group:
-        trials = self._ledger.trials.values()
-        done, promised = sum(trial.is_closed for trial in trials), self._ledger.promised()
+        done, promised = self._ledger.tally.ended, self._ledger.promised()
         elapsed = self._clock() - self._started
         head = Text(
             f"{self._ledger.study.study}: {done} of {promised} trials, {elapsed / 60:.1f} min, "
@@ -103,14 +102,13 @@ class StudyProgress:
         for column in ("cell", "ended", "running now", "best M-Recall"):
             table.add_column(column, justify="left" if column in ("cell", "running now") else "right")
         for name in self._ledger.cells:
-            of_cell = [trial for trial in trials if trial.assignment.trial.cell == name]
-            best = max((trial.best_m_recall or 0.0 for trial in of_cell), default=0.0)
+            tally = self._ledger.tally.cell(name)
             table.add_row(
-                name, str(sum(trial.is_closed for trial in of_cell)),
+                name, str(tally.ended),
                 ", ".join(
                     f"{trial.assignment.trial.trial.removeprefix(name + '-')} at epoch {trial.epoch:.2f}"
-                    for trial in of_cell if trial.status == "running"
+                    for trial in tally.running
                 ),
-                f"{best:.1f} %" if best else "",
+                f"{tally.best:.1f} %" if tally.best else "",
             )
         return Group(head, ProgressBar(total=max(promised, 1), completed=done, width=60), table)

@@ -16,6 +16,7 @@ from vsetune.leaderboard.rows import Contender, Leaderboard, Row, SeedResult, he
 from vsetune.leaderboard.selection import (
     RUNNER_UP,
     Trial,
+    budget_of_search,
     configurations_of,
     cost_of,
     dataset_of,
@@ -85,7 +86,8 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
     headline = headline_of(seeds)
     bests = [seed.best_m_recall for seed in headline]
     contenders = contenders_of(trials, headline) if winner else ()
-    flags = _flags(trials, runs, seeds, contenders)
+    flags, budget = _flags(trials, runs, seeds, contenders), budget_of_search(trials)
+    flags += [budget.flag] if budget is not None and budget.flag is not None else []
     return Row(
         dataset=dataset, network=start.network, loss=start.loss, cell=start.cell, is_baseline=is_baseline,
         configuration=winner.start.configuration if winner else {}, seeds=seeds,
@@ -100,6 +102,7 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
         protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags), contenders=contenders,
         noise=noise, epochs_to_level=_median([seed.epochs_to_level for seed in headline]),
         m_recall_bounds=_recall_bounds(headline),
+        search_budget=budget,
     )
 
 

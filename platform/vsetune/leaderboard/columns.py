@@ -171,6 +171,18 @@ COLUMNS: tuple[Column, ...] = (
         value=lambda row: row.cost.wasted_epochs, views=_CSV | _CONFIGURATIONS,
     ),
     Column(
+        key="search_epochs", unit="epochs", part="cost", views=_CSV,
+        meaning="Epochs that the trials of the search trained, without those that a crash lost",
+        value=lambda row: row.search_budget.trained if row.search_budget else None,
+    ),
+    Column(
+        key="budget_epochs", heading="search budget", unit="epochs", part="cost", only_if_known=True, width="brief",
+        meaning="Epochs that the search was given, the same for every cell; a row that is off by more than one whole "
+        "training has a mark", value=lambda row: row.search_budget.epochs if row.search_budget else None,
+        shown=lambda row: row.search_budget.words if row.search_budget else wording.NOTHING,
+        views=_CSV | _CONFIGURATIONS,
+    ),
+    Column(
         key="trials", part="cost", views=frozenset({"page", "csv"}),
         meaning="Configurations and seeds tried, pruned and failed ones included", value=lambda row: row.trials,
     ),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vsetune.leaderboard.comparison import Bounds, Comparison
+from vsetune.leaderboard.search_budgets import SearchBudget
 from vsetune.metrics.efficiency import SeedDifference
 from vsetune.metrics.survival import Epochs
 from vsetune.tracking.records import AttemptStatus
@@ -28,6 +29,10 @@ FLAGS = {
     "not_comparable": "taken under other conditions than the baseline: shown, and not compared",
     "stopped_at_target": "a seed shown was trained only until it reached the target of its search, so its M-Recall is "
     "no best; confirm it (vsetune study confirm)",
+    "less_than_budget": "the search trained more than one whole training less than its budget (it is not over, trials "
+    "failed, or nothing was left to try): the others had more chances",
+    "more_than_budget": "the search trained more than one whole training beyond its budget: it had more chances than "
+    "the others",
     "none_allowed": "every trial of this cell breaks a constraint of the search",
     "no_result": "no trial of this cell has a usable validation",
 }
@@ -112,7 +117,8 @@ class Row:
     difference, comparison: with the baseline, None for itself and without it. resolution_epochs: largest gap
     between two validations. configurations: how many the search tried. trials: configurations and seeds tried.
     attempts: their executions, counts: the same by status. not_comparable: why it is not compared, None if it is.
-    contenders: what was confirmed beside the winner (`vsetune study confirm`).
+    contenders: what was confirmed beside the winner (`vsetune study confirm`). search_budget: None where none is
+    recorded.
     """
 
     dataset: str
@@ -139,6 +145,7 @@ class Row:
     flags: tuple[str, ...]
     not_comparable: str | None = None
     contenders: tuple[Contender, ...] = ()
+    search_budget: SearchBudget | None = None
     noise: float | None = None
     epochs_to_level: float | None = None
     m_recall_bounds: Bounds | None = None

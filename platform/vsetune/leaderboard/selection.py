@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from vsetune.leaderboard.rows import Cost
+from vsetune.leaderboard.search_budgets import SearchBudget
 from vsetune.metrics.curves import best_of_curve
 from vsetune.tracking.records import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptRecord
 
@@ -47,6 +48,19 @@ def cost_of(trials: Sequence[Trial]) -> Cost:
         usd=_sum_of_known(cost.usd for cost in costs),
         unpriced_seconds=sum(cost.unpriced_seconds for cost in costs),
     )
+
+
+def budget_of_search(trials: Sequence[Trial]) -> SearchBudget | None:
+    """Of one cell, whatever else ran of it; None where its attempts tell of none."""
+    searched = [trial for trial in trials if trial[-1].start.phase == "search"]
+    cost = cost_of(searched)
+    budgets = (
+        SearchBudget.recorded(
+            attempt.start.environment, trained=cost.budget_epochs, device_seconds=cost.device_seconds
+        )
+        for trial in searched for attempt in reversed(trial)
+    )
+    return next((budget for budget in budgets if budget is not None), None)
 
 
 def _cost(trial: Trial) -> Cost:

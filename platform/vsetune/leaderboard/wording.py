@@ -10,6 +10,7 @@ from typing import Any
 
 from vsetune.leaderboard.comparison import Bounds
 from vsetune.leaderboard.rows import FLAGS, Leaderboard, Row
+from vsetune.leaderboard.search_budgets import LESS, MORE
 from vsetune.metrics.curve_noise import noise_tolerance
 from vsetune.metrics.efficiency import SeedDifference
 from vsetune.metrics.seed_intervals import MEAN_SEEDS, MEDIAN_SEEDS
@@ -188,6 +189,8 @@ def _name(row: Row, flag: str) -> str:
     if flag == "censored":
         told = [seed.epochs_to_target for seed in row.headline if seed.epochs_to_target is not None]
         return f"{name} ({sum(each.censored for each in told)} of {len(told)})"
+    if flag in (LESS, MORE) and row.search_budget is not None:
+        return f"{name} ({row.search_budget.words} epochs)"
     return name
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from optuna.distributions import BaseDistribution, check_distribution_compatibility
@@ -80,7 +80,6 @@ class ConfigurationSearch:
         self._distributions = {cell.name: distributions_of(cell) for cell in cells}
         self._drawings = {cell.name: CellDrawing(spec, cell) for cell in cells}
         self._histories: dict[str, TrialHistory] = {}
-        self._starts: dict[str, Sequence[Mapping[str, Value]]] = {}
         names = [f"{study}/{cell.name}" for cell in cells]
         self._storage = MemoryTrials(studies=names) if storage is None else SearchStorage(storage, studies=names)
 
@@ -100,29 +99,36 @@ class ConfigurationSearch:
     ) -> None:
         """What other studies know. Call it in every process before the first `ask`; lessons are stored once.
 
-        lessons: configurations of this cell's space; they are in the history as if they had been drawn here. starts:
-        settings that the configurations after the papers' points have in place of those drawn, one after another.
+        lessons: configurations of this cell's space; they are in the history as if they had been drawn here, and may be
+        drawn here all the same. starts: see `CellDrawing`.
         """
-        self._starts[cell] = starts
+        self._drawings[cell].starts = starts
         known = {trial.user_attrs.get(TAUGHT) for trial in self._history(cell)}
         for lesson in lessons:
             if lesson.source not in known:
                 self._add(cell, lesson.configuration, {TAUGHT: lesson.source}, TrialState.COMPLETE, lesson.value)
 
-    def ask(self, cell: str) -> Suggestion:
-        """The next configuration of a cell. The same history and seed give the same configuration.
+    def is_exhausted(self, cell: str) -> bool:
+        """Whether every configuration of a finite space was drawn, so that there is nothing more to ask for."""
+        return self._drawings[cell].left(self._history(cell)) == 0
+
+    def ask(self, cell: str) -> Suggestion | None:
+        """The next configuration of a cell, none that it has had before; None where it has had all. The same history
+        and seed give the same configuration.
 
         It is in the storage whole or, if the process dies, not at all. A draw that `refuses` has a reason against is
         recorded with it, told to the sampler as one that led nowhere, and replaced by the next draw. ConfigError after
-        100 such draws in a row.
+        100 such draws in a row, and where a finite space has no others.
         """
-        reason: str | None = None
         drawing, refuses = self._drawings[cell], self._refuses
         for _ in range(_MOST_REFUSED):
             history = self._history(cell)
             if not history and (gaps := drawing.gaps()):
                 logger.warning("%s", gaps)
-            drawn = self._started(cell, drawing.next(history), history)
+            drawn = drawing.next(history)
+            if drawn is None:
+                _require_a_valid_one(cell, history)
+                return None
             reason = refuses(cell, drawn.configuration) if refuses is not None else None
             number = self._store(cell, drawn, reason)
             if reason is None:
@@ -164,16 +170,8 @@ class ConfigurationSearch:
                 whole = [trial for trial in trials if is_whole(trial, self._cells[cell])]
                 for trial in whole[:1]:
                     _check_same_space(trial.distributions, self._distributions[cell])
-            self._histories[cell] = TrialHistory(whole)
+            self._histories[cell] = TrialHistory(whole, applying=self._cells[cell].applying)
         return self._histories[cell]
-
-    def _started(self, cell: str, drawn: Draw, history: TrialHistory) -> Draw:
-        """With what it takes over from another study; nothing for the papers' points."""
-        starts, place = self._starts.get(cell, ()), history.own - history.refused - self._drawings[cell].given
-        if not 0 <= place < len(starts):
-            return drawn
-        configuration = self._cells[cell].applying({**drawn.configuration, **starts[place]})
-        return replace(drawn, configuration=configuration, why=f"{drawn.why}, with settings of another study")
 
     def _store(self, cell: str, drawn: Draw, reason: str | None) -> int:
         """One transaction for the whole trial. Returns its number."""
@@ -212,3 +210,14 @@ def _check_same_space(there: Mapping[str, BaseDistribution], asked: Mapping[str,
     """ValueError where a setting of the trials in the storage was searched over another kind of range or choices."""
     for name in there.keys() & asked.keys():
         check_distribution_compatibility(there[name], asked[name])
+
+
+def _require_a_valid_one(cell: str, history: TrialHistory) -> None:
+    """ConfigError where all draws of a space that has no others were refused."""
+    if history.refused < history.own:
+        return
+    reason = next(str(trial.user_attrs[REFUSED]) for trial in reversed(history) if REFUSED in trial.user_attrs)
+    raise ConfigError(
+        f"search: cell {cell}: none of its {history.distinct} configurations makes a valid trial, the last because "
+        f"{reason}; change the choices under `search`"
+    )

@@ -93,6 +93,25 @@ def broken_limits(constraints: ConstraintSpec, summary: Mapping[str, float]) -> 
     ]
 
 
+def broken_for_good(constraints: ConstraintSpec, summary: Mapping[str, float]) -> str:
+    """The first limit that a training trial is over, as the reason to stop it; empty where it goes on.
+
+    summary: totals of the trial so far. Seconds per epoch are the mean of all it has trained, first steps included, as
+    a leaderboard has them; they count once that is a whole epoch. The most memory held at once never falls: at once.
+    """
+    names = {"seconds_per_epoch": "seconds_per_epoch", "peak_memory_bytes": "peak_memory_gib"}
+    for key, unit, limit in _limits(constraints):
+        is_known = key != "seconds_per_epoch" or summary.get("epochs", 0.0) >= 1
+        if is_known and (measured := summary.get(key, 0.0) / unit) > limit:
+            return f"constraint {names[key]}: {_above(measured, limit)} > {limit:g}"
+    return ""
+
+
+def _above(measured: float, limit: float) -> str:
+    """With as few digits as still show that it is above."""
+    return next(text for digits in (3, 5, 17) if float(text := f"{measured:.{digits}g}") > limit)
+
+
 def _limits(constraints: ConstraintSpec) -> list[tuple[str, float, float]]:
     """(key in the summary of an attempt, its unit, at most so many units)."""
     given = [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
 from optuna.trial import FrozenTrial, TrialState
@@ -28,9 +28,14 @@ class TrialHistory(Sequence[FrozenTrial]):
     columns: the same as arrays.
     """
 
-    def __init__(self, trials: Iterable[FrozenTrial] = ()) -> None:
+    def __init__(
+        self, trials: Iterable[FrozenTrial] = (), *, applying: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    ) -> None:
+        """applying: a configuration without the settings that have no effect in it; two are equal if these are."""
         self._trials: list[FrozenTrial] = []
         self._places: dict[int, int] = {}
+        self._applying = applying
+        self._drawn: dict[frozenset[tuple[str, Any]], int] = {}
         self.refused = self.taught = 0
         self.columns = TrialColumns()
         for trial in trials:
@@ -40,7 +45,10 @@ class TrialHistory(Sequence[FrozenTrial]):
         self._places[trial.number] = len(self._trials)
         self._trials.append(trial)
         self.refused += REFUSED in trial.user_attrs
-        self.taught += TAUGHT in trial.user_attrs
+        if TAUGHT in trial.user_attrs:
+            self.taught += 1
+        else:
+            self._drawn.setdefault(self._key(trial.params), trial.number)
         self.columns.put(len(self._trials) - 1, trial)
 
     def update(self, trial: FrozenTrial) -> None:
@@ -59,9 +67,22 @@ class TrialHistory(Sequence[FrozenTrial]):
         """Trials of this study, refused draws included: how many have been drawn."""
         return len(self._trials) - self.taught
 
+    @property
+    def distinct(self) -> int:
+        """Configurations that were drawn for this study, refused ones included, equal ones once."""
+        return len(self._drawn)
+
+    def drawn_as(self, configuration: Mapping[str, Any]) -> int | None:
+        """The number of the first trial of this study with an equal configuration, whatever became of it; None where it
+        has none."""
+        return self._drawn.get(self._key(configuration))
+
     def numbered(self, number: int) -> FrozenTrial | None:
         place = self._places.get(number)
         return None if place is None else self._trials[place]
+
+    def _key(self, configuration: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
+        return frozenset(self._applying(configuration).items())
 
     def __len__(self) -> int:
         return len(self._trials)

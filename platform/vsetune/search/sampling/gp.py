@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 from vsetune.search.sampling.optuna_asking import asked
 from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, learnt_from
 from vsetune.search.sampling.tpe import ParzenDraws
-from vsetune.search.trial_history import REFUSED, TrialHistory
+from vsetune.search.trial_history import REFUSED, TrialHistory, worth_of
 
 GP_AT_MOST = 500
 """Trials of a cell, beyond which a Gaussian process takes seconds to ask: then `gp` draws as `tpe` does."""
@@ -22,6 +22,7 @@ GP_AT_MOST = 500
 
 class GaussianProcessDraws(Sampler):
     name = "gp"
+    insists = True
 
     def __init__(self) -> None:
         self._beyond = ParzenDraws()
@@ -43,16 +44,15 @@ class GaussianProcessDraws(Sampler):
 def _finished_for_good(history: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     """For a sampler that learns from finished trials alone. A stopped trial counts with its best: the rules that stop
     one have seen it level off. One that failed counts as the worst that is known; refused draws are left out."""
-    bests = {trial.number: max(trial.intermediate_values.values(), default=math.nan) for trial in history}
-    known = [best for best in bests.values() if math.isfinite(best)]
+    known = [worth for trial in history if math.isfinite(worth := worth_of(trial))]
     told: list[FrozenTrial] = []
     for trial in history:
         if REFUSED in trial.user_attrs:
             continue
         counted = copy.copy(trial)
         if trial.state == TrialState.PRUNED and known:
-            best = bests[trial.number]
-            counted.state, counted.value = TrialState.COMPLETE, best if math.isfinite(best) else min(known)
+            worth = worth_of(trial)
+            counted.state, counted.value = TrialState.COMPLETE, worth if math.isfinite(worth) else min(known)
         told.append(counted)
     return told
 

@@ -28,20 +28,30 @@ class GridPoints(Sampler):
     def __init__(self) -> None:
         self._points: list[tuple[dict[str, Value], str]] = []
         self._rest: Iterator[tuple[dict[str, Value], str]] | None = None
+        self._passed = self._heard = 0
 
     def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
-        """The points in their order, after the configurations that are given, whatever came of them."""
+        """The first point that no configuration so far has, given ones included; the last of the finest grid where
+        there is none."""
         if self._rest is None:
             self._rest = points_of(space)
-        number = history.own - space.given
-        self._points += islice(self._rest, number + 1 - len(self._points))
-        point, why = self._points[number]
-        return Draw(dict(point), f"grid: {why}")
+        self._passed = self._passed if len(history) >= self._heard else 0
+        self._heard = len(history)
+        while True:
+            if self._passed == len(self._points):
+                self._points += islice(self._rest, 1)
+            if self._passed == len(self._points):
+                point, why = self._points[-1]
+                return Draw(dict(point), f"grid: {why}")
+            point, why = self._points[self._passed]
+            if history.drawn_as(space.cell.applying(point)) is None:
+                return Draw(dict(point), f"grid: {why}")
+            self._passed += 1
 
 
 def points_of(space: SearchedSpace) -> Iterator[tuple[dict[str, Value], str]]:
-    """Points without end, each with what it is; those that differ in settings without effect are one. A space of
-    choices alone is gone through again and again."""
+    """Points of finer and finer grids, each with what it is and once; those that differ in settings without effect are
+    one. It ends with a space of choices and whole numbers, and with so fine a grid that no search gets there."""
     seen: set[tuple[tuple[str, Value], ...]] = set()
     budget = max(1, space.budget - space.given)
     for finer in count():
@@ -54,7 +64,7 @@ def points_of(space: SearchedSpace) -> Iterator[tuple[dict[str, Value], str]]:
                 seen.add(key)
                 yield point, _told(number, total, budget, finer)
         if all(len(axis) >= _most(space.distributions[name]) for name, axis in axes.items()):
-            seen.clear()
+            return
 
 
 def uncovered(space: SearchedSpace) -> str:
@@ -64,7 +74,7 @@ def uncovered(space: SearchedSpace) -> str:
     if total <= budget:
         return ""
     return (
-        f"the coarsest grid has {total} points and the budget lets {budget} whole trainings try them, so parts of the "
+        f"the coarsest grid has {total} points and the budget lets {_trainings(budget)} try them, so parts of the "
         f"space are not seen; raise search.configurations to {total + space.given}, search less, or use another sampler"
     )
 
@@ -133,4 +143,8 @@ def _told(number: int, total: int, budget: int, finer: int) -> str:
     where = f"point {number + 1} of {total}"
     if finer:
         return f"{where} of a finer grid, with what the coarser one left over"
-    return f"{where}, of which {budget} whole trainings try a part" if total > budget else where
+    return f"{where}, of which {_trainings(budget)} try a part" if total > budget else where
+
+
+def _trainings(number: int) -> str:
+    return f"{number} whole training{'' if number == 1 else 's'}"

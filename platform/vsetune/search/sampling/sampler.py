@@ -60,11 +60,13 @@ class Sampler(ABC):
     """Draws are pure functions of what was tried and of the seed: a killed study goes on as if nothing had happened.
 
     What an instance keeps between draws is a copy that makes it faster, and is checked against the history. One per
-    cell. learns: whether draws depend on how earlier ones went; such a sampler needs a start.
+    cell. learns: whether draws depend on how earlier ones went; such a sampler needs a start. insists: whether it
+    looks for one best point, so that another seed gives the same.
     """
 
     name: ClassVar[str]
     learns: ClassVar[bool] = True
+    insists: ClassVar[bool] = False
 
     @abstractmethod
     def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:

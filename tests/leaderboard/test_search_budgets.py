@@ -1,0 +1,75 @@
+"""A board says whose search trained more than a whole training less, or more, than it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.export import to_csv, to_latex
+from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.search_budgets import recorded_budget
+from vsetune.leaderboard.wording import notes
+from vsetune.tracking import AttemptRecord
+
+Make = Callable[..., AttemptRecord]
+
+
+def given(attempts: Sequence[AttemptRecord], *, epochs: float = 8, **limits: Any) -> list[AttemptRecord]:
+    """The same in a study whose search may train so many epochs, 2 a trial."""
+    told = recorded_budget(epochs, epochs_of_a_trial=2.0, **limits)
+    return [replace(each, start=replace(each.start, environment=told)) for each in attempts]
+
+
+def trials(attempt: Make, *lengths: int, status: str = "finished") -> list[AttemptRecord]:
+    """Of half as many epochs as they have validations."""
+    return [
+        attempt("lmh", [40.0 + number, *[30.0] * (length - 1)], configuration=number, status=status)
+        for number, length in enumerate(lengths)
+    ]
+
+
+@pytest.mark.parametrize(("lengths", "flag"), [
+    ((4, 4, 4, 4), None), ((4, 4, 4), None), ((4, 4, 3), "less_than_budget"), ((4, 1, 1), "less_than_budget"),
+    ((4, 4, 4, 4, 4), None), ((4, 4, 4, 4, 4, 1), "more_than_budget"),
+])
+def test_more_than_one_whole_training_beside_the_budget_is_flagged(attempt: Make, lengths: Any, flag: Any) -> None:
+    (row,) = build(given(trials(attempt, *lengths)), baseline="lmh").rows
+    assert [each for each in row.flags if "budget" in each] == ([flag] if flag else [])
+    assert (row.search_budget.epochs, row.search_budget.trained) == (8, sum(lengths) / 2)
+
+
+def test_what_confirms_is_not_charged_to_the_search_nor_is_what_a_crash_lost(attempt: Make) -> None:
+    lost = attempt("lmh", [1, 2, 3, 4], configuration=9, status="killed")
+    again = attempt("lmh", [11, 12, 13, 14], configuration=9, number=2)
+    confirming = [attempt("lmh", [40.0] * 4, seed=seed, phase="confirm") for seed in (1, 2, 3)]
+    (row,) = build([*given([*trials(attempt, 4, 4, 4), lost, again]), *confirming], baseline="lmh").rows
+    assert (row.search_budget.trained, row.cost.epochs) == (8.0, 8.0 + 2.0 + 3 * 2.0)
+    assert not any("budget" in flag for flag in row.flags)
+
+
+def test_a_search_that_used_up_its_device_seconds_got_all_of_its_budget(attempt: Make) -> None:
+    """30 seconds an epoch: two trials take 120."""
+    for seconds, flags in ((121.0, ["less_than_budget"]), (120.0, [])):
+        (row,) = build(given(trials(attempt, 4, 4), device_seconds=seconds), baseline="lmh").rows
+        assert [each for each in row.flags if "budget" in each] == flags
+
+
+def test_every_view_marks_it_and_says_how_much_it_got(attempt: Make) -> None:
+    board = build(given(trials(attempt, 4, 1)), baseline="lmh")
+    (note,) = [line for line in notes(board) if "budget" in line]
+    assert "vsepp lmh (2.5 of 8 epochs): the search trained more than one whole training less than its budget" in note
+    assert "2.5 of 8" in to_html(board)
+    assert "2.5 of 8 epochs" in to_latex(board)
+    lines = to_csv(board).splitlines()
+    values = dict(zip(lines[0].split(","), lines[1].split(","), strict=False))
+    assert (values["search_epochs"], values["budget_epochs"]) == ("2.5", "8.0")
+
+
+def test_studies_that_recorded_no_budget_have_no_mark(attempt: Make) -> None:
+    (row,) = build(trials(attempt, 4, 1), baseline="lmh").rows
+    assert row.search_budget is None
+    assert not any("budget" in flag for flag in row.flags)

@@ -1,0 +1,139 @@
+"""What a cell has drawn is not drawn again, whichever sampler draws; a finite space ends when all of it has been."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.study_spec import SearchSpec, StudySpec
+from vsetune.errors import ConfigError
+from vsetune.search.configurations import ConfigurationSearch, Lesson, Suggestion
+from vsetune.search.drawing import gaps_of
+from vsetune.search.finite_spaces import configurations_in
+
+SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
+MARGINS = {"margin": {"choices": [0.1, 0.2, 0.3]}}
+DECAYS = {"margin": {"choices": [0.1, 0.2]}, "decay": {"choices": ["hyperbolic", "linear"]},
+          "sharpness": {"choices": [2.0, 3.0, 4.0]}}
+"""With two learning rates 16 configurations: sharpness has an effect with the hyperbolic decay alone."""
+
+
+def study_of(loss: str, space: Any, **search: Any) -> tuple[StudySpec, Cell]:
+    plain = {
+        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "baseline": loss,
+        "losses": [{"name": loss, "search": space}],
+        "search": {"training": {"learning_rate": {"choices": [2e-4, 1e-3]}}, "configurations": 30} | search,
+    }
+    study = parse_spec(plain, StudySpec, where="test")
+    return study, resolve_cells(study, where="test")[0]
+
+
+def searched(
+    study: StudySpec, cell: Cell, *, most: int = 40, storage: str | None = None, **options: Any
+) -> list[Suggestion]:
+    """Until the space is exhausted; the best is always at the same corner, where samplers that learn want to stay."""
+    search = ConfigurationSearch("tiny", [cell], study.search, storage=storage, **options)
+    found: list[Suggestion] = []
+    while len(found) < most and (suggestion := search.ask(cell.name)) is not None:
+        settings = suggestion.configuration
+        rate = float(settings.get("training.learning_rate", 2e-4))
+        best = 50 - 100 * abs(float(settings["loss.margin"]) - 0.3) - 1000 * rate
+        search.tell(cell.name, suggestion.number, "finished", curve=[(1.0, best)])
+        found.append(suggestion)
+    return found
+
+
+def keys(found: list[Suggestion]) -> set[str]:
+    return {str(sorted(each.configuration.items())) for each in found}
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_space_of_choices_ends_after_as_many_trials_as_it_has_configurations(sampler: str) -> None:
+    study, cell = study_of("lmh", MARGINS, sampler=sampler)
+    found = searched(study, cell)
+    assert (len(found), len(keys(found))) == (6, 6)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "cma-es", "grid"])
+def test_settings_without_effect_make_no_other_configuration_and_a_resumed_search_draws_the_same(
+    sampler: str, tmp_path: Path
+) -> None:
+    study, cell = study_of("top_f", DECAYS, sampler=sampler)
+    assert configurations_in(cell) == 16
+    found = searched(study, cell)
+    assert (len(found), len(keys(found))) == (16, 16)
+    file = f"sqlite:///{tmp_path / 'search.db'}"
+    parts = [searched(study, cell, most=most, storage=file) for most in (5, 8, 40)]
+    assert [each for part in parts for each in part] == found
+    assert ConfigurationSearch("tiny", [cell], study.search, storage=file).ask(cell.name) is None
+
+
+def test_why_a_configuration_was_drawn_again_is_kept_with_it() -> None:
+    study, cell = study_of("lmh", MARGINS, sampler="random")
+    told = [each.drawn_by for each in searched(study, cell)]
+    assert told[0] == "the papers' defaults"
+    assert any(why.startswith("random: at random; draw 2, the one before was configuration ") for why in told)
+    assert all(why.startswith("random: at random") for why in told[1:])
+
+
+def test_where_a_range_has_hardly_any_values_an_equal_one_is_run_in_the_end_and_says_so() -> None:
+    narrow = {"margin": {"low": 0.2, "high": 0.2000000000000001}}
+    study, cell = study_of("lmh", narrow, sampler="random", training={})
+    assert configurations_in(cell) is None
+    search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
+    found = [search.ask(cell.name) for _ in range(12)]
+    assert len(keys(found)) < 12
+    assert "all drawn before, run again as configuration" in found[-1].drawn_by
+
+
+def test_equal_draws_of_a_real_range_are_replaced_whatever_the_sampler_insists_on() -> None:
+    """A Gaussian process whose best is a corner asks for that very point again and again; points near it are run."""
+    study, cell = study_of("lmh", {"margin": {"low": 0.05, "high": 0.3}}, sampler="gp", training={}, configurations=9)
+    found = searched(study, cell, most=9)
+    assert len(keys(found)) == 9
+    assert all(float(each.configuration["loss.margin"]) > 0.2 for each in found[4:])
+    assert found[-1].drawn_by == "gp: model of 8 trials, then near it; draw 2, the one before was configuration 4"
+
+
+def test_refused_configurations_are_not_drawn_again_and_a_space_without_a_valid_one_is_one_line() -> None:
+    study, cell = study_of("lmh", MARGINS, sampler="random")
+    found = searched(study, cell, refuses=lambda name, each: "too large" if each["loss.margin"] > 0.15 else None)
+    assert [each.configuration["loss.margin"] for each in found] == [0.1, 0.1]
+    with pytest.raises(ConfigError, match=r"^search: cell vsepp\.lmh: none of its 6 configurations makes a valid "
+                                          r"trial, the last because too large; change the choices under `search`"):
+        searched(study, cell, refuses=lambda name, each: "too large")
+
+
+def test_trials_of_other_studies_are_no_trials_of_this_one_and_a_start_that_was_tried_is_left_out() -> None:
+    study, cell = study_of("lmh", MARGINS, sampler="sobol")
+    search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
+    defaults = cell.defaults()
+    search.teach(cell.name, [Lesson("older/a-1", defaults, 55.0)], [defaults])
+    first, second = search.ask(cell.name), search.ask(cell.name)
+    assert first.configuration == defaults != second.configuration
+    assert "settings of another study" not in second.drawn_by
+
+
+def test_a_space_smaller_than_its_budget_is_told_before_anything_runs() -> None:
+    study, cell = study_of("lmh", MARGINS)
+    assert gaps_of(study.search, cell) == (
+        "search: cell vsepp.lmh: the space has 6 configurations and the budget 30 whole trainings: the search ends "
+        "early; search more, or lower search.configurations to 6"
+    )
+    smaller, cell = study_of("lmh", MARGINS, configurations=6)
+    assert gaps_of(smaller.search, cell) == ""
+
+
+def test_configurations_of_a_space_are_counted() -> None:
+    cases: list[tuple[str, Any, dict[str, Any], int | None]] = [
+        ("lmh", MARGINS, {}, 6), ("lmh", "none", {"training": {}}, 1), ("lmh", "default", {}, None),
+        ("lmh", {"margin": {"low": 0.2, "high": 0.2}}, {}, 2),
+        ("top_f", {"decay_steps": {"low": 200, "high": 203}}, {"training": {}}, 4),
+        ("top_f", DECAYS | {"sharpness": "default"}, {}, None),
+    ]
+    for loss, space, changes, count in cases:
+        assert configurations_in(study_of(loss, space, **changes)[1]) == count, space

@@ -1,0 +1,80 @@
+"""What samplers are made of: coordinates of choices, crowded fronts, masses of whole numbers, ends of trials, grids."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState, create_trial
+
+from vsetune.search.sampling.cma_es import _first, _moved, _Rates
+from vsetune.search.sampling.nsga_ii import survivors
+from vsetune.search.sampling.parzen_density import log_density
+from vsetune.search.sampling.unit_cube import UnitCube
+from vsetune.search.trial_rows import ended
+
+SPACE: dict[str, BaseDistribution] = {
+    "decay": CategoricalDistribution(["hyperbolic", "linear", "none"]), "f": IntDistribution(1, 4),
+    "margin": FloatDistribution(0.0, 0.4),
+}
+
+
+def test_every_choice_has_a_coordinate_of_its_own() -> None:
+    cube = UnitCube(SPACE)
+    assert cube.width == 5
+    for choice in ("hyperbolic", "linear", "none"):
+        configuration = {"decay": choice, "f": 3, "margin": 0.1}
+        vector = cube.vector_of(configuration)
+        assert vector[:3].sum() == 1.0
+        assert vector[3:].tolist() == pytest.approx([0.625, 0.25])
+        assert cube.configuration_at(vector) == pytest.approx(configuration)
+
+
+def test_of_a_front_that_does_not_fit_the_ends_and_the_loneliest_survive() -> None:
+    """Along 0, 1, 2, 6, 9, 10 on a line that rises in one objective as it falls in the other: between the ends, 6 has
+    neighbours 7 away, 2 has them 5 away, 9 has them 4 away, 1 has them 2 away."""
+    trials = [create_trial(values=[at, 10.0 - at], state=TrialState.COMPLETE) for at in (0.0, 1.0, 2.0, 6.0, 9.0, 10.0)]
+    for count, expected in ((3, [0.0, 6.0, 10.0]), (5, [0.0, 2.0, 6.0, 9.0, 10.0])):
+        assert sorted(trial.values[0] for trial in survivors(trials, count)) == expected
+
+
+def test_distances_in_a_front_are_added_over_its_objectives() -> None:
+    """Neighbours of (5, 8) are 0.9 + 0.7 apart, those of (9, 3) 0.5 + 0.8: less, and more by the second alone."""
+    points = [(0.0, 10.0), (5.0, 8.0), (9.0, 3.0), (10.0, 0.0)]
+    trials = [create_trial(values=list(point), state=TrialState.COMPLETE) for point in points]
+    assert [trial.values for trial in survivors(trials, 3)][2] == [5.0, 8.0]
+
+
+@pytest.mark.parametrize("high", [5, 4000])
+def test_masses_of_whole_numbers_come_to_one(high: int) -> None:
+    """Of few, whose intervals are wide, and of many, whose intervals are narrow."""
+    distribution = IntDistribution(1, high)
+    points = np.arange(1.0, high + 1)
+    log_masses = log_density(points[None], [np.array([2.0, high / 2, high / 2, high - 1])], [distribution])
+    assert np.exp(log_masses).sum() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_stopped_trial_has_its_last_point_for_a_value_and_a_finished_one_what_it_is_told() -> None:
+    trial = create_trial(state=TrialState.RUNNING)
+    points = {2: 41.0, 1: 40.0}
+    assert ended(trial, TrialState.PRUNED, None, points).values == [41.0]
+    assert ended(trial, TrialState.PRUNED, None, {1: math.nan}).values is None
+    assert ended(trial, TrialState.FAIL, None, points).values is None
+    assert ended(trial, TrialState.COMPLETE, 45.0, points).values == [45.0]
+    assert trial.values is None
+
+
+def test_a_generation_of_cma_es_moves_to_its_best_and_one_without_any_only_narrows() -> None:
+    cube = UnitCube({"margin": FloatDistribution(0.0, 1.0), "rate": FloatDistribution(0.0, 1.0)})
+    rates = _Rates.of(cube.width)
+    start = _first([np.array([0.5, 0.5])], cube)
+    better = [np.array([0.7, 0.4])] * rates.size
+    moved = _moved(start, better, rates)
+    assert moved.mean.tolist() == pytest.approx([0.7, 0.4])
+    assert moved.generation == 1
+    assert moved.shape[0, 0] > moved.shape[1, 1]  # it has learnt along which coordinate it went further
+    empty = _moved(moved, [], rates)
+    assert empty.spread == pytest.approx(0.8 * moved.spread)
+    assert empty.mean.tolist() == moved.mean.tolist()
