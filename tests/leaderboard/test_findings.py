@@ -57,6 +57,13 @@ def test_one_seed_never_wins(attempt):
         assert not [claim for claim in CLAIMS if claim in view]
 
 
+def test_losses_of_which_the_same_is_to_be_said_share_a_line(attempt):
+    other = [*NEW[:-1], 61.1]
+    board = build([attempt("lmh"), attempt("lseh", NEW), attempt("top_f", NEW), attempt("lsh", other)], baseline="lmh")
+    lines = [line.partition(":")[0] for line in findings(board) if line.startswith("vsepp")]
+    assert lines == ["vsepp lseh, lsh, top_f against lmh, 1 seed"]
+
+
 def test_a_baseline_that_still_rose_is_no_yardstick_and_the_command_that_prolongs_it_is_told(attempt):
     """Half-epoch gaps, a rising baseline: boards said "top_f gets highest and is first at the best of lmh"."""
     rising = [attempt("lmh", [30, 42, 50, 55, 58, 60.2], seed=seed) for seed in range(7)]

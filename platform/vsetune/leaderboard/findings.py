@@ -15,9 +15,16 @@ def headline(leaderboard: Leaderboard) -> list[str]:
 
 
 def findings(leaderboard: Leaderboard) -> list[str]:
-    """Two sentences per comparison with the baseline, and below them how they were tested and what more seeds take."""
+    """Two sentences per comparison with the baseline, once for losses of a network of which the same is to be said, and
+    below them how they were tested and what more seeds take."""
     compared = [row for row in leaderboard.rows if row.comparison is not None]
-    lines = [_finding(row, row.comparison, leaderboard.baseline) for row in compared if row.comparison is not None]
+    said: dict[tuple[str, str, str], list[str]] = {}
+    for row in compared:
+        if row.comparison is not None:
+            said.setdefault((row.dataset, row.network, _finding(row, row.comparison, leaderboard.baseline)), []).append(
+                row.loss
+            )
+    lines = [f"{network} {', '.join(losses)} {finding}" for (_, network, finding), losses in said.items()]
     return [*lines, *_method(compared), *_more_seeds(leaderboard, compared)]
 
 
@@ -86,7 +93,7 @@ def _answers(row: Row) -> set[Answer]:
 
 def _finding(row: Row, comparison: Comparison, baseline: str) -> str:
     return (
-        f"{row.network} {row.loss} against {baseline}, {_seeds(len(comparison.seeds))}: "
+        f"against {baseline}, {_seeds(len(comparison.seeds))}: "
         f"{_on_height(row, comparison)} {_on_epochs(row, comparison, baseline)}"
     )
 
