@@ -55,6 +55,11 @@ class CurvePoint(NamedTuple):
         device_seconds = point.metrics.get("device_seconds")
         return cls(point.step, point.epoch, point.m_recall, point.train_seconds, device_seconds)
 
+    def seconds(self) -> dict[str, float]:
+        """What the last point of an unfinished attempt tells about its cost."""
+        device = {} if self.device_seconds is None else {"device_seconds": self.device_seconds}
+        return {"train_seconds": self.train_seconds, **device}
+
 
 def in_pieces(name: str, text: str) -> dict[str, str]:
     """Tags `name`, `name.1`, `name.2`, ... that together hold `text`."""
@@ -72,8 +77,11 @@ def from_pieces(name: str, tags: Mapping[str, str]) -> str | None:
     return "".join(pieces)
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=str)
+
+
 def to_json(plain: Any) -> str:
-    return json.dumps(plain, separators=(",", ":"), default=str)
+    return _ENCODER.encode(plain)
 
 
 def to_yaml(plain: Mapping[str, Any]) -> str:
@@ -140,11 +148,7 @@ def curve_from_tags(tags: Mapping[str, str]) -> list[CurvePoint]:
 def attempt_from_tags(attempt_id: str, tags: Mapping[str, str]) -> AttemptRecord:
     """The attempt that `attempt_tags`, `curve_tags` and a summary tag describe."""
     curve = curve_from_tags(tags)
-    summary: dict[str, float] = {}
-    if curve:
-        summary["train_seconds"] = curve[-1].train_seconds
-        if curve[-1].device_seconds is not None:
-            summary["device_seconds"] = curve[-1].device_seconds
+    summary = curve[-1].seconds() if curve else {}
     summary |= json.loads(from_pieces(SUMMARY, tags) or "{}")
     status: AttemptStatus = tags[STATUS]  # type: ignore[assignment]
     points = tuple((point.epoch, point.m_recall) for point in curve)

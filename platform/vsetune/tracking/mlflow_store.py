@@ -31,6 +31,7 @@ from vsetune.tracking.artifacts import draw_curve, fetch, holds, keep
 from vsetune.tracking.encoding import CurvePoint
 from vsetune.tracking.mlflow_batches import log_in_batches, metrics_of, summary_metrics
 from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
+from vsetune.tracking.mlflow_rows import RunPoints, point_rows
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 from vsetune.tracking.store import (
@@ -71,6 +72,7 @@ class MlflowStore(TrackingStore):
         with opening(shown_uri):
             self._client = MlflowClient(tracking_uri=uri)
             shorten_busy_timeout(uri)
+            self._rows = point_rows(uri)
             self._client.search_experiments(max_results=1)
 
     def open_study(self, record: StudyRecord, *, resume: bool) -> None:
@@ -109,18 +111,11 @@ class MlflowStore(TrackingStore):
 
     def record_points(self, attempt_id: str, points: Sequence[ValidationPoint]) -> None:
         with self._storage(f"record points of attempt {attempt_id}", then=_RESUME):
-            run = self._open_runs.get(attempt_id) or _open_run(self._run(attempt_id))
-            self._open_runs[attempt_id] = run
-            known = {point.step for point in run.curve}
-            new = {point.step: point for point in reversed(points) if point.step not in known}
-            if not new:
-                return
-            metrics = [metric for point in new.values() for metric in metrics_of(point, run.start_ms)]
-            curve = sorted([*run.curve, *map(CurvePoint.of, new.values())])
-            before = encoding.curve_tags(run.curve)
-            tags = {key: text for key, text in encoding.curve_tags(curve).items() if before.get(key) != text}
-            log_in_batches(self._client, attempt_id, metrics=metrics, tags=encoding.seen_tag(time.time()) | tags)
-            run.curve = curve
+            self._record({attempt_id: points})
+
+    def record_batch(self, points: Mapping[str, Sequence[ValidationPoint]]) -> None:
+        with self._storage(f"record points of {len(points)} attempts", then=_RESUME):
+            self._record(points)
 
     def finish_attempt(
         self, attempt_id: str, status: AttemptStatus, summary: Mapping[str, float], artifacts: Sequence[Path],
@@ -198,6 +193,37 @@ class MlflowStore(TrackingStore):
                 if place not in alive and max(map(_last_seen, [parent, *self._attempt_runs(place)])) < before:
                     self._set_status(parent.info.run_id, "killed")
         return len(stale)
+
+    def _record(self, points: Mapping[str, Sequence[ValidationPoint]]) -> None:
+        """In one transaction where that is possible, else a request for each attempt. What is known of their curves
+        changes with what has been written."""
+        told = {attempt_id: self._told(attempt_id, of_attempt) for attempt_id, of_attempt in points.items()}
+        new = {attempt_id: each for attempt_id, each in told.items() if each is not None}
+        if self._rows is not None and self._rows.write([run_points for run_points, _ in new.values()]):
+            for attempt_id, (_, curve) in new.items():
+                self._open_runs[attempt_id].curve = curve
+            return
+        for attempt_id, (run_points, curve) in new.items():
+            log_in_batches(self._client, attempt_id, metrics=run_points.metrics, tags=run_points.tags)
+            self._open_runs[attempt_id].curve = curve
+            if self._rows is not None:
+                self._rows.accepted([run_points])
+
+    def _told(
+        self, attempt_id: str, points: Sequence[ValidationPoint]
+    ) -> tuple[RunPoints, list[CurvePoint]] | None:
+        """What MLflow is to hear of the points of an attempt, and its curve with them; None if it knows them all."""
+        run = self._open_runs.get(attempt_id) or _open_run(self._run(attempt_id))
+        self._open_runs[attempt_id] = run
+        known = {point.step for point in run.curve}
+        new = {point.step: point for point in reversed(points) if point.step not in known}
+        if not new:
+            return None
+        metrics = [metric for point in new.values() for metric in metrics_of(point, run.start_ms)]
+        curve = sorted([*run.curve, *map(CurvePoint.of, new.values())])
+        before = encoding.curve_tags(run.curve)
+        tags = {key: text for key, text in encoding.curve_tags(curve).items() if before.get(key) != text}
+        return RunPoints(attempt_id, metrics, encoding.seen_tag(time.time()) | tags), curve
 
     def _create_experiment(self, record: StudyRecord) -> str:
         location = f"{self._artifact_root}/{record.name}" if self._artifact_root else None
