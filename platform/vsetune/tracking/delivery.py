@@ -17,6 +17,7 @@ from vsetune.tracking.aside import put_aside
 from vsetune.tracking.backlog import LONGEST_WAIT_S, Backlog
 from vsetune.tracking.encoding import one_line
 from vsetune.tracking.entries import NEED_NO_DELIVERY, Recipient, together
+from vsetune.tracking.entry_files import EntryFiles
 from vsetune.tracking.journal import Entry, Journal, Place
 from vsetune.tracking.outbox import Outbox
 from vsetune.tracking.store import TrackingStore
@@ -47,9 +48,9 @@ class Delivery:
         self, open_store: Callable[[], TrackingStore], journal: Journal, outbox: Outbox,
         bring: Callable[[Path], Path] | None = None,
     ) -> None:
-        """bring: called for every file of a record before it is delivered, to fetch what is on another machine; it
-        returns where the file is now. What it fetched is removed afterwards."""
-        self._open_store, self._journal, self._outbox, self._bring = open_store, journal, outbox, bring
+        """outbox, bring: where the files of records are, as EntryFiles has them."""
+        self._open_store, self._journal = open_store, journal
+        self._files = EntryFiles(journal.path.parent, outbox, bring)
         self._changed = threading.Condition()
         self._place = self._first_place()
         self._ahead: deque[tuple[Entry, Place]] = deque()  # read from the journal, not delivered; of this thread alone
@@ -58,7 +59,6 @@ class Delivery:
         self._outage: StorageError | None = None
         self._refusal: Exception | None = None
         self._conflict: UsageError | None = None
-        self._brought: list[Path] = []
         self._is_stopping = self._in_a_hurry = self._swept = self._is_idle = False
         self._backlog = Backlog(journal.path, self.pending())
         self._waiting = 0  # who waits until everything is delivered
@@ -121,8 +121,10 @@ class Delivery:
                 self._in_a_hurry = True
                 self._changed.notify_all()
             self._waiting += 1
-            self._changed.wait_for(lambda: not self.pending() or (until_outage and self._outage), timeout_s)
-            self._waiting -= 1
+            try:
+                self._changed.wait_for(lambda: not self.pending() or (until_outage and self._outage), timeout_s)
+            finally:
+                self._waiting -= 1
             if until_outage and self._conflict is not None:
                 raise self._conflict
             return self.pending()
@@ -184,8 +186,8 @@ class Delivery:
                 continue
             pause = FIRST_PAUSE_S
             if is_idle:
-                self._wait(LONGEST_PAUSE_S if not self._journal.unwritten else FIRST_PAUSE_S, until_work=True)
-                if not self._waiting:
+                pause_s = LONGEST_PAUSE_S if not self._journal.unwritten else FIRST_PAUSE_S
+                if not self._wait(pause_s, until_work=True) and not self._waiting:
                     self._wait(GATHER_S)
         self._refuse_questions(StorageError("tracking store: closed; open it again"))
 
@@ -208,9 +210,7 @@ class Delivery:
             self.delivered += len(entries)
             self._journal.cursor.write(self._journal.identity, place.number)
             self._changed.notify_all()
-        self._outbox.remove([file for entry in entries for file in self._files_of(entry)])
-        while self._brought:
-            self._brought.pop().unlink(missing_ok=True)
+        self._files.forget(entries)
         return False
 
     def _next(self) -> tuple[list[Entry], Place]:
@@ -245,7 +245,7 @@ class Delivery:
     def _deliver(self, recipient: Recipient, group: Sequence[Entry]) -> None:
         """group: one record, or points of one attempt. Raises StorageError when it must be tried again."""
         try:
-            recipient.deliver(self._with_files(together(group)))
+            recipient.deliver(self._files.here(together(group)))
         except StorageError:
             raise
         except Exception as error:  # a record that no store takes must not hold up the others
@@ -257,19 +257,6 @@ class Delivery:
                 return
             for entry in group:
                 self._deliver(recipient, [entry])
-
-    def _files_of(self, entry: Entry) -> list[Path]:
-        """Where the files of a record are; one named without a folder is below the journal's."""
-        return [self._journal.path.parent / name for name in entry.body.get("artifacts", [])]
-
-    def _with_files(self, entry: Entry) -> Entry:
-        files = self._files_of(entry)
-        if not files:
-            return entry
-        if self._bring is not None:
-            named, files = files, [self._bring(file) for file in files]
-            self._brought += [file for file in files if file not in named]
-        return entry._replace(body={**entry.body, "artifacts": [str(file) for file in files]})
 
     def _open(self) -> Recipient:
         try:
@@ -328,11 +315,13 @@ class Delivery:
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(error)
 
-    def _wait(self, pause_s: float, *, until_work: bool = False) -> None:
-        """Sleep, unless there is a question, somebody in a hurry, or (until_work) a new record."""
+    def _wait(self, pause_s: float, *, until_work: bool = False) -> bool:
+        """Sleep, unless somebody is in a hurry (True), or until_work and there is a new record."""
         with self._changed:
             self._is_idle = until_work  # before the first look: a record that comes after it wakes this thread
             self._changed.wait_for(
                 lambda: self._is_stopping or self._in_a_hurry or (until_work and self.pending() > 0), pause_s
             )
+            was_in_a_hurry = self._in_a_hurry
             self._is_idle = self._in_a_hurry = False
+        return was_in_a_hurry

@@ -65,9 +65,9 @@ class PointRows:
         )
         self._accepted: set[str] = set()
 
-    def accepted(self, runs: Iterable[RunPoints]) -> None:
+    def accepted(self, run: RunPoints) -> None:
         """MLflow has taken these itself: the names of their metrics are good."""
-        self._accepted.update(metric.key for run in runs for metric in run.metrics)
+        self._accepted.update(metric.key for metric in run.metrics)
 
     def write(self, runs: Sequence[RunPoints]) -> bool:
         """All of it or, where MLflow itself has to look at one of the runs, nothing. Whether it was written.

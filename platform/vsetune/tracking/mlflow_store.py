@@ -10,7 +10,7 @@ What MLflow is told beyond the records, so that its UI is useful on its own:
 
 A curve is written twice: as metrics for people, and as a tag for us, so that a thousand attempts are read with one
 search instead of a thousand requests. Time stamps depend on the point alone, hence MLflow drops a repeated metric
-even when the process died between the two.
+even when the process died between the two. In a database of our own both are one transaction (`mlflow_rows.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 from mlflow import MlflowClient
@@ -29,9 +28,10 @@ from mlflow.exceptions import MlflowException
 from vsetune.tracking import encoding
 from vsetune.tracking.artifacts import draw_curve, fetch, holds, keep
 from vsetune.tracking.encoding import CurvePoint
-from vsetune.tracking.mlflow_batches import log_in_batches, metrics_of, summary_metrics
+from vsetune.tracking.mlflow_batches import log_in_batches, summary_metrics
+from vsetune.tracking.mlflow_curves import RunCurve, RunningCurves
 from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
-from vsetune.tracking.mlflow_rows import RunPoints, point_rows
+from vsetune.tracking.mlflow_rows import point_rows
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 from vsetune.tracking.store import (
@@ -52,14 +52,6 @@ _STUDY_FILE = "study.yaml"
 _PAGE = 250
 
 
-@dataclass
-class _OpenRun:
-    """What the driver remembers of a running attempt: enough to append without asking the server."""
-
-    start_ms: int
-    curve: list[CurvePoint]
-
-
 class MlflowStore(TrackingStore):
     """See the module's docstring; made by `open_store`, which has checked that the URI answers."""
 
@@ -67,7 +59,7 @@ class MlflowStore(TrackingStore):
         self._shown_uri = shown_uri
         self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
         self._curve_plots = curve_plots
-        self._open_runs: dict[str, _OpenRun] = {}
+        self._curves = RunningCurves(self._run)
         self._places: dict[str, tuple[str, str]] = {}  # study: (experiment id, id of the parent run)
         with opening(shown_uri):
             self._client = MlflowClient(tracking_uri=uri)
@@ -106,7 +98,7 @@ class MlflowStore(TrackingStore):
                 self._set_status(run.info.run_id, "running")
             if not run.data.params:
                 self._describe_attempt(run.info.run_id, start)
-            self._open_runs[run.info.run_id] = _open_run(run)
+            self._curves.begin(run)
             return str(run.info.run_id)
 
     def record_points(self, attempt_id: str, points: Sequence[ValidationPoint]) -> None:
@@ -124,7 +116,7 @@ class MlflowStore(TrackingStore):
         require_terminal(attempt_id, status)
         with self._storage(f"finish attempt {attempt_id}", then=_RESUME):
             run = self._run(attempt_id)
-            known = _open_run(run)
+            known = RunCurve.of(run)
             keep(self._client, attempt_id, artifacts)
             if known.curve and self._curve_plots:
                 draw_curve(self._client, attempt_id, [(point.epoch, point.m_recall) for point in known.curve])
@@ -135,7 +127,7 @@ class MlflowStore(TrackingStore):
                 tags[encoding.ERROR] = (error or "")[: encoding.PIECE]
             log_in_batches(self._client, attempt_id, metrics=metrics, tags=tags)
             self._set_status(attempt_id, status)
-            self._open_runs.pop(attempt_id, None)
+            self._curves.end(attempt_id)
 
     def finish_study(self, name: str, status: StudyStatus, artifacts: Sequence[Path]) -> None:
         with self._storage(f"finish study {name}", then=_RESUME):
@@ -195,35 +187,16 @@ class MlflowStore(TrackingStore):
         return len(stale)
 
     def _record(self, points: Mapping[str, Sequence[ValidationPoint]]) -> None:
-        """In one transaction where that is possible, else a request for each attempt. What is known of their curves
-        changes with what has been written."""
-        told = {attempt_id: self._told(attempt_id, of_attempt) for attempt_id, of_attempt in points.items()}
-        new = {attempt_id: each for attempt_id, each in told.items() if each is not None}
-        if self._rows is not None and self._rows.write([run_points for run_points, _ in new.values()]):
-            for attempt_id, (_, curve) in new.items():
-                self._open_runs[attempt_id].curve = curve
-            return
-        for attempt_id, (run_points, curve) in new.items():
-            log_in_batches(self._client, attempt_id, metrics=run_points.metrics, tags=run_points.tags)
-            self._open_runs[attempt_id].curve = curve
-            if self._rows is not None:
-                self._rows.accepted([run_points])
-
-    def _told(
-        self, attempt_id: str, points: Sequence[ValidationPoint]
-    ) -> tuple[RunPoints, list[CurvePoint]] | None:
-        """What MLflow is to hear of the points of an attempt, and its curve with them; None if it knows them all."""
-        run = self._open_runs.get(attempt_id) or _open_run(self._run(attempt_id))
-        self._open_runs[attempt_id] = run
-        known = {point.step for point in run.curve}
-        new = {point.step: point for point in reversed(points) if point.step not in known}
-        if not new:
-            return None
-        metrics = [metric for point in new.values() for metric in metrics_of(point, run.start_ms)]
-        curve = sorted([*run.curve, *map(CurvePoint.of, new.values())])
-        before = encoding.curve_tags(run.curve)
-        tags = {key: text for key, text in encoding.curve_tags(curve).items() if before.get(key) != text}
-        return RunPoints(attempt_id, metrics, encoding.seen_tag(time.time()) | tags), curve
+        """In one transaction where that is possible, else a request for each attempt."""
+        found = [self._curves.new(attempt_id, of_attempt) for attempt_id, of_attempt in points.items()]
+        new = [each for each in found if each is not None]
+        is_written = self._rows is not None and self._rows.write([each.told for each in new])
+        for each in new:
+            if not is_written:
+                log_in_batches(self._client, each.told.run_id, metrics=each.told.metrics, tags=each.told.tags)
+                if self._rows is not None:
+                    self._rows.accepted(each.told)
+            self._curves.written(each)
 
     def _create_experiment(self, record: StudyRecord) -> str:
         location = f"{self._artifact_root}/{record.name}" if self._artifact_root else None
@@ -307,16 +280,12 @@ class MlflowStore(TrackingStore):
         return in_one_line(f"tracking store {self._shown_uri}: cannot {doing}", then=then)
 
 
-def _open_run(run: Run) -> _OpenRun:
-    return _OpenRun(run.info.start_time, encoding.curve_from_tags(run.data.tags))
-
-
 def _last_seen(run: Run) -> float:
     """The last sign of life, seconds since 1970; of a run without our tag, its end or the last point of its curve."""
     ended = (run.info.end_time or 0) / 1000
     if encoding.SEEN in run.data.tags:
         return max(float(run.data.tags[encoding.SEEN]), ended)
-    known = _open_run(run)
+    known = RunCurve.of(run)
     trained = known.curve[-1].train_seconds if known.curve else 0.0
     return max(known.start_ms / 1000 + trained, ended)
 
