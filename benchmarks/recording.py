@@ -79,6 +79,7 @@ def main() -> None:
 
 def databases(folder: Path, servers: ExitStack) -> Iterator[tuple[str, Callable[[str], str]]]:
     """Names, and what makes an empty database and returns its URL; one whose programs are missing is left out."""
+    folder.chmod(0o755)  # PostgreSQL's server may have to run as another user
     (folder / "sqlite").mkdir()
     yield "sqlite", lambda name: f"sqlite:///{folder / 'sqlite' / name}.db"
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "shared"))

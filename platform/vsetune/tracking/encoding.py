@@ -147,13 +147,34 @@ def curve_from_tags(tags: Mapping[str, str]) -> list[CurvePoint]:
 
 def attempt_from_tags(attempt_id: str, tags: Mapping[str, str]) -> AttemptRecord:
     """The attempt that `attempt_tags`, `curve_tags` and a summary tag describe."""
-    curve = curve_from_tags(tags)
-    summary = curve[-1].seconds() if curve else {}
-    summary |= json.loads(from_pieces(SUMMARY, tags) or "{}")
-    status: AttemptStatus = tags[STATUS]  # type: ignore[assignment]
-    points = tuple((point.epoch, point.m_recall) for point in curve)
-    start = AttemptStart(**json.loads(from_pieces(RECORD, tags) or "{}"))
-    return AttemptRecord(attempt_id, start, status, points, summary, tags.get(ERROR) or None)
+    return Decoding().attempt(attempt_id, tags)
+
+
+class Decoding:
+    """Makes attempts of tags. What several of them have in common, nearly all of their settings, is kept once."""
+
+    def __init__(self) -> None:
+        self._shared: dict[str, Any] = {}
+
+    def attempt(self, attempt_id: str, tags: Mapping[str, str]) -> AttemptRecord:
+        """As `attempt_from_tags`."""
+        curve = curve_from_tags(tags)
+        summary = curve[-1].seconds() if curve else {}
+        summary |= json.loads(from_pieces(SUMMARY, tags) or "{}")
+        status: AttemptStatus = tags[STATUS]  # type: ignore[assignment]
+        points = tuple((point.epoch, point.m_recall) for point in curve)
+        start = self._start(json.loads(from_pieces(RECORD, tags) or "{}"))
+        return AttemptRecord(attempt_id, start, status, points, summary, tags.get(ERROR) or None)
+
+    def _start(self, plain: dict[str, Any]) -> AttemptStart:
+        resolved = {self._share(name): self._share(part) for name, part in plain.get("resolved", {}).items()}
+        whole = ("environment", "protocol", "study", "cell", "network", "loss", "phase")
+        shared = {name: self._share(plain[name]) for name in whole if name in plain}
+        return AttemptStart(**{**plain, **shared, "resolved": resolved})
+
+    def _share(self, part: Any) -> Any:
+        """The same object for all that are equal. Nobody changes what a store has read."""
+        return self._shared.setdefault(repr(part), part)
 
 
 def study_tags(record: StudyRecord) -> dict[str, str]:

@@ -31,6 +31,7 @@ from vsetune.tracking.encoding import CurvePoint
 from vsetune.tracking.mlflow_batches import log_in_batches, summary_metrics
 from vsetune.tracking.mlflow_curves import RunCurve, RunningCurves
 from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
+from vsetune.tracking.mlflow_reading import attempt_rows
 from vsetune.tracking.mlflow_rows import point_rows
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
@@ -64,7 +65,7 @@ class MlflowStore(TrackingStore):
         with opening(shown_uri):
             self._client = MlflowClient(tracking_uri=uri)
             shorten_busy_timeout(uri)
-            self._rows = point_rows(uri)
+            self._rows, self._reading = point_rows(uri), attempt_rows(uri)
             self._client.search_experiments(max_results=1)
 
     def open_study(self, record: StudyRecord, *, resume: bool) -> None:
@@ -142,9 +143,12 @@ class MlflowStore(TrackingStore):
     def attempts(self, study: str) -> list[AttemptRecord]:
         with self._storage(f"read study {study}"):
             experiment_id, _ = self._place(study)
+            if self._reading is not None:
+                return list(self._reading.of(experiment_id))
             runs = list(self._attempt_runs(experiment_id))
         runs.sort(key=lambda run: (run.info.start_time, run.info.run_name))
-        return [encoding.attempt_from_tags(run.info.run_id, run.data.tags) for run in runs]
+        decoding = encoding.Decoding()
+        return [decoding.attempt(run.info.run_id, run.data.tags) for run in runs]
 
     def attempt(self, attempt_id: str) -> AttemptRecord:
         with self._storage(f"read attempt {attempt_id}"):
