@@ -29,7 +29,7 @@ from vsetune.tracking import encoding
 from vsetune.tracking.artifacts import draw_curve, fetch, holds, keep
 from vsetune.tracking.encoding import CurvePoint
 from vsetune.tracking.mlflow_batches import log_in_batches, summary_metrics
-from vsetune.tracking.mlflow_curves import RunCurve, RunningCurves
+from vsetune.tracking.mlflow_curves import NewPoints, RunCurve, RunningCurves
 from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
 from vsetune.tracking.mlflow_reading import attempt_rows
 from vsetune.tracking.mlflow_rows import point_rows
@@ -193,14 +193,22 @@ class MlflowStore(TrackingStore):
     def _record(self, points: Mapping[str, Sequence[ValidationPoint]]) -> None:
         """In one transaction where that is possible, else a request for each attempt."""
         found = [self._curves.new(attempt_id, of_attempt) for attempt_id, of_attempt in points.items()]
-        new = [each for each in found if each is not None]
-        is_written = self._rows is not None and self._rows.write([each.told for each in new])
-        for each in new:
-            if not is_written:
-                log_in_batches(self._client, each.told.run_id, metrics=each.told.metrics, tags=each.told.tags)
-                if self._rows is not None:
-                    self._rows.accepted(each.told)
-            self._curves.written(each)
+        left = [each for each in found if each is not None]
+        while left:
+            written, left = (left, []) if self._write_rows(left) else (left[:1], left[1:])
+            for each in written:
+                self._curves.written(each)
+
+    def _write_rows(self, points: Sequence[NewPoints]) -> bool:
+        """Whether all were written in one transaction. If not, the first was by a request: after it the names of its
+        metrics are known to be good, and the others may follow in one."""
+        if self._rows is not None and self._rows.write([each.told for each in points]):
+            return True
+        told = points[0].told
+        log_in_batches(self._client, told.run_id, metrics=told.metrics, tags=told.tags)
+        if self._rows is not None:
+            self._rows.accepted(told)
+        return False
 
     def _create_experiment(self, record: StudyRecord) -> str:
         location = f"{self._artifact_root}/{record.name}" if self._artifact_root else None
