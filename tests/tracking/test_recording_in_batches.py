@@ -8,11 +8,15 @@ import threading
 
 import pytest
 from mlflow import MlflowClient
+from real_servers import postgres
+from short_folders import place
 
 from vsetune.errors import StorageError
 from vsetune.tracking import JournaledStore, ValidationPoint, backlog, delivery, open_store
 from vsetune.tracking.journal import JOURNAL_FILE, Journal, Place
 from vsetune.tracking.memory_store import MemoryStore
+
+__all__ = ["place"]
 
 
 class Listening(MemoryStore):
@@ -249,20 +253,32 @@ def shown(client, run_id):
     return {name: str(value) for name, value in run.data.metrics.items()}, history, tags
 
 
-def test_rows_are_those_that_mlflow_itself_would_write(mlflow_store, database, study, start, points):
-    by_requests = open_store(f"sqlite:///{database}", None, curve_plots=False)
-    by_requests._rows = None
-    mlflow_store.open_study(study, resume=False)
-    ids = {each: each.start_attempt(start(trial=name)) for each, name in ((mlflow_store, "a"), (by_requests, "b"))}
-    other = mlflow_store.start_attempt(start(trial="c"))
+def rows_and_requests_agree(uri, study, start, points):
+    """Also what is read out of the tables, and by MLflow's search."""
+    by_rows, by_requests = (open_store(uri, None, curve_plots=False) for _ in range(2))
+    by_requests._rows = by_requests._reading = None
+    by_rows.open_study(study, resume=False)
+    ids = {each: each.start_attempt(start(trial=name)) for each, name in ((by_rows, "a"), (by_requests, "b"))}
+    other = by_rows.start_attempt(start(trial="c"))
     for batch in ([odd(1)], [odd(3), odd(4)], points(1, 2), [odd(2)], [odd(step) for step in range(5, 200)], [odd(4)]):
-        mlflow_store.record_batch({ids[mlflow_store]: batch, other: batch[:1]})
+        by_rows.record_batch({ids[by_rows]: batch, other: batch[:1]})
         by_requests.record_points(ids[by_requests], batch)
-    client = MlflowClient(f"sqlite:///{database}")
-    numbers, history, tags = shown(client, ids[mlflow_store])
+    client = MlflowClient(uri)
+    numbers, history, tags = shown(client, ids[by_rows])
     assert (numbers, history, tags) == shown(client, ids[by_requests])
     assert [step for step, _, _ in history["epoch"]] == list(range(1, 200))
     assert len(tags) > 1
+    assert by_rows.attempts("nightly") == by_requests.attempts("nightly")
+
+
+def test_rows_are_those_that_mlflow_itself_would_write(database, study, start, points):
+    rows_and_requests_agree(f"sqlite:///{database}", study, start, points)
+
+
+@pytest.mark.slow
+def test_rows_are_those_of_mlflow_in_postgresql_too(study, start, points, place):
+    with postgres(place) as made:
+        rows_and_requests_agree(made("tracking"), study, start, points)
 
 
 def test_of_a_batch_only_the_run_that_somebody_deleted_is_refused(

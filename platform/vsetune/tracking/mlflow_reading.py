@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mlflow.entities import LifecycleStage
 from mlflow.store.tracking.dbmodels import models
-from sqlalchemy import Connection, Engine, Select, or_, select
+from sqlalchemy import Connection, Engine, or_, select
 
 from vsetune.tracking import encoding
 from vsetune.tracking.mlflow_sqlite import engine_of
@@ -57,7 +57,7 @@ def attempt_rows(uri: str) -> AttemptRows | None:
 
 
 def _runs(connection: Connection, experiment_id: str) -> Iterator[_Run]:
-    asked: Select[tuple[int, str, str]] = select(_RUNS.c.start_time, _RUNS.c.name, _RUNS.c.run_uuid).where(
+    asked = select(_RUNS.c.start_time, _RUNS.c.name, _RUNS.c.run_uuid).where(
         _RUNS.c.experiment_id == int(experiment_id), _RUNS.c.lifecycle_stage == LifecycleStage.ACTIVE
     )
     return (_Run(started_ms, name or "", run_id) for started_ms, name, run_id in connection.execute(asked))
