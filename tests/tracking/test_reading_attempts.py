@@ -32,3 +32,31 @@ def test_what_attempts_have_in_common_is_kept_once_in_memory(mlflow_store, study
     assert one.start.environment is other.start.environment
     assert one.start.resolved["data"] is other.start.resolved["data"]
     assert one.start != other.start
+
+
+def test_what_was_read_before_is_read_again_only_where_it_has_changed(mlflow_store, database, study, start, points):
+    mlflow_store.open_study(study, resume=False)
+    ids = [mlflow_store.start_attempt(start(trial=trial)) for trial in "abcde"]
+    reading = open_store(f"sqlite:///{database}", None)
+    before = reading.attempts("nightly")
+    mlflow_store.record_points(ids[1], points(1, 2))
+    mlflow_store.finish_attempt(ids[2], "failed", {"epochs": 2.0}, [], "loss is nan")
+    MlflowClient(f"sqlite:///{database}").delete_run(ids[3])
+    ids.append(mlflow_store.start_attempt(start(trial="f")))
+    after = reading.attempts("nightly")
+    assert after == open_store(f"sqlite:///{database}", None).attempts("nightly")
+    assert [attempt.start.trial for attempt in after] == list("abcef")
+    assert [each in map(id, before) for each in map(id, after)] == [True, False, False, True, False]
+    mlflow_store.finish_attempt(ids[2], "failed", {"epochs": 3.0}, [], "loss is infinite")
+    assert reading.attempts("nightly")[2].error == "loss is infinite"
+    mlflow_store.open_study(study, resume=True)
+    assert {attempt.status for attempt in reading.attempts("nightly")} == {"killed", "failed"}
+
+
+def test_settings_that_are_off_are_no_params_and_are_read_back_all_the_same(mlflow_store, database, study, start):
+    off = {"name": "lseh", "warmup_epochs": 0, "loss_ramp": None, "phases": [], "backbone": {}, "absolute": False}
+    mlflow_store.open_study(study, resume=False)
+    run_id = mlflow_store.start_attempt(start(resolved={"loss": off}, configuration={}))
+    params = MlflowClient(f"sqlite:///{database}").get_run(run_id).data.params
+    assert {name for name in params if name.startswith("loss.")} == {"loss.warmup_epochs", "loss.absolute"}
+    assert mlflow_store.attempt(run_id).start.resolved["loss"] == off

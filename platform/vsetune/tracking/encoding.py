@@ -118,12 +118,15 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
 
 
 def attempt_params(start: AttemptStart) -> dict[str, str]:
-    """What people compare in a table: every hyperparameter, searched or fixed, and what the attempt belongs to."""
+    """What people compare in a table: every hyperparameter, searched or fixed, and what the attempt belongs to.
+
+    A setting that is off (None, or an empty list or mapping) is left out: a column of `None` tells nobody anything.
+    """
     belongs = {"cell": start.cell, "network": start.network, "loss": start.loss, "seed": start.seed}
     resolved = {
         f"{part}.{name}": value
         for part in ("network", "loss", "training") for name, value in start.resolved.get(part, {}).items()
-        if name != "name"
+        if name != "name" and value is not None and value not in ([], {})
     }
     return {key: str(value)[:PIECE] for key, value in {**belongs, **resolved, **start.configuration}.items()}
 

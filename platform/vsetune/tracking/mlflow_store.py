@@ -144,7 +144,7 @@ class MlflowStore(TrackingStore):
         with self._storage(f"read study {study}"):
             experiment_id, _ = self._place(study)
             if self._reading is not None:
-                return list(self._reading.of(experiment_id))
+                return self._reading.of(experiment_id)
             runs = list(self._attempt_runs(experiment_id))
         runs.sort(key=lambda run: (run.info.start_time, run.info.run_name))
         decoding = encoding.Decoding()
