@@ -28,7 +28,8 @@ STALE_AFTER_S = 24 * 3600.0
 """An attempt of another study that showed no life for this long is closed as killed when a store is opened."""
 GATHER_S = 0.25
 """How long the thread lets records gather before it delivers them, unless somebody waits for that."""
-_MOST_AT_ONCE = 1000
+_MOST_AT_ONCE, _ATTEMPTS_AT_ONCE = 1000, 200
+"""Records of a batch, and attempts: behind a server each of them is a request, and whoever waits sees progress."""
 ASIDE_FILE = "journal.aside"
 _T = TypeVar("_T")
 
@@ -221,8 +222,14 @@ class Delivery:
             self._ahead += self._journal.following(self._ahead[-1][1], _MOST_AT_ONCE - len(self._ahead))
         if not self._ahead:
             return [], self._place
-        points = list(takewhile(lambda each: each[0].kind == "points", self._ahead))
-        taken = points or [self._ahead[0]]
+        attempts: set[object] = set()
+        taken: list[tuple[Entry, Place]] = []
+        for each in takewhile(lambda each: each[0].kind == "points", self._ahead):
+            attempts.add(each[0].body.get("attempt"))
+            if len(attempts) > _ATTEMPTS_AT_ONCE:
+                break
+            taken.append(each)
+        taken = taken or [self._ahead[0]]
         return [entry for entry, _ in taken], taken[-1][1]
 
     def _deliver_all(self, recipient: Recipient, entries: Sequence[Entry]) -> None:

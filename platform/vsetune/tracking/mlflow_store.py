@@ -9,8 +9,9 @@ What MLflow is told beyond the records, so that its UI is useful on its own:
 - artifacts: config.yaml (resolved trial), curve.png, and what the driver hands in.
 
 A curve is written twice: as metrics for people, and as a tag for us, so that a thousand attempts are read with one
-search instead of a thousand requests, or straight out of the tables (`mlflow_reading.py`). Time stamps depend on the point alone, hence MLflow drops a repeated metric
-even when the process died between the two. In a database of our own both are one transaction (`mlflow_rows.py`).
+search instead of a thousand requests, or straight out of the tables (`mlflow_reading.py`). Time stamps depend on the
+point alone, hence MLflow drops a repeated metric even when the process died between the two. In a database of our own
+both are one transaction (`mlflow_rows.py`).
 """
 
 from __future__ import annotations
