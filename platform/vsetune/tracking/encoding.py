@@ -145,7 +145,13 @@ def curve_tags(curve: Sequence[CurvePoint]) -> dict[str, str]:
 
 
 def curve_from_tags(tags: Mapping[str, str]) -> list[CurvePoint]:
-    return [CurvePoint(*point) for point in json.loads(from_pieces(CURVE, tags) or "[]")]
+    return [CurvePoint(*point) for point in _plain_curve(tags)]
+
+
+def _plain_curve(tags: Mapping[str, str]) -> list[list[Any]]:
+    """Fields of CurvePoints; of ten thousand curves the objects would take longer than the text."""
+    curve: list[list[Any]] = json.loads(from_pieces(CURVE, tags) or "[]")
+    return curve
 
 
 def attempt_from_tags(attempt_id: str, tags: Mapping[str, str]) -> AttemptRecord:
@@ -161,11 +167,11 @@ class Decoding:
 
     def attempt(self, attempt_id: str, tags: Mapping[str, str]) -> AttemptRecord:
         """As `attempt_from_tags`."""
-        curve = curve_from_tags(tags)
-        summary = curve[-1].seconds() if curve else {}
+        curve = _plain_curve(tags)
+        summary = CurvePoint(*curve[-1]).seconds() if curve else {}
         summary |= json.loads(from_pieces(SUMMARY, tags) or "{}")
         status: AttemptStatus = tags[STATUS]  # type: ignore[assignment]
-        points = tuple((point.epoch, point.m_recall) for point in curve)
+        points = tuple((epoch, m_recall) for _, epoch, m_recall, *_ in curve)
         start = self._start(json.loads(from_pieces(RECORD, tags) or "{}"))
         return AttemptRecord(attempt_id, start, status, points, summary, tags.get(ERROR) or None)
 
