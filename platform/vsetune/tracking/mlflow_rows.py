@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from mlflow.entities import LifecycleStage, Metric
 from mlflow.store.tracking.dbmodels import models
-from sqlalchemy import Connection, Engine, select, tuple_
+from sqlalchemy import Connection, Engine, bindparam, func, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, IntegrityError
 
@@ -50,16 +50,15 @@ class PointRows:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        insert = _INSERT[engine.name]
-        self._add_metrics = insert(_METRICS).on_conflict_do_nothing()
-        latest = insert(_LATEST)
+        self._add_metrics = _insertion(engine, _METRICS).on_conflict_do_nothing()
+        latest = _insertion(engine, _LATEST)
         new, key = latest.excluded, ("step", "timestamp", "value")
         self._set_latest = latest.on_conflict_do_update(
             index_elements=["key", "run_uuid"],
             set_={name: new[name] for name in (*key, "is_nan")},
             where=tuple_(*(new[name] for name in key)) > tuple_(*(_LATEST.c[name] for name in key)),
         )
-        tags = insert(_TAGS)
+        tags = _insertion(engine, _TAGS)
         self._set_tags = tags.on_conflict_do_update(
             index_elements=["key", "run_uuid"], set_={"value": tags.excluded.value}
         )
@@ -87,11 +86,17 @@ class PointRows:
                     (self._add_metrics, metrics), (self._set_latest, _latest(metrics)), (self._set_tags, _sorted(tags)),
                 ):
                     if rows:
-                        connection.execute(statement, rows)
+                        connection.execute(statement, self._bound(rows))
                 connection.commit()
         except (DataError, IntegrityError):  # MLflow says what is wrong with it, and with which run
             return False
         return True
+
+    def _bound(self, rows: list[Row]) -> Any:
+        """PostgreSQL takes columns, see `_insertion`."""
+        if self._engine.name == "sqlite":
+            return rows
+        return {name: [row[name] for row in rows] for name in rows[0]}
 
     def _begin(self, connection: Connection) -> None:
         """SQLite gives up a lock only where it is asked for before the first look."""
@@ -109,6 +114,17 @@ def point_rows(uri: str) -> PointRows | None:
         if set(table.c.keys()) != columns or {column.name for column in table.primary_key} != keys:
             return None
     return PointRows(engine)
+
+
+def _insertion(engine: Engine, table: Any) -> Any:
+    """Of whole rows. To a server in one statement with an array for each column, in place of one for each row that has
+    to go there and back."""
+    insert = _INSERT[engine.name](table)
+    if engine.name == "sqlite":
+        return insert
+    arrays = {column.name: bindparam(column.name, type_=postgresql.ARRAY(column.type)) for column in table.c}
+    columns = [func.unnest(array).label(name) for name, array in arrays.items()]
+    return insert.from_select(list(arrays), select(*columns), include_defaults=False)
 
 
 def _are_active(connection: Connection, run_ids: set[str]) -> bool:
