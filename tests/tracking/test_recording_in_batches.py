@@ -11,6 +11,8 @@ from mlflow import MlflowClient
 from real_servers import postgres
 from short_folders import place
 
+from chaos.processes import Processes
+from chaos.servers import tracking_server
 from vsetune.errors import StorageError
 from vsetune.tracking import JournaledStore, ValidationPoint, backlog, delivery, open_store
 from vsetune.tracking.journal import JOURNAL_FILE, Journal, Place
@@ -279,6 +281,25 @@ def test_rows_are_those_that_mlflow_itself_would_write(database, study, start, p
 def test_rows_are_those_of_mlflow_in_postgresql_too(study, start, points, place):
     with postgres(place) as made:
         rows_and_requests_agree(made("tracking"), study, start, points)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_in_the_middle_gets_every_point_once_when_it_is_back(study, start, points, place):
+    server, address, _ = tracking_server(place, Processes())
+    with server.running():
+        store = JournaledStore(lambda: open_store(address, None, curve_plots=False), place / "study")
+        store.open_study(study, resume=False)
+        ids = [store.start_attempt(start(trial=trial)) for trial in "abc"]
+        assert store.flush(60) == 0
+        spread(store, ids, points, 3)
+        with server.down():
+            spread(store, ids, points, 8)
+        assert store.close(120) == 0
+        found = open_store(address, None).attempts("nightly")
+        assert [attempt.curve for attempt in found] == [attempt.curve for attempt in store.attempts("nightly")]
+        for attempt in found:
+            history = MlflowClient(address).get_metric_history(attempt.attempt_id, "epoch")
+            assert [each.step for each in history] == [10 * step for step in range(1, 9)]
 
 
 def test_of_a_batch_only_the_run_that_somebody_deleted_is_refused(
