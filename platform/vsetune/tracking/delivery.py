@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
 from vsetune.errors import StorageError, UnusableStore, UsageError
-from vsetune.tracking.encoding import one_line, to_json
+from vsetune.tracking.aside import put_aside
+from vsetune.tracking.backlog import LONGEST_WAIT_S, Backlog
+from vsetune.tracking.encoding import one_line
 from vsetune.tracking.entries import NEED_NO_DELIVERY, Recipient, together
+from vsetune.tracking.entry_files import EntryFiles
 from vsetune.tracking.journal import Entry, Journal, Place
 from vsetune.tracking.outbox import Outbox
 from vsetune.tracking.store import TrackingStore
@@ -24,7 +26,10 @@ _log = logging.getLogger(__name__)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 STALE_AFTER_S = 24 * 3600.0
 """An attempt of another study that showed no life for this long is closed as killed when a store is opened."""
-_MOST_AT_ONCE = 200
+GATHER_S = 0.25
+"""How long the thread lets records gather before it delivers them, unless somebody waits for that."""
+_MOST_AT_ONCE, _ATTEMPTS_AT_ONCE = 1000, 200
+"""Records of a batch, and attempts: behind a server each of them is a request, and whoever waits sees progress."""
 ASIDE_FILE = "journal.aside"
 _T = TypeVar("_T")
 
@@ -35,24 +40,29 @@ class Delivery:
     A StorageError means later: the same record is tried again after a pause that grows from 0.5 s to 30 s, for ever.
     A study that cannot be opened (its name is taken) waits in the same way, since everything behind depends on it. Any
     other error concerns one record: it is said once, the record goes to the file `journal.aside`, the next follows.
+
+    Points that follow one another in the journal, of whatever attempts, go to the store in one batch. The order of the
+    records of an attempt is that of the journal.
     """
 
     def __init__(
         self, open_store: Callable[[], TrackingStore], journal: Journal, outbox: Outbox,
         bring: Callable[[Path], Path] | None = None,
     ) -> None:
-        """bring: called for every file of a record before it is delivered, to fetch what is on another machine; it
-        returns where the file is now. What it fetched is removed afterwards."""
-        self._open_store, self._journal, self._outbox, self._bring = open_store, journal, outbox, bring
+        """outbox, bring: where the files of records are, as EntryFiles has them."""
+        self._open_store, self._journal = open_store, journal
+        self._files = EntryFiles(journal.path.parent, outbox, bring)
         self._changed = threading.Condition()
         self._place = self._first_place()
+        self._ahead: deque[tuple[Entry, Place]] = deque()  # read from the journal, not delivered; of this thread alone
         self._asked: deque[tuple[Callable[[Recipient], Any], Future[Any]]] = deque()
         self._recipient: Recipient | None = None
         self._outage: StorageError | None = None
         self._refusal: Exception | None = None
         self._conflict: UsageError | None = None
-        self._brought: list[Path] = []
-        self._is_stopping = self._in_a_hurry = self._swept = False
+        self._is_stopping = self._in_a_hurry = self._swept = self._is_idle = False
+        self._backlog = Backlog(journal.path, self.pending())
+        self._waiting = 0  # who waits until everything is delivered
         self.delivered = 0
         self._thread = threading.Thread(target=self._run, name="tracking-delivery", daemon=True)
         self._thread.start()
@@ -67,9 +77,27 @@ class Delivery:
         return None if outage is None else str(outage)
 
     def notify(self) -> None:
-        """There is something new in the journal."""
+        """There is something new in the journal. Wakes the thread only where it has nothing to do."""
+        if self._is_idle:
+            with self._changed:
+                self._changed.notify_all()
+
+    def make_room(self) -> None:
+        """Wait for the store where it has fallen too far behind, at most LONGEST_WAIT_S; `Backlog` says when."""
+        has_room = self._has_room()
+        self._backlog.tell(self.pending(), has_room=has_room)
+        if has_room:
+            return
         with self._changed:
+            self._in_a_hurry = True
             self._changed.notify_all()
+            self._changed.wait_for(self._has_room, LONGEST_WAIT_S)
+
+    def _has_room(self) -> bool:
+        is_away = self._outage is not None or self._recipient is None
+        return self._is_stopping or self._backlog.has_room(
+            self.pending(), unwritten=self._journal.unwritten, is_away=is_away
+        )
 
     def wait_until_open(self, timeout_s: float, *, until_outage: bool = False) -> bool:
         """Whether the store was opened in time. until_outage: return as soon as a try has failed.
@@ -93,7 +121,11 @@ class Delivery:
             if self.pending() and not until_outage:
                 self._in_a_hurry = True
                 self._changed.notify_all()
-            self._changed.wait_for(lambda: not self.pending() or (until_outage and self._outage), timeout_s)
+            self._waiting += 1
+            try:
+                self._changed.wait_for(lambda: not self.pending() or (until_outage and self._outage), timeout_s)
+            finally:
+                self._waiting -= 1
             if until_outage and self._conflict is not None:
                 raise self._conflict
             return self.pending()
@@ -139,8 +171,8 @@ class Delivery:
     def _first_place(self) -> Place:
         """Where delivery goes on: behind the last record delivered and behind those that need none."""
         place = Place(self._journal.cursor.read(self._journal.identity))
-        while (found := self._journal.after(place)) is not None and found[0].kind in NEED_NO_DELIVERY:
-            place = found[1]
+        while (found := self._journal.following(place, 1)) and found[0][0].kind in NEED_NO_DELIVERY:
+            place = found[0][1]
         return place
 
     def _run(self) -> None:
@@ -155,7 +187,9 @@ class Delivery:
                 continue
             pause = FIRST_PAUSE_S
             if is_idle:
-                self._wait(LONGEST_PAUSE_S if not self._journal.unwritten else FIRST_PAUSE_S, until_work=True)
+                pause_s = LONGEST_PAUSE_S if not self._journal.unwritten else FIRST_PAUSE_S
+                if not self._wait(pause_s, until_work=True) and not self._waiting:
+                    self._wait(GATHER_S)
         self._refuse_questions(StorageError("tracking store: closed; open it again"))
 
     def _step(self) -> bool:
@@ -168,39 +202,57 @@ class Delivery:
         if not entries:
             self._note_recovery()
             return not self._sweep(recipient)
-        groups: dict[object, list[Entry]] = {}
-        for entry in entries:
-            groups.setdefault(entry.body.get("attempt"), []).append(entry)
-        for group in groups.values():
-            self._deliver(recipient, group)
+        self._deliver_all(recipient, entries)
         self._note_recovery()
         with self._changed:
             self._place = place
+            for _ in entries:
+                self._ahead.popleft()
             self.delivered += len(entries)
             self._journal.cursor.write(self._journal.identity, place.number)
             self._changed.notify_all()
-        self._outbox.remove([file for entry in entries for file in self._files_of(entry)])
-        while self._brought:
-            self._brought.pop().unlink(missing_ok=True)
+        self._files.forget(entries)
         return False
 
     def _next(self) -> tuple[list[Entry], Place]:
-        """The next record; of points all that follow one another, so that a backlog takes few requests."""
-        entries: list[Entry] = []
-        place = self._place
-        while len(entries) < _MOST_AT_ONCE and (found := self._journal.after(place)) is not None:
-            if entries and found[0].kind != "points":
+        """The next record; of points all that follow one another, so that they take few requests."""
+        if not self._ahead or self._ahead[0][1].number <= self._place.number:
+            self._ahead = deque(self._journal.following(self._place, _MOST_AT_ONCE))
+        elif len(self._ahead) < _MOST_AT_ONCE:
+            self._ahead += self._journal.following(self._ahead[-1][1], _MOST_AT_ONCE - len(self._ahead))
+        if not self._ahead:
+            return [], self._place
+        attempts: set[object] = set()
+        taken: list[tuple[Entry, Place]] = []
+        for each in takewhile(lambda each: each[0].kind == "points", self._ahead):
+            attempts.add(each[0].body.get("attempt"))
+            if len(attempts) > _ATTEMPTS_AT_ONCE:
                 break
-            entries.append(found[0])
-            place = found[1]
-            if found[0].kind != "points":
-                break
-        return entries, place
+            taken.append(each)
+        taken = taken or [self._ahead[0]]
+        return [entry for entry, _ in taken], taken[-1][1]
+
+    def _deliver_all(self, recipient: Recipient, entries: Sequence[Entry]) -> None:
+        """entries: one record, or points. Raises StorageError when they must be tried again."""
+        by_attempt: dict[object, list[Entry]] = {}
+        for entry in entries:
+            by_attempt.setdefault(entry.body.get("attempt"), []).append(entry)
+        groups = list(by_attempt.values())
+        if len(groups) > 1:
+            try:
+                recipient.deliver_points([together(group) for group in groups])
+                return
+            except StorageError:
+                raise
+            except Exception as error:  # of one of them: which, is found by delivering each by itself
+                _log.debug("%d records are delivered one attempt at a time: %s", len(entries), one_line(error))
+        for group in groups:
+            self._deliver(recipient, group)
 
     def _deliver(self, recipient: Recipient, group: Sequence[Entry]) -> None:
         """group: one record, or points of one attempt. Raises StorageError when it must be tried again."""
         try:
-            recipient.deliver(self._with_files(together(group)))
+            recipient.deliver(self._files.here(together(group)))
         except StorageError:
             raise
         except Exception as error:  # a record that no store takes must not hold up the others
@@ -208,23 +260,10 @@ class Delivery:
                 self._conflict = error if isinstance(error, UsageError) else None
                 raise StorageError(one_line(error)) from error
             if len(group) == 1:
-                self._put_aside(group[0], error)
+                put_aside(self._journal.path.with_name(ASIDE_FILE), group[0], error)
                 return
             for entry in group:
                 self._deliver(recipient, [entry])
-
-    def _files_of(self, entry: Entry) -> list[Path]:
-        """Where the files of a record are; one named without a folder is below the journal's."""
-        return [self._journal.path.parent / name for name in entry.body.get("artifacts", [])]
-
-    def _with_files(self, entry: Entry) -> Entry:
-        files = self._files_of(entry)
-        if not files:
-            return entry
-        if self._bring is not None:
-            named, files = files, [self._bring(file) for file in files]
-            self._brought += [file for file in files if file not in named]
-        return entry._replace(body={**entry.body, "artifacts": [str(file) for file in files]})
 
     def _open(self) -> Recipient:
         try:
@@ -274,6 +313,7 @@ class Delivery:
         with self._changed:
             was_away, self._outage, self._conflict = self._outage is not None, None, None
         if was_away:
+            self._backlog.went_on(self.pending())
             _log.warning("the tracking store answers again; %d records are delivered now", self.pending())
 
     def _refuse_questions(self, error: StorageError) -> None:
@@ -282,21 +322,13 @@ class Delivery:
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(error)
 
-    def _wait(self, pause_s: float, *, until_work: bool = False) -> None:
-        """Sleep, unless there is a question, somebody in a hurry, or (until_work) a new record."""
+    def _wait(self, pause_s: float, *, until_work: bool = False) -> bool:
+        """Sleep, unless somebody is in a hurry (True), or until_work and there is a new record."""
         with self._changed:
+            self._is_idle = until_work  # before the first look: a record that comes after it wakes this thread
             self._changed.wait_for(
                 lambda: self._is_stopping or self._in_a_hurry or (until_work and self.pending() > 0), pause_s
             )
-            self._in_a_hurry = False
-
-    def _put_aside(self, entry: Entry, error: Exception) -> None:
-        aside = self._journal.path.with_name(ASIDE_FILE)
-        _log.error("a record (%s, number %d) cannot be delivered and is kept in %s: %s", entry.kind, entry.number,
-                   aside, one_line(error))
-        line = json.loads(to_json(entry._asdict())) | {"error": one_line(error), "time": time.time()}
-        try:
-            with open(aside, "a", encoding="utf-8") as stream:
-                stream.write(to_json(line) + "\n")
-        except OSError as refused:
-            _log.error("%s: cannot be written (%s); the record still stands in the journal", aside, refused.strerror)
+            was_in_a_hurry = self._in_a_hurry
+            self._is_idle = self._in_a_hurry = False
+        return was_in_a_hurry

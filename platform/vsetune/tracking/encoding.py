@@ -55,6 +55,11 @@ class CurvePoint(NamedTuple):
         device_seconds = point.metrics.get("device_seconds")
         return cls(point.step, point.epoch, point.m_recall, point.train_seconds, device_seconds)
 
+    def seconds(self) -> dict[str, float]:
+        """What the last point of an unfinished attempt tells about its cost."""
+        device = {} if self.device_seconds is None else {"device_seconds": self.device_seconds}
+        return {"train_seconds": self.train_seconds, **device}
+
 
 def in_pieces(name: str, text: str) -> dict[str, str]:
     """Tags `name`, `name.1`, `name.2`, ... that together hold `text`."""
@@ -72,8 +77,11 @@ def from_pieces(name: str, tags: Mapping[str, str]) -> str | None:
     return "".join(pieces)
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=str)
+
+
 def to_json(plain: Any) -> str:
-    return json.dumps(plain, separators=(",", ":"), default=str)
+    return _ENCODER.encode(plain)
 
 
 def to_yaml(plain: Mapping[str, Any]) -> str:
@@ -110,12 +118,15 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
 
 
 def attempt_params(start: AttemptStart) -> dict[str, str]:
-    """What people compare in a table: every hyperparameter, searched or fixed, and what the attempt belongs to."""
+    """What people compare in a table: every hyperparameter, searched or fixed, and what the attempt belongs to.
+
+    A setting that is off (None, or an empty list or mapping) is left out: a column of `None` tells nobody anything.
+    """
     belongs = {"cell": start.cell, "network": start.network, "loss": start.loss, "seed": start.seed}
     resolved = {
         f"{part}.{name}": value
         for part in ("network", "loss", "training") for name, value in start.resolved.get(part, {}).items()
-        if name != "name"
+        if name != "name" and value is not None and value not in ([], {})
     }
     return {key: str(value)[:PIECE] for key, value in {**belongs, **resolved, **start.configuration}.items()}
 
@@ -134,22 +145,45 @@ def curve_tags(curve: Sequence[CurvePoint]) -> dict[str, str]:
 
 
 def curve_from_tags(tags: Mapping[str, str]) -> list[CurvePoint]:
-    return [CurvePoint(*point) for point in json.loads(from_pieces(CURVE, tags) or "[]")]
+    return [CurvePoint(*point) for point in _plain_curve(tags)]
+
+
+def _plain_curve(tags: Mapping[str, str]) -> list[list[Any]]:
+    """Fields of CurvePoints; of ten thousand curves the objects would take longer than the text."""
+    curve: list[list[Any]] = json.loads(from_pieces(CURVE, tags) or "[]")
+    return curve
 
 
 def attempt_from_tags(attempt_id: str, tags: Mapping[str, str]) -> AttemptRecord:
     """The attempt that `attempt_tags`, `curve_tags` and a summary tag describe."""
-    curve = curve_from_tags(tags)
-    summary: dict[str, float] = {}
-    if curve:
-        summary["train_seconds"] = curve[-1].train_seconds
-        if curve[-1].device_seconds is not None:
-            summary["device_seconds"] = curve[-1].device_seconds
-    summary |= json.loads(from_pieces(SUMMARY, tags) or "{}")
-    status: AttemptStatus = tags[STATUS]  # type: ignore[assignment]
-    points = tuple((point.epoch, point.m_recall) for point in curve)
-    start = AttemptStart(**json.loads(from_pieces(RECORD, tags) or "{}"))
-    return AttemptRecord(attempt_id, start, status, points, summary, tags.get(ERROR) or None)
+    return Decoding().attempt(attempt_id, tags)
+
+
+class Decoding:
+    """Makes attempts of tags. What several of them have in common, nearly all of their settings, is kept once."""
+
+    def __init__(self) -> None:
+        self._shared: dict[str, Any] = {}
+
+    def attempt(self, attempt_id: str, tags: Mapping[str, str]) -> AttemptRecord:
+        """As `attempt_from_tags`."""
+        curve = _plain_curve(tags)
+        summary = CurvePoint(*curve[-1]).seconds() if curve else {}
+        summary |= json.loads(from_pieces(SUMMARY, tags) or "{}")
+        status: AttemptStatus = tags[STATUS]  # type: ignore[assignment]
+        points = tuple((epoch, m_recall) for _, epoch, m_recall, *_ in curve)
+        start = self._start(json.loads(from_pieces(RECORD, tags) or "{}"))
+        return AttemptRecord(attempt_id, start, status, points, summary, tags.get(ERROR) or None)
+
+    def _start(self, plain: dict[str, Any]) -> AttemptStart:
+        resolved = {self._share(name): self._share(part) for name, part in plain.get("resolved", {}).items()}
+        whole = ("environment", "protocol", "study", "cell", "network", "loss", "phase")
+        shared = {name: self._share(plain[name]) for name in whole if name in plain}
+        return AttemptStart(**{**plain, **shared, "resolved": resolved})
+
+    def _share(self, part: Any) -> Any:
+        """The same object for all that are equal. Nobody changes what a store has read."""
+        return self._shared.setdefault(repr(part), part)
 
 
 def study_tags(record: StudyRecord) -> dict[str, str]:

@@ -33,6 +33,17 @@ def known_study(record: StudyRecord, attempts: Sequence[AttemptRecord]) -> dict[
     return {"record": asdict(record), "attempts": [asdict(attempt) for attempt in attempts]}
 
 
+def plain_points(points: Sequence[ValidationPoint]) -> list[dict[str, Any]]:
+    """Points as they stand in the body of a `points` record; without the deep copies of `asdict`."""
+    return [
+        {
+            "step": point.step, "epoch": point.epoch, "pairs_seen": point.pairs_seen, "m_recall": point.m_recall,
+            "train_seconds": point.train_seconds, "metrics": dict(point.metrics),
+        }
+        for point in points
+    ]
+
+
 def replay(entry: Entry, mirror: MemoryStore) -> None:
     """Do in memory what a record says. Its files are not looked at; what the mirror refuses is left out."""
     body = entry.body
@@ -73,6 +84,11 @@ class Recipient:
         }
         if entry.kind in steps:
             steps[entry.kind]()
+
+    def deliver_points(self, groups: Sequence[Entry]) -> None:
+        """The points of several attempts at once; each group is a record of one attempt. Raises what the store raises;
+        what has arrived of the others is then not known."""
+        self.store.record_batch({self._id(entry.body): _points(entry.body) for entry in groups})
 
     def open_study(self, record: StudyRecord, *, resume: bool) -> None:
         """Create or reopen a study. One that this journal created is its own, even if it never heard the answer."""

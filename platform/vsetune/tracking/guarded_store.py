@@ -27,6 +27,10 @@ class GuardedStore(TrackingStore):
         self._check()
         self._inner.record_points(attempt_id, points)
 
+    def record_batch(self, points: Mapping[str, Sequence[ValidationPoint]]) -> None:
+        self._check()
+        self._inner.record_batch(points)
+
     def finish_attempt(
         self, attempt_id: str, status: AttemptStatus, summary: Mapping[str, float], artifacts: Sequence[Path],
         error: str | None,

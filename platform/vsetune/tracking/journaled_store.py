@@ -18,7 +18,7 @@ from typing import Any
 
 from vsetune.errors import StorageError, UnusableStore
 from vsetune.tracking.delivery import Delivery
-from vsetune.tracking.entries import Recipient, known_study, replay
+from vsetune.tracking.entries import Recipient, known_study, plain_points, replay
 from vsetune.tracking.journal import Journal
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.outbox import Outbox
@@ -133,10 +133,10 @@ class JournaledStore(TrackingStore):
 
     def record_points(self, attempt_id: str, points: Sequence[ValidationPoint]) -> None:
         with self._lock:
-            new = self._mirror.new_points(attempt_id, points)
+            new = self._mirror.add_points(attempt_id, points)
             if new:
-                self._mirror.record_points(attempt_id, new)
-                self._append_of(attempt_id, "points", {"points": [asdict(point) for point in new]}, durable=False)
+                self._append_of(attempt_id, "points", {"points": plain_points(new)}, durable=False)
+        self._delivery.make_room()
 
     def finish_attempt(
         self, attempt_id: str, status: AttemptStatus, summary: Mapping[str, float], artifacts: Sequence[Path],

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vsetune.tracking.encoding import CurvePoint
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 from vsetune.tracking.store import (
     StudyStatus,
@@ -16,7 +17,6 @@ from vsetune.tracking.store import (
     require_files,
     require_same_study,
     require_terminal,
-    summary_so_far,
     unknown_attempt,
     unknown_study,
 )
@@ -29,23 +29,27 @@ def attempt_id_of(start: AttemptStart) -> str:
 
 @dataclass
 class _Attempt:
-    """earlier_*: what an adopted attempt already had; its steps are not known, its epochs tell its points apart."""
+    """points: by step, of each what its curve and its costs need. earlier_*: what an adopted attempt already had; its
+    steps are not known, its epochs tell its points apart."""
 
     start: AttemptStart
     status: AttemptStatus = "running"
-    points: dict[int, ValidationPoint] = field(default_factory=dict)
+    points: dict[int, CurvePoint] = field(default_factory=dict)
     summary: dict[str, float] = field(default_factory=dict)
     error: str | None = None
     earlier_curve: tuple[tuple[float, float], ...] = ()
     earlier_summary: Mapping[str, float] = field(default_factory=dict)
     seen: float = field(default_factory=time.time)
 
+    def __post_init__(self) -> None:
+        self.earlier_epochs = frozenset(epoch for epoch, _ in self.earlier_curve)
+
     def record(self, attempt_id: str) -> AttemptRecord:
         points = [self.points[step] for step in sorted(self.points)]
         curve = tuple((point.epoch, point.m_recall) for point in points)
         if self.earlier_curve:
             curve = tuple(sorted([*self.earlier_curve, *curve]))
-        so_far = summary_so_far(points[-1]) if points else {}
+        so_far = points[-1].seconds() if points else {}
         summary = {**self.earlier_summary, **so_far, **self.summary}
         return AttemptRecord(attempt_id, self.start, self.status, curve, summary, self.error)
 
@@ -78,19 +82,18 @@ class MemoryStore(TrackingStore):
         return attempt_id
 
     def record_points(self, attempt_id: str, points: Sequence[ValidationPoint]) -> None:
+        self.add_points(attempt_id, points)
+
+    def add_points(self, attempt_id: str, points: Sequence[ValidationPoint]) -> list[ValidationPoint]:
+        """`record_points`, and which of them were new."""
         attempt = self._attempt(attempt_id)
         attempt.seen = time.time()
-        attempt.points |= {point.step: point for point in self.new_points(attempt_id, points)}
-
-    def new_points(self, attempt_id: str, points: Sequence[ValidationPoint]) -> list[ValidationPoint]:
-        """Those that `record_points` would add. UsageError for an unknown attempt."""
-        attempt = self._attempt(attempt_id)
-        epochs = {epoch for epoch, _ in attempt.earlier_curve}
-        new: dict[int, ValidationPoint] = {}
+        new: list[ValidationPoint] = []
         for point in points:
-            if point.step not in attempt.points and point.epoch not in epochs:
-                new.setdefault(point.step, point)
-        return list(new.values())
+            if point.step not in attempt.points and point.epoch not in attempt.earlier_epochs:
+                attempt.points[point.step] = CurvePoint.of(point)
+                new.append(point)
+        return new
 
     def finish_attempt(
         self,

@@ -79,6 +79,15 @@ def upgrade_schema(database: Path, where: str) -> None:
         ) from error
 
 
+def engine_of(uri: str) -> Engine | None:
+    """The database that MLflow's store behind a URI writes to; None behind a server, or where it knows workspaces."""
+    store = services._get_store(uri)
+    engine: Engine | None = getattr(store, "engine", None)
+    if engine is None or getattr(store, "supports_workspaces", False):
+        return None
+    return engine
+
+
 def shorten_busy_timeout(uri: str) -> None:
     """Make every statement of the store behind a SQLite URI give up a lock after seconds; MLflow says 20 s each."""
     engine = getattr(services._get_store(uri), "engine", None)

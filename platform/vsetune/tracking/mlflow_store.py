@@ -9,8 +9,9 @@ What MLflow is told beyond the records, so that its UI is useful on its own:
 - artifacts: config.yaml (resolved trial), curve.png, and what the driver hands in.
 
 A curve is written twice: as metrics for people, and as a tag for us, so that a thousand attempts are read with one
-search instead of a thousand requests. Time stamps depend on the point alone, hence MLflow drops a repeated metric
-even when the process died between the two.
+search instead of a thousand requests, or straight out of the tables (`mlflow_reading.py`). Time stamps depend on the
+point alone, hence MLflow drops a repeated metric even when the process died between the two. In a database of our own
+both are one transaction (`mlflow_rows.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 from mlflow import MlflowClient
@@ -29,8 +29,11 @@ from mlflow.exceptions import MlflowException
 from vsetune.tracking import encoding
 from vsetune.tracking.artifacts import draw_curve, fetch, holds, keep
 from vsetune.tracking.encoding import CurvePoint
-from vsetune.tracking.mlflow_batches import log_in_batches, metrics_of, summary_metrics
+from vsetune.tracking.mlflow_batches import log_in_batches, summary_metrics
+from vsetune.tracking.mlflow_curves import NewPoints, RunCurve, RunningCurves
 from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
+from vsetune.tracking.mlflow_reading import attempt_rows
+from vsetune.tracking.mlflow_rows import point_rows
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 from vsetune.tracking.store import (
@@ -51,14 +54,6 @@ _STUDY_FILE = "study.yaml"
 _PAGE = 250
 
 
-@dataclass
-class _OpenRun:
-    """What the driver remembers of a running attempt: enough to append without asking the server."""
-
-    start_ms: int
-    curve: list[CurvePoint]
-
-
 class MlflowStore(TrackingStore):
     """See the module's docstring; made by `open_store`, which has checked that the URI answers."""
 
@@ -66,11 +61,12 @@ class MlflowStore(TrackingStore):
         self._shown_uri = shown_uri
         self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
         self._curve_plots = curve_plots
-        self._open_runs: dict[str, _OpenRun] = {}
+        self._curves = RunningCurves(self._run)
         self._places: dict[str, tuple[str, str]] = {}  # study: (experiment id, id of the parent run)
         with opening(shown_uri):
             self._client = MlflowClient(tracking_uri=uri)
             shorten_busy_timeout(uri)
+            self._rows, self._reading = point_rows(uri), attempt_rows(uri)
             self._client.search_experiments(max_results=1)
 
     def open_study(self, record: StudyRecord, *, resume: bool) -> None:
@@ -104,23 +100,16 @@ class MlflowStore(TrackingStore):
                 self._set_status(run.info.run_id, "running")
             if not run.data.params:
                 self._describe_attempt(run.info.run_id, start)
-            self._open_runs[run.info.run_id] = _open_run(run)
+            self._curves.begin(run)
             return str(run.info.run_id)
 
     def record_points(self, attempt_id: str, points: Sequence[ValidationPoint]) -> None:
         with self._storage(f"record points of attempt {attempt_id}", then=_RESUME):
-            run = self._open_runs.get(attempt_id) or _open_run(self._run(attempt_id))
-            self._open_runs[attempt_id] = run
-            known = {point.step for point in run.curve}
-            new = {point.step: point for point in reversed(points) if point.step not in known}
-            if not new:
-                return
-            metrics = [metric for point in new.values() for metric in metrics_of(point, run.start_ms)]
-            curve = sorted([*run.curve, *map(CurvePoint.of, new.values())])
-            before = encoding.curve_tags(run.curve)
-            tags = {key: text for key, text in encoding.curve_tags(curve).items() if before.get(key) != text}
-            log_in_batches(self._client, attempt_id, metrics=metrics, tags=encoding.seen_tag(time.time()) | tags)
-            run.curve = curve
+            self._record({attempt_id: points})
+
+    def record_batch(self, points: Mapping[str, Sequence[ValidationPoint]]) -> None:
+        with self._storage(f"record points of {len(points)} attempts", then=_RESUME):
+            self._record(points)
 
     def finish_attempt(
         self, attempt_id: str, status: AttemptStatus, summary: Mapping[str, float], artifacts: Sequence[Path],
@@ -129,7 +118,7 @@ class MlflowStore(TrackingStore):
         require_terminal(attempt_id, status)
         with self._storage(f"finish attempt {attempt_id}", then=_RESUME):
             run = self._run(attempt_id)
-            known = _open_run(run)
+            known = RunCurve.of(run)
             keep(self._client, attempt_id, artifacts)
             if known.curve and self._curve_plots:
                 draw_curve(self._client, attempt_id, [(point.epoch, point.m_recall) for point in known.curve])
@@ -140,7 +129,7 @@ class MlflowStore(TrackingStore):
                 tags[encoding.ERROR] = (error or "")[: encoding.PIECE]
             log_in_batches(self._client, attempt_id, metrics=metrics, tags=tags)
             self._set_status(attempt_id, status)
-            self._open_runs.pop(attempt_id, None)
+            self._curves.end(attempt_id)
 
     def finish_study(self, name: str, status: StudyStatus, artifacts: Sequence[Path]) -> None:
         with self._storage(f"finish study {name}", then=_RESUME):
@@ -155,9 +144,12 @@ class MlflowStore(TrackingStore):
     def attempts(self, study: str) -> list[AttemptRecord]:
         with self._storage(f"read study {study}"):
             experiment_id, _ = self._place(study)
+            if self._reading is not None:
+                return self._reading.of(experiment_id)
             runs = list(self._attempt_runs(experiment_id))
         runs.sort(key=lambda run: (run.info.start_time, run.info.run_name))
-        return [encoding.attempt_from_tags(run.info.run_id, run.data.tags) for run in runs]
+        decoding = encoding.Decoding()
+        return [decoding.attempt(run.info.run_id, run.data.tags) for run in runs]
 
     def attempt(self, attempt_id: str) -> AttemptRecord:
         with self._storage(f"read attempt {attempt_id}"):
@@ -198,6 +190,26 @@ class MlflowStore(TrackingStore):
                 if place not in alive and max(map(_last_seen, [parent, *self._attempt_runs(place)])) < before:
                     self._set_status(parent.info.run_id, "killed")
         return len(stale)
+
+    def _record(self, points: Mapping[str, Sequence[ValidationPoint]]) -> None:
+        """In one transaction where that is possible, else a request for each attempt."""
+        found = [self._curves.new(attempt_id, of_attempt) for attempt_id, of_attempt in points.items()]
+        left = [each for each in found if each is not None]
+        while left:
+            written, left = (left, []) if self._write_rows(left) else (left[:1], left[1:])
+            for each in written:
+                self._curves.written(each)
+
+    def _write_rows(self, points: Sequence[NewPoints]) -> bool:
+        """Whether all were written in one transaction. If not, the first was by a request: after it the names of its
+        metrics are known to be good, and the others may follow in one."""
+        if self._rows is not None and self._rows.write([each.told for each in points]):
+            return True
+        told = points[0].told
+        log_in_batches(self._client, told.run_id, metrics=told.metrics, tags=told.tags)
+        if self._rows is not None:
+            self._rows.accepted(told)
+        return False
 
     def _create_experiment(self, record: StudyRecord) -> str:
         location = f"{self._artifact_root}/{record.name}" if self._artifact_root else None
@@ -281,16 +293,12 @@ class MlflowStore(TrackingStore):
         return in_one_line(f"tracking store {self._shown_uri}: cannot {doing}", then=then)
 
 
-def _open_run(run: Run) -> _OpenRun:
-    return _OpenRun(run.info.start_time, encoding.curve_from_tags(run.data.tags))
-
-
 def _last_seen(run: Run) -> float:
     """The last sign of life, seconds since 1970; of a run without our tag, its end or the last point of its curve."""
     ended = (run.info.end_time or 0) / 1000
     if encoding.SEEN in run.data.tags:
         return max(float(run.data.tags[encoding.SEEN]), ended)
-    known = _open_run(run)
+    known = RunCurve.of(run)
     trained = known.curve[-1].train_seconds if known.curve else 0.0
     return max(known.start_ms / 1000 + trained, ended)
 

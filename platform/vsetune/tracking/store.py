@@ -66,6 +66,15 @@ class TrackingStore(ABC):
         Raises UsageError for an unknown attempt.
         """
 
+    def record_batch(self, points: Mapping[str, Sequence[ValidationPoint]]) -> None:
+        """`record_points` for several attempts, by id, where the store can in one step.
+
+        Raises what `record_points` raises for one of them; the others may have been recorded by then, and repeating
+        them changes nothing.
+        """
+        for attempt_id, of_attempt in points.items():
+            self.record_points(attempt_id, of_attempt)
+
     @abstractmethod
     def finish_attempt(
         self,
@@ -215,11 +224,3 @@ def unknown_attempt(attempt_id: str) -> UsageError:
 def no_sign_of_life(older_than_s: float) -> str:
     """Why a stale attempt was closed, for people."""
     return f"no sign of life for more than {older_than_s / 3600:.3g} h; its driver is gone and nobody resumed it"
-
-
-def summary_so_far(point: ValidationPoint) -> dict[str, float]:
-    """What the last point of an unfinished attempt tells about its cost, in seconds."""
-    seconds = {"train_seconds": point.train_seconds}
-    if "device_seconds" in point.metrics:
-        seconds["device_seconds"] = point.metrics["device_seconds"]
-    return seconds

@@ -1,0 +1,62 @@
+"""Attempts are read straight out of a database of our own, and are those that MLflow's search gives."""
+
+from mlflow import MlflowClient
+
+from vsetune.tracking import open_store
+
+
+def test_attempts_out_of_the_tables_are_those_of_mlflows_search(mlflow_store, database, study, start, points):
+    mlflow_store.open_study(study, resume=False)
+    names = ["vsepp.lmh-c00-s0", "it's `odd` größer_%", "failed", "running", "deleted", "killed"]
+    ids = {name: mlflow_store.start_attempt(start(trial=name, seed=place)) for place, name in enumerate(names)}
+    mlflow_store.record_points(ids[names[0]], points(1, 300))
+    mlflow_store.record_points(ids["running"], points(1, 2))
+    mlflow_store.finish_attempt(ids[names[0]], "finished", {f"summary_{key}": key / 7 for key in range(400)}, [], None)
+    mlflow_store.finish_attempt(ids["failed"], "failed", {}, [], "loss is nan")
+    mlflow_store.finish_attempt(ids["killed"], "killed", {}, [], None)
+    client = MlflowClient(f"sqlite:///{database}")
+    client.delete_run(ids["deleted"])
+    client.create_run(client.get_experiment_by_name("nightly").experiment_id, run_name="of somebody else")
+    searching = open_store(f"sqlite:///{database}", None)
+    searching._reading = None
+    found = mlflow_store.attempts("nightly")
+    assert found == searching.attempts("nightly")
+    assert [attempt.start.trial for attempt in found] == [name for name in names if name != "deleted"]
+
+
+def test_what_attempts_have_in_common_is_kept_once_in_memory(mlflow_store, study, start):
+    mlflow_store.open_study(study, resume=False)
+    for number in range(1, 3):
+        mlflow_store.start_attempt(start(number=number))
+    one, other = mlflow_store.attempts("nightly")
+    assert one.start.environment is other.start.environment
+    assert one.start.resolved["data"] is other.start.resolved["data"]
+    assert one.start != other.start
+
+
+def test_what_was_read_before_is_read_again_only_where_it_has_changed(mlflow_store, database, study, start, points):
+    mlflow_store.open_study(study, resume=False)
+    ids = [mlflow_store.start_attempt(start(trial=trial)) for trial in "abcde"]
+    reading = open_store(f"sqlite:///{database}", None)
+    before = reading.attempts("nightly")
+    mlflow_store.record_points(ids[1], points(1, 2))
+    mlflow_store.finish_attempt(ids[2], "failed", {"epochs": 2.0}, [], "loss is nan")
+    MlflowClient(f"sqlite:///{database}").delete_run(ids[3])
+    ids.append(mlflow_store.start_attempt(start(trial="f")))
+    after = reading.attempts("nightly")
+    assert after == open_store(f"sqlite:///{database}", None).attempts("nightly")
+    assert [attempt.start.trial for attempt in after] == list("abcef")
+    assert [each in map(id, before) for each in map(id, after)] == [True, False, False, True, False]
+    mlflow_store.finish_attempt(ids[2], "failed", {"epochs": 3.0}, [], "loss is infinite")
+    assert reading.attempts("nightly")[2].error == "loss is infinite"
+    mlflow_store.open_study(study, resume=True)
+    assert {attempt.status for attempt in reading.attempts("nightly")} == {"killed", "failed"}
+
+
+def test_settings_that_are_off_are_no_params_and_are_read_back_all_the_same(mlflow_store, database, study, start):
+    off = {"name": "lseh", "warmup_epochs": 0, "loss_ramp": None, "phases": [], "backbone": {}, "absolute": False}
+    mlflow_store.open_study(study, resume=False)
+    run_id = mlflow_store.start_attempt(start(resolved={"loss": off}, configuration={}))
+    params = MlflowClient(f"sqlite:///{database}").get_run(run_id).data.params
+    assert {name for name in params if name.startswith("loss.")} == {"loss.warmup_epochs", "loss.absolute"}
+    assert mlflow_store.attempt(run_id).start.resolved["loss"] == off
