@@ -69,7 +69,7 @@ def main() -> None:
 
 def measured(uri: str, *, by_search: bool) -> dict[str, float]:
     """Seconds of the first board and of the next, and the most memory that the process has had."""
-    store: Any = open_store(uri, None)
+    store: Any = open_store(uri, None, curve_plots=False)
     if by_search:
         store._reading = None
     seconds = []
