@@ -1,0 +1,115 @@
+"""A trial stops when its curve, carried on to the end, has hardly a chance to beat the best of the cell.
+
+How curves go on is learnt from the cell: which shapes its whole trials had, how noisy their validations were, and how
+far predictions made at the same epoch of a training were off. Freeze-thaw of Swersky et al. (2014) in spirit; the
+curves are those of `curve_shapes.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vsetune.metrics.curves import SAME_EPOCH
+from vsetune.search.stopping.curve_shapes import SHAPES, CurveFit, Ends
+from vsetune.search.stopping.rule import Course, StoppingRule
+
+USUAL_NOISE = 0.5
+"""Points of M-Recall, standard deviation of one validation, until a cell has shown its own."""
+_LEAST_NOISE = 0.05
+_PARTS = 20
+"""Into so many a training is cut; predictions made in the same part are compared."""
+
+
+@dataclass
+class _Followed:
+    """A trial. guesses: by part of the training, the last prediction in it: (mean, variance)."""
+
+    fit: CurveFit = field(default_factory=CurveFit)
+    guesses: dict[int, tuple[float, float]] = field(default_factory=dict)
+    is_whole: bool = False
+
+
+class ChanceToWin(StoppingRule):
+    """Stops a trial at a validation at or after `grace_epochs` when its chance to end above the best M-Recall of all
+    others is below `least_chance`, by what `fewest_trials` whole ones at least have shown of such predictions.
+
+    Half of the weight of the shapes is spread evenly over all of them whatever the whole trials looked like: a slow
+    starter unlike all others is ruled out by its own curve alone.
+    """
+
+    def __init__(self, *, grace_epochs: float, least_chance: float, fewest_trials: int, epochs: float) -> None:
+        """least_chance: in (0, 1)."""
+        if not 0 < least_chance < 1:
+            raise ValueError(f"prediction: got least chance {least_chance}, need one between 0 and 1")
+        super().__init__(epochs)
+        self._grace, self._least, self._fewest = grace_epochs, least_chance, fewest_trials
+        self._trials: dict[str, _Followed] = {}
+        self._noises = [USUAL_NOISE]
+        self._leaders: list[tuple[float, str]] = []
+        """The best two trials and their best M-Recall, the best first."""
+        self._shapes = np.zeros(SHAPES)
+        self._errors: list[list[float]] = [[0.0, 0.0] for _ in range(_PARTS)]
+        """By part of a training: how many whole trials were predicted in it, and their squared errors beyond what was
+        expected, added up."""
+
+    @property
+    def noise(self) -> float:
+        """Of one validation in this cell, points: the median of its whole trials, with the usual one among them."""
+        return max(_LEAST_NOISE, self._noises[len(self._noises) // 2])
+
+    def prediction(self, trial: str) -> Ends:
+        """Where the curve of a trial may end. KeyError for one without a validation."""
+        spread = np.full(SHAPES, 1 / SHAPES)
+        pooled = (spread + self._shapes) / len(self._noises)
+        return self._trials[trial].fit.ends(self.noise, np.log((spread + pooled) / 2))
+
+    def error_at(self, epoch: float) -> float | None:
+        """By how many points more than expected predictions at this epoch were off, at least the noise of a
+        validation; None where too few whole trials tell."""
+        count, squares = self._errors[self._part(epoch)]
+        if count < self._fewest:
+            return None
+        return max(self.noise, math.sqrt(max(squares, 0.0) / count))
+
+    def decide(self, trial: str, course: Course) -> str:
+        followed = self._trials.setdefault(trial, _Followed())
+        followed.fit.add(min(course.epoch / self.epochs, 1.0), course.last)
+        self._rank(trial, course.best)
+        if course.epoch >= self.epochs - SAME_EPOCH:
+            self._learn(followed, course.best)
+            return ""
+        ends = self.prediction(trial)
+        followed.guesses[self._part(course.epoch)] = ends.mean, ends.variance
+        error = self.error_at(course.epoch)
+        if course.epoch < self._grace - SAME_EPOCH or error is None:
+            return ""
+        best, name = next(leader for leader in self._leaders if leader[1] != trial)
+        if course.best >= best or (chance := ends.chance_above(best, error=error)) >= self._least:
+            return ""
+        return (
+            f"best {course.best:.1f} at epoch {course.epoch:g}, predicted to end at {ends.mean:.1f}; "
+            f"{100 * chance:.2g} % to beat the {best:.1f} of {name}"
+        )
+
+    def _learn(self, followed: _Followed, best: float) -> None:
+        """What a whole trial shows of shapes, noise and predictions, once."""
+        if followed.is_whole:
+            return
+        followed.is_whole = True
+        residual = followed.fit.residual(self.noise)
+        self._shapes += followed.fit.ends(self.noise, np.zeros(SHAPES)).weights
+        insort(self._noises, residual if math.isfinite(residual) else USUAL_NOISE)
+        for part, (mean, variance) in followed.guesses.items():
+            self._errors[part][0] += 1
+            self._errors[part][1] += (best - mean) ** 2 - variance
+
+    def _rank(self, trial: str, best: float) -> None:
+        others = [leader for leader in self._leaders if leader[1] != trial]
+        self._leaders = sorted([*others, (best, trial)], key=lambda leader: -leader[0])[:2]
+
+    def _part(self, epoch: float) -> int:
+        return min(_PARTS - 1, int(epoch / self.epochs * _PARTS + SAME_EPOCH))
