@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.simulation.landscapes import LANDSCAPES, Landscape
+from vsetune.jobs.simulation.landscapes import Trainings
 from vsetune.jobs.simulation.simulated_search import SimulatedSearch, SimulationSettings, simulate_search
 
 _TWO_SIDED_95 = 1.959964
@@ -38,7 +38,7 @@ class SearchSummary:
 
 
 def simulate(
-    study: StudySpec, landscapes: Sequence[Landscape], *, seeds: int, settings: SimulationSettings
+    study: StudySpec, landscapes: Sequence[Trainings], *, seeds: int, settings: SimulationSettings
 ) -> Iterator[SimulatedSearch]:
     """Every landscape with the seeds 0 to seeds - 1, one after another, each as it is done."""
     for landscape in landscapes:
@@ -47,10 +47,10 @@ def simulate(
 
 
 def summaries(searches: Sequence[SimulatedSearch], *, miss_epochs: float) -> list[SearchSummary]:
-    """One per landscape, in their order, and one of all of them, called `all`."""
+    """One per landscape, in the order of the searches, and one of all of them, called `all`."""
     rows = [
-        summary_of(name, found, miss_epochs=miss_epochs)
-        for name in LANDSCAPES if (found := [search for search in searches if search.landscape == name])
+        summary_of(name, [search for search in searches if search.landscape == name], miss_epochs=miss_epochs)
+        for name in dict.fromkeys(search.landscape for search in searches)
     ]
     return [*rows, summary_of("all", searches, miss_epochs=miss_epochs)] if len(rows) > 1 else rows
 

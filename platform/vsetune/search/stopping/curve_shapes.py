@@ -1,9 +1,9 @@
 """What the rest of a learning curve may come to: a family of shapes, each fitted by least squares, weighed by its fit.
 
 A curve is a line between its start and its end, bent by a shape: (1 - g) * start + g * end, where g rises from 0 at the
-beginning of a training to 1 at its end. Three kinds of g, each slow or fast: exponential, 1 - exp(-t/s); one that
-sets out slowly, 1 - exp(-(t/s)**2); a power law, 1 - (1 + t/s)**-0.5. t: epochs / epochs of a whole training. They are
-among the families of Domhan et al. (2015).
+beginning of a training to 1 at its end. Kinds of g, each from fast to so slow that it does not level off within a
+training: 1 - exp(-(t/s)**d), an exponential with d = 1 and setting out slowly with d = 1.5 and 2; and a power law,
+1 - (1 + t/s)**-0.5. t: epochs / epochs of a whole training. They are among the families of Domhan et al. (2015).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ Vector = npt.NDArray[np.float64]
 
 MIDDLE, WIDTH = 50.0, 50.0
 """Where starts and ends of curves lie before anything is seen: mean and standard deviation, M-Recall in per cent."""
-_PACES = np.geomspace(0.04, 4.0, 12)
-SHAPES = 3 * len(_PACES)
+_PACES = np.geomspace(0.04, 16.0, 16)
+_POWERS = (1.0, 1.5, 2.0)
+SHAPES = (len(_POWERS) + 1) * len(_PACES)
 
 
 def shapes_at(progress: float) -> Vector:
@@ -28,8 +29,7 @@ def shapes_at(progress: float) -> Vector:
     share = progress / _PACES
     whole = 1 / _PACES
     return np.concatenate([
-        np.expm1(-share) / np.expm1(-whole),
-        np.expm1(-share**2) / np.expm1(-whole**2),
+        *(np.expm1(-(share**power)) / np.expm1(-(whole**power)) for power in _POWERS),
         (1 - (1 + share) ** -0.5) / (1 - (1 + whole) ** -0.5),
     ])
 
@@ -48,11 +48,6 @@ class Ends:
     @property
     def mean(self) -> float:
         return float(self.weights @ self.means)
-
-    @property
-    def variance(self) -> float:
-        spread = self.weights @ (self.variances + self.means**2) - self.mean**2
-        return float(max(spread, 0.0))
 
     def chance_above(self, level: float, *, error: float) -> float:
         """That the curve ends above a level, where predictions are off by so many points (standard deviation > 0)."""

@@ -26,10 +26,10 @@ _PARTS = 20
 
 @dataclass
 class _Followed:
-    """A trial. guesses: by part of the training, the last prediction in it: (mean, variance)."""
+    """A trial. guesses: by part of the training, what it was last predicted in it to reach."""
 
     fit: CurveFit = field(default_factory=CurveFit)
-    guesses: dict[int, tuple[float, float]] = field(default_factory=dict)
+    guesses: dict[int, float] = field(default_factory=dict)
     is_whole: bool = False
 
 
@@ -52,9 +52,10 @@ class ChanceToWin(StoppingRule):
         self._leaders: list[tuple[float, str]] = []
         """The best two trials and their best M-Recall, the best first."""
         self._shapes = np.zeros(SHAPES)
-        self._errors: list[list[float]] = [[0.0, 0.0] for _ in range(_PARTS)]
-        """By part of a training: how many whole trials were predicted in it, and their squared errors beyond what was
-        expected, added up."""
+        self._predicted, self._exceeded = [0] * _PARTS, [0] * _PARTS
+        self._errors = [0.0] * _PARTS
+        """By part of a training: how many whole trials were predicted in it, how many of them got higher than that, and
+        the squares, added up, of by how much."""
 
     @property
     def noise(self) -> float:
@@ -68,22 +69,23 @@ class ChanceToWin(StoppingRule):
         return self._trials[trial].fit.ends(self.noise, np.log((spread + pooled) / 2))
 
     def error_at(self, epoch: float) -> float | None:
-        """By how many points more than expected predictions at this epoch were off, at least the noise of a
-        validation; None where too few whole trials tell."""
-        count, squares = self._errors[self._part(epoch)]
-        if count < self._fewest:
+        """By how many points whole trials exceeded what was predicted of them at this epoch: root of the mean square of
+        those that did, at least the noise of a validation. None where too few whole trials tell. That others collapsed
+        later is no reason to hope."""
+        part = self._part(epoch)
+        if self._predicted[part] < self._fewest:
             return None
-        return max(self.noise, math.sqrt(max(squares, 0.0) / count))
+        return max(self.noise, math.sqrt(self._errors[part] / max(1, self._exceeded[part])))
 
     def decide(self, trial: str, course: Course) -> str:
         followed = self._trials.setdefault(trial, _Followed())
         followed.fit.add(min(course.epoch / self.epochs, 1.0), course.last)
         self._rank(trial, course.best)
         if course.epoch >= self.epochs - SAME_EPOCH:
-            self._learn(followed, course.best)
+            self._learn(followed, course)
             return ""
         ends = self.prediction(trial)
-        followed.guesses[self._part(course.epoch)] = ends.mean, ends.variance
+        followed.guesses[self._part(course.epoch)] = max(ends.mean, course.best)
         error = self.error_at(course.epoch)
         if course.epoch < self._grace - SAME_EPOCH or error is None:
             return ""
@@ -95,17 +97,19 @@ class ChanceToWin(StoppingRule):
             f"{100 * chance:.2g} % to beat the {best:.1f} of {name}"
         )
 
-    def _learn(self, followed: _Followed, best: float) -> None:
-        """What a whole trial shows of shapes, noise and predictions, once."""
+    def _learn(self, followed: _Followed, course: Course) -> None:
+        """What a whole trial shows of shapes, noise and predictions, once. One that collapsed has no shape."""
         if followed.is_whole:
             return
         followed.is_whole = True
-        residual = followed.fit.residual(self.noise)
-        self._shapes += followed.fit.ends(self.noise, np.zeros(SHAPES)).weights
-        insort(self._noises, residual if math.isfinite(residual) else USUAL_NOISE)
-        for part, (mean, variance) in followed.guesses.items():
-            self._errors[part][0] += 1
-            self._errors[part][1] += (best - mean) ** 2 - variance
+        if course.last > course.best / 2:
+            residual = followed.fit.residual(self.noise)
+            self._shapes += followed.fit.ends(self.noise, np.zeros(SHAPES)).weights
+            insort(self._noises, residual if math.isfinite(residual) else USUAL_NOISE)
+        for part, mean in followed.guesses.items():
+            self._predicted[part] += 1
+            self._exceeded[part] += course.best > mean
+            self._errors[part] += max(0.0, course.best - mean) ** 2
 
     def _rank(self, trial: str, best: float) -> None:
         others = [leader for leader in self._leaders if leader[1] != trial]
