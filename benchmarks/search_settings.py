@@ -6,8 +6,8 @@
 A cell with 648 epochs, 27 a trial, on the landscapes of `vsetune study simulate`, by the same code: samplers and rules,
 by default those of a study. hit: the pick is truly within 0.5 points of the optimum (95 % interval); epochs to hit:
 geometric mean, a miss as 1,296 (95 % interval); costly: something truly better by > 0.5 was stopped; worst: the
-landscape with the fewest hits. Workers beyond the trials that a cell has at a time change nothing; those searches are run
-once.
+landscape with the fewest hits. Workers beyond the trials that a cell has at a time change nothing; those searches are
+run once.
 
 --kept keeps every search in a file, a line each; those that it has already are not run again. --from-seed N: settings
 that were chosen on some seeds are reported on others. --output keeps every row as JSON.
