@@ -89,10 +89,10 @@ def _made_up(names: list[str]) -> list[Trainings]:
     from vsetune.jobs.simulation.landscapes import LANDSCAPES
 
     try:
-        known = [known_name(name, LANDSCAPES, "landscape") for name in dict.fromkeys(names or LANDSCAPES)]
+        known = {known_name(name, LANDSCAPES, "landscape") for name in names or LANDSCAPES}
     except ValueError as error:
         raise ConfigError(f"--landscape: {error}") from error
-    return [LANDSCAPES[name] for name in known]
+    return [each for name, each in LANDSCAPES.items() if name in known]
 
 
 def _recorded(study: StudySpec, source: str, names: list[str], file: Path) -> list[Trainings]:

@@ -244,7 +244,7 @@ class SchedulerSpec(Spec):
         "predicted: how many whole trials predictions must have been held against",
     )
     least_chance: float = Field(
-        0.05, gt=0, lt=1, description="predicted: a trial with a smaller chance to beat the best of its cell stops",
+        0.02, gt=0, lt=1, description="predicted: a trial with a smaller chance to beat the best of its cell stops",
     )
     reduction_factor: float = Field(3.0, gt=1, description="asha, hyperband: one in this many goes on at each rung")
 
