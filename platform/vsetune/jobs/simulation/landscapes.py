@@ -72,6 +72,8 @@ class Trainings(Protocol):
 
     def surface(self, seed: int) -> Curves: ...
 
+    def __hash__(self) -> int: ...
+
 
 @dataclass(frozen=True)
 class Landscape:

@@ -99,7 +99,8 @@ class RecordedLandscape:
 
     def _followed(self, curve: Curve, progress: Vector) -> Vector:
         epochs, m_recalls = zip((0.0, 0.0), *curve, strict=True)
-        return np.interp(progress * self.epochs, epochs, m_recalls)
+        m_recall: Vector = np.interp(progress * self.epochs, epochs, m_recalls)
+        return m_recall
 
     def _epochs_to(self, curve: Curve, target: float, epochs: float) -> float:
         steps = math.ceil(epochs * STEPS_PER_EPOCH)
