@@ -4,10 +4,10 @@
     python benchmarks/search_settings.py --objective epochs_to_target [--target 54] [--only tpe] [--seeds 20] ...
 
 A cell with 648 epochs, 27 a trial, on the landscapes of `vsetune study simulate`, by the same code: samplers and rules,
-by default those of a study. hit: the pick is truly within 0.5 points of the optimum (95 % interval); epochs to hit:
-geometric mean, a miss as 1,296 (95 % interval); costly: something truly better by > 0.5 was stopped; worst: the
-landscape with the fewest hits. Workers beyond the trials that a cell has at a time change nothing; those searches are
-run once.
+by default those of a study. hit: the pick is truly within 0.5 points of the optimum (95 % interval); found: a whole
+trial is; epochs to hit: geometric mean, a miss as 1,296 (95 % interval); costly: something truly better by > 0.5 was
+stopped; worst: the landscape with the fewest hits. Workers beyond the trials that a cell has at a time change nothing;
+those searches are run once.
 
 --kept keeps every search in a file, a line each; those that it has already are not run again. --from-seed N: settings
 that were chosen on some seeds are reported on others. --output keeps every row as JSON.
@@ -224,7 +224,7 @@ def searched(task: Task) -> SimulatedSearch:
 
 
 def table_of(rows: dict[str, Sequence[SearchSummary]], workers: int, seeds: int) -> Table:
-    names = ("hit", "epochs to hit", "costly", "below the best", "epochs", "trials", "worst")
+    names = ("hit", "found", "epochs to hit", "costly", "below the best", "epochs", "trials", "worst")
     table = Table("setting", *names, title=f"{workers} workers, {seeds} seeds x {len(LANDSCAPES)} landscapes",
                   title_justify="left")
     for name, found in rows.items():
@@ -234,8 +234,8 @@ def table_of(rows: dict[str, Sequence[SearchSummary]], workers: int, seeds: int)
         worst = min(landscapes, key=lambda one: one.hits)
         short = "-" if every.shortfall is None else f"{every.shortfall:.2f}"
         table.add_row(
-            name, f"{every.hits:.2f} ({low:.2f}-{high:.2f})", f"{every.epochs_to_hit:.0f} ({soon:.0f}-{late:.0f})",
-            f"{every.costly:.3f}",
+            name, f"{every.hits:.2f} ({low:.2f}-{high:.2f})", f"{every.found:.2f}",
+            f"{every.epochs_to_hit:.0f} ({soon:.0f}-{late:.0f})", f"{every.costly:.3f}",
             short, f"{every.epochs:.0f}", f"{every.trials:.1f}", f"{worst.name} {worst.hits:.2f}",
         )
     return table

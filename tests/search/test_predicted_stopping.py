@@ -80,8 +80,8 @@ def test_half_a_curve_tells_about_where_it_ends(end: float, pace: float) -> None
     for n, recall in enumerate(rising(end, pace, seed=3)[:16]):
         made.note("new", n + 1.0, recall)
     assert made.prediction("new").mean == pytest.approx(end, abs=2.0)
-    assert made.prediction("new").chance_above(end + 5, error=1.0) < 0.05
-    assert made.prediction("new").chance_above(end - 5, error=1.0) > 0.95
+    assert made.prediction("new").chance_above(end + 5, noise=1.0) < 0.05
+    assert made.prediction("new").chance_above(end - 5, noise=1.0) > 0.95
 
 
 def test_a_trial_that_levels_off_far_below_the_best_stops_soon_and_says_why() -> None:
@@ -139,7 +139,7 @@ def test_trials_count_as_whole_though_rules_are_not_told_of_last_validations() -
     low = rising(35, 0.12, seed=9)
     assert train(made, "low", low).endswith(" to beat the 55.8 of f4")
     assert len(told.courses["f0"].epochs) == EPOCHS
-    assert made.error_at(5.0) == told.error_at(5.0)
+    assert made.excess_at(5.0) == pytest.approx(told.excess_at(5.0))
 
 
 def test_a_smaller_chance_stops_later_and_the_same_curves_the_same_way() -> None:

@@ -79,7 +79,7 @@ def simulate_study(
     results.print(_table(study, rows, workers=workers))
     say(
         f"hit: the pick is truly within 0.5 points of the {'optimum' if curves is None else 'best recorded'} "
-        "(95 % interval); epochs to hit: trained by all trials "
+        "(95 % interval); found: a whole trial is; epochs to hit: trained by all trials "
         f"until then, geometric mean, a miss as {miss_epochs:g}; costly: something truly better by > 0.5 was pruned"
     )
 
@@ -149,7 +149,9 @@ def _show_targets(
 
 def _table(study: StudySpec, rows: list[SearchSummary], *, workers: int) -> Table:
     title = f"{study.study}: {_settings_of(study)}; {workers} workers, {rows[0].searches} searches a landscape"
-    right = ("hit", "epochs to hit", "below the best", "costly", "epochs", "trials", "pruned", "failed", "hours")
+    right = (
+        "hit", "found", "epochs to hit", "below the best", "costly", "epochs", "trials", "pruned", "failed", "hours",
+    )
     table = Table(Column("landscape"), *(Column(name, justify="right") for name in right), title=title,
                   title_justify="left")
     for row in rows:
@@ -157,7 +159,7 @@ def _table(study: StudySpec, rows: list[SearchSummary], *, workers: int) -> Tabl
             table.add_section()
         low, high = row.hits_within
         table.add_row(
-            row.name, f"{row.hits:.2f} ({low:.2f}-{high:.2f})", f"{row.epochs_to_hit:.0f}",
+            row.name, f"{row.hits:.2f} ({low:.2f}-{high:.2f})", f"{row.found:.2f}", f"{row.epochs_to_hit:.0f}",
             "-" if row.shortfall is None else f"{row.shortfall:.2f}", f"{row.costly:.2f}", f"{row.epochs:.0f}",
             f"{row.trials:.1f}", f"{row.pruned:.1f}", f"{row.failed:.1f}", f"{row.seconds / 3600:.1f}",
         )

@@ -53,10 +53,11 @@ class SimulationSettings:
 class SimulatedSearch:
     """What came of one search.
 
-    pick, best_pruned: the true M-Recall of a whole training of the pick, and of the truly best trial that was pruned;
-    -inf where there is none. epochs_to_hit: trained by all trials when the pick became one that is truly near the
-    optimum, and stayed so; None for a miss. epochs_to_target: of a whole training of the pick, without noise; inf: it
-    never gets there. seconds: virtual, until the last trial ended. top: M-Recall in per cent of the optimum.
+    pick, best_finished, best_pruned: the true M-Recall of a whole training of the pick, of the truly best trial that
+    finished, and of that which was pruned; -inf where there is none. epochs_to_hit: trained by all trials when the pick
+    became one that is truly near the optimum, and stayed so; None for a miss. epochs_to_target: of a whole training of
+    the pick, without noise; inf: it never gets there. seconds: virtual, until the last trial ended. top: M-Recall of
+    the optimum, per cent.
     """
 
     landscape: str
@@ -71,11 +72,17 @@ class SimulatedSearch:
     seconds: float
     epochs_to_target: float = math.inf
     top: float = TOP
+    best_finished: float = -math.inf
 
     @property
     def shortfall(self) -> float:
         """Points that the pick truly is below the optimum; inf without a pick."""
         return self.top - self.pick
+
+    @property
+    def is_found(self) -> bool:
+        """A trial that is truly near the optimum has finished, whether or not the noise let it be picked."""
+        return self.best_finished >= self.top - NEAR
 
     @property
     def is_costly(self) -> bool:
@@ -89,7 +96,7 @@ class _Watch:
     def __init__(self, surface: Curves, progress: Vector) -> None:
         self._surface, self._progress = surface, progress
         self._pick: tuple[AttemptRecord, ...] | None = None
-        self.truth, self.best_pruned = -math.inf, -math.inf
+        self.truth = self.best_finished = self.best_pruned = -math.inf
         self.configuration: Mapping[str, Any] | None = None
         """Of the pick; None while there is none."""
         self.epochs_to_hit: float | None = None
@@ -102,6 +109,7 @@ class _Watch:
         if trial.status == "pruned":
             self.best_pruned = max(self.best_pruned, truth)
             return
+        self.best_finished = max(self.best_finished, truth)
         attempts = trial.attempts()
         winner = winner_of([attempts] if self._pick is None else [self._pick, attempts])
         if winner is not attempts[-1]:
@@ -159,6 +167,7 @@ def simulate_search(
         landscape.name, seed, pick=watch.truth, best_pruned=watch.best_pruned, epochs_to_hit=watch.epochs_to_hit,
         epochs=cluster.epochs, trials=len(statuses), pruned=statuses.count("pruned"), failed=statuses.count("failed"),
         seconds=clock.now, epochs_to_target=to_target, top=surface.top,
+        best_finished=watch.best_finished,
     )
 
 

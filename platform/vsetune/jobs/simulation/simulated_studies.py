@@ -21,16 +21,18 @@ _RESAMPLES = 2000
 class SearchSummary:
     """What a number of searches came to.
 
-    hits: share whose pick is truly near the optimum; hits_within: its 95 % interval (Wilson). epochs_to_hit: geometric
-    mean, a miss counts as `miss_epochs`; epochs_to_hit_within: its 95 % interval (bootstrap over searches). costly:
-    share that pruned a trial truly better than the pick. shortfall: mean points below the optimum, of the searches that
-    have a pick; None if none has. The others: means per search.
+    hits: share whose pick is truly near the optimum; hits_within: its 95 % interval (Wilson). found: share in which a
+    trial that is truly near it has finished, picked or not. epochs_to_hit: geometric mean, a miss counts as
+    `miss_epochs`; epochs_to_hit_within: its 95 % interval (bootstrap over searches). costly: share that pruned a trial
+    truly better than the pick. shortfall: mean points below the optimum, of the searches that have a pick; None if none
+    has. The others: means per search.
     """
 
     name: str
     searches: int
     hits: float
     hits_within: tuple[float, float]
+    found: float
     epochs_to_hit: float
     epochs_to_hit_within: tuple[float, float]
     costly: float
@@ -68,6 +70,7 @@ def summary_of(name: str, searches: Sequence[SimulatedSearch], *, miss_epochs: f
     short = [search.shortfall for search in searches if math.isfinite(search.shortfall)]
     return SearchSummary(
         name, len(searches), hits=len(hits) / len(searches), hits_within=wilson_interval(len(hits), len(searches)),
+        found=fmean(search.is_found for search in searches),
         epochs_to_hit=float(np.exp(logs.mean())), epochs_to_hit_within=_geometric_interval(logs),
         costly=fmean(search.is_costly for search in searches), shortfall=fmean(short) if short else None,
         epochs=fmean(search.epochs for search in searches), trials=fmean(search.trials for search in searches),

@@ -49,9 +49,10 @@ class Ends:
     def mean(self) -> float:
         return float(self.weights @ self.means)
 
-    def chance_above(self, level: float, *, error: float) -> float:
-        """That the curve ends above a level, where predictions are off by so many points (standard deviation > 0)."""
-        return float(self.weights @ ndtr((self.means - level) / np.sqrt(self.variances + error**2)))
+    def chance_above(self, levels: Vector | float, *, noise: float) -> float:
+        """That a validation at the end is above a level; the mean over several. noise: of a validation, points, > 0."""
+        apart = self.means - np.reshape(levels, (-1, 1))
+        return float((ndtr(apart / np.sqrt(self.variances + noise**2)) @ self.weights).mean())
 
 
 @dataclass

@@ -1,20 +1,21 @@
 """A trial stops when its curve, carried on to the end, has hardly a chance to beat the best of the cell.
 
-How curves go on is learnt from the cell: which shapes its whole trials had, how noisy their validations were, and how
-far predictions made at the same epoch of a training were off. Freeze-thaw of Swersky et al. (2014) in spirit; the
-curves are those of `curve_shapes.py`.
+How curves go on is learnt from the cell: which shapes its whole trials had, how noisy their validations were, and by
+how much they exceeded what was predicted of them at the same epoch of a training. Freeze-thaw of Swersky et al. (2014)
+in spirit; the curves are those of `curve_shapes.py`.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import insort
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from vsetune.metrics.curves import SAME_EPOCH
-from vsetune.search.stopping.curve_shapes import SHAPES, CurveFit, Ends
+from vsetune.search.stopping.curve_shapes import SHAPES, CurveFit, Ends, Vector
 from vsetune.search.stopping.rule import Course, StoppingRule
 
 USUAL_NOISE = 0.5
@@ -22,6 +23,8 @@ USUAL_NOISE = 0.5
 _LEAST_NOISE = 0.05
 _PARTS = 20
 """Into so many a training is cut; predictions made in the same part are compared."""
+_REMEMBERED = 100
+"""Whole trials whose excess is kept, the latest: what a decision takes does not grow with the cell."""
 
 
 @dataclass
@@ -52,10 +55,8 @@ class ChanceToWin(StoppingRule):
         self._leaders: list[tuple[float, str]] = []
         """The best two trials and their best M-Recall, the best first."""
         self._shapes = np.zeros(SHAPES)
-        self._predicted, self._exceeded = [0] * _PARTS, [0] * _PARTS
-        self._errors = [0.0] * _PARTS
-        """By part of a training: how many whole trials were predicted in it, how many of them got higher than that, and
-        the squares, added up, of by how much."""
+        self._excess: list[deque[float]] = [deque(maxlen=_REMEMBERED) for _ in range(_PARTS)]
+        """By part of a training: by how many points every whole trial exceeded what it was predicted to reach, >= 0."""
 
     @property
     def noise(self) -> float:
@@ -68,14 +69,18 @@ class ChanceToWin(StoppingRule):
         pooled = (spread + self._shapes) / len(self._noises)
         return self._trials[trial].fit.ends(self.noise, np.log((2 * spread + pooled) / 3))
 
-    def error_at(self, epoch: float) -> float | None:
-        """By how many points whole trials exceeded what was predicted of them at this epoch: root of the mean square of
-        those that did, at least the noise of a validation. None where too few whole trials tell. That others collapsed
-        later is no reason to hope."""
-        part = self._part(epoch)
-        if self._predicted[part] < self._fewest:
+    def excess_at(self, epoch: float) -> Vector:
+        """By how many points whole trials exceeded what they were predicted to reach in this part of their training; 0
+        for those that did not, since that others came to less is no reason to stop one."""
+        return np.array(self._excess[self._part(epoch)])
+
+    def chance(self, trial: str, level: float) -> float | None:
+        """That a trial ends above a level, if it exceeded its prediction by as much as any of the whole trials, each as
+        likely as the others. None where fewer than `fewest_trials` tell."""
+        excess = self.excess_at(self.courses[trial].epoch)
+        if len(excess) < self._fewest:
             return None
-        return max(self.noise, math.sqrt(self._errors[part] / max(1, self._exceeded[part])))
+        return self.prediction(trial).chance_above(level - excess, noise=self.noise)
 
     def decide(self, trial: str, course: Course) -> str:
         followed = self._trials.setdefault(trial, _Followed())
@@ -89,11 +94,11 @@ class ChanceToWin(StoppingRule):
     def _verdict(self, trial: str, followed: _Followed, course: Course) -> str:
         ends = self.prediction(trial)
         followed.guesses[self._part(course.epoch)] = max(ends.mean, course.best)
-        error = self.error_at(course.epoch)
-        if course.epoch < self._grace - SAME_EPOCH or error is None:
+        if course.epoch < self._grace - SAME_EPOCH or len(self._leaders) < 2:
             return ""
         best, name = next(leader for leader in self._leaders if leader[1] != trial)
-        if course.best >= best or (chance := ends.chance_above(best, error=error)) >= self._least:
+        chance = None if course.best >= best else self.chance(trial, best)
+        if chance is None or chance >= self._least:
             return ""
         return (
             f"best {course.best:.1f} at epoch {course.epoch:g}, predicted to end at {ends.mean:.1f}; "
@@ -108,9 +113,7 @@ class ChanceToWin(StoppingRule):
             self._shapes += followed.fit.ends(self.noise, np.zeros(SHAPES)).weights
             insort(self._noises, residual if math.isfinite(residual) else USUAL_NOISE)
         for part, mean in followed.guesses.items():
-            self._predicted[part] += 1
-            self._exceeded[part] += course.best > mean
-            self._errors[part] += max(0.0, course.best - mean) ** 2
+            self._excess[part].append(max(0.0, course.best - mean))
 
     def _rank(self, trial: str, best: float) -> None:
         others = [leader for leader in self._leaders if leader[1] != trial]
