@@ -32,8 +32,8 @@ def test_a_study_is_simulated_on_the_landscapes_asked_for(
 def test_a_study_is_simulated_on_what_another_has_recorded(
     vsetune: Callable[..., Any], study: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = study(search={"configurations": 4, "training": {"learning_rate": "default"}}, training={"epochs": 2},
-                 losses=[{"name": "lmh", "search": "none"}])
+    file = study(search={"configurations": 4, "sampler": "sobol", "training": {"learning_rate": "default"}},
+                 training={"epochs": 2}, losses=[{"name": "lmh", "search": "none"}])
     store = MemoryStore()
     store.open_study(StudyRecord("first", "beef", load_study(file).to_plain()), resume=False)
     for n in range(8):
