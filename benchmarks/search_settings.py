@@ -1,12 +1,16 @@
 """What searches find and cost in virtual time: every sampler and every stopping rule of ours, on equal epochs.
 
-    python benchmarks/search_settings.py [--seeds 20] [--workers 2 8 64] [--only gp "patience 4"] [--output FILE]
+    python benchmarks/search_settings.py [--seeds 20] [--workers 2 8 64] [--only gp "patience 4"] [--kept FILE]
     python benchmarks/search_settings.py --objective epochs_to_target [--target 54] [--only tpe] [--seeds 20] ...
 
-A cell with 648 epochs, 27 a trial, on the landscapes of `vsetune study simulate`, by the same code: first samplers,
-each with the default rule, then rules, each with the default sampler. hit: the pick is truly within 0.5 points of the
-optimum, with its 95 % interval; epochs to hit: geometric mean, a miss as 1,296; costly: something truly better by > 0.5
-was stopped; worst: the landscape with the fewest hits. --output keeps every row as JSON.
+A cell with 648 epochs, 27 a trial, on the landscapes of `vsetune study simulate`, by the same code: samplers and rules,
+by default those of a study. hit: the pick is truly within 0.5 points of the optimum (95 % interval); found: a whole
+trial is; epochs to hit: geometric mean, a miss as 1,296 (95 % interval); costly: something truly better by > 0.5 was
+stopped; worst: the landscape with the fewest hits. Workers beyond the trials that a cell has at a time change nothing;
+those searches are run once.
+
+--kept keeps every search in a file, a line each; those that it has already are not run again. --from-seed N: settings
+that were chosen on some seeds are reported on others. --output keeps every row as JSON.
 
 With --objective epochs_to_target the default settings, or --only those, search each landscape for the fewest epochs to
 --target M-Recall, and beside it for M-Recall; both picks are held against the soonest configuration there is, in true
@@ -17,8 +21,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,6 +34,7 @@ from rich.table import Table
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import StudySpec
+from vsetune.jobs.cell_budget import at_once
 from vsetune.jobs.simulation.landscapes import LANDSCAPES
 from vsetune.jobs.simulation.simulated_search import (
     MISS_FACTOR,
@@ -54,6 +60,15 @@ VARIANTS: dict[str, Settings] = {
     "grid": {"search": {"sampler": "grid"}},
     "random start, tpe": {"search": {"sampler": "tpe", "start": "random"}},
     "random start, gp": {"search": {"start": "random"}},
+    "predicted": {"scheduler": {"kind": "predicted"}},
+    "tpe, predicted": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "predicted"}},
+    "cma-es, predicted": {"search": {"sampler": "cma-es"}, "scheduler": {"kind": "predicted"}},
+    "random, predicted": {"search": {"sampler": "random"}, "scheduler": {"kind": "predicted"}},
+    "tpe, predicted, 5 %": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "predicted", "least_chance": 0.05}},
+    "tpe, median": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "median"}},
+    "tpe, asha, grace 1": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "asha", "grace_epochs": 1}},
+    "tpe, hyperband": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "hyperband", "grace_epochs": 1}},
+    "four at once, predicted": {"search": {"at_once": 4}, "scheduler": {"kind": "predicted"}},
     "four at once": {"search": {"at_once": 4}},
     "no stopping": NONE,
     "median": {"scheduler": {"kind": "median"}},
@@ -68,8 +83,8 @@ VARIANTS: dict[str, Settings] = {
         "scheduler": {"kind": "asha", "grace_epochs": 1},
     },
 }
-Task = tuple[str, int, int]
-"""(variant, workers, seed)."""
+Task = tuple[str, int, str, int]
+"""(variant, workers, landscape, seed)."""
 
 
 def main() -> None:
@@ -77,7 +92,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 8, 64])
     parser.add_argument("--only", nargs="+", metavar="VARIANT", choices=list(VARIANTS))
+    parser.add_argument("--from-seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--kept", type=Path)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--objective", choices=["best_m_recall", "epochs_to_target"], default="best_m_recall")
     parser.add_argument("--target", type=float, default=SimulationSettings.target)
@@ -86,22 +103,59 @@ def main() -> None:
         targets(asked, asked.only or ["default"])
         return
     asked.only = asked.only or list(VARIANTS)
-    tasks = [(name, workers, seed) for workers in asked.workers for name in asked.only for seed in range(asked.seeds)]
-    console = Console(width=130)
-    with ProcessPoolExecutor(asked.processes) as pool:
-        done = list(track(pool.map(searched, tasks), "searching", len(tasks), console=console, transient=True))
+    console = Console(width=150)
+    found = all_searched(asked, console)
     plain = []
     for workers in asked.workers:
         rows = {
             name: summaries(
-                [search for task, found in zip(tasks, done, strict=True) if task[:2] == (name, workers)
-                 for search in found], miss_epochs=MISS_FACTOR * promised_epochs(study_of(name), SimulationSettings()),
+                [found[task] for task in tasks_of(asked, name, workers)],
+                miss_epochs=MISS_FACTOR * promised_epochs(study_of(name), SimulationSettings()),
             ) for name in asked.only
         }
         console.print(table_of(rows, workers, asked.seeds))
-        plain += [{"variant": name, "workers": workers, **asdict(row)} for name, found in rows.items() for row in found]
+        plain += [{"variant": name, "workers": workers, **asdict(row)} for name in rows for row in rows[name]]
     if asked.output:
         asked.output.write_text(json.dumps(plain, indent=1))
+
+
+def tasks_of(asked: argparse.Namespace, name: str, workers: int) -> list[Task]:
+    """Seed by seed, so that what is kept of a run that was stopped is of all landscapes."""
+    busy = min(workers, at_once(study_of(name).search))
+    seeds = range(asked.from_seed, asked.from_seed + asked.seeds)
+    return [(name, busy, landscape, seed) for seed in seeds for landscape in LANDSCAPES]
+
+
+def all_searched(asked: argparse.Namespace, console: Console) -> dict[Task, SimulatedSearch]:
+    """Every search that the tables need, from the file or run now; all settings of a seed before the next one."""
+    wanted = [task for workers in asked.workers for name in asked.only for task in tasks_of(asked, name, workers)]
+    found = read_kept(asked.kept) if asked.kept else {}
+    tasks = sorted({task for task in wanted if task not in found}, key=lambda task: (task[3], wanted.index(task)))
+    with mapping(asked.processes) as run:
+        for task, search in track(
+            zip(tasks, run(searched, tasks), strict=True), "searching", len(tasks), console=console, transient=True
+        ):
+            found[task] = search
+            if asked.kept:
+                with asked.kept.open("a") as kept:
+                    kept.write(json.dumps([task, asdict(search)]) + "\n")
+    return found
+
+
+@contextmanager
+def mapping(processes: int) -> Iterator[Any]:
+    """A `map` over so many processes, this one where it is one."""
+    if processes == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield pool.map
+
+
+def read_kept(file: Path) -> dict[Task, SimulatedSearch]:
+    lines = file.read_text().splitlines() if file.exists() else []
+    pairs = [json.loads(line) for line in lines]
+    return {(task[0], task[1], task[2], task[3]): SimulatedSearch(**search) for task, search in pairs}
 
 
 def targets(asked: argparse.Namespace, variants: Sequence[str]) -> None:
@@ -163,26 +217,25 @@ def study_of(variant: str) -> StudySpec:
     }, StudySpec, where=variant)
 
 
-def searched(task: Task) -> list[Any]:
-    """One seed on every landscape."""
-    variant, workers, seed = task
+def searched(task: Task) -> SimulatedSearch:
+    variant, workers, landscape, seed = task
     settings = SimulationSettings(workers=workers)
-    return [
-        simulate_search(study_of(variant), landscape, seed=seed, settings=settings) for landscape in LANDSCAPES.values()
-    ]
+    return simulate_search(study_of(variant), LANDSCAPES[landscape], seed=seed, settings=settings)
 
 
 def table_of(rows: dict[str, Sequence[SearchSummary]], workers: int, seeds: int) -> Table:
-    names = ("hit", "epochs to hit", "costly", "below the best", "epochs", "trials", "worst")
+    names = ("hit", "found", "epochs to hit", "costly", "below the best", "epochs", "trials", "worst")
     table = Table("setting", *names, title=f"{workers} workers, {seeds} seeds x {len(LANDSCAPES)} landscapes",
                   title_justify="left")
     for name, found in rows.items():
         *landscapes, every = found
         low, high = every.hits_within
+        soon, late = every.epochs_to_hit_within
         worst = min(landscapes, key=lambda one: one.hits)
         short = "-" if every.shortfall is None else f"{every.shortfall:.2f}"
         table.add_row(
-            name, f"{every.hits:.2f} ({low:.2f}-{high:.2f})", f"{every.epochs_to_hit:.0f}", f"{every.costly:.2f}",
+            name, f"{every.hits:.2f} ({low:.2f}-{high:.2f})", f"{every.found:.2f}",
+            f"{every.epochs_to_hit:.0f} ({soon:.0f}-{late:.0f})", f"{every.costly:.3f}",
             short, f"{every.epochs:.0f}", f"{every.trials:.1f}", f"{worst.name} {worst.hits:.2f}",
         )
     return table

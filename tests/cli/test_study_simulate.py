@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from vsetune.jobs.study_file import load_study
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+
 
 def test_a_study_is_simulated_on_the_landscapes_asked_for(
     vsetune: Callable[..., Any], study: Callable[..., Path]
@@ -25,11 +29,35 @@ def test_a_study_is_simulated_on_the_landscapes_asked_for(
     assert plain["miss_epochs"] == 24
 
 
+def test_a_study_is_simulated_on_what_another_has_recorded(
+    vsetune: Callable[..., Any], study: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = study(search={"configurations": 4, "sampler": "sobol", "training": {"learning_rate": "default"}},
+                 training={"epochs": 2}, losses=[{"name": "lmh", "search": "none"}])
+    store = MemoryStore()
+    store.open_study(StudyRecord("first", "beef", load_study(file).to_plain()), resume=False)
+    for n in range(8):
+        configuration = {"training.learning_rate": 1e-4 * 1.5**n}
+        run = store.start_attempt(AttemptStart(
+            "first", f"c{n}", "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", configuration, {},
+        ))
+        store.record_points(run, [ValidationPoint(step, step, step, 20.0 + n * step, 1.0) for step in (1, 2)])
+        store.finish_attempt(run, "finished", {}, [], None)
+    monkeypatch.setattr("vsetune.jobs.preparation.existing_store", lambda tracking: store)
+    shown = vsetune("study", "simulate", str(file), "--curves", "first", "--seeds", "2")
+    assert shown.code == 0, shown.err
+    assert "vsepp.lmh: 8 whole trials of first, 2 to 2 epochs; the best 34.00; the nearest is " in shown.err
+    assert "within 0.5 points of the best recorded" in shown.err
+    assert "vsepp.lmh" in shown.out
+
+
 @pytest.mark.parametrize(("changes", "words", "told"), [
     ({}, ("--landscape", "smoth"),
      "--landscape: no landscape is called smoth; did you mean smooth? need one of collapse_edge, "),
     ({"search": {"configurations": 1_000_000}}, (), "study.yaml: budget.epochs_per_cell: a simulated cell would come "),
     ({"study": "a/b"}, (), "study.yaml: study: "),
+    ({}, ("--curves", "first", "--landscape", "ridge"), "--landscape: got ridge and --curves first, need one of "),
+    ({"search": {"objective": "epochs_to_target"}}, ("--curves", "first"), "--curves: search.target of "),
 ])
 def test_what_cannot_be_simulated_is_told_in_one_line(
     vsetune: Callable[..., Any], study: Callable[..., Path], changes: dict[str, Any], words: tuple[str, ...], told: str

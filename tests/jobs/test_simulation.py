@@ -216,10 +216,11 @@ def search(landscape: str = "smooth", **changes: Any) -> SimulatedSearch:
 
 
 def test_a_summary_counts_misses_with_their_penalty_and_says_how_sure_it_is() -> None:
-    miss = search(pick=58.0, best_pruned=59.0, epochs_to_hit=None, pruned=2)
-    summary = summary_of("smooth", [search(), miss], miss_epochs=400.0)
-    assert (summary.hits, summary.costly, summary.pruned) == (0.5, 0.5, 1.0)
+    miss = search(pick=58.0, best_finished=59.6, best_pruned=59.0, epochs_to_hit=None, pruned=2)
+    summary = summary_of("smooth", [search(best_finished=59.8), miss], miss_epochs=400.0)
+    assert (summary.hits, summary.found, summary.costly, summary.pruned) == (0.5, 1.0, 0.5, 1.0)
     assert summary.epochs_to_hit == pytest.approx(200.0)
+    assert summary.epochs_to_hit_within == pytest.approx((100.0, 400.0))
     assert summary.shortfall == pytest.approx(1.1)
     assert wilson_interval(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
     assert wilson_interval(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)

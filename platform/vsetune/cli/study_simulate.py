@@ -13,10 +13,11 @@ from rich.table import Column, Table
 from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.config.spec.base import known_name
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.study_file import load_study
 
 if TYPE_CHECKING:
+    from vsetune.jobs.simulation.landscapes import Trainings
     from vsetune.jobs.simulation.simulated_search import SimulatedSearch, SimulationSettings
     from vsetune.jobs.simulation.simulated_studies import SearchSummary
 
@@ -33,6 +34,9 @@ def simulate_study(
     landscape: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="only this one; may be repeated. Default: all")
     ] = None,
+    curves: Annotated[
+        str | None, typer.Option(metavar="STUDY", help="recorded curves of this study in place of made-up ones")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the same as JSON")] = False,
 ) -> None:
     """Say what the search of a study would find and cost, in virtual time, before anything is trained.
@@ -41,9 +45,11 @@ def simulate_study(
     at a time, on made-up trainings whose best configuration is known. Networks, losses, their ranges and data play no
     part; a validation is made after each epoch, with a noise of 0.5 points. A target that is the best of a baseline is
     54 % here, where the best configuration reaches 60.
+
+    With --curves those cells of the file are searched that STUDY, in the file's tracking store, has recorded with the
+    same space: a configuration gets the curve of the nearest whole trial there, as it was.
     """
     study = load_study(file)
-    from vsetune.jobs.simulation.landscapes import LANDSCAPES
     from vsetune.jobs.simulation.simulated_search import (
         MISS_FACTOR,
         SimulationSettings,
@@ -52,11 +58,7 @@ def simulate_study(
     )
     from vsetune.jobs.simulation.simulated_studies import simulate, summaries
 
-    try:
-        names = [known_name(name, LANDSCAPES, "landscape") for name in dict.fromkeys(landscape or LANDSCAPES)]
-    except ValueError as error:
-        raise ConfigError(f"--landscape: {error}") from error
-    chosen = [LANDSCAPES[name] for name in names]
+    chosen = _made_up(landscape or []) if curves is None else _recorded(study, curves, landscape or [], file)
     settings = SimulationSettings(workers=workers, epoch_seconds=epoch_seconds)
     if not isinstance(study.search.target, str):
         settings = replace(settings, target=study.search.target)
@@ -69,25 +71,57 @@ def simulate_study(
     miss_epochs = MISS_FACTOR * promised_epochs(study, settings)
     rows = summaries(found, miss_epochs=miss_epochs)
     if study.search.objective == "epochs_to_target":
-        _show_targets(study, found, settings, as_json=as_json)
+        _show_targets(study, found, chosen, settings, as_json=as_json)
         return
     if as_json:
         print_json({"study": study.study, "miss_epochs": miss_epochs, "landscapes": [asdict(row) for row in rows]})
         return
     results.print(_table(study, rows, workers=workers))
     say(
-        "hit: the pick is truly within 0.5 points of the optimum (95 % interval); epochs to hit: trained by all trials "
+        f"hit: the pick is truly within 0.5 points of the {'optimum' if curves is None else 'best recorded'} "
+        "(95 % interval); found: a whole trial is; epochs to hit: trained by all trials "
         f"until then, geometric mean, a miss as {miss_epochs:g}; costly: something truly better by > 0.5 was pruned"
     )
 
 
+def _made_up(names: list[str]) -> list[Trainings]:
+    """All where none is named."""
+    from vsetune.jobs.simulation.landscapes import LANDSCAPES
+
+    try:
+        known = {known_name(name, LANDSCAPES, "landscape") for name in names or LANDSCAPES}
+    except ValueError as error:
+        raise ConfigError(f"--landscape: {error}") from error
+    return [each for name, each in LANDSCAPES.items() if name in known]
+
+
+def _recorded(study: StudySpec, source: str, names: list[str], file: Path) -> list[Trainings]:
+    """Says what was recorded."""
+    from vsetune.jobs.preparation import existing_store
+    from vsetune.jobs.simulation.recorded_curves import recorded_landscapes
+
+    if names:
+        raise UsageError(f"--landscape: got {names[0]} and --curves {source}, need one of the two; leave one out")
+    if study.search.objective == "epochs_to_target" and isinstance(study.search.target, str):
+        raise UsageError(
+            f"--curves: search.target of {file} is what a baseline will reach; write the M-Recall that it reached"
+        )
+    found = recorded_landscapes(study, existing_store(study.tracking), source, where=str(file))
+    for landscape in found:
+        say(landscape.says())
+    return [*found]
+
+
 def _show_targets(
-    study: StudySpec, found: list[SimulatedSearch], settings: SimulationSettings, *, as_json: bool
+    study: StudySpec, found: list[SimulatedSearch], chosen: list[Trainings], settings: SimulationSettings, *,
+    as_json: bool,
 ) -> None:
     """For studies that search for epochs to a target, where the height of the pick is not what was asked."""
     from vsetune.jobs.simulation.simulated_targets import NEAR_SOONEST, target_summaries
 
-    rows = target_summaries(found, target=settings.target, epochs=study.training.epochs)
+    rows = target_summaries(
+        found, target=settings.target, epochs=study.training.epochs, landscapes={each.name: each for each in chosen},
+    )
     if as_json:
         plain = [
             {key: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -106,7 +140,8 @@ def _show_targets(
         )
     results.print(table)
     say(
-        f"true epochs to M-Recall {settings.target:g} % (60 is the best), medians: of the soonest configuration and "
+        f"true epochs to M-Recall {settings.target:g} % ({max(each.top for each in found):g} is the best), medians: of "
+        "the soonest configuration and "
         f"of the pick; near: share of picks within {NEAR_SOONEST:g} times the soonest; ends at: M-Recall after a "
         "whole training of the pick"
     )
@@ -114,7 +149,9 @@ def _show_targets(
 
 def _table(study: StudySpec, rows: list[SearchSummary], *, workers: int) -> Table:
     title = f"{study.study}: {_settings_of(study)}; {workers} workers, {rows[0].searches} searches a landscape"
-    right = ("hit", "epochs to hit", "below the best", "costly", "epochs", "trials", "pruned", "failed", "hours")
+    right = (
+        "hit", "found", "epochs to hit", "below the best", "costly", "epochs", "trials", "pruned", "failed", "hours",
+    )
     table = Table(Column("landscape"), *(Column(name, justify="right") for name in right), title=title,
                   title_justify="left")
     for row in rows:
@@ -122,7 +159,7 @@ def _table(study: StudySpec, rows: list[SearchSummary], *, workers: int) -> Tabl
             table.add_section()
         low, high = row.hits_within
         table.add_row(
-            row.name, f"{row.hits:.2f} ({low:.2f}-{high:.2f})", f"{row.epochs_to_hit:.0f}",
+            row.name, f"{row.hits:.2f} ({low:.2f}-{high:.2f})", f"{row.found:.2f}", f"{row.epochs_to_hit:.0f}",
             "-" if row.shortfall is None else f"{row.shortfall:.2f}", f"{row.costly:.2f}", f"{row.epochs:.0f}",
             f"{row.trials:.1f}", f"{row.pruned:.1f}", f"{row.failed:.1f}", f"{row.seconds / 3600:.1f}",
         )
@@ -133,6 +170,7 @@ def _settings_of(study: StudySpec) -> str:
     search, scheduler, budget = study.search, study.scheduler, study.budget
     told = {
         "none": "no pruning", "median": f"median (grace {scheduler.grace_epochs:g})",
+        "predicted": f"predicted, {scheduler.least_chance:g} to win (grace {scheduler.grace_epochs:g})",
         "patience": f"patience {scheduler.patience_epochs:g} over the median (grace {scheduler.grace_epochs:g})",
     }
     halving = f"{scheduler.kind} (grace {scheduler.grace_epochs:g}, factor {scheduler.reduction_factor:g})"

@@ -231,14 +231,21 @@ class SearchSpec(Spec):
 class SchedulerSpec(Spec):
     """Early stopping, separately in every cell, in epochs."""
 
-    kind: Literal["patience", "median", "asha", "hyperband", "none"] = Field(
-        "patience", description="patience keeps slow starters; asha and hyperband keep who is ahead at the rungs",
+    kind: Literal["patience", "median", "predicted", "asha", "hyperband", "none"] = Field(
+        "patience", description="patience keeps slow starters; predicted stops curves that hardly can win any more; "
+        "asha and hyperband keep who is ahead at the rungs",
     )
     grace_epochs: float = Field(1.0, gt=0, description="no trial stops before this")
     patience_epochs: float = Field(
         2.0, ge=0, description="patience: a trial below the median stops once its best is this old",
     )
-    fewest_trials: int = Field(4, ge=1, le=1000, description="patience, median: how many others must have come as far")
+    fewest_trials: int = Field(
+        4, ge=1, le=1000, description="patience, median: how many others must have come as far; "
+        "predicted: how many whole trials predictions must have been held against",
+    )
+    least_chance: float = Field(
+        0.02, gt=0, lt=1, description="predicted: a trial with a smaller chance to beat the best of its cell stops",
+    )
     reduction_factor: float = Field(3.0, gt=1, description="asha, hyperband: one in this many goes on at each rung")
 
 
@@ -307,8 +314,10 @@ class StudySpec(Spec):
         ):
             if search[key] == older:
                 del search[key]
-        if self.scheduler.kind not in ("patience", "median"):
+        if self.scheduler.kind not in ("patience", "median", "predicted"):
             del scheduler["patience_epochs"], scheduler["fewest_trials"]
+        if self.scheduler.kind != "predicted":
+            del scheduler["least_chance"]
         return {**plain, "search": search, "scheduler": scheduler}
 
     @model_validator(mode="after")

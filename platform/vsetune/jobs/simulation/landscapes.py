@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,13 @@ Vector = NDArray[np.float64]
 Curve = Callable[[Vector, Vector, Vector], Vector]
 """(coordinates, centre, progress) -> M-Recall in per cent at each progress, NaN from where the numbers diverge."""
 
-TOP, START = 60.0, 2.0
-"""M-Recall in per cent: of the best configuration, and of a network that has learned nothing."""
+TOP, START, NOISE = 60.0, 2.0, 0.5
+"""M-Recall in per cent: of the best configuration, of a network that has learned nothing, and standard deviation of one
+validation."""
 _SLOWEST, _FASTEST = 0.2, 0.1
 """Pace of a training (see `_rise`) at the bottom and at the top of the range of the learning rate. Not measured: with
 equal paces early halving looked better than in an earlier simulation of ours, with a ratio of six worse."""
-_STEPS_PER_EPOCH = 20
+STEPS_PER_EPOCH = 20
 _COLLAPSES_AT, _DIVERGES_AT, _RATE_DROPS_AT = 0.15, 0.1, 0.55
 
 SETTINGS: Mapping[str, Range] = {
@@ -42,6 +43,36 @@ SETTINGS: Mapping[str, Range] = {
     "training.weight_decay": Range(low=0.0, high=0.1),
 }
 """What is searched, a landscape with n dimensions takes the first n. Settings of LSEH, so that real trials are made."""
+
+
+class Curves(Protocol):
+    """What configurations truly come to. top: M-Recall in per cent that the best ends at. noise: standard deviation of
+    what a validation adds to a curve, points. See `Surface` for the methods."""
+
+    @property
+    def top(self) -> float: ...
+
+    @property
+    def noise(self) -> float: ...
+
+    def curve_of(self, configuration: Mapping[str, Any], progress: Vector) -> Vector: ...
+
+    def truth(self, configuration: Mapping[str, Any], progress: Vector) -> float: ...
+
+    def epochs_to(self, configuration: Mapping[str, Any], target: float, epochs: float) -> float: ...
+
+    def fewest_epochs(self, target: float, epochs: float) -> float: ...
+
+
+class Trainings(Protocol):
+    """What a search is simulated on, made up or recorded."""
+
+    @property
+    def name(self) -> str: ...
+
+    def surface(self, seed: int) -> Curves: ...
+
+    def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -70,6 +101,9 @@ class Surface:
 
     landscape: Landscape
     centre: Vector
+
+    top: ClassVar[float] = TOP
+    noise: ClassVar[float] = NOISE
 
     def curve_of(self, configuration: Mapping[str, Any], progress: Vector) -> Vector:
         """The M-Recall of a configuration (by dotted name) at each progress, without noise."""
@@ -101,7 +135,7 @@ class Surface:
         return float(found.fun) if found.fun < 2 * epochs else math.inf
 
     def _epochs_at(self, at: Vector, target: float, epochs: float) -> float:
-        steps = math.ceil(epochs * _STEPS_PER_EPOCH)
+        steps = math.ceil(epochs * STEPS_PER_EPOCH)
         progress = np.arange(1, steps + 1) / steps
         reached = np.flatnonzero(self.landscape.curve(at, self.centre, progress) >= target)
         return float(progress[reached[0]] * epochs) if len(reached) else math.inf
@@ -110,6 +144,12 @@ class Surface:
 def generator_of(name: str) -> np.random.Generator:
     """Random numbers that depend on the name alone."""
     return np.random.default_rng(int(sha256_hex(name.encode())[:16], 16))
+
+
+def validated_epochs(length: float) -> Vector:
+    """The end of every epoch, and of the training."""
+    whole = np.arange(1.0, math.ceil(length))
+    return np.append(whole, length)
 
 
 def _coordinate(domain: Range, value: float) -> float:

@@ -7,15 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import refusal, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.simulation.landscapes import TOP, Landscape, Surface, Vector, generator_of
+from vsetune.jobs.simulation.landscapes import (
+    TOP,
+    Curves,
+    Landscape,
+    Trainings,
+    Vector,
+    generator_of,
+    validated_epochs,
+)
+from vsetune.jobs.simulation.recorded_curves import RecordedLandscape
 from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
 from vsetune.jobs.trial_progress import Assignment, TrialProgress
 from vsetune.leaderboard.selection import winner_of
@@ -23,8 +30,8 @@ from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import AttemptRecord, StudyRecord
 
-NOISE, NEAR = 0.5, 0.5
-"""Points of M-Recall: standard deviation of one validation; how far below the optimum a pick is still a hit."""
+NEAR = 0.5
+"""Points of M-Recall that a pick may be below the optimum and still be a hit."""
 MISS_FACTOR = 2
 """A search that misses counts as if it had hit after this many times its budget."""
 _UNEVEN = 0.1
@@ -46,10 +53,11 @@ class SimulationSettings:
 class SimulatedSearch:
     """What came of one search.
 
-    pick, best_pruned: the true M-Recall of a whole training of the pick, and of the truly best trial that was pruned;
-    -inf where there is none. epochs_to_hit: trained by all trials when the pick became one that is truly near the
-    optimum, and stayed so; None for a miss. epochs_to_target: of a whole training of the pick, without noise; inf: it
-    never gets there. seconds: virtual, until the last trial ended.
+    pick, best_finished, best_pruned: the true M-Recall of a whole training of the pick, of the truly best trial that
+    finished, and of that which was pruned; -inf where there is none. epochs_to_hit: trained by all trials when the pick
+    became one that is truly near the optimum, and stayed so; None for a miss. epochs_to_target: of a whole training of
+    the pick, without noise; inf: it never gets there. seconds: virtual, until the last trial ended. top: M-Recall of
+    the optimum, per cent.
     """
 
     landscape: str
@@ -63,11 +71,18 @@ class SimulatedSearch:
     failed: int
     seconds: float
     epochs_to_target: float = math.inf
+    top: float = TOP
+    best_finished: float = -math.inf
 
     @property
     def shortfall(self) -> float:
         """Points that the pick truly is below the optimum; inf without a pick."""
-        return TOP - self.pick
+        return self.top - self.pick
+
+    @property
+    def is_found(self) -> bool:
+        """A trial that is truly near the optimum has finished, whether or not the noise let it be picked."""
+        return self.best_finished >= self.top - NEAR
 
     @property
     def is_costly(self) -> bool:
@@ -78,10 +93,10 @@ class SimulatedSearch:
 class _Watch:
     """Follows the pick of a search: the finished trial that is best by its objective, by the leaderboard's own rule."""
 
-    def __init__(self, surface: Surface, progress: Vector) -> None:
+    def __init__(self, surface: Curves, progress: Vector) -> None:
         self._surface, self._progress = surface, progress
         self._pick: tuple[AttemptRecord, ...] | None = None
-        self.truth, self.best_pruned = -math.inf, -math.inf
+        self.truth = self.best_finished = self.best_pruned = -math.inf
         self.configuration: Mapping[str, Any] | None = None
         """Of the pick; None while there is none."""
         self.epochs_to_hit: float | None = None
@@ -94,27 +109,30 @@ class _Watch:
         if trial.status == "pruned":
             self.best_pruned = max(self.best_pruned, truth)
             return
+        self.best_finished = max(self.best_finished, truth)
         attempts = trial.attempts()
         winner = winner_of([attempts] if self._pick is None else [self._pick, attempts])
         if winner is not attempts[-1]:
             return
         self._pick, self.truth, self.configuration = attempts, truth, trial.assignment.configuration
-        if truth < TOP - NEAR:
+        if truth < self._surface.top - NEAR:
             self.epochs_to_hit = None
         elif self.epochs_to_hit is None:
             self.epochs_to_hit = epochs
 
 
 def simulate_search(
-    study: StudySpec, landscape: Landscape, *, seed: int, settings: SimulationSettings
+    study: StudySpec, landscape: Trainings, *, seed: int, settings: SimulationSettings
 ) -> SimulatedSearch:
     """Runs the search of one cell with a study's search, scheduler, budget and epochs, in virtual time.
 
-    The cell is made up: its space is the landscape's. It is validated at the end of every epoch. The same arguments
-    give the same result. Only the search is simulated, no confirmation with further seeds.
+    The cell is made up, its space the landscape's, or it is that of the recorded landscape. It is validated at the end
+    of every epoch. The same arguments give the same result. Only the search is simulated, no confirmation with further
+    seeds.
     """
-    made = made_up_study(study, landscape, seed=seed, target=settings.target)
+    made = simulated_study(study, landscape, seed=seed, target=settings.target)
     (cell,) = resolve_cells(made, where=_STUDY)
+    whole = float(cell.training["epochs"])
     surface, clock, store = landscape.surface(seed), VirtualClock(), MemoryStore()
     store.open_study(StudyRecord(made.study, made.fingerprint(), made.to_plain()), resume=False)
     search = ConfigurationSearch(
@@ -122,19 +140,19 @@ def simulate_search(
         refuses=lambda _, configuration: refusal(made, cell, configuration),
     )
     ledger = StudyLedger(made, [cell], store, search, clock=clock)
-    epochs = _validated_epochs(made.training.epochs)
-    progress = epochs / made.training.epochs
+    epochs = validated_epochs(whole)
+    progress = epochs / whole
     watch = _Watch(surface, progress)
 
     def course_of(assignment: Assignment) -> Course:
         chance = generator_of(f"{landscape.name}/{seed}/{assignment.number}")
         curve = surface.curve_of(assignment.configuration, progress)
-        noisy = curve + chance.normal(0.0, NOISE, size=len(curve))
+        noisy = curve + chance.normal(0.0, surface.noise, size=len(curve))
         pace = settings.epoch_seconds * chance.uniform(1 - _UNEVEN, 1 + _UNEVEN)
         return Course(_until_divergence(epochs.tolist(), noisy.tolist()), pace)
 
     scheduler = CellScheduler(
-        made.scheduler, epochs={cell.name: made.training.epochs}, target_of=ledger.target_of
+        made.scheduler, epochs={cell.name: whole}, target_of=ledger.target_of
     )
     cluster = VirtualCluster(
         ledger, scheduler, course_of, workers=settings.workers, clock=clock,
@@ -143,13 +161,23 @@ def simulate_search(
     cluster.run()
     statuses = [trial.status for trial in ledger.trials.values()]
     to_target = math.inf if watch.configuration is None else surface.epochs_to(
-        watch.configuration, settings.target, made.training.epochs
+        watch.configuration, settings.target, whole
     )
     return SimulatedSearch(
         landscape.name, seed, pick=watch.truth, best_pruned=watch.best_pruned, epochs_to_hit=watch.epochs_to_hit,
         epochs=cluster.epochs, trials=len(statuses), pruned=statuses.count("pruned"), failed=statuses.count("failed"),
-        seconds=clock.now, epochs_to_target=to_target,
+        seconds=clock.now, epochs_to_target=to_target, top=surface.top,
+        best_finished=watch.best_finished,
     )
+
+
+def simulated_study(study: StudySpec, landscape: Trainings, *, seed: int, target: float) -> StudySpec:
+    """A study of the one cell that is searched. TypeError for a landscape that is neither made up nor recorded."""
+    if isinstance(landscape, RecordedLandscape):
+        return landscape.study_of(study, seed=seed, target=target)
+    if isinstance(landscape, Landscape):
+        return made_up_study(study, landscape, seed=seed, target=target)
+    raise TypeError(f"landscape {landscape.name}: got {type(landscape).__name__}, need a made-up or a recorded one")
 
 
 def made_up_study(
@@ -195,12 +223,6 @@ def require_affordable(study: StudySpec, settings: SimulationSettings, *, where:
 
 def _within(part: str, domains: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {name.removeprefix(f"{part}."): domain for name, domain in domains.items() if name.startswith(f"{part}.")}
-
-
-def _validated_epochs(length: float) -> Vector:
-    """The end of every epoch, and of the training."""
-    whole = np.arange(1.0, math.ceil(length))
-    return np.append(whole, length)
 
 
 def _until_divergence(epochs: list[float], m_recalls: list[float]) -> list[tuple[float, float]]:

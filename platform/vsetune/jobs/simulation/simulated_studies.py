@@ -7,27 +7,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
+
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.simulation.landscapes import LANDSCAPES, Landscape
+from vsetune.jobs.simulation.landscapes import Trainings, Vector
 from vsetune.jobs.simulation.simulated_search import SimulatedSearch, SimulationSettings, simulate_search
 
 _TWO_SIDED_95 = 1.959964
+_RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
 class SearchSummary:
     """What a number of searches came to.
 
-    hits: share whose pick is truly near the optimum; hits_within: its 95 % interval (Wilson). epochs_to_hit: geometric
-    mean, a miss counts as `miss_epochs`. costly: share that pruned a trial truly better than the pick. shortfall: mean
-    points below the optimum, of the searches that have a pick; None if none has. The others: means per search.
+    hits: share whose pick is truly near the optimum; hits_within: its 95 % interval (Wilson). found: share in which a
+    trial that is truly near it has finished, picked or not. epochs_to_hit: geometric mean, a miss counts as
+    `miss_epochs`; epochs_to_hit_within: its 95 % interval (bootstrap over searches). costly: share that pruned a trial
+    truly better than the pick. shortfall: mean points below the optimum, of the searches that have a pick; None if none
+    has. The others: means per search.
     """
 
     name: str
     searches: int
     hits: float
     hits_within: tuple[float, float]
+    found: float
     epochs_to_hit: float
+    epochs_to_hit_within: tuple[float, float]
     costly: float
     shortfall: float | None
     epochs: float
@@ -38,7 +45,7 @@ class SearchSummary:
 
 
 def simulate(
-    study: StudySpec, landscapes: Sequence[Landscape], *, seeds: int, settings: SimulationSettings
+    study: StudySpec, landscapes: Sequence[Trainings], *, seeds: int, settings: SimulationSettings
 ) -> Iterator[SimulatedSearch]:
     """Every landscape with the seeds 0 to seeds - 1, one after another, each as it is done."""
     for landscape in landscapes:
@@ -47,10 +54,10 @@ def simulate(
 
 
 def summaries(searches: Sequence[SimulatedSearch], *, miss_epochs: float) -> list[SearchSummary]:
-    """One per landscape, in their order, and one of all of them, called `all`."""
+    """One per landscape, in the order of the searches, and one of all of them, called `all`."""
     rows = [
-        summary_of(name, found, miss_epochs=miss_epochs)
-        for name in LANDSCAPES if (found := [search for search in searches if search.landscape == name])
+        summary_of(name, [search for search in searches if search.landscape == name], miss_epochs=miss_epochs)
+        for name in dict.fromkeys(search.landscape for search in searches)
     ]
     return [*rows, summary_of("all", searches, miss_epochs=miss_epochs)] if len(rows) > 1 else rows
 
@@ -59,15 +66,25 @@ def summary_of(name: str, searches: Sequence[SimulatedSearch], *, miss_epochs: f
     """searches: at least one."""
     hits = [search.epochs_to_hit for search in searches if search.epochs_to_hit is not None]
     waits = [*hits, *[miss_epochs] * (len(searches) - len(hits))]
+    logs = np.log(waits)
     short = [search.shortfall for search in searches if math.isfinite(search.shortfall)]
     return SearchSummary(
         name, len(searches), hits=len(hits) / len(searches), hits_within=wilson_interval(len(hits), len(searches)),
-        epochs_to_hit=math.exp(fmean(math.log(epochs) for epochs in waits)),
+        found=fmean(search.is_found for search in searches),
+        epochs_to_hit=float(np.exp(logs.mean())), epochs_to_hit_within=_geometric_interval(logs),
         costly=fmean(search.is_costly for search in searches), shortfall=fmean(short) if short else None,
         epochs=fmean(search.epochs for search in searches), trials=fmean(search.trials for search in searches),
         pruned=fmean(search.pruned for search in searches), failed=fmean(search.failed for search in searches),
         seconds=fmean(search.seconds for search in searches),
     )
+
+
+def _geometric_interval(logs: Vector) -> tuple[float, float]:
+    """95 % interval of a geometric mean, from logarithms: percentiles of the means of resampled searches."""
+    chance = np.random.default_rng(0)
+    means = [chance.choice(logs, len(logs)).mean() for _ in range(_RESAMPLES)]
+    low, high = np.exp(np.percentile(means, [2.5, 97.5]))
+    return float(low), float(high)
 
 
 def wilson_interval(successes: int, of: int) -> tuple[float, float]:

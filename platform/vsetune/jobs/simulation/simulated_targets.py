@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean, median
 
-from vsetune.jobs.simulation.landscapes import LANDSCAPES
+from vsetune.jobs.simulation.landscapes import LANDSCAPES, Trainings
 from vsetune.jobs.simulation.simulated_search import SimulatedSearch
 
 NEAR_SOONEST = 1.1
@@ -34,17 +34,22 @@ class TargetSummary:
     trials: float
 
 
-def target_summaries(searches: Sequence[SimulatedSearch], *, target: float, epochs: float) -> list[TargetSummary]:
-    """One per landscape, in their order, and one of all of them, called `all`. epochs: of a whole training."""
+def target_summaries(
+    searches: Sequence[SimulatedSearch], *, target: float, epochs: float,
+    landscapes: Mapping[str, Trainings] = LANDSCAPES,
+) -> list[TargetSummary]:
+    """One per landscape, in the order of the searches, and one of all of them, called `all`. epochs: of a whole
+    training. landscapes: by name, those that were searched."""
+    soonest = [_fewest(landscapes[search.landscape], search.seed, target, epochs) for search in searches]
+    names = list(dict.fromkeys(search.landscape for search in searches))
     rows = [
-        _summary(name, found, target, epochs) for name in LANDSCAPES
-        if (found := [search for search in searches if search.landscape == name])
+        _summary(name, *zip(*(each for each in zip(searches, soonest, strict=True) if each[0].landscape == name),
+                            strict=True)) for name in names
     ]
-    return [*rows, _summary("all", searches, target, epochs)] if len(rows) > 1 else rows
+    return [*rows, _summary("all", searches, soonest)] if len(rows) > 1 else rows
 
 
-def _summary(name: str, searches: Sequence[SimulatedSearch], target: float, epochs: float) -> TargetSummary:
-    soonest = [_fewest(search.landscape, search.seed, target, epochs) for search in searches]
+def _summary(name: str, searches: Sequence[SimulatedSearch], soonest: Sequence[float]) -> TargetSummary:
     ratios = [search.epochs_to_target / best for search, best in zip(searches, soonest, strict=True)]
     heights = [search.pick for search in searches if math.isfinite(search.pick)]
     return TargetSummary(
@@ -55,5 +60,5 @@ def _summary(name: str, searches: Sequence[SimulatedSearch], target: float, epoc
 
 
 @cache
-def _fewest(landscape: str, seed: int, target: float, epochs: float) -> float:
-    return LANDSCAPES[landscape].surface(seed).fewest_epochs(target, epochs)
+def _fewest(landscape: Trainings, seed: int, target: float, epochs: float) -> float:
+    return landscape.surface(seed).fewest_epochs(target, epochs)

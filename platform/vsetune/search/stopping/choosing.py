@@ -6,6 +6,7 @@ from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.search.stopping.asha import Halving
 from vsetune.search.stopping.hyperband import Hyperband
 from vsetune.search.stopping.patience import PatienceOverMedian
+from vsetune.search.stopping.predicted import ChanceToWin
 from vsetune.search.stopping.rule import StoppingRule
 
 
@@ -17,6 +18,11 @@ def stopping_rule(spec: SchedulerSpec, *, epochs: float) -> StoppingRule | None:
         return Halving(grace_epochs=spec.grace_epochs, reduction_factor=spec.reduction_factor, epochs=epochs)
     if spec.kind == "hyperband":
         return Hyperband(grace_epochs=spec.grace_epochs, reduction_factor=spec.reduction_factor, epochs=epochs)
+    if spec.kind == "predicted":
+        return ChanceToWin(
+            grace_epochs=spec.grace_epochs, least_chance=spec.least_chance, fewest_trials=spec.fewest_trials,
+            epochs=epochs,
+        )
     return PatienceOverMedian(
         grace_epochs=spec.grace_epochs, patience_epochs=spec.patience_epochs if spec.kind == "patience" else 0.0,
         fewest_trials=spec.fewest_trials, epochs=epochs,

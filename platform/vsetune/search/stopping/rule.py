@@ -14,12 +14,14 @@ from vsetune.metrics.curves import SAME_EPOCH
 @dataclass
 class Course:
     """A trial so far. epochs, bests: of every validation, the best M-Recall up to it. decisions: why it was stopped
-    there, empty where it was not. improved_at: epoch of the best validation, the first of equals."""
+    there, empty where it was not. improved_at: epoch of the best validation, the first of equals. last: the M-Recall
+    of the last one."""
 
     epochs: list[float] = field(default_factory=list)
     bests: list[float] = field(default_factory=list)
     decisions: list[str] = field(default_factory=list)
     improved_at: float = -math.inf
+    last: float = math.nan
 
     @property
     def epoch(self) -> float:
@@ -43,6 +45,7 @@ class Course:
     def add(self, epoch: float, m_recall: float) -> None:
         if m_recall > self.best:
             self.improved_at = epoch
+        self.last = m_recall
         self.bests.append(max(self.best, m_recall))
         self.epochs.append(epoch)
 

@@ -1,0 +1,129 @@
+"""A trial stops when its curve, carried on to the end, has hardly a chance to beat the best of the cell.
+
+How curves go on is learnt from the cell: which shapes its whole trials had, how noisy their validations were, and by
+how much they exceeded what was predicted of them at the same epoch of a training. Freeze-thaw of Swersky et al. (2014)
+in spirit; the curves are those of `curve_shapes.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vsetune.metrics.curves import SAME_EPOCH
+from vsetune.search.stopping.curve_shapes import SHAPES, CurveFit, Ends, Vector
+from vsetune.search.stopping.rule import Course, StoppingRule
+
+USUAL_NOISE = 0.5
+"""Points of M-Recall, standard deviation of one validation, until a cell has shown its own."""
+_LEAST_NOISE = 0.05
+_PARTS = 20
+"""Into so many a training is cut; predictions made in the same part are compared."""
+_REMEMBERED = 100
+"""Whole trials whose excess is kept, the latest: what a decision takes does not grow with the cell."""
+
+
+@dataclass
+class _Followed:
+    """A trial. guesses: by part of the training, what it was last predicted in it to reach."""
+
+    fit: CurveFit = field(default_factory=CurveFit)
+    guesses: dict[int, float] = field(default_factory=dict)
+    is_whole: bool = False
+
+
+class ChanceToWin(StoppingRule):
+    """Stops a trial at a validation at or after `grace_epochs` when its chance to end above the best M-Recall of all
+    others is below `least_chance`, by what `fewest_trials` whole ones at least have shown of such predictions.
+
+    Two thirds of the weight of the shapes are spread evenly over all of them whatever the whole trials looked like: a
+    slow starter unlike all others is ruled out by its own curve alone.
+    """
+
+    def __init__(self, *, grace_epochs: float, least_chance: float, fewest_trials: int, epochs: float) -> None:
+        """least_chance: in (0, 1)."""
+        if not 0 < least_chance < 1:
+            raise ValueError(f"prediction: got least chance {least_chance}, need one between 0 and 1")
+        super().__init__(epochs)
+        self._grace, self._least, self._fewest = grace_epochs, least_chance, fewest_trials
+        self._trials: dict[str, _Followed] = {}
+        self._noises = [USUAL_NOISE]
+        self._leaders: list[tuple[float, str]] = []
+        """The best two trials and their best M-Recall, the best first."""
+        self._shapes = np.zeros(SHAPES)
+        self._excess: list[deque[float]] = [deque(maxlen=_REMEMBERED) for _ in range(_PARTS)]
+        """By part of a training: by how many points every whole trial exceeded what it was predicted to reach, >= 0."""
+
+    @property
+    def noise(self) -> float:
+        """Of one validation in this cell, points: the median of its whole trials, with the usual one among them."""
+        return max(_LEAST_NOISE, self._noises[len(self._noises) // 2])
+
+    def prediction(self, trial: str) -> Ends:
+        """Where the curve of a trial may end. KeyError for one without a validation."""
+        spread = np.full(SHAPES, 1 / SHAPES)
+        pooled = (spread + self._shapes) / len(self._noises)
+        return self._trials[trial].fit.ends(self.noise, np.log((2 * spread + pooled) / 3))
+
+    def excess_at(self, epoch: float) -> Vector:
+        """By how many points whole trials exceeded what they were predicted to reach in this part of their training; 0
+        for those that did not, since that others came to less is no reason to stop one."""
+        return np.array(self._excess[self._part(epoch)])
+
+    def chance(self, trial: str, level: float) -> float | None:
+        """That a trial ends above a level, if it exceeded its prediction by as much as any of the whole trials, each as
+        likely as the others. None where fewer than `fewest_trials` tell."""
+        excess = self.excess_at(self.courses[trial].epoch)
+        if len(excess) < self._fewest:
+            return None
+        return self.prediction(trial).chance_above(level - excess, noise=self.noise)
+
+    def decide(self, trial: str, course: Course) -> str:
+        followed = self._trials.setdefault(trial, _Followed())
+        followed.fit.add(min(course.epoch / self.epochs, 1.0), course.last)
+        self._rank(trial, course.best)
+        why = "" if followed.is_whole else self._verdict(trial, followed, course)
+        if not why and not followed.is_whole and _comes_to_its_end(course, self.epochs):
+            self._learn(followed, course)
+        return why
+
+    def _verdict(self, trial: str, followed: _Followed, course: Course) -> str:
+        ends = self.prediction(trial)
+        followed.guesses[self._part(course.epoch)] = max(ends.mean, course.best)
+        if course.epoch < self._grace - SAME_EPOCH or len(self._leaders) < 2:
+            return ""
+        best, name = next(leader for leader in self._leaders if leader[1] != trial)
+        chance = None if course.best >= best else self.chance(trial, best)
+        if chance is None or chance >= self._least:
+            return ""
+        return (
+            f"best {course.best:.1f} at epoch {course.epoch:g}, predicted to end at {ends.mean:.1f}; "
+            f"{100 * chance:.2g} % to beat the {best:.1f} of {name}"
+        )
+
+    def _learn(self, followed: _Followed, course: Course) -> None:
+        """What a whole trial shows of shapes, noise and predictions. One that collapsed has no shape."""
+        followed.is_whole = True
+        if course.last > course.best / 2:
+            residual = followed.fit.residual(self.noise)
+            self._shapes += followed.fit.ends(self.noise, np.zeros(SHAPES)).weights
+            insort(self._noises, residual if math.isfinite(residual) else USUAL_NOISE)
+        for part, mean in followed.guesses.items():
+            self._excess[part].append(max(0.0, course.best - mean))
+
+    def _rank(self, trial: str, best: float) -> None:
+        others = [leader for leader in self._leaders if leader[1] != trial]
+        self._leaders = sorted([*others, (best, trial)], key=lambda leader: -leader[0])[:2]
+
+    def _part(self, epoch: float) -> int:
+        return min(_PARTS - 1, int(epoch / self.epochs * _PARTS + SAME_EPOCH))
+
+
+def _comes_to_its_end(course: Course, epochs: float) -> bool:
+    """Whether no validation is to come but the last one, of which rules are not told: nobody is stopped there."""
+    gap = course.epoch - (course.epochs[-2] if len(course.epochs) > 1 else 0.0)
+    return course.epoch + gap >= epochs - SAME_EPOCH

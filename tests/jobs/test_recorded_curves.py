@@ -1,0 +1,181 @@
+"""Searches on what a study has recorded: a configuration gets the curve of its nearest neighbour, and that is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import UsageError
+from vsetune.jobs.simulation.recorded_curves import RecordedLandscape, recorded_landscapes
+from vsetune.jobs.simulation.simulated_search import SimulationSettings, simulate_search
+from vsetune.jobs.simulation.simulated_studies import summaries
+from vsetune.jobs.simulation.simulated_targets import target_summaries
+from vsetune.search.nearest import Nearest
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import TARGET_REACHED, AttemptStart, StudyRecord, ValidationPoint
+
+RATE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
+RATES = [1e-4 * 100 ** (n / 8) for n in range(9)]
+HALVES = [(0.5, 0.25), (1.0, 0.5), (2.0, 1.0)]
+"""Of a recorded curve: epoch, share of its best."""
+
+
+def make_study(name: str = "new", **changes: Any) -> StudySpec:
+    plain = {
+        "study": name, "data": {"path": "x"}, "networks": [{"name": "vsepp"}],
+        "losses": [{"name": "lmh", "search": "none"}], "training": {"epochs": 2},
+        "search": {"configurations": 6, "sampler": "sobol", "training": RATE}, "scheduler": {"kind": "none"},
+        "seeds": [0, 1, 2],
+    }
+    return parse_spec(plain | changes, StudySpec, where="test")
+
+
+def cell_of(study: StudySpec) -> Cell:
+    (cell,) = resolve_cells(study, where="test")
+    return cell
+
+
+def store_of(bests: dict[float, float], **changes: Any) -> MemoryStore:
+    """`first`, with a trial at each learning rate that gets to this M-Recall."""
+    store, study = MemoryStore(), make_study("first", **changes)
+    store.open_study(StudyRecord("first", "beef", study.to_plain()), resume=False)
+    for number, (rate, best) in enumerate(bests.items()):
+        record(store, number, rate, best)
+    return store
+
+
+def record(
+    store: MemoryStore, number: int, rate: float, best: float, *, status: Any = "finished", phase: Any = "search",
+    error: str | None = None,
+) -> None:
+    run = store.start_attempt(AttemptStart(
+        "first", f"c{number}", "vsepp.lmh", "vsepp", "lmh", 1, 0, phase,
+        {"training.learning_rate": rate, "seed": 0}, {},
+    ))
+    points = [ValidationPoint(n, epoch, n, best * share, 1.0) for n, (epoch, share) in enumerate(HALVES)]
+    store.record_points(run, points)
+    store.finish_attempt(run, status, {}, [], error)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """The sixth of nine learning rates is the best."""
+    return store_of({rate: 40.0 - 2 * abs(n - 5) for n, rate in enumerate(RATES)})
+
+
+def landscape_of(store: MemoryStore, study: StudySpec | None = None) -> RecordedLandscape:
+    (found,) = recorded_landscapes(study or make_study(), store, "first", where="new.yaml")
+    return found
+
+
+def test_a_configuration_gets_the_curve_of_its_nearest_neighbour_between_its_validations(store: MemoryStore) -> None:
+    made = landscape_of(store)
+    near = {"training.learning_rate": RATES[5] * 1.2}
+    assert made.curve_of(near, np.array([0.125, 0.25, 0.375, 0.5, 0.75, 1.0])) == pytest.approx(
+        [5.0, 10.0, 15.0, 20.0, 30.0, 40.0]
+    )
+    assert made.top == 40.0
+    assert made.truth({"training.learning_rate": RATES[0]}, np.array([0.5, 1.0])) == 30.0
+    assert made.epochs_to(near, 30.0, 2.0) == 1.5
+    assert made.epochs_to({"training.learning_rate": RATES[0]}, 35.0, 2.0) == float("inf")
+    assert made.fewest_epochs(30.0, 2.0) == 1.5
+
+
+def test_a_curve_that_ends_early_stays_level_and_that_is_said(store: MemoryStore) -> None:
+    made = landscape_of(store, make_study(training={"epochs": 4}))
+    assert made.curve_of({"training.learning_rate": RATES[5]}, np.array([0.5, 0.75, 1.0])).tolist() == [40.0] * 3
+    assert made.says() == (
+        "vsepp.lmh: 9 whole trials of first, 2 to 2 epochs, 9 of them held level from their last epoch on; the best "
+        "40.00; the nearest is 0.03 away in the median and 0.06 at most (1 settings, each from 0 to 1)"
+    )
+    assert "held level" not in landscape_of(store).says()
+
+
+def test_a_search_on_recorded_curves_finds_their_best_and_is_the_same_every_time(store: MemoryStore) -> None:
+    study, made = make_study(), landscape_of(store)
+    settings = SimulationSettings(workers=2, target=30.0)
+    found = [simulate_search(study, made, seed=seed, settings=settings) for seed in (0, 0, 1)]
+    assert found[0] == found[1]
+    assert [search.trials for search in found] == [6] * 3
+    assert [search.epochs for search in found] == [12.0] * 3
+    assert all(search.top == 40.0 and 30.0 <= search.pick <= 40.0 for search in found)
+    (row,) = summaries(found, miss_epochs=24.0)
+    assert row.name == "vsepp.lmh"
+    assert row.shortfall == pytest.approx(40.0 - np.mean([search.pick for search in found]))
+    (soon,) = target_summaries(found, target=30.0, epochs=2.0, landscapes={made.name: made})
+    assert soon.soonest == 1.5
+
+
+def test_trials_that_were_stopped_confirmed_or_cut_short_are_no_landscape(store: MemoryStore) -> None:
+    record(store, 20, 5e-3, 90.0, status="pruned")
+    record(store, 21, 5e-3, 90.0, phase="confirm")
+    record(store, 22, 5e-3, 90.0, error=f"{TARGET_REACHED}: 90")
+    assert landscape_of(store).top == 40.0
+
+
+def test_the_nearest_is_that_of_a_plain_loop_with_choices_and_settings_left_out() -> None:
+    cell = cell_of(make_study(
+        losses=[{"name": "top_f", "search": {
+            "margin": "default", "decay": {"choices": ["hyperbolic", "linear"]}, "sharpness": "default",
+        }}], baseline="top_f",
+    ))
+    chance = np.random.default_rng(3)
+    assert set(cell.domains) == {
+        "loss.decay", "loss.margin", "loss.sharpness", "training.learning_rate",
+    }
+    domains, defaults = cell.domains, cell.all_defaults()
+
+    def drawn() -> dict[str, Any]:
+        made: dict[str, Any] = {"loss.decay": str(chance.choice(["hyperbolic", "linear"]))}
+        for name in ("loss.margin", "loss.sharpness", "training.learning_rate"):
+            made[name] = float(chance.uniform(domains[name].low, domains[name].high))  # type: ignore[union-attr]
+        return cell.applying(made)
+
+    def distance(first: dict[str, Any], second: dict[str, Any]) -> float:
+        total = 2.0 * (first["loss.decay"] != second["loss.decay"])
+        for name in ("loss.margin", "loss.sharpness", "training.learning_rate"):
+            one, other, low, high = (
+                np.log(value) if domains[name].log else value  # type: ignore[union-attr]
+                for value in (
+                    first.get(name, defaults[name]), second.get(name, defaults[name]),
+                    domains[name].low, domains[name].high,  # type: ignore[union-attr]
+                )
+            )
+            total += ((one - other) / (high - low)) ** 2
+        return float(np.sqrt(total))
+
+    recorded = [drawn() for _ in range(20)]
+    nearest = Nearest(cell, recorded)
+    for _ in range(30):
+        asked = drawn()
+        assert nearest.place_of(asked) == int(np.argmin([distance(asked, each) for each in recorded]))
+    assert (np.diff(nearest.distances(16)) >= 0).all()
+
+
+@pytest.mark.parametrize(("changes", "told"), [
+    ({"search": {"training": {"learning_rate": {"low": 1e-4, "high": 2e-2, "log": True}}}},
+     "--curves: cell vsepp.lmh: training.learning_rate is low 0.0001, high 0.02, log True in new.yaml and low 0.0001, "
+     "high 0.01, log True in study first; need the same space in both"),
+    ({"losses": [{"name": "lmh", "search": {"margin": "default"}}]},
+     "loss.margin is low 0.05, high 0.4 in new.yaml and not searched in study first"),
+    ({"losses": [{"name": "lseh"}], "baseline": "lseh"},
+     "--curves: study first has the cells vsepp.lmh, none of which new.yaml searches; need one with the same name"),
+])
+def test_another_space_is_refused_in_one_line(store: MemoryStore, changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        recorded_landscapes(make_study(**changes), store, "first", where="new.yaml")
+    assert told in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_too_few_trials_and_a_study_that_is_not_there_are_refused_in_one_line() -> None:
+    few = store_of(dict.fromkeys(RATES[:7], 30.0))
+    with pytest.raises(UsageError, match="vsepp.lmh: study first has 7 whole trials of its search, need at least 8;"):
+        recorded_landscapes(make_study(), few, "first", where="new.yaml")
+    with pytest.raises(UsageError, match="study frist: not in this store, which has: first"):
+        recorded_landscapes(make_study(), few, "frist", where="new.yaml")
