@@ -28,9 +28,9 @@ STUDY = {
     "networks": [{"name": "vsepp", "fixed": {"embedding_size": 64, "word_size": 32}}],
     "losses": [{"name": "lmh"}, {"name": "lseh"}],
     "training": {"epochs": 6, "batch_size": 50, "validate_every_steps": 5, "learning_rate": 1e-3},
-    "search": {"configurations": 2, "sampler": "random"}, "scheduler": {"kind": "none"}, "seeds": [0, 1],
+    "search": {"configurations": 2, "sampler": "random"}, "scheduler": {"kind": "none"}, "seeds": list(range(8)),
 }
-TRIALS = 6
+TRIALS = 18
 
 
 class Machine:
