@@ -69,6 +69,7 @@ VARIANTS: dict[str, Settings] = {
     "tpe, asha, grace 1": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "asha", "grace_epochs": 1}},
     "tpe, hyperband": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "hyperband", "grace_epochs": 1}},
     "four at once, predicted": {"search": {"at_once": 4}, "scheduler": {"kind": "predicted"}},
+    "tpe, four at once": {"search": {"sampler": "tpe", "at_once": 4}},
     "four at once": {"search": {"at_once": 4}},
     "no stopping": NONE,
     "median": {"scheduler": {"kind": "median"}},
