@@ -143,4 +143,5 @@ def test_the_fingerprint_of_a_study_without_passwords_is_that_of_its_settings(
         "constraints": {"seconds_per_epoch": None, "peak_memory_gib": None},
     }  # nor had searches these
     assert {key: counted["search"].pop(key) for key in later} == later
+    assert counted["scheduler"].pop("least_chance") == 0.02  # nor rules of other kinds
     assert record.fingerprint == fingerprint_of(counted | {"data_fingerprint": record.tags["data_fingerprint"]})
