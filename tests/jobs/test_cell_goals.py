@@ -25,11 +25,11 @@ from vsetune.tracking.records import StudyRecord, ValidationPoint
 
 
 class Study:
-    def __init__(self, **search: Any) -> None:
+    def __init__(self, *, seeds: tuple[int, ...] = (0,), **search: Any) -> None:
         plain = {
             "study": "soon", "data": {"path": "x"}, "networks": [{"name": "vsepp"}],
             "losses": [{"name": "lmh"}, {"name": "lseh"}], "training": {"epochs": 6}, "scheduler": {"kind": "none"},
-            "search": {"configurations": 3, "sampler": "sobol", **search},
+            "search": {"configurations": 3, "sampler": "sobol", **search}, "seeds": list(seeds),
         }
         self.spec = parse_spec(plain, StudySpec, where="test")
         self.cells = resolve_cells(self.spec, where="test")
@@ -64,6 +64,7 @@ class Study:
 
 def test_the_baseline_is_searched_first_and_what_reaches_its_best_stops_and_makes_room() -> None:
     study = Study(objective="epochs_to_target")
+    assert study.ledger().target_of("vsepp.lseh") is None
     ledger = study.run()
     assert all(name.startswith("vsepp.lmh") for name in study.started[:3])
     assert (ledger.target_of("vsepp.lmh"), ledger.target_of("vsepp.lseh")) == (None, 40.0)
@@ -152,3 +153,18 @@ def test_a_study_without_its_baseline_needs_a_target_of_its_own() -> None:
     plain["search"] = plain["search"] | {"objective": "epochs_to_target"}
     with pytest.raises(ConfigError, match=r"search.target: is the best of vsepp.lmh"):
         parse_spec(plain, StudySpec, where="test")
+
+
+def test_without_constraints_and_targets_the_search_hears_plain_m_recall() -> None:
+    study = Study()
+    ledger = study.run()
+    assert ledger.target_of("vsepp.lmh") is None
+    assert [trial.value for trial in study.search._history("vsepp.lmh")] == pytest.approx([40.0, 39.0, 38.0])
+
+
+def test_what_a_search_is_after_is_no_number_of_a_run_that_confirms() -> None:
+    study = Study(objective="epochs_to_target", target=30.0, seeds=(0, 1))
+    study.run()
+    attempts = study.store.attempts("soon")
+    assert {each.start.phase: "search_value" in each.summary for each in attempts} == {"search": True, "confirm": False}
+    assert not any("confirms" in each.start.environment for each in attempts)  # roles are those of `study confirm`
