@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -10,9 +11,12 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import TrialState, create_trial
 
 from vsetune.search.sampling.cma_es import _first, _moved, _Rates
-from vsetune.search.sampling.nsga_ii import survivors
+from vsetune.search.sampling.grid import axes_of
+from vsetune.search.sampling.nsga_ii import _child, _crossed, survivors
 from vsetune.search.sampling.parzen_density import log_density
 from vsetune.search.sampling.unit_cube import UnitCube
+from vsetune.search.stopping.patience import _middle_of_others
+from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT
 from vsetune.search.trial_rows import ended
 
 SPACE: dict[str, BaseDistribution] = {
@@ -78,3 +82,34 @@ def test_a_generation_of_cma_es_moves_to_its_best_and_one_without_any_only_narro
     empty = _moved(moved, [], rates)
     assert empty.spread == pytest.approx(0.8 * moved.spread)
     assert empty.mean.tolist() == moved.mean.tolist()
+
+
+def test_children_take_choices_of_both_parents_and_ranges_on_both_sides_of_their_middle() -> None:
+    cube, random = UnitCube(SPACE), np.random.default_rng(0)
+    parents = [
+        cube.vector_of({"decay": decay, "f": 2, "margin": margin}) for decay, margin in (("linear", 0.1), ("none", 0.3))
+    ]
+    children = [cube.configuration_at(_child(parents, cube, random)) for _ in range(400)]
+    shares = [sum(child["decay"] == decay for child in children) / 400 for decay in ("linear", "none", "hyperbolic")]
+    assert shares[0] > shares[1] > 0.2 > shares[2]  # the better parent is both parents of half of them
+    above = sum(_crossed(0.2, 0.8, random) > 0.5 for _ in range(1000))
+    assert 450 < above < 550
+
+
+def test_a_grid_as_fine_as_whole_numbers_has_each_of_them_on_a_log_scale_too() -> None:
+    axes = axes_of({"f": IntDistribution(1, 6, log=True)}, 6)
+    assert axes == {"f": [1, 2, 3, 4, 5, 6]}
+
+
+def test_the_median_of_the_others_is_that_of_a_plain_one() -> None:
+    random = np.random.default_rng(1)
+    for count in range(2, 9):
+        values = sorted(random.integers(0, 6, size=count).tolist())
+        for place, own in enumerate(values):
+            others = values[:place] + values[place + 1 :]
+            assert _middle_of_others([float(value) for value in values], float(own)) == statistics.median(others)
+    assert _middle_of_others([1.0], 1.0) == -math.inf
+
+
+def test_databases_of_earlier_studies_hold_these_names() -> None:
+    assert (REFUSED, TAUGHT, DRAWN_BY, NOTES) == ("refused", "taught by", "drawn by", "drawing")

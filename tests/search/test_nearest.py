@@ -1,0 +1,28 @@
+"""Which recorded configuration is nearest, and how far from them a space goes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.search.drawing import distributions_of
+from vsetune.search.even_points import even_point
+from vsetune.search.nearest import Nearest
+
+
+def test_distances_are_those_of_a_plain_loop() -> None:
+    """Of a margin from 0.1 to 0.5: as shares of the range."""
+    plain = {
+        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "baseline": "lmh",
+        "losses": [{"name": "lmh", "search": {"margin": {"low": 0.1, "high": 0.5}}}],
+    }
+    (cell,) = resolve_cells(parse_spec(plain, StudySpec, where="test"), where="test")
+    recorded = [{"loss.margin": margin} for margin in (0.1, 0.2, 0.5)]
+    nearest = Nearest(cell, recorded)
+    assert [nearest.place_of({"loss.margin": margin}) for margin in (0.14, 0.16, 0.34, 0.36)] == [0, 1, 1, 2]
+    points = [even_point(distributions_of(cell), number, seed=0)["loss.margin"] for number in range(16)]
+    looped = [min(abs(float(point) - each["loss.margin"]) / 0.4 for each in recorded) for point in points]
+    assert np.asarray(nearest.distances(16)) == pytest.approx(sorted(looped))
