@@ -60,6 +60,19 @@ def test_masses_of_whole_numbers_come_to_one(high: int) -> None:
     assert np.exp(log_masses).sum() == pytest.approx(1.0, abs=1e-6)
 
 
+def test_density_between_two_observations_is_worked_by_hand() -> None:
+    """0.4 and 0.6 of 0 to 1: neighbours 0.2 away, no kernel narrower than 1 / (2 + 2); the prior is 1 wide around 0.5."""
+    at = 0.45
+    kernels = [(0.4, 0.25), (0.6, 0.25), (0.5, 1.0)]
+    density = sum(
+        statistics.NormalDist(middle, width).pdf(at)
+        / (statistics.NormalDist(middle, width).cdf(1.0) - statistics.NormalDist(middle, width).cdf(0.0))
+        for middle, width in kernels
+    ) / 3
+    found = log_density(np.array([[at]]), [np.array([0.4, 0.6])], [FloatDistribution(0.0, 1.0)])
+    assert found.tolist() == pytest.approx([math.log(density)])
+
+
 def test_a_stopped_trial_has_its_last_point_for_a_value_and_a_finished_one_what_it_is_told() -> None:
     trial = create_trial(state=TrialState.RUNNING)
     points = {2: 41.0, 1: 40.0}
