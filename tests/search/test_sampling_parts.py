@@ -61,7 +61,7 @@ def test_masses_of_whole_numbers_come_to_one(high: int) -> None:
 
 
 def test_density_between_two_observations_is_worked_by_hand() -> None:
-    """0.4 and 0.6 of 0 to 1 are 0.2 apart, but no kernel is narrower than 1 / (2 + 2); the prior is 1 wide around 0.5."""
+    """0.4 and 0.6 of 0 to 1 are 0.2 apart, but no kernel is narrower than 1 / (2 + 2); the prior is 1 wide."""
     at = 0.45
     kernels = [(0.4, 0.25), (0.6, 0.25), (0.5, 1.0)]
     density = sum(
