@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from vsetune.jobs.planning.processes import Progress
 
 PLAN_EXAMPLE = "Example: vsetune study plan studies/quickstart.yaml"
+_WIDE = 120
+"""Columns of a terminal in which the table has room for what is searched; in others it stands below."""
 
 
 def plan_study(
@@ -67,7 +69,11 @@ def plan_study(
     if as_json:
         print_json(_plain(plan, cells, at_once))
     else:
-        results.print(_table(plan, cells))
+        spaces = {cell.name: searched_text(cell) for cell in cells}
+        is_wide = results.width >= _WIDE
+        results.print(_table(plan, spaces if is_wide else None))
+        for name, space in () if is_wide else spaces.items():
+            results.print(f"{name}: {space}", soft_wrap=True, highlight=False, markup=False)
     for line in plan.remarks:
         say(line)
     for name, problem in plan.unmeasured.items():
@@ -80,16 +86,19 @@ def _told(progress: Progress, cells: int) -> str:
     return f"measuring: {progress.ended} of {cells} cells; now {', '.join(progress.running) or 'none'}"
 
 
-def _table(plan: StudyPlan, cells: Sequence[Cell]) -> Table:
+def _table(plan: StudyPlan, spaces: Mapping[str, str] | None) -> Table:
+    """spaces: what is searched, by cell; None leaves the column out."""
     right = ["trials", "epochs", "s a step", "s a validation", "hours", "of it validating", "GiB"]
     right += [] if plan.usd is None else ["$"]
-    columns = [Column("cell"), Column("searched", overflow="fold"), *(Column(name, justify="right") for name in right)]
-    table = Table(*columns, title=f"{plan.study}: {len(cells)} cells", title_justify="left")
-    spaces = {cell.name: searched_text(cell) for cell in cells}
-    for row in plan.cells:
-        table.add_row(row.cell, spaces[row.cell], *_numbers(row), *([] if plan.usd is None else [f"{row.usd:.2f}"]))
-    for name in plan.unmeasured:
-        table.add_row(name, spaces[name], *["?"] * len(right))
+    left = [Column("cell", overflow="fold"), *([] if spaces is None else [Column("searched", overflow="fold")])]
+    count = len(plan.cells) + len(plan.unmeasured)
+    table = Table(
+        *left, *(Column(name, justify="right") for name in right), title=f"{plan.study}: {count} cells",
+        title_justify="left",
+    )
+    numbers = {row.cell: [*_numbers(row), *([] if plan.usd is None else [f"{row.usd:.2f}"])] for row in plan.cells}
+    for name, shown in (numbers | {name: ["?"] * len(right) for name in plan.unmeasured}).items():
+        table.add_row(name, *([] if spaces is None else [spaces[name]]), *shown)
     return table
 
 
