@@ -71,6 +71,9 @@ VARIANTS: dict[str, Settings] = {
     "four at once, predicted": {"search": {"at_once": 4}, "scheduler": {"kind": "predicted"}},
     "tpe, four at once": {"search": {"sampler": "tpe", "at_once": 4}},
     "four at once": {"search": {"at_once": 4}},
+    "two at once": {"search": {"at_once": 2}},
+    "eight at once": {"search": {"at_once": 8}},
+    "tpe, eight at once": {"search": {"sampler": "tpe", "at_once": 8}},
     "no stopping": NONE,
     "median": {"scheduler": {"kind": "median"}},
     "patience 1": {"scheduler": {"kind": "patience", "patience_epochs": 1}},
@@ -122,7 +125,7 @@ def main() -> None:
 
 def tasks_of(asked: argparse.Namespace, name: str, workers: int) -> list[Task]:
     """Seed by seed, so that what is kept of a run that was stopped is of all landscapes."""
-    busy = min(workers, at_once(study_of(name).search))
+    busy = min(workers, at_once(study_of(name).search, 0))
     seeds = range(asked.from_seed, asked.from_seed + asked.seeds)
     return [(name, busy, landscape, seed) for seed in seeds for landscape in LANDSCAPES]
 

@@ -127,7 +127,7 @@ class History:
             cell for cell in self.cells
             if not counts.count("disturbed", cell) and not counts.is_exhausted(cell)
             and self.ledger._goals.objective(cell) is not None
-            and counts.count("open", cell) < at_once(self.study.search)
+            and counts.count("open", cell) < at_once(self.study.search, counts.asked(cell))
         ]
         if asking:
             return min(asking, key=lambda cell: counts.budget(cell).committed)

@@ -312,18 +312,30 @@ def test_a_search_that_stops_everything_at_once_comes_to_an_end() -> None:
     assert asked == MOST_TRIALS * 2
 
 
-@pytest.mark.parametrize(("search", "wave"), [
-    ({"configurations": 12}, 4), ({"configurations": 3}, 2), ({"configurations": 12, "at_once": 5}, 5),
-    ({"configurations": 12, "sampler": "random"}, 12),
+@pytest.mark.parametrize(("search", "wave", "then"), [
+    ({"configurations": 12}, 4, 2), ({"configurations": 3}, 2, 2), ({"configurations": 60}, 10, 2),
+    ({"configurations": 12, "at_once": 5}, 5, 5), ({"configurations": 12, "at_once": 1}, 1, 1),
 ])
-def test_the_first_wave_of_a_search_that_learns_is_a_part_of_its_budget(search: dict[str, Any], wave: int) -> None:
+def test_a_search_that_learns_starts_side_by_side_and_goes_on_two_at_a_time(
+    search: dict[str, Any], wave: int, then: int
+) -> None:
     study = Study(search=search, training={"epochs": 1})
     asked = []
     while (trial := study.next()) != "wait":
         asked.append(trial)
     assert len(asked) == wave
-    study.finish(asked[0])
-    assert (study.next() == "wait") == (wave == 12)
+    most = 0
+    while asked:
+        study.finish(asked.pop(0))
+        while (trial := study.next()) not in ("wait", "done"):
+            asked.append(trial)
+            most = max(most, len(asked))
+    assert most == then
+
+
+def test_a_search_that_learns_nothing_runs_all_at_once() -> None:
+    study = Study(search={"configurations": 12, "sampler": "random"}, training={"epochs": 1})
+    assert [study.next() for _ in range(13)].index("wait") == 12
 
 
 def test_a_cell_without_anything_to_search_has_one_configuration_and_every_seed() -> None:

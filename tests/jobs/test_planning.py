@@ -83,13 +83,13 @@ def test_steps_are_timed_in_the_middle_of_every_phase() -> None:
 def test_trials_end_when_places_are_free_for_them() -> None:
     cells = [work(10.0, searches=3, confirmations=1), work(4.0, searches=1)]
     # 0: A B, 4: A, 10: A, 14: nothing, 20: confirmation of A
-    assert schedule(cells, [TWO_CORES], at_once=2, limit=None, first=0.0) == Schedule(30.0, 2)
-    assert schedule(cells, [TWO_CORES], at_once=2, limit=1, first=1.0) == Schedule(45.0, 1)
+    assert schedule(cells, [TWO_CORES], at_once=lambda _: 2, limit=None, first=0.0) == Schedule(30.0, 2)
+    assert schedule(cells, [TWO_CORES], at_once=lambda _: 2, limit=1, first=1.0) == Schedule(45.0, 1)
     # 0: A, 10: A, 20: A, 30: confirmation, while B runs beside
-    assert schedule(cells, [replace(TWO_CORES, most=9)], at_once=1, limit=None, first=0.0) == Schedule(40.0, 2)
+    assert schedule(cells, [replace(TWO_CORES, most=9)], at_once=lambda _: 1, limit=None, first=0.0) == Schedule(40.0, 2)
     # one trial of two cores keeps the other cell waiting
     wide = [work(10.0, searches=1, cpus=2), work(4.0, searches=2)]
-    assert schedule(wide, [TWO_CORES], at_once=9, limit=None, first=0.5) == Schedule(15.0, 2)
+    assert schedule(wide, [TWO_CORES], at_once=lambda _: 9, limit=None, first=0.5) == Schedule(15.0, 2)
 
 
 @pytest.mark.parametrize(("search", "budget", "trials"), [

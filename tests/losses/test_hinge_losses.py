@@ -112,6 +112,15 @@ def test_a_caption_without_known_words_has_similarity_zero_with_everything() -> 
     assert semantic_row_maximum(zero_row).tolist() == [[0, 0], [0, 1]]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_caption_of_rounding_noise_alone_is_as_similar_as_nothing_not_a_trillion(dtype: torch.dtype) -> None:
+    """Words that no direction of the decomposition knows leave 1e-26 in every entry, whose squares float32 drops."""
+    noise = torch.finfo(dtype).tiny * 1e12 if dtype == torch.float32 else 1e-170
+    vectors = torch.tensor([[noise, -noise], [3.0, 4.0]], dtype=dtype)
+    assert float(semantic_cosine(vectors).abs().max()) <= 1 + 1e-6
+    assert float(semantic_cosine(vectors)[0].abs().max()) < 1e-5
+
+
 def test_lseh_of_e_with_cosine(e: Tensor, vectors: Tensor, make_pairs) -> None:
     lifted = lifted_similarity(e, semantic_cosine(vectors), semantic_temperature=0.025)
     terms = max_of_hinges(lifted, e.diagonal(), OFF, margin=0.185)

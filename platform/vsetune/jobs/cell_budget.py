@@ -53,10 +53,16 @@ def epochs_of_cell(study: StudySpec, cell: Cell) -> float:
     return study.search.configurations * whole if asked is None else asked
 
 
-def at_once(search: SearchSpec) -> int:
-    """Most trials of a cell at a time. What runs at once was asked for without hearing how the others went; without a
-    bound, many workers would spend a whole budget on one wave that has learnt nothing. Samplers that learn nothing have
-    none."""
+LEARNING_AT_ONCE = 2
+
+
+def at_once(search: SearchSpec, asked: int) -> int:
+    """Most trials of a cell at a time, once it has asked for so many. What runs at once was asked for without hearing
+    how the others went; without a bound, many workers would spend a whole budget on one wave that has learnt nothing.
+    The start learns nothing anyway, so it runs side by side; what learns goes two at a time (decision 0042). Samplers
+    that learn nothing have no bound."""
     if search.at_once is not None:
         return search.at_once
-    return max(2, -(-search.configurations // 3)) if search.learns else sys.maxsize
+    if not search.learns:
+        return sys.maxsize
+    return search.start_trials if asked < search.start_trials else LEARNING_AT_ONCE

@@ -320,7 +320,7 @@ class StudyLedger:
                 continue
             if self._goals.objective(cell) is None:  # its target is not known yet
                 continue
-            if self._by_cell.count("open", cell) < at_once(self.study.search):
+            if self._by_cell.count("open", cell) < at_once(self.study.search, self._by_cell.asked(cell)):
                 committed[cell.name] = self._by_cell.budget(cell).committed
         return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
 

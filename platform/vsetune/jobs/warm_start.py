@@ -25,7 +25,6 @@ from vsetune.files.whole_files import read_json, write_json
 from vsetune.leaderboard.selection import Trial, trials_of, usable
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search.configurations import Lesson
-from vsetune.search.drawing import startup_of
 from vsetune.search.objectives import Objective, excess_of
 from vsetune.tracking.records import AttemptRecord, was_cut_short
 from vsetune.tracking.store import TrackingStore
@@ -102,7 +101,7 @@ def take(
     most_told = min(map(len, told.values()), default=0)
     told = {cell: taken[:most_told] for cell, taken in told.items()}
     starts = {cell.name: _starts(study, cell, _others(trials, told[cell.name])) for cell in searched}
-    most_starts = min([*map(len, starts.values()), startup_of(study.search) // 2])
+    most_starts = min([*map(len, starts.values()), study.search.start_trials // 2])
     return {
         cell.name: WarmStart(tuple(told[cell.name]), tuple(starts[cell.name][:most_starts])) for cell in searched
     }

@@ -59,7 +59,8 @@ class CaptionSemantics:
                 "encode the captions again"
             )
         self.shape = (images, vectors.shape[0])
-        self._units = torch.nn.functional.normalize(vectors.double(), dim=1, eps=torch.finfo(torch.float64).tiny)
+        shortest = torch.finfo(torch.float64).tiny ** 0.5  # squares of shorter rows are lost
+        self._units = torch.nn.functional.normalize(vectors.double(), dim=1, eps=shortest)
         self._image_score = image_score
         self._count = torch.bincount(owner, minlength=images)
         self._captions = _captions_of_images(owner, self._count)

@@ -30,7 +30,7 @@ from vsetune.search.trial_history import REFUSED, TAUGHT, TrialHistory
 
 __all__ = [
     "REFUSED", "TAUGHT", "CellDrawing", "Value", "distribution_of", "distributions_of", "draw", "gaps_of",
-    "is_whole", "startup_of",
+    "is_whole",
 ]
 
 
@@ -48,7 +48,7 @@ class CellDrawing:
     def __init__(self, spec: SearchSpec, cell: Cell) -> None:
         self._cell, self._size = cell, configurations_in(cell)
         self._first = first_points(spec, cell) if cell.domains else []
-        self._startup = startup_of(spec) + max(0, len(self._first) - spec.include_defaults)
+        self._startup = spec.start_trials + max(0, len(self._first) - spec.include_defaults)
         self._sampler = sampler_named(spec.sampler)
         self._start = sampler_named(spec.start) if self._sampler.learns else self._sampler
         space = SearchedSpace(
@@ -156,12 +156,6 @@ def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[s
 def gaps_of(spec: SearchSpec, cell: Cell) -> str:
     """Why a search cannot come everywhere in a cell, or has seen it all early, in one line; else empty."""
     return CellDrawing(spec, cell).gaps()
-
-
-def startup_of(spec: SearchSpec) -> int:
-    """How many configurations are drawn before anything is learnt from them, points of papers apart. Refused draws say
-    nothing of what is good, so they end no start."""
-    return max(2, min(10, spec.configurations // 3))
 
 
 def is_whole(trial: FrozenTrial, cell: Cell) -> bool:

@@ -184,7 +184,7 @@ class SearchSpec(Spec):
     )
     at_once: int | None = Field(
         None, ge=1, le=100_000, description="most trials of a cell at a time, so that the search hears of some before "
-        "it asks for others; default: a third of `configurations`, at least 2",
+        "it asks for others; default: the start of a search that learns side by side, then 2",
     )
     sampler: Literal["gp", "tpe", "cma-es", "nsga-ii", "sobol", "random", "grid"] = Field(
         "gp", description="gp (a Gaussian process) learns from the fewest trials; sobol covers the space evenly; grid "
@@ -226,6 +226,11 @@ class SearchSpec(Spec):
     def learns(self) -> bool:
         """Whether draws depend on how earlier ones went."""
         return self.sampler in ("gp", "tpe", "cma-es", "nsga-ii")
+
+    @property
+    def start_trials(self) -> int:
+        """How many configurations are drawn before anything is learnt from them, points of papers apart."""
+        return max(2, min(10, self.configurations // 3))
 
 
 class SchedulerSpec(Spec):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import psutil
 
@@ -86,7 +87,9 @@ def plan_study(
         for cell in cells if cell.name in plans
     ]
     first = max((times.first_start - times.start for times in known.values()), default=0.0)
-    whole = schedule(works, types, at_once=at_once(study.search), limit=limit, first=WORKER_START_S + max(0.0, first))
+    whole = schedule(
+        works, types, at_once=partial(at_once, study.search), limit=limit, first=WORKER_START_S + max(0.0, first),
+    )
     hours = (STUDY_START_S + whole.seconds) / 3600
     remarks = _remarks_on_waiting(known, hours)
     remarks += [line for cell in cells if cell.name in plans for line in _remarks_on(cell, plans[cell.name], needs)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import psutil
@@ -41,12 +41,13 @@ class Schedule:
 
 @dataclass
 class _Progress:
-    """Of a cell: trials left to begin, and how many of its search run."""
+    """Of a cell: trials left to begin, how many of its search run and how many have begun."""
 
     work: CellWork
     searches: int
     confirmations: int
     running: int = 0
+    begun: int = 0
     promised: float = field(default=0.0)
 
 
@@ -91,12 +92,12 @@ def usd_per_hour(needs: Needs, types: Iterable[NodeType]) -> float | None:
 
 
 def schedule(
-    cells: Sequence[CellWork], types: Iterable[NodeType], *, at_once: int, limit: int | None, first: float,
+    cells: Sequence[CellWork], types: Iterable[NodeType], *, at_once: Callable[[int], int], limit: int | None, first: float,
 ) -> Schedule:
     """The trials of a study on all nodes there can be, handed out as the ledger does: confirmations of a cell whose
     search is over, else the cell that was promised the fewest epochs; nobody is stopped.
 
-    at_once: most trials of a cell's search at a time. limit: trials at a time, None for none. first: seconds that the
+    at_once: most trials of a cell's search at a time once it has begun so many. limit: trials at a time, None for none. first: seconds that the
     first trial of a place takes longer. Every cell must fit a node.
     """
     free = [dict(kind.resources) for kind in types for _ in range(kind.most)]
@@ -122,14 +123,14 @@ def schedule(
         _take(free[place], cell.work.needs, +1)
 
 
-def _next(cells: Iterable[_Progress], at_once: int) -> tuple[_Progress, bool] | None:
+def _next(cells: Iterable[_Progress], at_once: Callable[[int], int]) -> tuple[_Progress, bool] | None:
     """The cell whose trial comes next, and whether that is one of its search; None when none may begin now."""
     cells = list(cells)
     for cell in cells:
         if cell.confirmations and not cell.searches and not cell.running:
             return cell, False
     return min(
-        ((cell, True) for cell in cells if cell.searches and cell.running < at_once),
+        ((cell, True) for cell in cells if cell.searches and cell.running < at_once(cell.begun)),
         key=lambda each: each[0].promised, default=None,
     )
 
@@ -140,6 +141,7 @@ def _begin(cell: _Progress, is_search: bool) -> None:
         return
     cell.searches -= 1
     cell.running += 1
+    cell.begun += 1
     cell.promised += cell.work.epochs
 
 

@@ -82,7 +82,9 @@ def lifted_memory(memory: Memory, vectors: Tensor, *, semantic_temperature: floa
 
 
 def _unit_rows(vectors: Tensor) -> Tensor:
-    return functional.normalize(vectors, dim=1, eps=torch.finfo(vectors.dtype).tiny)
+    """Of length 1, or close to 0 where a row is so short that its squares are lost: rounding noise of a decomposition
+    that knows none of the caption's words."""
+    return functional.normalize(vectors, dim=1, eps=torch.finfo(vectors.dtype).tiny ** 0.5)
 
 
 @register(LsehSpec)
