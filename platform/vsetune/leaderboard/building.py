@@ -12,6 +12,7 @@ from vsetune.errors import IncompatibleCurves, UsageError
 from vsetune.leaderboard.comparing import answered, bounds, compared_seeds, is_evidence
 from vsetune.leaderboard.comparison import Bounds
 from vsetune.leaderboard.contenders import contenders_of, seed_result
+from vsetune.leaderboard.fronts import pareto_front
 from vsetune.leaderboard.rows import Contender, Leaderboard, Row, SeedResult, headline_of
 from vsetune.leaderboard.selection import (
     RUNNER_UP,
@@ -26,6 +27,8 @@ from vsetune.leaderboard.selection import (
     usable,
     winner_of,
 )
+from vsetune.leaderboard.time_profiles import time_profile
+from vsetune.leaderboard.tuning import tuning_of
 from vsetune.metrics.curve_noise import baseline_flags, curve_noise, noise_tolerance
 from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence, check_same_protocol, resolution
 from vsetune.metrics.efficiency import SeedDifference, difference_over_seeds, epochs_to_best, epochs_to_target
@@ -55,7 +58,7 @@ def build(attempts: Sequence[AttemptRecord], *, baseline: str) -> Leaderboard:
     if baseline not in losses:
         raise UsageError(f"leaderboard: baseline {baseline} was not run; name one of {', '.join(losses)}")
     rows = [row for (dataset, _), group in cells.items() for row in _group(dataset, group, baseline)]
-    return Leaderboard(attempts[0].start.study, baseline, tuple(answered(rows)))
+    return Leaderboard(attempts[0].start.study, baseline, tuple(answered(rows)), time_profile(rows, baseline))
 
 
 def _group(dataset: str, trials_by_loss: dict[str, list[Trial]], baseline: str) -> list[Row]:
@@ -69,6 +72,8 @@ def _group(dataset: str, trials_by_loss: dict[str, list[Trial]], baseline: str) 
         (seed.best_m_recall for row in rows if row.not_comparable is None for seed in row.headline), default=0.0
     )
     compared = [row if row.not_comparable else _compared(row, yardstick, best_of_any) for row in rows]
+    front = {row.cell for row in pareto_front(compared)}
+    compared = [replace(row, is_on_front=row.cell in front) for row in compared]
     return sorted(compared, key=lambda row: (
         not row.is_baseline, row.not_comparable is not None, -(row.best_m_recall or -1.0), row.loss
     ))
@@ -102,7 +107,7 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
         protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags), contenders=contenders,
         noise=noise, epochs_to_level=_median([seed.epochs_to_level for seed in headline]),
         m_recall_bounds=_recall_bounds(headline),
-        search_budget=budget,
+        search_budget=budget, tuning=tuning_of(trials, budget),
     )
 
 
