@@ -51,12 +51,12 @@ def profile_table(board: Leaderboard) -> WordTable | None:
     if profile is None or len(profile.tasks) < 2:
         return None
     return WordTable(
-        f"Share of {len(profile.tasks)} tasks on which a loss is at the best of {board.baseline} within a factor of the "
-        "soonest loss",
+        f"Share of {len(profile.tasks)} tasks on which a loss is at the best of {board.baseline} within a factor of "
+        "the soonest loss",
         ("loss", *(f"{tau:g}×" for tau in _TAUS), "score", "seeds"),
         tuple(_profile_row(each) for each in profile.losses), (
-            f"A task is a network on a data set; a loss is there when {100 * profile.hit_share:.0f} % of its seeds are. "
-            f"Score: mean share from 1 to {profile.largest_factor:g}×. As measured, not tested.",
+            "A task is a network on a data set; a loss is there when "
+            f"{100 * profile.hit_share:.0f} % of its seeds are. Score: mean share from 1 to {profile.largest_factor:g}×. As measured, not tested.",
             *(f"Not in it: {each}." for each in profile.left_out),
         ),
     )

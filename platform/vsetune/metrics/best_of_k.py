@@ -72,7 +72,7 @@ class TuningCurves:
 
 
 def tuning_curves(trials: Sequence[Tried], *, budget_epochs: float | None = None) -> TuningCurves:
-    """At every count of up to 24 trials, of more at ratios of the root of 2; at every 24th of the budget and at the end.
+    """At every count of up to 24 trials, of more at ratios of the root of 2; at every 24th of the budget and the end.
 
     budget_epochs: of the search, what was trained where it is not known. Raises ValueError without trials.
     """
@@ -97,7 +97,7 @@ def best_after_trials(values: Sequence[float], counts: Sequence[int] | None = No
     """
     ordered, wanted = _sorted(values), list(counts) if counts is not None else range(1, len(values) + 1)
     trials = len(ordered)
-    if wanted and not (1 <= min(wanted) and max(wanted) <= trials):
+    if any(not 1 <= count <= trials for count in wanted):
         raise ValueError(f"best after k trials: got k from {min(wanted)} to {max(wanted)}, need 1 to {trials}")
     places, below, found = np.arange(1, trials + 1), np.ones(trials), {}
     for count in range(1, max(wanted, default=0) + 1):
@@ -123,7 +123,8 @@ def best_after_epochs(trials: Sequence[Tried], moments: Sequence[float], *, seed
     """The highest M-Recall of any validation when so many epochs were trained, one trial after another, over orders.
 
     The trial at work counts with what it has shown. All orders of up to 6 trials, some 400 drawn ones (`seed`) of
-    more; an order of which all trials are over keeps its best. moments: epochs, at least 0. Raises ValueError without trials.
+    more; an order of which all trials are over keeps its best. moments: epochs, at least 0. Raises ValueError without
+    trials.
     """
     if not trials:
         raise ValueError("best after epochs: got no trials, need at least one")
