@@ -121,7 +121,7 @@ class Row:
     attempts: their executions, counts: the same by status. not_comparable: why it is not compared, None if it is.
     contenders: what was confirmed beside the winner (`vsetune study confirm`). search_budget: None where none is
     recorded. tuning: what its search was expected to find with less; None where there was none. is_on_front: no other
-    of its data set and network beats it in both M-Recall and epochs to the baseline's best.
+    of its data set and network beats it in both M-Recall and epochs to the baseline's best. study: that it ran in.
     """
 
     dataset: str
@@ -156,6 +156,7 @@ class Row:
     comparison: Comparison | None = None
     tuning: TuningCurves | None = None
     is_on_front: bool = False
+    study: str = ""
 
     @property
     def headline(self) -> tuple[SeedResult, ...]:
@@ -177,6 +178,7 @@ def headline_of(seeds: tuple[SeedResult, ...]) -> tuple[SeedResult, ...]:
 class Leaderboard:
     """All cells of a study, by dataset and network, the baseline of each first and then by best M-Recall.
 
+    study: its name, or those of all whose rows are here.
     profile: of the losses over all data sets and networks; None where fewer than two compare.
     """
 

@@ -55,8 +55,8 @@ def profile_table(board: Leaderboard) -> WordTable | None:
         "the soonest loss",
         ("loss", *(f"{tau:g}×" for tau in _TAUS), "score", "seeds"),
         tuple(_profile_row(each) for each in profile.losses), (
-            "A task is a network on a data set; a loss is there when "
-            f"{100 * profile.hit_share:.0f} % of its seeds are. Score: mean share from 1 to {profile.largest_factor:g}×. As measured, not tested.",
+            f"A task is a network on a data set; a loss is there when {100 * profile.hit_share:.0f} % of its seeds "
+            f"are. Score: mean share from 1 to {profile.largest_factor:g}×. As measured, not tested.",
             *(f"Not in it: {each}." for each in profile.left_out),
         ),
     )

@@ -124,7 +124,7 @@ def notes(leaderboard: Leaderboard) -> list[str]:
         named = [row for row in rows if row.is_baseline] if flag.startswith("baseline_") else rows
         lines.append(f"({mark}) {', '.join(_name(row, flag) for row in named)}: {FLAGS[flag]}.")
         if flag == "baseline_rising":
-            lines += [f"({mark}) {_longer(leaderboard.study, row)}" for row in rows if row.is_baseline]
+            lines += [f"({mark}) {_longer(row)}" for row in rows if row.is_baseline]
         if flag == "not_comparable":
             lines += [f"({mark}) {row.network} {row.loss}: {row.not_comparable}." for row in rows]
     return lines
@@ -205,12 +205,12 @@ def _interval_notes(leaderboard: Leaderboard) -> list[str]:
     return lines
 
 
-def _longer(study: str, row: Row) -> str:
+def _longer(row: Row) -> str:
     """How to train a baseline twice as long."""
     last = max(epoch for seed in row.headline for epoch, _ in seed.curve)
-    file = f"{study}_{row.cell.partition('.')[0]}_longer.yaml"
+    file = f"{row.study}_{row.cell.partition('.')[0]}_longer.yaml"
     return (
-        f"Prolong it: vsetune leaderboard repeat {study}/{row.cell} --all --epochs {math.ceil(2 * last)} "
+        f"Prolong it: vsetune leaderboard repeat {row.study}/{row.cell} --all --epochs {math.ceil(2 * last)} "
         f"--output {file}, then vsetune study run {file}"
     )
 

@@ -49,8 +49,8 @@ def performance_profiles(
 ) -> dict[str, Profile]:
     """times: per solver its time on every task, in one order, above 0, infinite where it did not get there.
 
-    A task that no solver got to counts against all. Raises ValueError for no task, for different numbers of them, a time
-    that is not above 0 or a largest factor that is not above 1.
+    A task that no solver got to counts against all. Raises ValueError for no task, for different numbers of them, a
+    time that is not above 0 or a largest factor that is not above 1.
     """
     tasks = {len(of) for of in times.values()}
     if len(tasks) != 1 or 0 in tasks:
