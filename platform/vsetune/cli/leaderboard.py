@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli import leaderboard_explain
+from vsetune.cli import leaderboard_explain, leaderboard_table
 from vsetune.cli.leaderboard_many import show_many
 from vsetune.cli.output import mlflow_server, results, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
@@ -23,6 +23,7 @@ app = typer.Typer(
     epilog="Example: vsetune leaderboard show quickstart",
 )
 app.command("explain", epilog=leaderboard_explain.EXPLAIN_EXAMPLE)(leaderboard_explain.explain)
+app.command("table", epilog=leaderboard_table.TABLE_EXAMPLE)(leaderboard_table.table)
 app.command("repeat", epilog=leaderboard_explain.REPEAT_EXAMPLE)(leaderboard_explain.repeat)
 
 StudyName = Annotated[str, typer.Argument(help="name of a study", show_default=False)]
