@@ -83,6 +83,7 @@ def test_what_was_not_measured_says_why(runs):
     assert "Flickr30K: no run of sgraf_sgr, vse_infinity in mine." in filled.notes
     assert "MS-COCO: no run of it in mine." in filled.notes
     recalls = lines_of(fill(paper_table("lseh_table4"), [runs]))
+    assert recalls["VSRN", "LMH2", "measured"].cells[0].notes == ("LMH2: no run of lmh2 with vsrn on flickr30k",)
     assert recalls["VSRN", "LSEH", "measured"].cells[0].notes == (
         "lseh of vsrn: 1 of 2 seeds have no i2t_r1 of the test split, or by several encoders",
     )

@@ -125,6 +125,7 @@ def _runs(table: PaperTable, studies: Sequence[StudyAttempts]) -> _Runs:
 def _lines(table: PaperTable, word: str, data: str | None, runs: _Runs) -> Iterator[Line]:
     """word: the paper's name of the data set, data: ours; None where nothing ran on it."""
     averaged = []
+    ran = {(row_data, row_network) for rows in runs.boards.values() for row_data, row_network, _ in rows}
     for network, our_network in table.networks.items():
         for loss in table.rows_of_losses or ("",):
             names = (network, loss) if loss else (network,)
@@ -134,8 +135,7 @@ def _lines(table: PaperTable, word: str, data: str | None, runs: _Runs) -> Itera
                 cells.append(cell)
                 seeds += [len(row.headline)] if row is not None else []
             averaged.append(cells)
-            has_any = any(cell.values for cell in cells)
-            if has_any or (data is not None and any(seeds)):
+            if (data, our_network) in ran:
                 yield Line(names, "measured", tuple(cells), max(seeds))
             published = _published(table, word, network, loss)
             if published is not None:
