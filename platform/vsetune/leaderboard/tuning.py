@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vsetune.leaderboard.search_budgets import SearchBudget
-from vsetune.leaderboard.selection import Trial, cost_of, keeps_constraints, usable
+from vsetune.leaderboard.selection import Trial, configurations_of, cost_of, keeps_constraints, usable
 from vsetune.metrics.best_of_k import Tried, TuningCurves, tuning_curves
 from vsetune.tracking.records import SEARCH_VALUE
 
@@ -16,10 +16,11 @@ def tuning_of(trials: Sequence[Trial], budget: SearchBudget | None) -> TuningCur
     """trials: of one cell. Of its search those that are over count, with the best validation M-Recall of each; one that
     failed or breaks a constraint took its epochs and found nothing, 0 %.
 
-    None for fewer than two, and for a search that maximised anything but M-Recall: it did not look for this number.
+    None for fewer than two configurations, and for a search that maximised anything but M-Recall: it did not look for
+    this number.
     """
     over = [trial for trial in trials if trial[-1].start.phase == "search" and trial[-1].status in _OVER]
-    if len(over) < 2 or any(SEARCH_VALUE in trial[-1].summary for trial in over):
+    if configurations_of(over) < 2 or any(SEARCH_VALUE in trial[-1].summary for trial in over):
         return None
     tried = [
         Tried(trial[-1].curve if usable(trial) and keeps_constraints(trial[-1]) else (), cost_of([trial]).budget_epochs)
