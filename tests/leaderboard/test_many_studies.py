@@ -103,6 +103,17 @@ def test_every_data_set_has_a_board_with_the_baseline_that_most_of_its_studies_n
     assert {board.baseline for board in boards.boards} == {"lseh"}
 
 
+def test_losses_have_a_profile_over_all_data_sets(attempt):
+    first = study("first", [attempt("lmh", phase="confirm"), attempt("lseh", NEW, phase="confirm")])
+    second = study("second", [
+        attempt(loss, [40, 50, 60, 58, 57], dataset="flickr", phase="confirm") for loss in ("lmh", "lseh")
+    ])
+    found = build_many([first, second])
+    assert found.profile.tasks == (("scenes", "vsepp"), ("flickr", "vsepp"))
+    assert {each.loss: each.factors for each in found.profile.losses} == {"lseh": (1, 1), "lmh": (1.5, 1)}
+    assert build_many([first]).profile is None, "the board has it"
+
+
 def test_other_budgets_and_other_code_in_one_comparison_are_told(attempt):
     def tuned(loss, epochs):
         made = [attempt(loss, configuration=place) for place in (0, 1)]

@@ -17,6 +17,8 @@ from vsetune.errors import IncompatibleCurves
 from vsetune.leaderboard.building import board_of, group_rows
 from vsetune.leaderboard.rows import Leaderboard, Row
 from vsetune.leaderboard.selection import Trial, dataset_of, trials_of, winner_of
+from vsetune.leaderboard.time_profile import TimeProfile
+from vsetune.leaderboard.time_profiles import time_profile
 from vsetune.metrics.curves import check_same_protocol
 from vsetune.tracking.records import AttemptRecord
 
@@ -33,10 +35,12 @@ class StudyAttempts:
 @dataclass(frozen=True)
 class ManyBoards:
     """One board for each data set, and a further one for what has its own baseline under other conditions. notes: what
-    differs between studies that stand side by side, and what is on no board."""
+    differs between studies that stand side by side, and what is on no board. profile: of the losses over the first
+    board of every data set, if these have one baseline."""
 
     boards: tuple[Leaderboard, ...]
     notes: tuple[str, ...]
+    profile: TimeProfile | None = None
 
 
 @dataclass
@@ -90,7 +94,17 @@ def build_many(studies: Sequence[StudyAttempts], *, baseline: str | None = None)
             board_of(rows, study=" + ".join(dict.fromkeys(row.study for row in rows)), baseline=yardstick)
             for rows in layers
         ]
-    return ManyBoards(tuple(boards), tuple(notes))
+    return ManyBoards(tuple(boards), tuple(notes), _profile(boards))
+
+
+def _profile(boards: Sequence[Leaderboard]) -> TimeProfile | None:
+    first: dict[str, Leaderboard] = {}
+    for board in boards:
+        first.setdefault(board.rows[0].dataset, board)
+    baselines = {board.baseline for board in first.values()}
+    if len(first) < 2 or len(baselines) > 1:
+        return None
+    return time_profile([row for board in first.values() for row in board.rows], baselines.pop())
 
 
 def _units(study: StudyAttempts) -> Iterator[tuple[str, str, _Unit]]:

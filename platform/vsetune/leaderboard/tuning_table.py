@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vsetune.leaderboard import wording
 from vsetune.leaderboard.rows import Leaderboard, Row
-from vsetune.leaderboard.time_profile import LossProfile
+from vsetune.leaderboard.time_profile import LossProfile, TimeProfile
 from vsetune.metrics.best_of_k import BAND, ExpectedBest, TuningCurves
 
 _TRIALS = 4
@@ -45,13 +45,12 @@ def tuning_table(board: Leaderboard) -> WordTable | None:
     )
 
 
-def profile_table(board: Leaderboard) -> WordTable | None:
+def profile_table(profile: TimeProfile | None, baseline: str) -> WordTable | None:
     """A row per loss; None for fewer than two tasks, of which Difference says as much."""
-    profile = board.profile
     if profile is None or len(profile.tasks) < 2:
         return None
     return WordTable(
-        f"Share of {len(profile.tasks)} tasks on which a loss is at the best of {board.baseline} within a factor of "
+        f"Share of {len(profile.tasks)} tasks on which a loss is at the best of {baseline} within a factor of "
         "the soonest loss",
         ("loss", *(f"{tau:g}×" for tau in _TAUS), "score", "seeds"),
         tuple(_profile_row(each) for each in profile.losses), (
