@@ -47,7 +47,7 @@ def test_equal_losses_of_several_studies_are_rows_of_their_own(attempt):
     second = study("second", [attempt("lmh", NEW), attempt("lseh", NEW, configuration=1)])
     (board,) = build_many([first, second]).boards
     assert {(row.loss, row.study) for row in board.rows} == {
-        ("lmh", "first"), ("lseh", "first"), ("lmh (second)", "second"), ("lseh (second)", "second"),
+        ("lmh", "first"), ("lseh", "first"), ("second/lmh", "second"), ("second/lseh", "second"),
     }
     assert [row.is_baseline for row in board.rows] == [True, False, False, False]
 

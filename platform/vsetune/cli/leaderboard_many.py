@@ -33,7 +33,8 @@ def show_many(names: Sequence[str], baseline: str | None, tracking_uri: str | No
     over_all = profile_table(found.profile, found.boards[0].baseline)
     if over_all is not None:
         results.print(render_words(over_all))
-    results.print(Text("\n".join(f"{note}." for note in found.notes), style="dim"))
+    if found.notes:
+        results.print(Text("\n".join(f"{note}." for note in found.notes), style="dim"))
 
 
 def read_boards(names: Sequence[str], baseline: str | None, tracking_uri: str | None) -> ManyBoards:

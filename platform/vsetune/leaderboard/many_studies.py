@@ -69,7 +69,7 @@ class _Group:
 
 def build_many(studies: Sequence[StudyAttempts], *, baseline: str | None = None) -> ManyBoards:
     """baseline: the loss to compare with; None: on each data set what most of its studies compare with, of equals that
-    of the study named first. A loss of the same name in two studies has the study behind it, but in the first of them.
+    of the study named first. A loss of the same name in two studies is called STUDY/LOSS, but in the first of them.
     """
     places: dict[str, dict[str, list[_Unit]]] = {}
     for study in studies:
@@ -170,7 +170,7 @@ def _rows(dataset: str, group: _Group, baseline: str) -> list[Row]:
         for loss, trials in unit.cells.items():
             name = loss
             if loss in cells or (loss == baseline and unit is not group.units[0]):
-                name = f"{loss} ({unit.study})"
+                name = f"{unit.study}/{loss}"
             while name in cells:
                 name += "'"  # one study under several protocols
             cells[name] = trials
