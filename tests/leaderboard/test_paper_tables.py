@@ -80,7 +80,7 @@ def test_what_was_not_measured_says_why(runs):
     assert lines["VSE++", "measured"].cells[4].notes == ("LMH2: no run of lmh2 with vsepp on flickr30k",)
     assert lines["VSE++", "measured"].cells[7].notes == ("vsepp: LMH2 was not run beside lseh",)
     assert lines["SGRAF-SAF", "measured"].cells[3].notes == ("LSEH: no run of lseh with sgraf_saf on flickr30k",)
-    assert "Flickr30K: no run of sgraf_sgr, vse_infinity in mine." in filled.notes
+    assert "flickr30k: no run of sgraf_sgr, vse_infinity in mine." in filled.notes
     assert "MS-COCO: no run of it in mine." in filled.notes
     recalls = lines_of(fill(paper_table("lseh_table4"), [runs]))
     assert recalls["VSRN", "LMH2", "measured"].cells[0].notes == ("LMH2: no run of lmh2 with vsrn on flickr30k",)
@@ -119,8 +119,11 @@ def test_srd_by_one_encoder_is_told_from_srd_by_several(attempt):
 
 
 def test_names_of_ours_are_given_by_the_papers_words(runs):
-    table = renamed(paper_table("lseh_table3"), {"LMH2": "lmh", "MS-COCO": "flickr30k", "Flickr30K": "elsewhere"})
-    assert lines_of(fill(table, [runs]), "MS-COCO")["VSE++", "measured"].cells[4].words == "60.2"
+    table = renamed(paper_table("lseh_table3"), {"LMH2": "lmh", "MS-COCO": "Flickr30k", "Flickr30K": "elsewhere"})
+    filled = fill(table, [runs])
+    assert lines_of(filled, "MS-COCO")["VSE++", "measured"].cells[4].words == "60.2"
+    titles = [block.title for block in filled.blocks]
+    assert titles == ["Flickr30K", "MS-COCO (measured on flickr30k)", "IAPR TC-12"], "nothing passes for MS-COCO"
     with pytest.raises(UsageError, match="--as LMH3: no word of lseh_table3, need one of Flickr30K, IAPR"):
         renamed(table, {"LMH3": "lmh"})
     with pytest.raises(UsageError, match="got lseh_table, did you mean lseh_table"):

@@ -49,9 +49,10 @@ class PaperColumn:
 @dataclass(frozen=True)
 class PaperTable:
     """split: of the CSV; `val` is our validation split, all others are our test split. heads: the headings of what
-    names a row. data, networks, losses: the paper's word and what it is called here; of data in small letters and
-    digits alone. rows_of_losses: a row for each of these; empty: one row per network. average: the network of the CSV
-    that is a mean over the others; empty without one. variant: of the CSV, of columns without `against`."""
+    names a row. networks, losses: the paper's word and what it is called here. data: the paper's word and how our names
+    of it begin, in small letters and digits alone. rows_of_losses: a row for each of these; empty: one row per network.
+    average: the network of the CSV that is a mean over the others; empty without one. variant: of the CSV, of columns
+    without `against`."""
 
     name: str
     title: str
@@ -60,7 +61,7 @@ class PaperTable:
     table: str
     split: str
     heads: tuple[str, ...]
-    data: Mapping[str, str]
+    data: Mapping[str, tuple[str, ...]]
     networks: Mapping[str, str]
     losses: Mapping[str, str]
     columns: tuple[PaperColumn, ...]
@@ -102,6 +103,7 @@ def paper_table(name: str) -> PaperTable:
         hint = f"did you mean {near[0]}?" if near else f"need one of {', '.join(names)}"
         raise UsageError(f"leaderboard table: got {name}, {hint}")
     plain = tomllib.loads(_text(f"{name}.toml"))
+    plain["data"] = _with_tuples(plain["data"])
     columns = tuple(PaperColumn(**_with_tuples(column)) for column in plain.pop("columns"))
     return PaperTable(name=name, columns=columns, **_with_tuples(plain))
 
