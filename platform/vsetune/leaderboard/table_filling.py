@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from vsetune.errors import UsageError
 from vsetune.leaderboard.many_studies import StudyAttempts, build_many
-from vsetune.leaderboard.paper_table import PaperColumn, PaperTable
+from vsetune.leaderboard.paper_table import PaperColumn, PaperTable, plain_name, printed_words
 from vsetune.leaderboard.rows import Row
 from vsetune.leaderboard.selection import dataset_of
 from vsetune.leaderboard.table_cells import Cell, Summaries, average, measured, missing
@@ -106,11 +105,6 @@ def _absent(table: PaperTable, lines: Sequence[Line]) -> list[str]:
     return [", ".join(absent)] if absent else []
 
 
-def plain_name(data: str) -> str:
-    """`MS-COCO` as `mscoco`."""
-    return re.sub(r"[^a-z0-9]", "", data.lower())
-
-
 def _runs(table: PaperTable, studies: Sequence[StudyAttempts]) -> _Runs:
     wanted = [table.losses[word] for word in dict.fromkeys(column.against for column in table.columns) if word]
     boards = {}
@@ -194,17 +188,6 @@ def _printed_cells(
     table: PaperTable, printed: Sequence[tuple[str, ...] | None], empty: Cell
 ) -> tuple[Cell, ...]:
     return tuple(
-        empty if values is None else Cell(_printed_words(values, column), tuple(map(float, values)))
+        empty if values is None else Cell(printed_words(values, column), tuple(map(float, values)))
         for values, column in zip(printed, table.columns, strict=True)
     )
-
-
-def _printed_words(values: tuple[str, ...], column: PaperColumn) -> str:
-    """With the digits of the paper."""
-    shown = [value.replace("-", "−") for value in values]
-    match column.quantity:
-        case "difference":
-            return f"{shown[0]} ({shown[1]}%)"
-        case "mean_and_spread":
-            return f"{shown[0]} (±{shown[1]})"
-    return shown[0]
