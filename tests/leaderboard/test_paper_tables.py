@@ -129,8 +129,8 @@ def test_a_board_of_the_papers_losses_networks_and_data_quotes_what_they_print(r
     )
     assert told[1] == (
         f"{start} 4, VSE++ on Flickr30K, test split; other features and tuning): LMH1 Image-to-Text Retrieval Mean "
-        "61.8 (±16.8); LMH1 Text-to-Image Retrieval Mean 52.7 (±16.9); LSEH Image-to-Text Retrieval Mean 67.5 (±15.7); LSEH "
-        "Text-to-Image Retrieval Mean 56.2 (±16.9)."
+        "61.8 (±16.8); LMH1 Text-to-Image Retrieval Mean 52.7 (±16.9); LSEH Image-to-Text Retrieval Mean 67.5 (±15.7); "
+        "LSEH Text-to-Image Retrieval Mean 56.2 (±16.9)."
     )
     assert len(told) == 6, "two for each network"
     assert not [note for note in notes(build([attempt("lmh"), attempt("lseh")], baseline="lmh")) if "†" in note]

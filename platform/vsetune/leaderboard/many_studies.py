@@ -184,14 +184,14 @@ def _differences(dataset: str, rows: Sequence[Row], group: _Group) -> list[str]:
     if len({unit.study for unit in group.units}) < 2:
         return []
     compared = [row for row in rows if row.not_comparable is None]
-    budgets = {row.loss: row.search_budget.epochs if row.search_budget else 0.0 for row in compared}
+    budgets = {row.loss: f"{row.search_budget.epochs:g}" if row.search_budget else "none" for row in compared}
     revisions: dict[str, str] = {}
     for unit in group.units:
         for attempt in (trial[-1] for trials in unit.cells.values() for trial in trials):
             revisions.setdefault(unit.study, attempt.start.environment.get("git_revision", "unknown"))
     place, notes = f"{rows[0].network} on {dataset}", []
     if len(set(budgets.values())) > 1:
-        told = ", ".join(f"{loss} {epochs:g}" for loss, epochs in budgets.items())
+        told = ", ".join(f"{loss} {epochs}" for loss, epochs in budgets.items())
         notes.append(f"{place}: the searches were given different epochs, so some were tuned more: {told}")
     if len(set(revisions.values())) > 1:
         told = ", ".join(f"{study} {revision[:12]}" for study, revision in revisions.items())
