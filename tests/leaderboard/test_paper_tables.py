@@ -144,6 +144,8 @@ def test_names_of_ours_are_given_by_the_papers_words(runs):
     assert titles == ["Flickr30K", "MS-COCO (measured on flickr30k)", "IAPR TC-12"], "nothing passes for MS-COCO"
     with pytest.raises(UsageError, match="--as LMH3: no word of lseh_table3, need one of Flickr30K, IAPR"):
         renamed(table, {"LMH3": "lmh"})
+    with pytest.raises(UsageError, match="--as MS-COCO=--: need a name with letters"):
+        renamed(table, {"MS-COCO": "--"})
     with pytest.raises(UsageError, match="got lseh_table, did you mean lseh_table"):
         paper_table("lseh_table")
 

@@ -68,6 +68,10 @@ def renamed(table: PaperTable, names: Mapping[str, str]) -> PaperTable:
             f"leaderboard table: --as {unknown[0]}: no word of {table.name}, need one of {', '.join(sorted(words))}"
         )
 
+    for word in table.data:
+        if word in names and not plain_name(names[word]):
+            raise UsageError(f"leaderboard table: --as {word}={names[word]}: need a name with letters or digits")
+
     def of(mapping: Mapping[str, str]) -> dict[str, str]:
         return {word: names.get(word, ours) for word, ours in mapping.items()}
 
