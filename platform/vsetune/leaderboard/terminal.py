@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -16,8 +16,10 @@ from vsetune.leaderboard.column import Column, columns_of
 from vsetune.leaderboard.columns import COLUMNS
 from vsetune.leaderboard.findings import findings, is_ahead
 from vsetune.leaderboard.rows import Leaderboard, Row
+from vsetune.leaderboard.tuning_table import WordTable, profile_table, tuning_table
 
 _UNLIMITED = 10_000
+_NAMES = ("data", "network", "loss")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class LeaderboardView:
                 for part in ("result", "epochs", "cost"):
                     yield _table(board, [rows], [column for column in columns if column.part in ("name", part)])
         yield Text("\n".join([wording.protocol_line(board), *findings(board), *wording.notes(board)]), style="dim")
+        for words in (tuning_table(board), profile_table(board.profile, board.baseline)):
+            if words is not None:
+                yield render_words(words)
 
 
 def render_table(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> LeaderboardView:
@@ -60,6 +65,16 @@ def _table(leaderboard: Leaderboard, groups: Sequence[tuple[Row, ...]], columns:
             table.add_row(*words, style="bold" if is_ahead(row) else "")
         table.add_section()
     return table
+
+
+def render_words(words: WordTable) -> Group:
+    """The table with its title and notes."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for heading in words.headings:
+        table.add_column(Text(heading), justify="left" if heading in _NAMES else "right", overflow="fold")
+    for row in words.rows:
+        table.add_row(*(Text(_broken(cell)) for cell in row))
+    return Group(Text(f"\n{words.title}", style="bold"), table, Text("\n".join(words.notes), style="dim"))
 
 
 def _words(column: Column, row: Row, letters: Mapping[str, str]) -> Text:
