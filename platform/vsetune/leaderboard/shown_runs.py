@@ -1,0 +1,70 @@
+"""What the page tells of single runs: their numbers, where MLflow and galleries show them, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vsetune.leaderboard.charts import NEGATIVE_METRICS
+from vsetune.leaderboard.rows import Leaderboard
+from vsetune.leaderboard.selection import dataset_of
+from vsetune.metrics.curves import Curve, best_of_curve
+from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.store import TrackingStore
+
+COLUMNS = (
+    "key", "trial", "number", "seed", "phase", "status", "best_m_recall", "epochs_to_best", "epochs", "device_seconds",
+    "run", "error",
+)
+"""Of `ShownRuns.to_plain`, an entry each."""
+_ERROR_LENGTH = 300
+
+
+@dataclass(frozen=True)
+class ShownRuns:
+    """All attempts of a board. galleries: of a run, the names of its pages; measured: of a trial shown, curves of its
+    metrics by name. runs_url: address of a run in MLflow's UI up to its id, None where there is none."""
+
+    attempts: Sequence[AttemptRecord]
+    galleries: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    measured: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict)
+    runs_url: str | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Columns and one list per run, since there may be ten thousand."""
+        return {
+            "columns": COLUMNS, "runs": [_numbers(attempt) for attempt in self.attempts],
+            "galleries": self.galleries, "url": self.runs_url,
+        }
+
+
+def shown_runs(
+    store: TrackingStore, leaderboard: Leaderboard, attempts: Sequence[AttemptRecord], *, mlflow_url: str | None
+) -> ShownRuns:
+    """From a store, what it has of the seeds that the board shows. mlflow_url: where MLflow's UI answers, if it does.
+
+    StorageError where the store cannot be read.
+    """
+    latest = {attempt.start.trial: attempt for attempt in sorted(attempts, key=lambda each: each.start.number)}
+    ids = {seed.trial: latest[seed.trial].attempt_id for row in leaderboard.rows for seed in row.seeds}
+    measured = store.metric_curves(list(ids.values()), NEGATIVE_METRICS)
+    galleries = {run: store.artifact_names(run, "gallery") for run in ids.values()}
+    place = store.page_of_study(leaderboard.study)
+    return ShownRuns(
+        attempts, {run: names for run, names in galleries.items() if names},
+        {trial: measured[run] for trial, run in ids.items() if run in measured},
+        None if mlflow_url is None or place is None else f"{mlflow_url.rstrip('/')}/{place}/runs/",
+    )
+
+
+def _numbers(attempt: AttemptRecord) -> list[str | int | float | None]:
+    start, summary = attempt.start, attempt.summary
+    best = best_of_curve(attempt.curve) if attempt.curve else None
+    return [
+        f"{dataset_of(attempt)}\t{start.network}\t{start.loss}", start.trial, start.number, start.seed, start.phase,
+        attempt.status, best.m_recall if best else None, best.epoch if best else None,
+        max(attempt.curve[-1][0] if attempt.curve else 0.0, summary.get("epochs", 0.0)),
+        summary.get("device_seconds", summary.get("train_seconds")), attempt.attempt_id,
+        attempt.error[:_ERROR_LENGTH] if attempt.error else None,
+    ]
