@@ -7,6 +7,7 @@ import gzip
 import os
 import zlib
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import vl_convert
@@ -24,7 +25,7 @@ def packed_library() -> str:
     Putting it together takes seconds, so it is kept in the cache folder of the person ($XDG_CACHE_HOME/vsetune, else
     ~/.cache/vsetune); where that cannot be written it is made anew in every process.
     """
-    kept = _cache_folder() / f"charts-{vl_convert.__version__}.js.gz"
+    kept = _cache_folder() / f"charts-{version('vl-convert-python')}.js.gz"
     content = _sound(kept)
     if content is None:
         script = vl_convert.javascript_bundle(_SNIPPET)

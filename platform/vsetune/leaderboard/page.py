@@ -94,6 +94,7 @@ def _context(leaderboard: Leaderboard, columns: Sequence[Column], runs: ShownRun
         "configuration_columns": columns_of("configurations", columns, leaderboard.rows),
         "findings": findings(leaderboard), "protocol": wording.protocol_line(leaderboard),
         "notes": wording.notes(leaderboard), "filters": _filters(leaderboard), "has_runs": runs is not None,
+        "nothing": wording.NOTHING,
         "has_curves": any(row.seeds for row in leaderboard.rows),
     }
 

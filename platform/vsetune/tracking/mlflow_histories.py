@@ -48,8 +48,7 @@ def _from_database(
                 _METRICS.c.run_uuid.in_(run_ids[at : at + _AT_ONCE]), _METRICS.c.key.in_([*names, _EPOCH]),
                 _METRICS.c.is_nan.is_(False),
             )
-            for run_id, name, step, value in connection.execute(asked):
-                yield run_id, name, step, value
+            yield from (tuple(row) for row in connection.execute(asked))
 
 
 def _from_server(

@@ -10,16 +10,20 @@ const nearest = { name: "near", select: { type: "point", on: "pointerover", near
 
 /** Lines of one value over epochs, with a band where points have one. */
 function lineSpec(series, title, layers = []) {
-  const values = series.flatMap(({ key, points }) => points.map((point) => ({ ...point, loss: rowOf(key).loss })));
+  const values = series.flatMap(({ key, is_proxy, points }) =>
+    points.map((point) => ({ ...point, loss: rowOf(key).loss, line: is_proxy ? "proxy" : "own" })));
+  const hasBand = values.some(({ low, high }) => high > low);
   const { color, dash } = drawing.lossScales(lossesOf(series.map(({ key }) => key)));
-  const x = axis("epoch", "epochs", { scale: { nice: true } });
+  const x = axis("epoch", "epochs", { scale: { nice: true }, axis: { tickCount: 7 } });
   const few = Math.max(...series.map(({ points }) => points.length)) <= 12;
   return {
     height: 240, data: { values }, encoding: { color }, layer: [
       ...layers,
-      { mark: { type: "area", opacity: 0.16, line: false }, transform: [{ filter: "isValid(datum.low) && datum.high > datum.low" }],
-        encoding: { x, y: axis("low", title), y2: { field: "high" } } },
-      { mark: { type: "line", strokeWidth: 2.4 }, encoding: { x, y: axis("mean", title), strokeDash: dash } },
+      ...(hasBand ? [{ mark: { type: "area", opacity: 0.16, line: false }, encoding: { x, y: axis("low", title), y2: { field: "high" } } }] : []),
+      { mark: { type: "line", strokeWidth: 2.4 }, encoding: {
+        x, y: axis("mean", title), strokeDash: dash, detail: { field: "line" },
+        strokeOpacity: { condition: { test: "datum.line === 'proxy'", value: 0.45 }, value: 1 },
+      } },
       { params: [nearest], mark: { type: "point", filled: true, size: 44 }, encoding: {
         x, y: axis("mean", title), tooltip: { field: "words", type: "nominal" },
         opacity: { condition: { param: "near", empty: false, value: 1 }, value: few ? 0.75 : 0 },
@@ -122,7 +126,7 @@ function heightSpec(shown, over, title, front) {
   const xDomain = reach(known("x"), [...known("x_low"), ...known("x_high")]);
   const [right] = xDomain.slice(-1);
   for (const value of values) if (value.x_low !== null && value.x_high === null) value.x_high = right;
-  const x = axis("x", title, { scale: { domain: [Math.max(0, xDomain[0]), right], nice: false } });
+  const x = axis("x", title, { scale: { domain: [Math.max(0, xDomain[0]), right], nice: false }, axis: { tickCount: 7 } });
   const y = axis("y", "best M-Recall (%)", { scale: { domain: reach(known("y"), [...known("y_low"), ...known("y_high")]), nice: false } });
   const { color } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)));
   color.legend.symbolType = "circle";
@@ -147,9 +151,9 @@ function secondsSpec(shown) {
   const { color } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)));
   const loss = (key) => rowOf(key).loss;
   const y = { field: "loss", type: "nominal", title: null, sort: shown.map(({ key }) => loss(key)) };
-  const x = (field) => axis(field, "seconds", { scale: { zero: true }, axis: { grid: true } });
+  const x = (field) => axis(field, "seconds", { scale: { zero: true }, axis: { grid: true, tickCount: 6 } });
   return {
-    height: { step: 26 }, encoding: { y, color: { ...color, legend: null } }, layer: [
+    height: 26 * shown.length + 4, encoding: { y, color: { ...color, legend: null } }, layer: [
       { data: { values: shown.map(({ key, value, words }) => ({ loss: loss(key), value, words })) },
         mark: { type: "bar", opacity: 0.45, height: 14, tooltip: true }, encoding: { x: x("value"), tooltip: { field: "words", type: "nominal" } } },
       { data: { values: shown.flatMap(({ key, seeds }) => seeds.map((seed) => ({ loss: loss(key), seed }))) },

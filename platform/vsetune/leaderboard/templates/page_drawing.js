@@ -18,7 +18,8 @@ const drawing = {
     return getComputedStyle(document.documentElement).getPropertyValue("color-scheme").trim() === "dark";
   },
 
-  config() {
+  /** width: of the place, in pixels. */
+  config(width = 400) {
     const style = getComputedStyle(document.documentElement);
     const [ink, soft, line] = ["--ink", "--soft", "--line"].map((name) => style.getPropertyValue(name).trim());
     const font = getComputedStyle(document.body).fontFamily;
@@ -29,7 +30,10 @@ const drawing = {
         titleFontSize: 12, titleFontWeight: "normal", gridOpacity: 0.7, labelLimit: 160,
       },
       axisX: { grid: false },
-      legend: { labelColor: ink, labelFontSize: 12, symbolStrokeWidth: 2.5, labelLimit: 180 },
+      legend: {
+        labelColor: ink, labelFontSize: 12, symbolStrokeWidth: 2.5, symbolOpacity: 1, labelLimit: 180,
+        columns: Math.max(1, Math.floor((width - 40) / 110)), layout: { bottom: { direction: "vertical", anchor: "start" } },
+      },
       text: { color: ink },
     };
   },
@@ -39,14 +43,15 @@ const drawing = {
     const style = getComputedStyle(document.documentElement);
     const found = losses.map(([name, index]) => [name, index % page.data.palette, index >= page.data.palette]);
     const domain = found.map(([name]) => name);
+    const legend = { title: null, orient: "bottom", symbolType: "stroke" };
     return {
       color: {
         field: "loss", type: "nominal",
         scale: { domain, range: found.map(([, index]) => style.getPropertyValue(`--c${index}`).trim()) },
-        legend: { title: null, orient: "bottom", columns: 4, symbolType: "stroke" },
+        legend,
       },
       dash: {
-        field: "loss", type: "nominal", legend: null,
+        field: "loss", type: "nominal", legend,
         scale: { domain, range: found.map(([, , dashed]) => (dashed ? [6, 4] : [1, 0])) },
       },
     };
@@ -59,11 +64,10 @@ const drawing = {
     place.style.minHeight = `${place.clientHeight}px`;
     place.replaceChildren(made);
     const options = {
-      ast: true, actions: false, renderer: "svg", tooltip: { theme: this.isDark() ? "dark" : "light" }, config: this.config(),
+      mode: "vega-lite", logLevel: 1, ast: true, actions: false, renderer: "svg", tooltip: { theme: this.isDark() ? "dark" : "light" }, config: this.config(place.clientWidth),
     };
     await embed(made, {
-      $schema: "https://vega.github.io/schema/vega-lite/v5.json", width: "container",
-      autosize: { type: "fit-x", contains: "padding", resize: true }, ...spec,
+      width: "container", autosize: { type: "fit-x", contains: "padding", resize: true }, ...spec,
     }, options);
     place.style.minHeight = "";
   },

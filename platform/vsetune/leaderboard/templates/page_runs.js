@@ -71,7 +71,7 @@ const runs = {
     for (const [title, column, digits] of RUN_COLUMNS) {
       const value = this.value(run, column);
       const text = value === null || value === undefined ? "–" : digits === undefined ? value : number(value, digits);
-      line.append(element("td", { role: "cell", "data-label": title, class: digits === undefined ? "text" : "number" }, text));
+      line.append(element("td", { role: "cell", "data-label": title, class: (digits === undefined ? "text" : "number") + (text === "–" ? " none" : "") }, text));
     }
     line.append(element("td", { role: "cell", "data-label": "see", class: "text" }, ...this.links(run)));
     return line;
