@@ -83,7 +83,7 @@ def height_chart(leaderboard: Leaderboard) -> dict[str, Any]:
     comparison beats in both M-Recall and epochs to the baseline's best."""
     rows = [(key, row) for key, row in in_order(leaderboard) if row.best_m_recall is not None]
     fronts = [row_key(row) for *_, group in leaderboard.groups() for row in wording.pareto_front(group)]
-    points = [
+    points: list[dict[str, Any]] = [
         {
             "key": key, "y": row.best_m_recall, "y_low": _end(row.m_recall_bounds, 0),
             "y_high": _end(row.m_recall_bounds, 1), "words": f"{row.loss}: M-Recall {wording.recall(row)} %",
@@ -91,7 +91,8 @@ def height_chart(leaderboard: Leaderboard) -> dict[str, Any]:
         }
         for key, row in rows
     ]
-    return {"axes": _AXES, "points": points, "front": fronts}
+    axes = {axis: title for axis, title in _AXES.items() if any(axis in point["x"] for point in points)}
+    return {"axes": axes, "points": points, "front": fronts}
 
 
 @dataclass(frozen=True)

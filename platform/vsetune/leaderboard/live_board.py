@@ -50,16 +50,20 @@ class LiveBoard:
     def update(self) -> Update:
         """What a page puts in place, as of now."""
         with self._lock:
-            board, runs = self._current()
-            if self._update is None:
-                self._number += 1
-                self._update = Update(f'"{self._process}-{self._number}"', to_update(board, runs=runs).encode())
-            return self._update
+            return self._updated()[2]
 
-    def page(self, live: Live) -> bytes:
+    def page(self, updates: str, artifacts: str, studies: Sequence[tuple[str, str]]) -> bytes:
+        """The whole page; its addresses are those of `Live`."""
         with self._lock:
-            board, runs = self._current()
-            return to_html(board, runs=runs, live=live).encode()
+            board, runs, update = self._updated()
+            return to_html(board, runs=runs, live=Live(updates, artifacts, update.tag, studies)).encode()
+
+    def _updated(self) -> tuple[Leaderboard, ShownRuns, Update]:
+        board, runs = self._current()
+        if self._update is None:
+            self._number += 1
+            self._update = Update(f'"{self._process}-{self._number}"', to_update(board, runs=runs).encode())
+        return board, runs, self._update
 
     def _current(self) -> tuple[Leaderboard, ShownRuns]:
         if self._made is not None and self._clock() - self._looked < PAUSE_S:

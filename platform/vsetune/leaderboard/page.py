@@ -35,11 +35,12 @@ _SCRIPTS = (
 
 @dataclass(frozen=True)
 class Live:
-    """Of a served page. updates: where its parts and data are asked for again. artifacts: below it, files of runs.
-    studies: name and address of every study served, this one included; empty for one alone."""
+    """Of a served page. updates: where its parts and data are asked for again. artifacts: below it, files of runs. tag:
+    of the update that the page is as new as. studies: name and address of every study served, this one included."""
 
     updates: str
     artifacts: str
+    tag: str
     studies: Sequence[tuple[str, str]] = ()
 
 

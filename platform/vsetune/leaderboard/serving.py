@@ -17,7 +17,6 @@ from urllib.parse import quote, unquote, urlsplit
 
 from vsetune.errors import StorageError, UsageError
 from vsetune.leaderboard.live_board import LiveBoard
-from vsetune.leaderboard.page import Live
 from vsetune.leaderboard.waiting_page import list_page, waiting_page
 from vsetune.tracking.store import TrackingStore
 
@@ -67,11 +66,11 @@ class BoardServer(ThreadingHTTPServer):
         match [unquote(part) for part in path.strip("/").split("/")]:
             case [""]:
                 return self._start()
-            case ["studies", study] if study in self._known():
+            case ["studies", study] if self._serves(study):
                 return self._page(study)
-            case ["studies", study, "board.json"] if study in self._known():
+            case ["studies", study, "board.json"] if self._serves(study):
                 return self._board_json(study, tag)
-            case ["studies", study, "artifacts", run, *name] if name and study in self._known():
+            case ["studies", study, "artifacts", run, *name] if name and self._serves(study):
                 return self._artifact(study, run, "/".join(name))
         return _Answer(HTTPStatus.NOT_FOUND, b"nothing stands here", "text/plain")
 
@@ -80,6 +79,9 @@ class BoardServer(ThreadingHTTPServer):
             return self._studies
         with self._lock:
             return [record.name for record in self._store.studies()]
+
+    def _serves(self, study: str) -> bool:
+        return study in self._boards or study in self._known()
 
     def _start(self) -> _Answer:
         known = self._known()
@@ -96,8 +98,8 @@ class BoardServer(ThreadingHTTPServer):
         address = _address(study)
         others = [(name, _address(name)) for name in self._known()]
         try:
-            live = Live(f"{address}/board.json", f"{address}/artifacts", others)
-            return _Answer(HTTPStatus.OK, self._board(study).page(live))
+            page = self._board(study).page(f"{address}/board.json", f"{address}/artifacts", others)
+            return _Answer(HTTPStatus.OK, page)
         except UsageError as error:
             return _Answer(HTTPStatus.OK, waiting_page(study, str(error)).encode())
 

@@ -64,8 +64,8 @@ const sections = {
   start() {
     const axes = document.getElementById("axis");
     if (!axes) return;
-    const known = Object.entries(page.data.charts.heights.axes).filter(([name]) => page.data.charts.heights.points.some(({ x }) => x[name]));
-    axes.replaceChildren(...known.map(([name, title]) => new Option(title, name)));
+    const choices = Object.entries(page.data.charts.heights.axes).map(([name, title]) => new Option(title, name));
+    axes.replaceChildren(...choices);
     axes.addEventListener("change", () => { page.over = axes.value; page.changed(); });
     page.listeners.push(() => { axes.value = page.over; this.show(); });
     this.show();

@@ -76,7 +76,7 @@ const figures = {
 
   heights() {
     const { axes, points, front } = page.data.charts.heights;
-    const over = page.over in axes ? page.over : "target";
+    const over = page.over in axes ? page.over : Object.keys(axes)[0];
     const known = points.filter(({ key, x }) => page.shows(key) && x[over]);
     return [...new Set(known.map(({ key }) => rowOf(key).data))].map((data) => {
       const shown = known.filter(({ key }) => rowOf(key).data === data);

@@ -3,7 +3,8 @@ const PAUSE_MS = 2000;
 
 const live = {
   sign: document.getElementById("live"),
-  tag: null,
+  markup: {}, // of every part, as it came last
+  tag: document.getElementById("live")?.dataset.tag,
 
   say(text, isOff) {
     if (this.sign.textContent !== text) this.sign.textContent = text;
@@ -14,7 +15,7 @@ const live = {
     if (document.hidden) return;
     let answer;
     try {
-      answer = await fetch(this.sign.dataset.updates, { headers: this.tag ? { "If-None-Match": this.tag } : {}, cache: "no-store" });
+      answer = await fetch(this.sign.dataset.updates, { headers: { "If-None-Match": this.tag }, cache: "no-store" });
     } catch {
       this.say("not reached: is vsetune leaderboard serve running?", true);
       return;
@@ -22,31 +23,29 @@ const live = {
     if (answer.status === 304) {
       this.say("live", false);
     } else if (answer.ok) {
-      const isFirst = this.tag === null;
       this.tag = answer.headers.get("ETag");
       const { parts, data } = await answer.json();
-      this.apply(parts, data, isFirst);
+      this.apply(parts, data);
       this.say("live", false);
     } else {
       this.say(`no answer to use: ${(await answer.text()).slice(0, 200)}`, true);
     }
   },
 
-  apply(parts, data, isFirst) {
+  apply(parts, data) {
     const before = this.words();
     const focus = this.focused();
     page.parsed = data;
     for (const [name, markup] of Object.entries(parts)) {
-      const place = document.querySelector(`[data-part="${name}"]`);
-      if (place.dataset.markup === markup) continue;
-      place.dataset.markup = "";
-      place.innerHTML = markup;
+      if (this.markup[name] === markup) continue;
+      this.markup[name] = markup;
+      document.querySelector(`[data-part="${name}"]`).innerHTML = markup;
     }
     board.read();
     runs.all = null;
     page.show();
     if (focus !== null) document.querySelector(focus)?.focus({ preventScroll: true });
-    if (!isFirst) this.mark(before);
+    this.mark(before);
   },
 
   /** A selector of what has the focus, to find it again. */
