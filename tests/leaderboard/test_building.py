@@ -3,9 +3,10 @@ import pytest
 from vsetune.errors import UsageError
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import to_csv
+from vsetune.leaderboard.fronts import pareto_front
 from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.selection import cost_of, trials_of, winner_of
-from vsetune.leaderboard.wording import notes, pareto_front
+from vsetune.leaderboard.wording import notes
 from vsetune.metrics.survival import Epochs
 
 BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli import leaderboard_explain, leaderboard_serve
+from vsetune.cli import leaderboard_explain, leaderboard_serve, leaderboard_table
+from vsetune.cli.leaderboard_many import show_many
 from vsetune.cli.leaderboard_serve import MlflowUrl, mlflow_url
 from vsetune.cli.output import mlflow_server, results, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
@@ -27,24 +28,35 @@ app = typer.Typer(
 )
 app.command("explain", epilog=leaderboard_explain.EXPLAIN_EXAMPLE)(leaderboard_explain.explain)
 app.command("serve", epilog=leaderboard_serve.SERVE_EXAMPLE)(leaderboard_serve.serve)
+app.command("table", epilog=leaderboard_table.TABLE_EXAMPLE)(leaderboard_table.table)
 app.command("repeat", epilog=leaderboard_explain.REPEAT_EXAMPLE)(leaderboard_explain.repeat)
 
 StudyName = Annotated[str, typer.Argument(help="name of a study", show_default=False)]
+StudyNames = Annotated[list[str] | None, typer.Argument(help="name of a study, or of several", show_default=False)]
 Baseline = Annotated[str | None, typer.Option(metavar="LOSS", help="to compare with; default: the study's baseline")]
 
 
-@app.command(epilog="Example: vsetune leaderboard show quickstart")
+@app.command(epilog="Example: vsetune leaderboard show quickstart; vsetune leaderboard show flickr8k flickr8k_seeds")
 def show(
-    study: StudyName,
+    study: StudyNames = None,
+    every: Annotated[bool, typer.Option("--all", metavar="", help="over every study in the store")] = False,
     baseline: Baseline = None,
     tracking_uri: Tracking = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="everything, curves included, as JSON")] = False,
 ) -> None:
-    """Print the leaderboard of a study."""
+    """Print the leaderboard of a study, or one for each data set over several: what compares side by side, the rest
+    with its reason."""
     from vsetune.leaderboard.export import to_json
     from vsetune.leaderboard.terminal import render_table
 
-    board = read_leaderboard(study, baseline, tracking_uri)
+    names = study or []
+    if every == bool(names):
+        raise UsageError("leaderboard show: need the names of studies, or --all without names")
+    if every or len(names) > 1:
+        show_many(names, baseline, tracking_uri, as_json=as_json)
+        return
+    (study_name,) = names
+    board = read_leaderboard(study_name, baseline, tracking_uri)
     if as_json:
         results.out(to_json(board), highlight=False)
     else:

@@ -12,6 +12,7 @@ from vsetune.errors import IncompatibleCurves, UsageError
 from vsetune.leaderboard.comparing import answered, bounds, compared_seeds, is_evidence
 from vsetune.leaderboard.comparison import Bounds
 from vsetune.leaderboard.contenders import contenders_of, seed_result
+from vsetune.leaderboard.fronts import pareto_front
 from vsetune.leaderboard.rows import Contender, Leaderboard, Row, SeedResult, headline_of
 from vsetune.leaderboard.selection import (
     RUNNER_UP,
@@ -26,6 +27,8 @@ from vsetune.leaderboard.selection import (
     usable,
     winner_of,
 )
+from vsetune.leaderboard.time_profiles import time_profile
+from vsetune.leaderboard.tuning import tuning_of
 from vsetune.metrics.curve_noise import baseline_flags, curve_noise, noise_tolerance
 from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence, check_same_protocol, resolution
 from vsetune.metrics.efficiency import SeedDifference, difference_over_seeds, epochs_to_best, epochs_to_target
@@ -54,21 +57,38 @@ def build(attempts: Sequence[AttemptRecord], *, baseline: str) -> Leaderboard:
     losses = sorted({loss for group in cells.values() for loss in group})
     if baseline not in losses:
         raise UsageError(f"leaderboard: baseline {baseline} was not run; name one of {', '.join(losses)}")
-    rows = [row for (dataset, _), group in cells.items() for row in _group(dataset, group, baseline)]
-    return Leaderboard(attempts[0].start.study, baseline, tuple(answered(rows)))
+    rows = [row for (dataset, _), group in cells.items() for row in group_rows(dataset, group, baseline)]
+    return board_of(rows, study=attempts[0].start.study, baseline=baseline)
 
 
-def _group(dataset: str, trials_by_loss: dict[str, list[Trial]], baseline: str) -> list[Row]:
-    """The rows of one data set and network: the baseline first, then by M-Recall, what does not compare last."""
-    rows = [_row(dataset, trials, is_baseline=loss == baseline) for loss, trials in sorted(trials_by_loss.items())]
-    shown = [row for row in rows if row.seeds]
+def board_of(rows: Sequence[Row], *, study: str, baseline: str) -> Leaderboard:
+    """The board of rows that `group_rows` made: what is said of all of them together is added."""
+    return Leaderboard(study, baseline, tuple(answered(rows)), time_profile(rows, baseline))
+
+
+def group_rows(
+    dataset: str, trials_by_loss: Mapping[str, Sequence[Trial]], baseline: str, *,
+    apart: Mapping[str, str] | None = None,
+) -> list[Row]:
+    """The rows of one data set and network: the baseline first, then by M-Recall, what does not compare last.
+
+    trials_by_loss: by what the row shall be called. apart: why some of them do not compare, which are not asked then.
+    """
+    apart = apart or {}
+    rows = [
+        replace(_row(dataset, trials, is_baseline=loss == baseline), loss=loss)
+        for loss, trials in sorted(trials_by_loss.items())
+    ]
+    shown = [row for row in rows if row.seeds and row.loss not in apart]
     reference = next((row for row in shown if row.is_baseline), shown[0] if shown else None)
-    rows = [_checked(row, trials_by_loss[row.loss], reference) for row in rows]
+    rows = [_checked(row, trials_by_loss[row.loss], reference, apart.get(row.loss)) for row in rows]
     yardstick = next((row for row in rows if row.is_baseline), None)
     best_of_any = max(
         (seed.best_m_recall for row in rows if row.not_comparable is None for seed in row.headline), default=0.0
     )
     compared = [row if row.not_comparable else _compared(row, yardstick, best_of_any) for row in rows]
+    front = {row.loss for row in pareto_front(compared)}
+    compared = [replace(row, is_on_front=row.loss in front) for row in compared]
     return sorted(compared, key=lambda row: (
         not row.is_baseline, row.not_comparable is not None, -(row.best_m_recall or -1.0), row.loss
     ))
@@ -89,7 +109,8 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
     flags, budget = _flags(trials, runs, seeds, contenders), budget_of_search(trials)
     flags += [budget.flag] if budget is not None and budget.flag is not None else []
     return Row(
-        dataset=dataset, network=start.network, loss=start.loss, cell=start.cell, is_baseline=is_baseline,
+        dataset=dataset, network=start.network, loss=start.loss, cell=start.cell, study=start.study,
+        is_baseline=is_baseline,
         configuration=winner.start.configuration if winner else {}, seeds=seeds,
         best_m_recall=statistics.fmean(bests) if bests else None,
         best_m_recall_std=statistics.stdev(bests) if len(bests) > 1 else None,
@@ -102,7 +123,7 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
         protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags), contenders=contenders,
         noise=noise, epochs_to_level=_median([seed.epochs_to_level for seed in headline]),
         m_recall_bounds=_recall_bounds(headline),
-        search_budget=budget,
+        search_budget=budget, tuning=tuning_of(trials, budget),
     )
 
 
@@ -125,9 +146,12 @@ def _flags(
     return flags
 
 
-def _checked(row: Row, trials: Sequence[Trial], reference: Row | None) -> Row:
-    """The row, marked if it cannot be compared with the reference (the baseline, or the first loss there is)."""
-    reason = _incompatibility(row, trials, reference) if row.seeds and reference is not None else None
+def _checked(row: Row, trials: Sequence[Trial], reference: Row | None, known: str | None) -> Row:
+    """The row, marked if it cannot be compared with the reference (the baseline, or the first loss there is). known: a
+    reason that was found before."""
+    reason = known
+    if reason is None and row.seeds and reference is not None:
+        reason = _incompatibility(row, trials, reference)
     if reason is None:
         return row
     return replace(row, not_comparable=reason, flags=(*row.flags, "not_comparable"))

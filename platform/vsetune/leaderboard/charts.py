@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vsetune.leaderboard import wording
+from vsetune.leaderboard.fronts import pareto_front
 from vsetune.leaderboard.rows import Leaderboard, Row
 from vsetune.leaderboard.table_text import in_order, row_key
 from vsetune.metrics.curves import Curve, mean_curve
@@ -82,7 +83,7 @@ def height_chart(leaderboard: Leaderboard) -> dict[str, Any]:
     """Best M-Recall against what it took, with the intervals that the board has; front: rows that no other of their
     comparison beats in both M-Recall and epochs to the baseline's best."""
     rows = [(key, row) for key, row in in_order(leaderboard) if row.best_m_recall is not None]
-    fronts = [row_key(row) for *_, group in leaderboard.groups() for row in wording.pareto_front(group)]
+    fronts = [row_key(row) for *_, group in leaderboard.groups() for row in pareto_front(group)]
     points: list[dict[str, Any]] = [
         {
             "key": key, "y": row.best_m_recall, "y_low": _end(row.m_recall_bounds, 0),

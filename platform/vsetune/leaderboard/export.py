@@ -14,14 +14,9 @@ from vsetune.leaderboard import wording
 from vsetune.leaderboard.column import Column, columns_of
 from vsetune.leaderboard.columns import COLUMNS
 from vsetune.leaderboard.findings import findings, headline
+from vsetune.leaderboard.latex_words import tex as _tex
 from vsetune.leaderboard.rows import Leaderboard, Row
 from vsetune.leaderboard.table_text import TableText, rows_by_key
-
-_LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "±": r"$\pm$", "−": "$-$",
-    "–": "--", "∞": r"$\infty$",
-}
 
 
 def to_csv(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> str:
@@ -141,10 +136,6 @@ def _csv(lines: Iterable[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return buffer.getvalue()
-
-
-def _tex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
 
 
 _MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|#~"}

@@ -143,11 +143,15 @@ def _method(compared: Sequence[Row]) -> list[str]:
 
 
 def _more_seeds(leaderboard: Leaderboard, compared: Sequence[Row]) -> list[str]:
-    short = [row.comparison for row in compared if row.comparison and "too few seeds" in _answers(row)]
+    short = [(row, row.comparison) for row in compared if row.comparison and "too few seeds" in _answers(row)]
     if not short:
         return []
-    needed = max(max(each.epochs_seeds, each.height_seeds) for each in short)
-    return [f"More seeds: vsetune study confirm {leaderboard.study} --seeds {needed}"]
+    needed = max(max(each.epochs_seeds, each.height_seeds) for _, each in short)
+    baselines = {(row.dataset, row.network): row.study for row in leaderboard.rows if row.is_baseline}
+    studies = dict.fromkeys(
+        study for row, _ in short for study in (baselines.get((row.dataset, row.network), row.study), row.study)
+    )
+    return [f"More seeds: {' && '.join(f'vsetune study confirm {study} --seeds {needed}' for study in studies)}"]
 
 
 def _seeds(count: int) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 from vsetune.leaderboard.comparison import Bounds, Comparison
 from vsetune.leaderboard.search_budgets import SearchBudget
+from vsetune.leaderboard.time_profile import TimeProfile
+from vsetune.metrics.best_of_k import TuningCurves
 from vsetune.metrics.efficiency import SeedDifference
 from vsetune.metrics.survival import Epochs
 from vsetune.tracking.records import AttemptStatus
@@ -118,7 +120,8 @@ class Row:
     between two validations. configurations: how many the search tried. trials: configurations and seeds tried.
     attempts: their executions, counts: the same by status. not_comparable: why it is not compared, None if it is.
     contenders: what was confirmed beside the winner (`vsetune study confirm`). search_budget: None where none is
-    recorded.
+    recorded. tuning: what its search was expected to find with less; None where there was none. is_on_front: no other
+    of its data set and network beats it in both M-Recall and epochs to the baseline's best. study: that it ran in.
     """
 
     dataset: str
@@ -151,6 +154,9 @@ class Row:
     m_recall_bounds: Bounds | None = None
     epochs_bounds: Bounds | None = None
     comparison: Comparison | None = None
+    tuning: TuningCurves | None = None
+    is_on_front: bool = False
+    study: str = ""
 
     @property
     def headline(self) -> tuple[SeedResult, ...]:
@@ -170,11 +176,16 @@ def headline_of(seeds: tuple[SeedResult, ...]) -> tuple[SeedResult, ...]:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """All cells of a study, by dataset and network, the baseline of each first and then by best M-Recall."""
+    """All cells of a study, by dataset and network, the baseline of each first and then by best M-Recall.
+
+    study: its name, or those of all whose rows are here.
+    profile: of the losses over all data sets and networks; None where fewer than two compare.
+    """
 
     study: str
     baseline: str
     rows: tuple[Row, ...]
+    profile: TimeProfile | None = None
 
     def groups(self) -> list[tuple[str, str, tuple[Row, ...]]]:
         """(dataset, network, rows) of every comparison, in order."""

@@ -16,8 +16,10 @@ from vsetune.leaderboard.column import Column, columns_of
 from vsetune.leaderboard.columns import COLUMNS
 from vsetune.leaderboard.findings import findings, is_ahead
 from vsetune.leaderboard.rows import Leaderboard, Row
+from vsetune.leaderboard.tuning_table import WordTable, profile_table, tuning_table
 
 _UNLIMITED = 10_000
+_NAMES = ("data", "network", "loss")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class LeaderboardView:
                 for part in ("result", "epochs", "cost"):
                     yield _table(board, [rows], [column for column in columns if column.part in ("name", part)])
         yield Text("\n".join([wording.protocol_line(board), *findings(board), *wording.notes(board)]), style="dim")
+        for words in (tuning_table(board), profile_table(board)):
+            if words is not None:
+                yield Text(f"\n{words.title}", style="bold")
+                yield _word_table(words)
+                yield Text("\n".join(words.notes), style="dim")
 
 
 def render_table(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> LeaderboardView:
@@ -59,6 +66,15 @@ def _table(leaderboard: Leaderboard, groups: Sequence[tuple[Row, ...]], columns:
             words = [_words(column, row, letters) for column in columns]
             table.add_row(*words, style="bold" if is_ahead(row) else "")
         table.add_section()
+    return table
+
+
+def _word_table(words: WordTable) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for heading in words.headings:
+        table.add_column(Text(heading), justify="left" if heading in _NAMES else "right", overflow="fold")
+    for row in words.rows:
+        table.add_row(*(Text(_broken(cell)) for cell in row))
     return table
 
 

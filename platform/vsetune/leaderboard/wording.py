@@ -9,6 +9,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from vsetune.leaderboard.comparison import Bounds
+from vsetune.leaderboard.fronts import pareto_front
 from vsetune.leaderboard.rows import FLAGS, Leaderboard, Row
 from vsetune.leaderboard.search_budgets import LESS, MORE
 from vsetune.metrics.curve_noise import noise_tolerance
@@ -123,29 +124,10 @@ def notes(leaderboard: Leaderboard) -> list[str]:
         named = [row for row in rows if row.is_baseline] if flag.startswith("baseline_") else rows
         lines.append(f"({mark}) {', '.join(_name(row, flag) for row in named)}: {FLAGS[flag]}.")
         if flag == "baseline_rising":
-            lines += [f"({mark}) {_longer(leaderboard.study, row)}" for row in rows if row.is_baseline]
+            lines += [f"({mark}) {_longer(row)}" for row in rows if row.is_baseline]
         if flag == "not_comparable":
             lines += [f"({mark}) {row.network} {row.loss}: {row.not_comparable}." for row in rows]
     return lines
-
-
-def pareto_front(rows: Sequence[Row]) -> list[Row]:
-    """The rows that no other beats in both M-Recall and epochs to the baseline's best, the soonest first; of those that
-    compare and get there."""
-    points = {
-        row.cell: (row.best_m_recall, -row.epochs_to_target.value) for row in rows
-        if row.best_m_recall is not None and row.epochs_to_target is not None and not row.epochs_to_target.censored
-    }
-    front = [
-        row for row in rows
-        if row.cell in points and not any(_beats(other, points[row.cell]) for other in points.values())
-    ]
-    return sorted(front, key=lambda row: (-points[row.cell][1], row.loss))
-
-
-def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Not worse in either, and better in one."""
-    return one != other and all(mine >= theirs for mine, theirs in zip(one, other, strict=True))
 
 
 def _front_note(dataset: str, network: str, rows: Sequence[Row], baseline: str) -> str:
@@ -223,12 +205,12 @@ def _interval_notes(leaderboard: Leaderboard) -> list[str]:
     return lines
 
 
-def _longer(study: str, row: Row) -> str:
+def _longer(row: Row) -> str:
     """How to train a baseline twice as long."""
     last = max(epoch for seed in row.headline for epoch, _ in seed.curve)
-    file = f"{study}_{row.cell.partition('.')[0]}_longer.yaml"
+    file = f"{row.study}_{row.cell.partition('.')[0]}_longer.yaml"
     return (
-        f"Prolong it: vsetune leaderboard repeat {study}/{row.cell} --all --epochs {math.ceil(2 * last)} "
+        f"Prolong it: vsetune leaderboard repeat {row.study}/{row.cell} --all --epochs {math.ceil(2 * last)} "
         f"--output {file}, then vsetune study run {file}"
     )
 

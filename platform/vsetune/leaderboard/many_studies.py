@@ -1,0 +1,185 @@
+"""Several studies on one board each data set: what compares side by side, what does not with its reason.
+
+The cells of a study stay together. They join those of another one where protocol, network and length of training are
+the same; the baseline of the study named first is then the yardstick of all. Where they differ and the study has its
+own baseline, it has a board of its own; without one its rows are shown and not compared. Nothing keeps the rest off.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vsetune.errors import IncompatibleCurves
+from vsetune.leaderboard.building import board_of, group_rows
+from vsetune.leaderboard.rows import Leaderboard, Row
+from vsetune.leaderboard.selection import Trial, dataset_of, trials_of, winner_of
+from vsetune.metrics.curves import check_same_protocol
+from vsetune.tracking.records import AttemptRecord
+
+
+@dataclass(frozen=True)
+class StudyAttempts:
+    """baseline: the loss that the study compares with; empty where it names none."""
+
+    name: str
+    baseline: str
+    attempts: Sequence[AttemptRecord]
+
+
+@dataclass(frozen=True)
+class ManyBoards:
+    """One board for each data set, and a further one for what has its own baseline under other conditions. notes: what
+    differs between studies that stand side by side, and what is on no board."""
+
+    boards: tuple[Leaderboard, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass
+class _Unit:
+    """The cells of one study with one network on one data set, under one protocol: trials by loss."""
+
+    study: str
+    cells: dict[str, list[Trial]] = field(default_factory=dict)
+
+    def shown(self, loss: str) -> AttemptRecord:
+        """An attempt whose conditions another study has to share: of this loss where it has a result, else of any."""
+        of = {name: winner for name, trials in self.cells.items() if (winner := winner_of(trials)) is not None}
+        return of.get(loss) or next(iter(of.values()), None) or next(iter(self.cells.values()))[-1][-1]
+
+    def has_result(self, loss: str) -> bool:
+        return loss in self.cells and winner_of(self.cells[loss]) is not None
+
+
+@dataclass
+class _Group:
+    """Units that compare, the one with the yardstick first, and those that do not, with the reason."""
+
+    units: list[_Unit]
+    apart: list[tuple[_Unit, str]] = field(default_factory=list)
+
+
+def build_many(studies: Sequence[StudyAttempts], *, baseline: str | None = None) -> ManyBoards:
+    """baseline: the loss to compare with; None: on each data set what most of its studies compare with, of equals that
+    of the study named first. A loss of the same name in two studies has the study behind it, but in the first of them.
+    """
+    places: dict[str, dict[str, list[_Unit]]] = {}
+    for study in studies:
+        for dataset, network, unit in _units(study):
+            places.setdefault(dataset, {}).setdefault(network, []).append(unit)
+    named = {study.name: study.baseline for study in studies}
+    notes = [f"{study.name}: has no attempts yet" for study in studies if not study.attempts]
+    boards = []
+    for dataset, networks in places.items():
+        of_data = dict.fromkeys(unit.study for units in networks.values() for unit in units)
+        told = Counter(named[study] for study in of_data if named[study]).most_common(1)
+        yardstick = baseline or (told[0][0] if told else "")
+        layers: list[list[Row]] = []
+        for units in networks.values():
+            for layer, group in enumerate(_groups(units, yardstick)):
+                rows = _rows(dataset, group, yardstick)
+                notes += _differences(dataset, rows, group)
+                if layer == len(layers):
+                    layers.append([])
+                layers[layer] += rows
+        boards += [
+            board_of(rows, study=" + ".join(dict.fromkeys(row.study for row in rows)), baseline=yardstick)
+            for rows in layers
+        ]
+    return ManyBoards(tuple(boards), tuple(notes))
+
+
+def _units(study: StudyAttempts) -> Iterator[tuple[str, str, _Unit]]:
+    """(data set, network, unit); a cell goes by the protocol of what it shows."""
+    cells: dict[tuple[str, str, str], list[Trial]] = {}
+    for trial in trials_of(study.attempts):
+        start = trial[-1].start
+        cells.setdefault((dataset_of(trial[-1]), start.network, start.loss), []).append(trial)
+    units: dict[tuple[str, str, str], _Unit] = {}
+    for (dataset, network, loss), trials in cells.items():
+        shown = winner_of(trials) or trials[-1][-1]
+        key = (dataset, network, json.dumps(shown.start.protocol, sort_keys=True, default=str))
+        units.setdefault(key, _Unit(study.name)).cells[loss] = trials
+    for (dataset, network, _), unit in units.items():
+        yield dataset, network, unit
+
+
+def _groups(units: Sequence[_Unit], baseline: str) -> list[_Group]:
+    """Those with a baseline found groups or join one, in order; of the others each joins the first that it may."""
+    groups: list[_Group] = []
+    for unit in sorted(units, key=lambda unit: not unit.has_result(baseline)):
+        reasons = [_difference(group.units[0], unit, baseline) for group in groups]
+        if None in reasons:
+            groups[reasons.index(None)].units.append(unit)
+        elif not groups or unit.has_result(baseline):
+            groups.append(_Group([unit]))
+        else:
+            groups[0].apart.append((unit, str(reasons[0])))
+    return groups
+
+
+def _difference(one: _Unit, other: _Unit, baseline: str) -> str | None:
+    """Why cells of two studies do not stand side by side; None where they do."""
+    shown = one.shown(baseline), other.shown(baseline)
+    where = " and ".join(dict.fromkeys((one.study, other.study)))
+    try:
+        check_same_protocol(shown[0].start.protocol, shown[1].start.protocol)
+    except IncompatibleCurves as error:
+        return f"{where}: {error}"
+    settings, others = map(_settings, shown)
+    searched = {key for attempt in shown for key in attempt.start.configuration}
+    differing = [
+        f"{key} is {settings.get(key, 'absent')} in one and {others.get(key, 'absent')} in the other"
+        for key in sorted(settings.keys() | others.keys())
+        if key not in searched and settings.get(key, searched) != others.get(key, searched)
+    ]
+    if not differing:
+        return None
+    return f"{where}: {'; '.join(differing)}; need one network, trained as long, run both in one study"
+
+
+def _settings(attempt: AttemptRecord) -> dict[str, Any]:
+    """By dotted name: the network, and how long it is trained."""
+    network, training = (attempt.start.resolved.get(part, {}) for part in ("network", "training"))
+    lengths = {"training.epochs": training["epochs"]} if "epochs" in training else {}
+    return {f"network.{key}": value for key, value in network.items()} | lengths
+
+
+def _rows(dataset: str, group: _Group, baseline: str) -> list[Row]:
+    cells: dict[str, list[Trial]] = {}
+    apart: dict[str, str] = {}
+    for unit, reason in [*((unit, None) for unit in group.units), *group.apart]:
+        for loss, trials in unit.cells.items():
+            name = loss
+            if loss in cells or (loss == baseline and unit is not group.units[0]):
+                name = f"{loss} ({unit.study})"
+            while name in cells:
+                name += "'"  # one study under several protocols
+            cells[name] = trials
+            if reason is not None:
+                apart[name] = reason
+    return group_rows(dataset, cells, baseline, apart=apart)
+
+
+def _differences(dataset: str, rows: Sequence[Row], group: _Group) -> list[str]:
+    """What is not the same in studies that are compared: the budgets of their searches, and the code."""
+    if len({unit.study for unit in group.units}) < 2:
+        return []
+    compared = [row for row in rows if row.not_comparable is None]
+    budgets = {row.loss: row.search_budget.epochs if row.search_budget else 0.0 for row in compared}
+    revisions: dict[str, str] = {}
+    for unit in group.units:
+        for attempt in (trial[-1] for trials in unit.cells.values() for trial in trials):
+            revisions.setdefault(unit.study, attempt.start.environment.get("git_revision", "unknown"))
+    place, notes = f"{rows[0].network} on {dataset}", []
+    if len(set(budgets.values())) > 1:
+        told = ", ".join(f"{loss} {epochs:g}" for loss, epochs in budgets.items())
+        notes.append(f"{place}: the searches were given different epochs, so some were tuned more: {told}")
+    if len(set(revisions.values())) > 1:
+        told = ", ".join(f"{study} {revision[:12]}" for study, revision in revisions.items())
+        notes.append(f"{place}: recorded with different code: {told}")
+    return notes

@@ -1,0 +1,161 @@
+"""A filled table of a paper as text for a terminal, Markdown, CSV, or LaTeX for the booktabs package."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import string
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from vsetune.leaderboard.latex_words import tex
+from vsetune.leaderboard.table_cells import Cell
+from vsetune.leaderboard.table_filling import FilledTable, Line
+
+_PUBLISHED = "published"
+
+
+def to_terminal(filled: FilledTable) -> RenderableType:
+    """Something a rich console prints; groups of columns stand above their headings."""
+    marks = _marks(filled)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for heading in (*filled.table.heads, "from"):
+        table.add_column(Text(heading), overflow="fold")
+    for column in filled.table.columns:
+        table.add_column(Text(f"{column.group}\n{column.heading}" if column.group else column.heading), justify="right")
+    width = len(filled.table.heads) + 1 + len(filled.table.columns)
+    for block in filled.blocks:
+        table.add_row(Text(block.data, style="bold"), *[""] * (width - 1))
+        for line in block.lines:
+            cells = [*line.names, _source(line), *(_marked(cell, marks) for cell in line.cells)]
+            table.add_row(*map(Text, cells), style="dim" if line.source == _PUBLISHED else "")
+        table.add_section()
+    title = Text(f"{filled.table.title} ({filled.table.source})", style="bold")
+    return Group(title, table, Text("\n".join(_notes(filled, marks)), style="dim"))
+
+
+def to_markdown(filled: FilledTable) -> str:
+    """A table in the dialect of GitHub, its notes as a list."""
+    marks, table = _marks(filled), filled.table
+    headings = [*table.heads, "from", *(_heading(column.group, column.heading) for column in table.columns)]
+    sides = ["---"] * (len(table.heads) + 1) + ["---:"] * len(table.columns)
+    lines = [f"**{_pipe(table.title)}** ({_pipe(table.source)})", "", _row(headings), _row(sides)]
+    for block in filled.blocks:
+        lines.append(_row([f"**{block.data}**", *[""] * (len(headings) - 1)]))
+        lines += [
+            _row([*line.names, _source(line), *(_marked(cell, marks) for cell in line.cells)]) for line in block.lines
+        ]
+    return "\n".join([*lines, "", *(f"- {_pipe(note)}" for note in _notes(filled, marks)), ""])
+
+
+def to_csv(filled: FilledTable) -> str:
+    """One line per cell, in full precision; second: of two numbers that share a cell. reason: why it is empty, or what
+    to know of it."""
+    buffer = io.StringIO()
+    rows = list(_cells(filled))
+    writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def to_latex(filled: FilledTable) -> str:
+    r"""A `table` for booktabs, columns of one group below a \cmidrule as papers have it, the notes below the table."""
+    marks, table = _marks(filled), filled.table
+    heads = len(table.heads) + 1
+    lines = [
+        r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering",
+        rf"\caption{{{tex(table.title)} ({tex(table.source)}), measured and published.}}",
+        rf"\begin{{tabular}}{{{'l' * heads}{'r' * len(table.columns)}}}", r"\toprule",
+    ]
+    if any(column.group for column in table.columns):
+        lines += _latex_groups(filled, heads)
+    lines.append(_latex_row([*table.heads, "from", *(column.heading for column in table.columns)]))
+    for block in filled.blocks:
+        lines += [
+            r"\midrule",
+            rf"\multicolumn{{{heads + len(table.columns)}}}{{c}}{{{tex(block.data)}}} \\", r"\midrule",
+        ]
+        lines += [
+            _latex_row([*line.names, _source(line), *(_marked(cell, marks) for cell in line.cells)])
+            for line in block.lines
+        ]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [rf"\par\footnotesize {tex(note)}" for note in _notes(filled, marks)]
+    return "\n".join([*lines, r"\end{table}", ""])
+
+
+FORMATS: Mapping[str, Callable[[FilledTable], str]] = {"markdown": to_markdown, "csv": to_csv, "latex": to_latex}
+
+
+def _cells(filled: FilledTable) -> Iterator[dict[str, Any]]:
+    heads = [head.lower() for head in filled.table.heads]
+    for block in filled.blocks:
+        for line in block.lines:
+            for column, cell in zip(filled.table.columns, line.cells, strict=True):
+                if cell.words:
+                    yield {
+                        "table": filled.table.name, "data": block.data, **dict(zip(heads, line.names, strict=True)),
+                        "group": column.group, "column": column.heading, "source": line.source,
+                        "seeds": line.seeds or "", "value": cell.values[0] if cell.values else "",
+                        "second": cell.values[1] if len(cell.values) > 1 else "", "reason": "; ".join(cell.notes),
+                    }
+
+
+def _marks(filled: FilledTable) -> dict[str, str]:
+    """A letter for each thing to know of a measured cell, in the order in which they occur."""
+    told = dict.fromkeys(
+        note for block in filled.blocks for line in block.lines if line.source != _PUBLISHED for cell in line.cells
+        for note in cell.notes
+    )
+    letters = itertools.chain(string.ascii_lowercase, map("".join, itertools.product(string.ascii_lowercase, repeat=2)))
+    return dict(zip(told, letters, strict=False))
+
+
+def _marked(cell: Cell, marks: Mapping[str, str]) -> str:
+    letters = [marks[note] for note in cell.notes if note in marks]
+    return f"{cell.words} [{','.join(letters)}]" if letters else cell.words
+
+
+def _notes(filled: FilledTable, marks: Mapping[str, str]) -> list[str]:
+    return [*filled.notes, *(f"[{letter}] {note}." for note, letter in marks.items())]
+
+
+def _source(line: Line) -> str:
+    """`published`, or `measured, 5 seeds`."""
+    if line.source == _PUBLISHED or not line.seeds:
+        return line.source
+    return f"measured, {line.seeds} seed{'s' if line.seeds > 1 else ''}"
+
+
+def _heading(group: str, heading: str) -> str:
+    return f"{group}: {heading}" if group else heading
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(_pipe(cell) for cell in cells)} |"
+
+
+def _pipe(text: str) -> str:
+    """A star or a bar of a name is no markup."""
+    return text.replace("|", r"\|").replace("**", r"\*\*") if not text.startswith("**") else text
+
+
+def _latex_row(cells: list[str]) -> str:
+    return " & ".join(tex(cell) for cell in cells) + r" \\"
+
+
+def _latex_groups(filled: FilledTable, heads: int) -> list[str]:
+    words, rules, place = [""] * heads, [], heads + 1
+    for group, columns in itertools.groupby(filled.table.columns, key=lambda column: column.group):
+        count = len(list(columns))
+        words.append(rf"\multicolumn{{{count}}}{{c}}{{{tex(group)}}}")
+        rules += [rf"\cmidrule(lr){{{place}-{place + count - 1}}}"] if group else []
+        place += count
+    return [" & ".join(words) + r" \\", "".join(rules)]

@@ -1,0 +1,55 @@
+"""`vsetune leaderboard show A B`, `show --all` and `table`: over several studies of a store."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.jobs.preparation import tracking_store
+from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+
+pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
+
+
+@pytest.fixture
+def two() -> None:
+    """LMH in one study, LSEH in another, on one data set; nothing of it was trained."""
+    store = tracking_store(TrackingSpec())
+    for study, loss, best in (("first", "lmh", 60.0), ("second", "lseh", 62.0)):
+        store.open_study(StudyRecord(study, study, {"baseline": "lmh"}), resume=False)
+        run = store.start_attempt(AttemptStart(
+            study=study, trial=f"vsepp.{loss}-c000-s1", cell=f"vsepp.{loss}", network="vsepp", loss=loss, number=1,
+            seed=1, phase="confirm", configuration={}, resolved={"network": {"name": "vsepp"}},
+            protocol={"dataset": "flickr30k", "images": 8},
+        ))
+        store.record_points(run, [
+            ValidationPoint(step, 0.5 * step, 10 * step, best - abs(step - 2), 1.0) for step in (1, 2, 3)
+        ])
+        store.finish_attempt(run, "finished", {}, [], None)
+
+
+def test_studies_that_compare_share_a_board_and_a_table_of_a_paper(vsetune, two) -> None:
+    said = vsetune("leaderboard", "show", "first", "second")
+    assert (said.code, said.err) == (0, "")
+    assert "first + second: losses compared with lmh" in said.out
+    every = json.loads(vsetune("leaderboard", "show", "--all", "--json").out)
+    assert [[row["loss"] for row in board["rows"]] for board in every["boards"]] == [["lmh", "lseh"]]
+    said = vsetune("leaderboard", "table", "lseh_table3", "first", "second", "--format", "csv")
+    assert said.code == 0, said.err
+    assert "lseh_table3,Flickr30K,VSE++,Comparison of LMH1 and LSEH,Difference,measured,1,-0.5,-50.0," in said.out
+    said = vsetune("leaderboard", "table", "lseh_table3", "--as", "LMH2=lmh")
+    assert "−0.5 (−50.0%)" in said.out
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (("show",), "need the names of studies, or --all"), (("show", "first", "--all"), "need the names of studies, or"),
+    (("show", "first", "secnd"), "secnd"), (("show", "first", "second", "--baseline", "lsh"), "lmh, lseh"),
+    (("table", "lseh_tabel3", "first"), "did you mean lseh_table3?"),
+    (("table", "lseh_table3", "--as", "x"), "PAPER=OURS"),
+])
+def test_what_cannot_be_shown_is_refused_in_one_line(vsetune, two, words, told) -> None:
+    said = vsetune("leaderboard", *words)
+    assert (said.code, len(said.lines)) == (2, 1), said.err
+    assert told in said.lines[0]

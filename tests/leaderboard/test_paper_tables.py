@@ -1,0 +1,145 @@
+"""Tables of papers, filled: every published value is in its place, every empty cell of ours has its reason."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from vsetune.errors import UsageError
+from vsetune.leaderboard.many_studies import StudyAttempts
+from vsetune.leaderboard.paper_table import paper_table, published_values, table_names
+from vsetune.leaderboard.table_filling import fill, renamed
+from vsetune.leaderboard.table_formats import to_csv, to_latex, to_markdown, to_terminal
+
+NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
+SCORES = {f"test_{way}_r{k}": value for way in ("i2t", "t2i") for k, value in ((1, 40.0), (5, 60.0), (10, 74.0))}
+
+
+@pytest.fixture
+def runs(attempt):
+    """LMH and LSEH over two seeds with two networks on Flickr30K, LMH alone with a third; nothing of LMH2."""
+    cells = [("vsepp", "lmh"), ("vsepp", "lseh"), ("vsrn", "lmh"), ("vsrn", "lseh"), ("sgraf_saf", "lmh")]
+    return StudyAttempts("mine", "lmh", [
+        replace(made, start=replace(made.start, study="mine"))
+        for network, loss in cells for seed in (1, 2)
+        for made in [attempt(
+            loss, NEW if loss == "lseh" else (30, 42, 50, 55, 58, 60.2, 60.1, 59.8), seed=seed, network=network,
+            phase="confirm", dataset="flickr30k", summary=SCORES if seed == 1 or network == "vsepp" else {},
+        )]
+    ])
+
+
+def lines_of(filled, data="Flickr30K"):
+    (block,) = [block for block in filled.blocks if block.data == data]
+    return {(*line.names, line.source): line for line in block.lines}
+
+
+@pytest.mark.parametrize("name", [name for name in table_names() if name != "zhang_table2"])
+def test_every_value_that_the_paper_prints_in_the_table_stands_in_a_published_line(name, runs):
+    table = paper_table(name)
+    printed = sorted(
+        float(value) for key, value in published_values(table.published).items()
+        if key[0] == table.table and key[2] == table.split
+    )
+    filled = fill(table, [runs])
+    shown = [
+        value for block in filled.blocks for line in block.lines if line.source == "published" for cell in line.cells
+        for value in cell.values
+    ]
+    assert sorted(shown) == printed
+    assert len(printed) > 15
+
+
+def test_zhangs_second_table_has_no_published_value_and_says_so(runs):
+    filled = fill(paper_table("zhang_table2"), [runs])
+    assert not [line for block in filled.blocks for line in block.lines if line.source == "published"]
+    assert any("not at hand" in note for note in filled.notes)
+
+
+def test_table_3_of_lseh_has_our_epochs_above_the_papers(runs):
+    filled = fill(paper_table("lseh_table3"), [runs])
+    lines = lines_of(filled)
+    ours = [cell.words for cell in lines["VSE++", "measured"].cells]
+    assert ours == ["60.2", "3.0", "2.0", "−1.0 (−33.3%)", "–", "–", "–", "–"]
+    papers = [cell.words for cell in lines["VSE++", "published"].cells]
+    assert papers == ["57.1", "6.0", "1.8", "−4.2 (−70.0%)", "59.1", "8.4", "2.0", "−6.4 (−76.2%)"]
+    assert lines["Average", "measured"].cells[3].words == "−1.0 (−33.3%)"
+    assert lines["Average", "measured"].cells[3].notes == ("average over 2 networks",)
+    assert lines["Average", "published"].cells[7].words == "−11.8 (−74.7%)"
+    assert lines["VSE++", "measured"].seeds == 2
+
+
+def test_what_was_not_measured_says_why(runs):
+    filled = fill(paper_table("lseh_table3"), [runs])
+    lines = lines_of(filled)
+    assert lines["VSE++", "measured"].cells[4].notes == ("LMH2: no run of lmh2 with vsepp on flickr30k",)
+    assert lines["VSE++", "measured"].cells[7].notes == ("vsepp: LMH2 was not run beside lseh",)
+    assert lines["SGRAF-SAF", "measured"].cells[3].notes == ("LSEH: no run of lseh with sgraf_saf on flickr30k",)
+    assert "Flickr30K: no run of sgraf_sgr, vse_infinity in mine." in filled.notes
+    assert "MS-COCO: no run of it in mine." in filled.notes
+    recalls = lines_of(fill(paper_table("lseh_table4"), [runs]))
+    assert recalls["VSRN", "LMH2", "measured"].cells[0].notes == ("LMH2: no run of lmh2 with vsrn on flickr30k",)
+    assert recalls["VSRN", "LSEH", "measured"].cells[0].notes == (
+        "lseh of vsrn: 1 of 2 seeds have no i2t_r1 of the test split, or by several encoders",
+    )
+
+
+def test_table_4_of_lseh_has_the_recalls_of_the_test_split_and_their_spread_over_k(runs):
+    """40, 60 and 74: mean 58, population deviation sqrt((18² + 2² + 16²) / 3) = 13.95."""
+    cells = lines_of(fill(paper_table("lseh_table4"), [runs]))["VSE++", "LMH1", "measured"].cells
+    assert [cell.words for cell in cells[:4]] == ["40.0", "60.0", "74.0", "58.0 (±14.0)"]
+    assert cells[3].values == pytest.approx((58, (584 / 3) ** 0.5))
+
+
+def test_other_protocols_and_a_baseline_without_its_target_are_not_put_beside(attempt):
+    made = [
+        attempt("lmh", [30, 40, 50, 60], dataset="flickr30k"), attempt("lseh", NEW[:4], dataset="flickr30k"),
+        attempt("top_f", NEW[:4], dataset="flickr30k", batch_size=7),
+    ]
+    table = renamed(paper_table("lseh_table3"), {"LMH2": "top_f"})
+    cells = lines_of(fill(table, [StudyAttempts("demo", "lmh", made)]))["VSE++", "measured"].cells
+    assert "still rising" in " ".join(cells[3].notes)
+    assert not cells[3].counts, "it enters no average"
+    assert cells[7].values == ()
+    assert "batch_size" in " ".join(cells[7].notes)
+
+
+def test_srd_by_one_encoder_is_told_from_srd_by_several(attempt):
+    one, two = {"test_srd_5_minilm": 120.0, "test_srd_share_5_minilm": 0.1}, {"test_srd_5_other": 80.0}
+    table = paper_table("zhang_table3")
+    for summary, words in ((one, "120.0"), (one | two, "–")):
+        made = [attempt("lmh", dataset="flickr30k", summary=summary)]
+        cells = lines_of(fill(table, [StudyAttempts("demo", "lmh", made)]))["VSE++", "original", "measured"].cells
+        assert cells[1].words == words
+
+
+def test_names_of_ours_are_given_by_the_papers_words(runs):
+    table = renamed(paper_table("lseh_table3"), {"LMH2": "lmh", "MS-COCO": "flickr30k", "Flickr30K": "elsewhere"})
+    assert lines_of(fill(table, [runs]), "MS-COCO")["VSE++", "measured"].cells[4].words == "60.2"
+    with pytest.raises(UsageError, match="--as LMH3: no word of lseh_table3, need one of Flickr30K, IAPR"):
+        renamed(table, {"LMH3": "lmh"})
+    with pytest.raises(UsageError, match="got lseh_table, did you mean lseh_table"):
+        paper_table("lseh_table")
+
+
+def test_a_table_is_written_as_text_markdown_csv_and_booktabs(runs):
+    filled = fill(paper_table("lseh_table3"), [runs])
+    console = Console(width=180, file=io.StringIO(), color_system=None)
+    console.print(to_terminal(filled))
+    text = console.file.getvalue()
+    assert "[a] LMH2: no run of lmh2 with vsepp on flickr30k." in text
+    markdown = to_markdown(filled)
+    assert "| VSE++ | measured, 2 seeds | 60.2 | 3.0 | 2.0 | −1.0 (−33.3%) | – [a] |" in markdown
+    latex = to_latex(filled)
+    assert r"\multicolumn{4}{c}{Comparison of LMH1 and LSEH}" in latex
+    assert r"\cmidrule(lr){3-6}\cmidrule(lr){7-10}" in latex
+    assert r"VSE++ & published & 57.1 & 6.0 & 1.8 & $-$4.2 ($-$70.0\%) & 59.1" in latex
+    rows = list(csv.DictReader(io.StringIO(to_csv(filled))))
+    ours = [row for row in rows if row["source"] == "measured" and row["network"] == "VSE++"]
+    assert [float(row["value"]) for row in ours if row["value"]] == [60.2, 3.0, 2.0, -1.0]
+    assert json.dumps(ours[-1]["reason"]) == '"vsepp: LMH2 was not run beside lseh"'

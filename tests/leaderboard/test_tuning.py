@@ -1,0 +1,105 @@
+"""What boards say of searches that had ended sooner, and of many tasks at once."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import statistics
+from itertools import combinations
+
+import pytest
+from rich.console import Console
+
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.export import to_json
+from vsetune.leaderboard.terminal import render_table
+
+BESTS = (50.0, 58.0, 0.0, 61.0, 55.0)
+
+
+def searched(attempt, loss="lmh"):
+    """Five configurations: the third one failed after a validation, the fifth was stopped after half of its epochs."""
+    curves = ([40, 50, 49, 48], [41, 52, 58, 57], [70], [45, 55, 60, 61], [50, 55])
+    statuses = ("finished", "finished", "failed", "finished", "pruned")
+    return [
+        attempt(loss, curve, configuration=place, status=status)
+        for place, (curve, status) in enumerate(zip(curves, statuses, strict=True))
+    ]
+
+
+def printed(board):
+    console = Console(width=170, file=io.StringIO(), color_system=None)
+    console.print(render_table(board))
+    return console.file.getvalue()
+
+
+def test_a_row_has_what_its_search_was_expected_to_find_with_fewer_trials_and_fewer_epochs(attempt):
+    running = attempt("lmh", [90], configuration=8, status="running")
+    confirming = attempt("lmh", [99, 99], configuration=3, seed=1, phase="confirm")
+    (row,) = build([*searched(attempt), running, confirming], baseline="lmh").rows
+    assert row.tuning.trials == 5
+    for found in row.tuning.after_trials:
+        chosen = [max(some) for some in combinations(BESTS, int(found.at))]
+        assert found.mean == pytest.approx(statistics.fmean(chosen))
+    assert row.tuning.epochs == pytest.approx(2 + 2 + 0.5 + 2 + 1)
+    assert (row.tuning.after_epochs[-1].at, row.tuning.after_epochs[-1].mean) == (7.5, 61.0)
+    assert row.tuning.with_replacement[-1] < 61.0
+
+
+def test_a_single_configuration_and_a_search_for_something_else_have_no_such_curves(attempt):
+    assert build([attempt("lmh")], baseline="lmh").rows[0].tuning is None
+    told = [attempt("lmh", configuration=place, summary={"search_value": -2.0}) for place in (0, 1)]
+    assert build(told, baseline="lmh").rows[0].tuning is None
+
+
+def test_the_terminal_says_what_fewer_trials_would_have_found_where_four_were_tried(attempt):
+    text = printed(build(searched(attempt), baseline="lmh"))
+    assert "Expected best of a search that had ended sooner" in text
+    line = next(line for line in text.splitlines() if line.split()[:4] == ["scenes", "vsepp", "lmh", "5"])
+    assert line.split()[4:] == ["44.8", "57.8", "60.4", "55.2", "58.4", "61.0"]
+    # of pairs 1 has 50 as its higher one, 2 have 55, 3 have 58 and 4 have 61: 57.8
+    assert "Expected best" not in printed(build(searched(attempt)[:2], baseline="lmh"))
+
+
+def tasks(attempt, **epochs_of_lseh):
+    """On every network three new seeds of lmh get to 60 after three of six validations, lseh when told (0: never)."""
+    found = []
+    for network, when in epochs_of_lseh.items():
+        for seed in (1, 2, 3):
+            found.append(attempt("lmh", [40, 50, 60, 59, 58, 57], seed=seed, network=network, phase="confirm", gap=1.0))
+            curve = [50 if step + 1 < when or when == 0 else 61 - 0.1 * step for step in range(6)]
+            found.append(attempt("lseh", curve, seed=seed, network=network, phase="confirm", gap=1.0))
+    return found
+
+
+def test_profiles_are_over_the_tasks_that_all_losses_have(attempt):
+    attempts = tasks(attempt, vsepp=1, vsrn=6, scan=0)
+    board = build([*attempts, attempt("top_f", [70.0] * 6, seed=1, gap=1.0, phase="confirm")], baseline="lmh")
+    profile = board.profile
+    by_loss = {each.loss: each for each in profile.losses}
+    assert profile.tasks == (("scenes", "vsepp"), ("scenes", "vsrn"), ("scenes", "scan"))
+    assert by_loss["lmh"].factors == (3, 1, 1)
+    assert by_loss["lseh"].factors == (1, 2, math.inf)
+    assert by_loss["lseh"].steps == ((1, pytest.approx(1 / 3)), (2, pytest.approx(2 / 3)))
+    assert by_loss["lmh"].score == pytest.approx((1 + 3 + 3) / 9)
+    assert profile.left_out == ("top_f: vsrn on scenes (not run), scan on scenes (not run)",)
+    assert [each.loss for each in profile.losses] == ["lmh", "lseh"]
+    text = printed(board)
+    assert "Share of 3 tasks on which a loss is at the best of lmh" in text
+    assert "Not in it: top_f" in text
+    plain = json.loads(to_json(board))
+    assert plain["profile"]["losses"][1]["factors"] == [1, 2, None]
+    assert [row["is_on_front"] for row in plain["rows"]] == [row.is_on_front for row in board.rows]
+
+
+def test_a_task_whose_baseline_still_rose_and_seeds_that_searched_are_in_no_profile(attempt):
+    rising = [
+        attempt(loss, [40, 50, 60, 61, 62, 63], seed=seed, network="vsrn", phase="confirm", gap=1.0)
+        for loss in ("lmh", "lseh") for seed in (1, 2)
+    ]
+    board = build([*tasks(attempt, vsepp=1), *rising], baseline="lmh")
+    assert board.profile.tasks == (("scenes", "vsepp"),)
+    assert board.profile.left_out == ("vsrn on scenes: lmh was still rising when it ended",)
+    searching = [attempt(loss, configuration=place) for loss in ("lmh", "lseh") for place in (0, 1)]
+    assert build(searching, baseline="lmh").profile is None
