@@ -104,6 +104,11 @@ class Browser:
         made.look(**look)
         return made
 
+    def close_tab(self, tab: Tab) -> None:
+        session = next(key for key, each in self._tabs.items() if each is tab)
+        del self._tabs[session]
+        self.ask("Page.close", {}, session)
+
     def ask(self, method: str, parameters: dict[str, Any], session: str | None = None) -> dict[str, Any]:
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters}

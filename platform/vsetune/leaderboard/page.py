@@ -24,6 +24,7 @@ from vsetune.leaderboard.findings import findings, headline, is_ahead
 from vsetune.leaderboard.rows import Leaderboard, Row
 from vsetune.leaderboard.shown_runs import ShownRuns
 from vsetune.leaderboard.table_text import group_of, row_key, rows_by_key
+from vsetune.leaderboard.tuning_charts import profile_chart, tuning_charts
 
 PARTS = ("lead", "filters", "table", "notes", "configurations")
 """Blocks of the template that an update brings anew."""
@@ -95,8 +96,7 @@ def _context(leaderboard: Leaderboard, columns: Sequence[Column], runs: ShownRun
         "configuration_columns": columns_of("configurations", columns, leaderboard.rows),
         "findings": findings(leaderboard), "protocol": wording.protocol_line(leaderboard),
         "notes": wording.notes(leaderboard), "filters": _filters(leaderboard), "has_runs": runs is not None,
-        "nothing": wording.NOTHING,
-        "has_curves": any(row.seeds for row in leaderboard.rows),
+        "nothing": wording.NOTHING, "has_curves": any(row.seeds for row in leaderboard.rows),
     }
 
 
@@ -140,9 +140,10 @@ def _data(leaderboard: Leaderboard, columns: Sequence[Column], runs: ShownRuns |
         "charts": {
             "curves": charts.curve_charts(leaderboard), "heights": charts.height_chart(leaderboard),
             "negatives": charts.negatives_charts(leaderboard, runs.measured if runs else {}),
-            "seconds": charts.seconds_chart(leaderboard),
+            "seconds": charts.seconds_chart(leaderboard), "tuning": tuning_charts(leaderboard),
+            "profiles": profile_chart(leaderboard),
         },
-        "runs": None if runs is None else runs.to_plain(),
+        "runs": None if runs is None else runs.to_plain(leaderboard),
     }
     finite: dict[str, Any] = finite_of(plain)
     return finite

@@ -9,6 +9,7 @@ from typing import Any
 from vsetune.leaderboard.charts import NEGATIVE_METRICS
 from vsetune.leaderboard.rows import Leaderboard
 from vsetune.leaderboard.selection import dataset_of
+from vsetune.leaderboard.table_text import in_order
 from vsetune.metrics.curves import Curve, best_of_curve
 from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.store import TrackingStore
@@ -31,10 +32,11 @@ class ShownRuns:
     measured: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict)
     runs_url: str | None = None
 
-    def to_plain(self) -> dict[str, Any]:
-        """Columns and one list per run, since there may be ten thousand."""
+    def to_plain(self, leaderboard: Leaderboard) -> dict[str, Any]:
+        """Columns and one list per run, since there may be ten thousand; each with the key of its row."""
+        keys = {(row.study, row.dataset, row.cell): key for key, row in in_order(leaderboard)}
         return {
-            "columns": COLUMNS, "runs": [_numbers(attempt) for attempt in self.attempts],
+            "columns": COLUMNS, "runs": [_numbers(attempt, keys) for attempt in self.attempts],
             "galleries": self.galleries, "url": self.runs_url,
         }
 
@@ -58,12 +60,13 @@ def shown_runs(
     )
 
 
-def _numbers(attempt: AttemptRecord) -> list[str | int | float | None]:
+def _numbers(attempt: AttemptRecord, keys: Mapping[tuple[str, str, str], str]) -> list[str | int | float | None]:
     start, summary = attempt.start, attempt.summary
     best = best_of_curve(attempt.curve) if attempt.curve else None
+    dataset = dataset_of(attempt)
     return [
-        f"{dataset_of(attempt)}\t{start.network}\t{start.loss}", start.trial, start.number, start.seed, start.phase,
-        attempt.status, best.m_recall if best else None, best.epoch if best else None,
+        keys.get((start.study, dataset, start.cell), f"{dataset}\t{start.network}\t{start.loss}"),
+        start.trial, start.number, start.seed, start.phase, attempt.status, best.m_recall if best else None, best.epoch if best else None,
         max(attempt.curve[-1][0] if attempt.curve else 0.0, summary.get("epochs", 0.0)),
         summary.get("device_seconds", summary.get("train_seconds")), attempt.attempt_id,
         attempt.error[:_ERROR_LENGTH] if attempt.error else None,

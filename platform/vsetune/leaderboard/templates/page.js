@@ -12,6 +12,8 @@ const sections = {
       const name = section.dataset.charts;
       const wanted = figures[name]();
       const panels = section.querySelector(".panels");
+      const notes = wanted.length ? page.data.charts[name]?.notes ?? [] : [];
+      section.querySelector(".chart-notes")?.replaceChildren(...notes.map((note) => element("li", {}, note)));
       const kept = wanted.map((figure) => this.figure(`${name}\t${figure.id}`, figure));
       for (const old of [...panels.children]) if (!kept.includes(old)) { this.watcher.unobserve(old); old.remove(); }
       kept.forEach((figure, at) => { if (panels.children[at] !== figure) panels.insertBefore(figure, panels.children[at] ?? null); });

@@ -9,12 +9,12 @@ const axis = (field, title, more = {}) => ({ field, type: "quantitative", title,
 const nearest = { name: "near", select: { type: "point", on: "pointerover", nearest: true, clear: "pointerout" } };
 
 /** Lines of one value over epochs, with a band where points have one. */
-function lineSpec(series, title, layers = []) {
+function lineSpec(series, title, layers = [], over = "epochs") {
   const values = series.flatMap(({ key, is_proxy, points }) =>
     points.map((point) => ({ ...point, loss: rowOf(key).loss, line: is_proxy ? "proxy" : "own" })));
   const hasBand = values.some(({ low, high }) => high > low);
   const { color, dash } = drawing.lossScales(lossesOf(series.map(({ key }) => key)));
-  const x = axis("epoch", "epochs", { scale: { nice: true }, axis: { tickCount: 7 } });
+  const x = axis("epoch", over, { scale: { zero: false, nice: true }, axis: { tickCount: 7 } });
   const few = Math.max(...series.map(({ points }) => points.length)) <= 12;
   return {
     height: 240, data: { values }, encoding: { color }, layer: [
@@ -33,11 +33,11 @@ function lineSpec(series, title, layers = []) {
 }
 
 /** A table of the values of lines: epochs down, losses across. */
-function lineNumbers(series, digits) {
+function lineNumbers(series, digits, over = "epoch") {
   const epochs = [...new Set(series.flatMap(({ points }) => points.map(({ epoch }) => epoch)))].sort((a, b) => a - b);
   const told = series.map(({ points }) => new Map(points.map((point) => [point.epoch, point.mean])));
   return {
-    heads: ["epoch", ...series.map(({ key }) => rowOf(key).loss)],
+    heads: [over, ...series.map(({ key }) => rowOf(key).loss)],
     rows: epochs.map((epoch) => [number(epoch, 2), ...told.map((of) => number(of.get(epoch), digits))]),
   };
 }
@@ -92,6 +92,33 @@ const figures = {
     });
   },
 
+  tuning() {
+    const { series } = page.data.charts.tuning;
+    return groupsOf(series.map(({ key }) => key)).flatMap((group) => ["trials", "epochs"].flatMap((over) => {
+      const shown = inView(series).filter(({ key }) => rowOf(key).group === group).map((each) => ({ key: each.key, points: each[over] }));
+      const ends = shown.map(({ points }) => points.at(-1).words).join("; ");
+      return shown.length === 0 ? [] : [{
+        id: `${over}\t${group}`, title: titleOf(group), aside: `after so many ${over}`,
+        words: `Expected best M-Recall of a search after fewer ${over}, ${titleOf(group).join("")}. At its end: ${ends}.`,
+        spec: () => lineSpec(shown, "M-Recall (%)", [], over), numbers: () => lineNumbers(shown, 1, over),
+      }];
+    }));
+  },
+
+  profiles() {
+    const chart = page.data.charts.profiles;
+    const wanted = page.chosen.loss;
+    const shown = (chart?.lines ?? []).filter(({ loss }) => wanted.size === 0 || wanted.has(loss));
+    return shown.length === 0 ? [] : [{
+      id: "profile", title: ["performance profile", ""], aside: "", words: `${chart.title}. ${shown.map(({ words }) => words).join("; ")}.`,
+      spec: () => profileSpec(shown),
+      numbers: () => ({
+        heads: ["loss", "score", "share of tasks within a factor"],
+        rows: shown.map(({ loss, score, steps }) => [loss, number(score, 2), steps.map(([tau, share]) => `${number(share, 2)} at ${number(tau, 2)}×`).join(", ")]),
+      }),
+    }];
+  },
+
   seconds() {
     const rows = inView(page.data.charts.seconds);
     return groupsOf(rows.map(({ key }) => key)).map((group) => {
@@ -144,6 +171,19 @@ function heightSpec(shown, over, title, front) {
         encoding: { x, y, text: { field: "arrow" } } },
       { mark: { type: "point", filled: true, size: 90, opacity: 1, tooltip: true }, encoding: { x, y, ...shape, tooltip: { field: "words", type: "nominal" } } },
     ],
+  };
+}
+
+function profileSpec(shown) {
+  const colours = new Map(Object.values(page.data.rows).map(({ loss, colour }) => [loss, colour]));
+  const { color, dash } = drawing.lossScales(shown.map(({ loss }) => [loss, colours.get(loss) ?? 0]));
+  const values = shown.flatMap(({ loss, words, steps }) => steps.map(([tau, share], order) => ({ loss, words, tau, share, order })));
+  return {
+    height: 240, data: { values }, encoding: { color, strokeDash: dash, tooltip: { field: "words", type: "nominal" } },
+    layer: [{ mark: { type: "line", interpolate: "step-after", strokeWidth: 2.4 }, encoding: {
+      x: axis("tau", "factor of the soonest loss's epochs"), order: { field: "order" },
+      y: axis("share", "share of the tasks", { scale: { domain: [0, 1] } }),
+    } }],
   };
 }
 
