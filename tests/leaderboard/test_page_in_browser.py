@@ -57,9 +57,9 @@ def tab(browser, page):
     return tab
 
 
-def drawn(tab) -> None:
+def drawn(tab, width=1280, *, dark=False) -> None:
     """Everything is in view and drawn."""
-    tab.look(height=6000)
+    tab.look(width=width, height=6000, dark=dark)
     tab.wait("document.querySelectorAll('figure').length > 0 && "
              "[...document.querySelectorAll('figure')].every((figure) => figure.querySelector('svg'))")
 
@@ -68,7 +68,7 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(tab, page):
     drawn(tab)
     titles = tab.run("[...document.querySelectorAll('[data-charts]')].map((each) => [each.dataset.charts, "
                      "each.querySelectorAll('figure').length])")
-    assert titles == [["curves", 2], ["heights", 1], ["negatives", 2], ["seconds", 2]]
+    assert dict(titles) == {"curves": 2, "heights": 1, "tuning": 2, "profiles": 1, "negatives": 2, "seconds": 2}
     assert [address for address in tab.requested if not address.startswith(("blob:", "about:"))] == [page]
     assert tab.problems == []
 
@@ -131,7 +131,7 @@ def test_runs_are_listed_when_asked_for_with_their_links(tab, attempts):
 def test_on_a_phone_nothing_stands_out_sideways_and_rows_are_cards(browser, page):
     tab = browser.tab(width=360, height=800)
     tab.open(page)
-    drawn(tab)
+    drawn(tab, 360)
     tab.run("document.querySelector('#runs summary').click()")
     tab.wait("document.querySelectorAll('#runs tbody tr').length > 0")
     assert tab.run("document.documentElement.scrollWidth") == 360
@@ -147,7 +147,7 @@ def test_on_a_phone_nothing_stands_out_sideways_and_rows_are_cards(browser, page
 def test_axe_finds_nothing_that_shuts_anybody_out(browser, page, dark, width):
     tab = browser.tab(width=width, dark=dark)
     tab.open(page)
-    drawn(tab)
+    drawn(tab, width, dark=dark)
     tab.run("document.querySelector('#runs summary').click(); document.querySelector('figure summary').click()")
     tab.wait("document.querySelectorAll('#runs tbody tr').length > 0")
     tab.run(axe_script() + "; true")

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,14 @@ from typing import Any
 PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 """None where no browser is installed."""
 _KEYS = {"Enter": (13, "\r"), "Tab": (9, ""), " ": (32, " "), "Escape": (27, "")}
+_AS_3_AND_4 = """
+import fcntl, os, sys
+pipes = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
+os.dup2(pipes[0], 3)
+os.dup2(pipes[1], 4)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+"""Puts two pipes where the browser speaks, and becomes the browser."""
 
 
 class BrowserError(Exception):
@@ -142,8 +151,8 @@ def headless_browser(profile: Path) -> Iterator[Browser]:
     assert PROGRAM is not None
     to_browser, write = os.pipe()
     read, from_browser = os.pipe()
-    command = [  # the browser speaks on descriptors 3 and 4, which a shell puts there
-        "sh", "-c", f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}', PROGRAM, "--headless=new",
+    command = [
+        sys.executable, "-c", _AS_3_AND_4, str(to_browser), str(from_browser), PROGRAM, "--headless=new",
         "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
         "--hide-scrollbars", "--disable-background-networking", f"--user-data-dir={profile}",
     ]

@@ -66,7 +66,8 @@ def _numbers(attempt: AttemptRecord, keys: Mapping[tuple[str, str, str], str]) -
     dataset = dataset_of(attempt)
     return [
         keys.get((start.study, dataset, start.cell), f"{dataset}\t{start.network}\t{start.loss}"),
-        start.trial, start.number, start.seed, start.phase, attempt.status, best.m_recall if best else None, best.epoch if best else None,
+        start.trial, start.number, start.seed, start.phase, attempt.status,
+        best.m_recall if best else None, best.epoch if best else None,
         max(attempt.curve[-1][0] if attempt.curve else 0.0, summary.get("epochs", 0.0)),
         summary.get("device_seconds", summary.get("train_seconds")), attempt.attempt_id,
         attempt.error[:_ERROR_LENGTH] if attempt.error else None,

@@ -69,8 +69,9 @@ const sections = {
     const choices = Object.entries(page.data.charts.heights.axes).map(([name, title]) => new Option(title, name));
     axes.replaceChildren(...choices);
     axes.addEventListener("change", () => { page.over = axes.value; page.changed(); });
-    page.listeners.push(() => { axes.value = page.over; this.show(); });
-    this.show();
+    const show = () => { axes.value = page.over; this.show(); };
+    page.listeners.push(show);
+    show();
   },
 };
 

@@ -60,7 +60,7 @@ const drawing = {
   /** In place of what stood there; its height stays while it is drawn. */
   async draw(place, spec) {
     const embed = await this.load();
-    const made = element("div", { class: "drawn" });
+    const made = element("div", { class: "drawn", "aria-hidden": "true" });
     place.style.minHeight = `${place.clientHeight}px`;
     place.replaceChildren(made);
     const options = {
