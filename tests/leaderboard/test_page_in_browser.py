@@ -59,7 +59,7 @@ def tab(browser, page):
 
 def drawn(tab, width=1280, *, dark=False) -> None:
     """Everything is in view and drawn."""
-    tab.look(width=width, height=6000, dark=dark)
+    tab.look(width=width, height=14000, dark=dark)
     tab.wait("document.querySelectorAll('figure').length > 0 && "
              "[...document.querySelectorAll('figure')].every((figure) => figure.querySelector('svg'))")
 

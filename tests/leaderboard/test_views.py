@@ -187,11 +187,9 @@ def test_a_board_without_any_curve_is_still_a_page(attempt):
     assert "(a)" in shown(board)
 
 
-def test_a_chart_has_every_seed_and_the_target_of_the_baseline(attempt):
+def test_a_chart_has_the_target_of_the_baseline(attempt):
     attempts = [attempt(seed=seed, phase=phase) for seed, phase in ((0, "search"), (1, "confirm"))]
     (chart,) = curve_charts(build(attempts, baseline="lmh"))
-    (series,) = chart["series"]
-    assert (len(series["seeds"]), len(series["points"])) == (2, 8)
     assert chart["target"] == {"value": pytest.approx(60.2), "words": "best of lmh: 60.2"}
 
 
@@ -276,7 +274,6 @@ def test_a_mean_curve_is_over_the_seeds_that_count(confirmed):
     (chart,) = curve_charts(confirmed)
     series = next(series for series in chart["series"] if series["key"].endswith("lmh"))
     assert [point["mean"] for point in series["points"]] == [60.0, 62.0]
-    assert [seed["chose"] for seed in series["seeds"]] == [True, False]
 
 
 def test_losses_keep_their_colour_across_networks(attempt):

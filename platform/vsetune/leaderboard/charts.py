@@ -55,7 +55,7 @@ def nice_ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def curve_charts(leaderboard: Leaderboard) -> list[dict[str, Any]]:
-    """One per comparison that has a curve: means over the seeds that count with their bands, and every seed."""
+    """One per comparison that has a curve: means over the seeds that count, with their bands."""
     return [
         {
             "dataset": dataset, "network": network, "summary": _summary(dataset, network, shown),
@@ -181,8 +181,7 @@ NEGATIVE_METRICS = tuple(f"{prefix}{name}" for name in _NEGATIVES for prefix in 
 
 def _series(row: Row) -> dict[str, Any]:
     points = band(row.loss, [seed.curve for seed in row.headline])
-    seeds = [{"seed": seed.seed, "chose": seed.chose, "curve": seed.curve} for seed in row.seeds]
-    return {"key": row_key(row), "points": [asdict(point) for point in points], "seeds": seeds}
+    return {"key": row_key(row), "points": [asdict(point) for point in points]}
 
 
 def _target(rows: Sequence[Row]) -> dict[str, Any] | None:
