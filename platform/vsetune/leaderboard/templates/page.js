@@ -69,7 +69,9 @@ const sections = {
     const choices = Object.entries(page.data.charts.heights.axes).map(([name, title]) => new Option(title, name));
     axes.replaceChildren(...choices);
     axes.addEventListener("change", () => { page.over = axes.value; page.changed(); });
-    const show = () => { axes.value = page.over; this.show(); };
+    const near = document.getElementById("near");
+    near.addEventListener("change", () => { page.near = near.checked; page.changed(); });
+    const show = () => { axes.value = page.over; near.checked = page.near; this.show(); };
     page.listeners.push(show);
     show();
   },

@@ -12,6 +12,8 @@ const nearest = { name: "near", select: { type: "point", on: "pointerover", near
 function lineSpec(series, title, layers = [], over = "epochs") {
   const values = series.flatMap(({ key, is_proxy, points }) =>
     points.map((point) => ({ ...point, loss: rowOf(key).loss, line: is_proxy ? "proxy" : "own" })));
+  const scale = page.near && title === "M-Recall (%)" ? nearTheBest(series) : { zero: false, nice: true };
+  const y = (field) => axis(field, title, { scale });
   const hasBand = values.some(({ low, high }) => high > low);
   const { color, dash } = drawing.lossScales(lossesOf(series.map(({ key }) => key)));
   const x = axis("epoch", over, { scale: { zero: false, nice: true }, axis: { tickCount: 7 } });
@@ -19,17 +21,25 @@ function lineSpec(series, title, layers = [], over = "epochs") {
   return {
     height: 240, data: { values }, encoding: { color }, layer: [
       ...layers,
-      ...(hasBand ? [{ mark: { type: "area", opacity: 0.16, line: false }, encoding: { x, y: axis("low", title), y2: { field: "high" } } }] : []),
-      { mark: { type: "line", strokeWidth: 2.4 }, encoding: {
-        x, y: axis("mean", title), strokeDash: dash, detail: { field: "line" },
+      ...(hasBand ? [{ mark: { type: "area", opacity: 0.18 / Math.sqrt(series.length), line: false, clip: true }, encoding: { x, y: y("low"), y2: { field: "high" } } }] : []),
+      { mark: { type: "line", strokeWidth: 2.4, clip: true }, encoding: {
+        x, y: y("mean"), strokeDash: dash, detail: { field: "line" },
         strokeOpacity: { condition: { test: "datum.line === 'proxy'", value: 0.45 }, value: 1 },
       } },
-      { params: [nearest], mark: { type: "point", filled: true, size: 44 }, encoding: {
-        x, y: axis("mean", title), tooltip: { field: "words", type: "nominal" },
+      { params: [nearest], mark: { type: "point", filled: true, size: 44, clip: true }, encoding: {
+        x, y: y("mean"), tooltip: { field: "words", type: "nominal" },
         opacity: { condition: { param: "near", empty: false, value: 1 }, value: few ? 0.75 : 0 },
       } },
     ],
   };
+}
+
+/** The upper end of an axis of M-Recall: from what every line has at a third of its course. */
+function nearTheBest(series) {
+  const means = series.flatMap(({ points }) => points.map(({ mean }) => mean));
+  const late = series.flatMap(({ points }) => points.slice(Math.floor(points.length / 3)).map(({ low, mean }) => low ?? mean));
+  const [low, high] = [Math.min(...late), Math.max(...means)];
+  return { domain: [low, high + 0.05 * (high - low)], nice: true, zero: false };
 }
 
 /** A table of the values of lines: epochs down, losses across. */
@@ -53,7 +63,7 @@ const figures = {
       const shown = inView(series);
       const rule = target && {
         data: { values: [{ value: target.value }] }, mark: { type: "rule", strokeDash: [5, 4], opacity: 0.8, color: drawing.config().axis.labelColor },
-        encoding: { y: axis("value", "M-Recall (%)"), color: null },
+        encoding: { y: axis("value", "M-Recall (%)", page.near ? { scale: nearTheBest(shown) } : {}), color: null },
       };
       return shown.length === 0 ? [] : [{
         id: `${dataset}\t${network}`, title: [network, ` on ${dataset}`], aside: target?.words ?? "", words: summary,

@@ -8,6 +8,7 @@ const page = {
   sort: null, // {column, direction: "ascending" | "descending"}, null: by comparison
   chosen: Object.fromEntries(FILTERS.map((name) => [name, new Set()])),
   over: "target",
+  near: false, // curves: only what is near the best
   runs: { shown: false, status: "", search: "", sort: null },
 
   /** The data of the page, read when they are first asked for. */
@@ -39,6 +40,7 @@ const page = {
     this.sort = sorted(told.get("sort"));
     for (const name of FILTERS) this.chosen[name] = new Set(told.getAll(name));
     this.over = told.get("over") ?? "target";
+    this.near = told.get("curves") === "near-the-best";
     this.runs = {
       shown: told.get("runs") === "shown", status: told.get("status") ?? "", search: told.get("trial") ?? "",
       sort: sorted(told.get("runs-sort")),
@@ -51,6 +53,7 @@ const page = {
     add("sort", this.sort);
     for (const name of FILTERS) this.chosen[name].forEach((value) => told.append(name, value));
     if (this.over !== "target") told.append("over", this.over);
+    if (this.near) told.append("curves", "near-the-best");
     if (this.runs.shown) told.append("runs", "shown");
     if (this.runs.status) told.append("status", this.runs.status);
     if (this.runs.search) told.append("trial", this.runs.search);
