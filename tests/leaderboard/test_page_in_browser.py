@@ -64,6 +64,7 @@ def drawn(tab, width=1280, *, dark=False) -> None:
              "[...document.querySelectorAll('figure')].every((figure) => figure.querySelector('svg'))")
 
 
+@pytest.mark.slow
 def test_the_page_asks_for_nothing_and_complains_of_nothing(tab, page):
     drawn(tab)
     titles = tab.run("[...document.querySelectorAll('[data-charts]')].map((each) => [each.dataset.charts, "
@@ -88,6 +89,7 @@ def test_rows_are_sorted_by_keyboard_and_the_address_keeps_it(browser, tab, page
     assert tab.run("location.href") == page
 
 
+@pytest.mark.slow
 def test_a_link_brings_back_what_was_chosen(browser, tab):
     for name, value in (("loss", "lseh"), ("network", "vsepp")):
         tab.run(f"document.querySelector('[data-filter={name}][data-value={value}]').click()")
@@ -104,6 +106,7 @@ def test_a_link_brings_back_what_was_chosen(browser, tab):
     assert len(again.run(ORDER)) == 6
 
 
+@pytest.mark.slow
 def test_what_is_shown_can_be_saved_as_it_is_shown(tab, attempts):
     board = build(attempts, baseline="lmh")
     assert tab.run("savedText('csv')") == to_csv(board)
@@ -116,6 +119,7 @@ def test_what_is_shown_can_be_saved_as_it_is_shown(tab, attempts):
     assert tab.run("savedText('md')").count("| lseh") == 2
 
 
+@pytest.mark.slow
 def test_runs_are_listed_when_asked_for_with_their_links(tab, attempts):
     assert tab.run("document.querySelectorAll('#runs tbody tr').length") == 0
     tab.run("document.querySelector('#runs summary').click()")
@@ -128,6 +132,7 @@ def test_runs_are_listed_when_asked_for_with_their_links(tab, attempts):
     assert "status=pruned" in tab.run("location.hash")
 
 
+@pytest.mark.slow
 def test_on_a_phone_nothing_stands_out_sideways_and_rows_are_cards(browser, page):
     tab = browser.tab(width=360, height=800)
     tab.open(page)
@@ -142,6 +147,7 @@ def test_on_a_phone_nothing_stands_out_sideways_and_rows_are_cards(browser, page
     assert tab.run(ORDER)[0] == "vse_infinity lseh"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
 def test_axe_finds_nothing_that_shuts_anybody_out(browser, page, dark, width):
@@ -161,6 +167,7 @@ def axe_script() -> str:
     return Path(next(file for file in files if file.name == "axe.min.js").locate()).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_dark_and_light_can_be_chosen_and_charts_follow(tab):
     drawn(tab)
     before = tab.run("document.querySelector('figure svg').outerHTML")

@@ -121,6 +121,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(study):
             BoardServer(study.store, [], host="127.0.0.1", port=port)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine")
 def test_a_page_follows_its_study_and_keeps_sort_filter_and_focus(server, study, tmp_path):
     study.start("lsh")

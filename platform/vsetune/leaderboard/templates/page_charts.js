@@ -9,10 +9,10 @@ const axis = (field, title, more = {}) => ({ field, type: "quantitative", title,
 const nearest = { name: "near", select: { type: "point", on: "pointerover", nearest: true, clear: "pointerout" } };
 
 /** Lines of one value over epochs, with a band where points have one. */
-function lineSpec(series, title, layers = [], over = "epochs") {
+function lineSpec(series, title, { layers = [], over = "epochs", near = false } = {}) {
   const values = series.flatMap(({ key, is_proxy, points }) =>
     points.map((point) => ({ ...point, loss: rowOf(key).loss, line: is_proxy ? "proxy" : "own" })));
-  const scale = page.near && title === "M-Recall (%)" ? nearTheBest(series) : { zero: false, nice: true };
+  const scale = near ? nearTheBest(series) : { zero: false, nice: true };
   const y = (field) => axis(field, title, { scale });
   const hasBand = values.some(({ low, high }) => high > low);
   const { color, dash } = drawing.lossScales(lossesOf(series.map(({ key }) => key)));
@@ -67,7 +67,7 @@ const figures = {
       };
       return shown.length === 0 ? [] : [{
         id: `${dataset}\t${network}`, title: [network, ` on ${dataset}`], aside: target?.words ?? "", words: summary,
-        spec: () => lineSpec(shown, "M-Recall (%)", rule ? [rule] : []), numbers: () => lineNumbers(shown, 1),
+        spec: () => lineSpec(shown, "M-Recall (%)", { layers: rule ? [rule] : [], near: page.near }), numbers: () => lineNumbers(shown, 1),
       }];
     });
   },
@@ -110,7 +110,7 @@ const figures = {
       return shown.length === 0 ? [] : [{
         id: `${over}\t${group}`, title: titleOf(group), aside: `after so many ${over}`,
         words: `Expected best M-Recall of a search after fewer ${over}, ${titleOf(group).join("")}. At its end: ${ends}.`,
-        spec: () => lineSpec(shown, "M-Recall (%)", [], over), numbers: () => lineNumbers(shown, 1, over),
+        spec: () => lineSpec(shown, "M-Recall (%)", { over }), numbers: () => lineNumbers(shown, 1, over),
       }];
     }));
   },
@@ -153,6 +153,7 @@ function reach(values, ends) {
 }
 
 function heightSpec(shown, over, title, front) {
+  const soft = drawing.config().axis.labelColor;
   const networks = [...new Set(shown.map(({ key }) => rowOf(key).network))];
   const values = shown.map(({ key, x, y, y_low, y_high, words }) => ({
     loss: rowOf(key).loss, network: rowOf(key).network, x: x[over].value, x_low: x[over].low,
@@ -170,10 +171,10 @@ function heightSpec(shown, over, title, front) {
   const line = (encoding, wanted) => ({
     mark: { type: "rule", strokeWidth: 1.4, opacity: 0.55, clip: true }, transform: [{ filter: wanted }], encoding,
   });
-  const shape = networks.length > 1 ? { shape: { field: "network", type: "nominal", legend: { title: null, orient: "bottom" } } } : {};
+  const shape = networks.length > 1 ? { shape: { field: "network", type: "nominal", legend: { title: null, orient: "bottom", symbolFillColor: soft, symbolStrokeColor: soft } } } : {};
   return {
     height: 300, data: { values }, encoding: { color }, layer: [
-      { mark: { type: "line", strokeWidth: 1.2, strokeDash: [3, 3], color: drawing.config().axis.labelColor }, transform: [{ filter: "datum.front >= 0" }],
+      { mark: { type: "line", strokeWidth: 1.2, strokeDash: [3, 3], color: soft }, transform: [{ filter: "datum.front >= 0" }],
         encoding: { x, y, order: { field: "front" }, detail: { field: "group" }, color: null } },
       line({ y, x: { ...x, field: "x_low" }, x2: { field: "x_high" } }, "isValid(datum.x_low)"),
       line({ x, y: { ...y, field: "y_low" }, y2: { field: "y_high" } }, "isValid(datum.y_low)"),
