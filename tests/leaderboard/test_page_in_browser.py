@@ -176,3 +176,16 @@ def test_dark_and_light_can_be_chosen_and_charts_follow(tab):
     tab.wait(f"document.querySelector('figure svg')?.outerHTML.length > 0 && "
              f"document.querySelector('figure svg').outerHTML !== {json.dumps(before)}")
     assert tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 30)"
+
+
+@pytest.mark.slow
+def test_a_point_under_the_pointer_is_told_in_words(tab):
+    drawn(tab)
+    dots = "[...document.querySelectorAll('figure .mark-symbol.role-mark path')]"
+    x, y = tab.run(f"(() => {{ const box = {dots}[7].getBoundingClientRect();"
+                   "return [box.x + box.width / 2, box.y + box.height / 2]; })()")
+    tab.do("Input.dispatchMouseEvent", type="mouseMoved", x=x - 40, y=y)
+    tab.do("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    tab.wait("document.querySelector('.vg-tooltip')?.textContent.includes('M-Recall')")
+    told = tab.run("document.querySelector('.vg-tooltip').textContent")
+    assert told == "lmh: M-Recall 59.9 % at epoch 4.00, 3 seeds from 59.8 to 60.0"

@@ -57,7 +57,7 @@ const sections = {
     if (!place.open) return;
     const { heads, rows } = figure.model.numbers();
     const side = (at, text) => (at === 0 || !/^[−\d–]/.test(text) ? "text" : "number");
-    const head = element("tr", {}, ...heads.map((text) => element("th", { scope: "col" }, text)));
+    const head = element("tr", {}, ...heads.map((text, at) => element("th", { scope: "col", class: side(at, rows[0]?.[at] ?? "") }, text)));
     const lines = rows.map((row) => element("tr", {}, ...row.map((text, at) => element("td", { class: side(at, text) }, text))));
     const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...lines));
     place.append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Numbers of the chart" }, table));

@@ -6,7 +6,7 @@ const lossesOf = (keys) => {
   return [...seen].sort(([, a], [, b]) => a - b);
 };
 const axis = (field, title, more = {}) => ({ field, type: "quantitative", title, scale: { zero: false, nice: true }, ...more });
-const nearest = { name: "near", select: { type: "point", on: "pointerover", nearest: true, clear: "pointerout" } };
+const pointed = { name: "pointed", select: { type: "point", on: "pointerover", clear: "pointerout" } };
 
 /** Lines of one value over epochs, with a band where points have one. */
 function lineSpec(series, title, { layers = [], over = "epochs", near = false } = {}) {
@@ -21,14 +21,15 @@ function lineSpec(series, title, { layers = [], over = "epochs", near = false } 
   return {
     height: 240, data: { values }, encoding: { color }, layer: [
       ...layers,
-      ...(hasBand ? [{ mark: { type: "area", opacity: 0.18 / Math.sqrt(series.length), line: false, clip: true }, encoding: { x, y: y("low"), y2: { field: "high" } } }] : []),
-      { mark: { type: "line", strokeWidth: 2.4, clip: true }, encoding: {
+      ...(hasBand ? [{ mark: { type: "area", opacity: 0.18 / Math.sqrt(series.length), line: false, clip: near }, encoding: { x, y: y("low"), y2: { field: "high" } } }] : []),
+      { mark: { type: "line", strokeWidth: 2.4, clip: near }, encoding: {
         x, y: y("mean"), strokeDash: dash, detail: { field: "line" },
         strokeOpacity: { condition: { test: "datum.line === 'proxy'", value: 0.45 }, value: 1 },
       } },
-      { params: [nearest], mark: { type: "point", filled: true, size: 44, clip: true }, encoding: {
+      { params: [pointed], mark: { type: "point", filled: true, clip: near }, encoding: {
         x, y: y("mean"), tooltip: { field: "words", type: "nominal" },
-        opacity: { condition: { param: "near", empty: false, value: 1 }, value: few ? 0.75 : 0 },
+        opacity: { condition: { param: "pointed", empty: false, value: 1 }, value: few ? 0.75 : 0 },
+        size: { condition: { param: "pointed", empty: false, value: 90 }, value: few ? 44 : 110 },
       } },
     ],
   };
