@@ -115,7 +115,7 @@ def make_page(page: Path, attempts: int) -> None:
     except ImportError:  # an older revision, whose page knows no runs
         page.write_text(to_html(board), encoding="utf-8")
         return
-    runs = ShownRuns(records, runs_url="http://127.0.0.1:5000/#/experiments/1/runs/")
+    runs = ShownRuns(records, urls={"large": "http://127.0.0.1:5000/#/experiments/1/runs/"})
     page.write_text(to_html(board, runs=runs), encoding="utf-8")
 
 

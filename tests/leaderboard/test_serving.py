@@ -51,6 +51,7 @@ def study(tmp_path):
 @pytest.fixture
 def server(study, monkeypatch):
     monkeypatch.setattr(live_board, "PAUSE_S", 0.0)
+    monkeypatch.setattr(live_board, "SHARE", 0.0)
     with BoardServer(study.store, [], host="127.0.0.1", port=0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
@@ -76,6 +77,22 @@ def test_one_study_is_shown_at_once_and_several_are_listed(server, study):
     assert answer.status == 200
     assert b'<a href="/studies/%3Cb%3E">&lt;b&gt;</a>' in content
     assert b"has no attempts yet" in get(server, "/studies/%3Cb%3E")[1]
+
+
+def test_studies_stand_side_by_side_by_data_set(server, study):
+    study.store.open_study(StudyRecord("second", "f", {"baseline": "lmh"}), resume=False)
+    run = study.store.start_attempt(AttemptStart(
+        study="second", trial="top_f-c0-s0", cell="vsepp.top_f", network="vsepp", loss="top_f", number=1, seed=0,
+        phase="search", configuration={}, resolved={"data": {"path": "data/scenes"}},
+    ))
+    study.store.record_points(run, [ValidationPoint(1, 0.5, 1, 33.0, 1.0)])
+    assert b'<a href="/data/scenes/1">scenes: scenes/first + second</a>' in get(server, "/data")[1]
+    assert get(server, "/data/scenes/1")[0].status == 200
+    update = json.loads(get(server, "/data/scenes/1/board.json")[1])["data"]
+    assert {row["loss"] for row in update["board"]["rows"]} == {"lmh", "lseh", "top_f"}
+    assert update["runs"]["studies"] == [NAME, "second"]
+    answer, content = get(server, "/data/scenes/2/board.json")
+    assert (answer.status, content) == (503, b"data set scenes: no board of it has number 2")
 
 
 def test_a_board_is_sent_again_only_when_it_has_changed(server, study):

@@ -146,19 +146,20 @@ def seconds_chart(leaderboard: Leaderboard) -> list[dict[str, Any]]:
     ]
 
 
-def negatives_charts(leaderboard: Leaderboard, recorded: Mapping[str, Mapping[str, Curve]]) -> list[dict[str, Any]]:
+def negatives_charts(
+    leaderboard: Leaderboard, recorded: Mapping[tuple[str, str], Mapping[str, Curve]]
+) -> list[dict[str, Any]]:
     """Unique hard negatives of a batch over epochs (LSEH, Fig. 8), mean over the seeds that count.
 
-    recorded: of a trial, curves of its metrics by name. A loss without a single hardest negative has a proxy.
+    recorded: of a (study, trial), curves of its metrics by name. A loss without a single hardest negative has a proxy.
     """
     found = []
     for name, title in _NEGATIVES.items():
         series = []
         for key, row in in_order(leaderboard):
             for prefix in ("", "proxy_"):
-                curves = [
-                    curve for seed in row.headline if (curve := recorded.get(seed.trial, {}).get(f"{prefix}{name}"))
-                ]
+                measured = [recorded.get((row.study, seed.trial), {}) for seed in row.headline]
+                curves = [curve for of_seed in measured if (curve := of_seed.get(f"{prefix}{name}"))]
                 if curves:
                     points = [
                         {"epoch": epoch, "mean": mean, "words": f"{row.loss}: {wording.fixed(mean, 1)} at epoch "

@@ -36,13 +36,12 @@ _SCRIPTS = (
 
 @dataclass(frozen=True)
 class Live:
-    """Of a served page. updates: where its parts and data are asked for again. artifacts: below it, files of runs. tag:
-    of the update that the page is as new as. studies: name and address of every study served, this one included."""
+    """Of a served page. updates: where its parts and data are asked for again. tag: of the update that it is as new as.
+    boards: name and address of every board served, this one included; empty for one alone."""
 
     updates: str
-    artifacts: str
     tag: str
-    studies: Sequence[tuple[str, str]] = ()
+    boards: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -58,21 +57,25 @@ class _Line:
 
 def to_html(
     leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS, *, runs: ShownRuns | None = None,
-    live: Live | None = None,
+    live: Live | None = None, more_notes: Sequence[str] = (),
 ) -> str:
-    """The whole page as text. Needs no network; without JavaScript it has its tables and sentences, no charts."""
+    """The whole page as text. Needs no network; without JavaScript it has its tables and sentences, no charts.
+
+    more_notes: on what stands side by side here, and what does not.
+    """
     return _template().render(
-        _context(leaderboard, columns, runs), data=_in_script(_data(leaderboard, columns, runs)), live=live,
+        _context(leaderboard, columns, runs, more_notes), data=_in_script(_data(leaderboard, columns, runs)), live=live,
         scripts=[_text(name) for name in _SCRIPTS], library=packed_library(), style=_text("page.css"),
     )
 
 
 def to_update(
-    leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS, *, runs: ShownRuns | None = None
+    leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS, *, runs: ShownRuns | None = None,
+    more_notes: Sequence[str] = (),
 ) -> str:
     """What of a page changes with its board, as JSON: `parts`, markup by name, and `data`."""
     template = _template()
-    context = template.new_context(_context(leaderboard, columns, runs) | {"live": None})
+    context = template.new_context(_context(leaderboard, columns, runs, more_notes) | {"live": None})
     parts = {name: "".join(template.blocks[name](context)) for name in PARTS}
     return json.dumps({"parts": parts, "data": _data(leaderboard, columns, runs)}, allow_nan=False)
 
@@ -83,7 +86,9 @@ def tags_of(row: Row) -> list[str]:
     return [name for name, holds in told if holds] + [flag.replace("_", " ") for flag in row.flags]
 
 
-def _context(leaderboard: Leaderboard, columns: Sequence[Column], runs: ShownRuns | None) -> dict[str, Any]:
+def _context(
+    leaderboard: Leaderboard, columns: Sequence[Column], runs: ShownRuns | None, more_notes: Sequence[str]
+) -> dict[str, Any]:
     letters = wording.flag_marks(leaderboard)
     firsts = {group_of(key): key for key in reversed(rows_by_key(leaderboard))}
     lines = [
@@ -95,8 +100,8 @@ def _context(leaderboard: Leaderboard, columns: Sequence[Column], runs: ShownRun
         "columns": columns_of("page", columns, leaderboard.rows),
         "configuration_columns": columns_of("configurations", columns, leaderboard.rows),
         "findings": findings(leaderboard), "protocol": wording.protocol_line(leaderboard),
-        "notes": wording.notes(leaderboard), "filters": _filters(leaderboard), "has_runs": runs is not None,
-        "nothing": wording.NOTHING, "has_curves": any(row.seeds for row in leaderboard.rows),
+        "notes": [*more_notes, *wording.notes(leaderboard)], "filters": _filters(leaderboard),
+        "has_runs": runs is not None, "nothing": wording.NOTHING, "has_curves": any(row.seeds for row in leaderboard.rows),
     }
 
 

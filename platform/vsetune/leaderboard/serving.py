@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from vsetune.errors import StorageError, UsageError
-from vsetune.leaderboard.live_board import LiveBoard
+from vsetune.leaderboard.live_board import LiveBoard, Source, boards_by_dataset
 from vsetune.leaderboard.waiting_page import list_page, waiting_page
 from vsetune.tracking.store import TrackingStore
 
@@ -48,7 +48,7 @@ class BoardServer(ThreadingHTTPServer):
         mlflow_url: str | None = None,
     ) -> None:
         self._store, self._studies, self._baseline, self._mlflow_url = store, studies, baseline, mlflow_url
-        self._lock, self._boards = threading.Lock(), dict[str, LiveBoard]()
+        self._lock, self._boards = threading.Lock(), dict[Source, LiveBoard]()
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -66,10 +66,13 @@ class BoardServer(ThreadingHTTPServer):
         match [unquote(part) for part in path.strip("/").split("/")]:
             case [""]:
                 return self._start()
-            case ["studies", study] if self._serves(study):
-                return self._page(study)
-            case ["studies", study, "board.json"] if self._serves(study):
-                return self._board_json(study, tag)
+            case ["data"]:
+                return self._side_by_side()
+            case ["data", dataset, place, *rest] if place.isdecimal() and rest in ([], ["board.json"]):
+                source = Source(tuple(self._known()), self._baseline, dataset, int(place) - 1)
+                return self._of_board(source, f"{dataset} {place}", _data_address(dataset, int(place)), rest, tag)
+            case ["studies", study, *rest] if rest in ([], ["board.json"]) and self._serves(study):
+                return self._of_board(Source((study,), self._baseline), study, _address(study), rest, tag)
             case ["studies", study, "artifacts", run, *name] if name and self._serves(study):
                 return self._artifact(study, run, "/".join(name))
         return _Answer(HTTPStatus.NOT_FOUND, b"nothing stands here", "text/plain")
@@ -81,31 +84,51 @@ class BoardServer(ThreadingHTTPServer):
             return [record.name for record in self._store.studies()]
 
     def _serves(self, study: str) -> bool:
-        return study in self._boards or study in self._known()
+        return Source((study,), self._baseline) in self._boards or study in self._known()
 
     def _start(self) -> _Answer:
         known = self._known()
         if len(known) == 1:
             return _Answer(HTTPStatus.FOUND, b"", headers={"Location": _address(known[0])})
-        return _Answer(HTTPStatus.OK, list_page([(name, _address(name)) for name in known]).encode())
+        links = [(name, _address(name)) for name in known]
+        if links:
+            links.append(("all of them side by side, by data set", "/data"))
+        return _Answer(HTTPStatus.OK, list_page("Studies", links).encode())
 
-    def _board(self, study: str) -> LiveBoard:
-        return self._boards.setdefault(study, LiveBoard(
-            self._store, study, baseline=self._baseline, mlflow_url=self._mlflow_url, lock=self._lock,
-        ))
-
-    def _page(self, study: str) -> _Answer:
-        address = _address(study)
-        others = [(name, _address(name)) for name in self._known()]
+    def _side_by_side(self) -> _Answer:
+        """What boards there are over all studies; takes as long as reading them all."""
         try:
-            page = self._board(study).page(f"{address}/board.json", f"{address}/artifacts", others)
-            return _Answer(HTTPStatus.OK, page)
+            known = self._known()
+            with self._lock:
+                found = boards_by_dataset(self._store, known, self._baseline)
         except UsageError as error:
-            return _Answer(HTTPStatus.OK, waiting_page(study, str(error)).encode())
+            return _Answer(HTTPStatus.OK, waiting_page("By data set", str(error)).encode())
+        links = [(f"{dataset}: {studies}", _data_address(dataset, place + 1)) for dataset, place, studies in found]
+        return _Answer(HTTPStatus.OK, list_page("By data set", links).encode())
 
-    def _board_json(self, study: str, tag: str | None) -> _Answer:
+    def _of_board(self, source: Source, name: str, address: str, rest: Sequence[str], tag: str | None) -> _Answer:
+        board = self._boards.get(source)
+        if board is None:
+            board = LiveBoard(self._store, source, mlflow_url=self._mlflow_url, lock=self._lock)
+        answer = self._board_json(board, tag) if rest else self._page(board, name, address)
+        if answer.status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED):
+            self._boards[source] = board
+        return answer
+
+    def _page(self, board: LiveBoard, name: str, address: str) -> _Answer:
+        others = [(each, _address(each)) for each in self._known()]
+        if address not in {place for _, place in others}:
+            others.append((name, address))
+        if len(others) > 1:
+            others.append(("all boards", "/"))
         try:
-            update = self._board(study).update()
+            return _Answer(HTTPStatus.OK, board.page(f"{address}/board.json", others))
+        except UsageError as error:
+            return _Answer(HTTPStatus.OK, waiting_page(name, str(error)).encode())
+
+    def _board_json(self, board: LiveBoard, tag: str | None) -> _Answer:
+        try:
+            update = board.update()
         except UsageError as error:
             return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode(), "text/plain; charset=utf-8")
         headers = {"ETag": update.tag}
@@ -161,6 +184,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _address(study: str) -> str:
     return f"/studies/{quote(study, safe='')}"
+
+
+def _data_address(dataset: str, number: int) -> str:
+    return f"/data/{quote(dataset, safe='')}/{number}"
 
 
 def _is_local(host: str) -> bool:

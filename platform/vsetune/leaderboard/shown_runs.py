@@ -15,29 +15,31 @@ from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.store import TrackingStore
 
 COLUMNS = (
-    "key", "trial", "number", "seed", "phase", "status", "best_m_recall", "epochs_to_best", "epochs", "device_seconds",
-    "run", "error",
+    "key", "study", "trial", "number", "seed", "phase", "status", "best_m_recall", "epochs_to_best", "epochs",
+    "device_seconds", "run", "error",
 )
-"""Of `ShownRuns.to_plain`, an entry each."""
+"""Of `ShownRuns.to_plain`, an entry each; `study` is the place in its list of studies."""
 _ERROR_LENGTH = 300
 
 
 @dataclass(frozen=True)
 class ShownRuns:
-    """All attempts of a board. galleries: of a run, the names of its pages; measured: of a trial shown, curves of its
-    metrics by name. runs_url: address of a run in MLflow's UI up to its id, None where there is none."""
+    """All attempts of a board. galleries: of a run, the names of its pages; measured: of a (study, trial) shown, curves
+    of its metrics by name. urls: of a study, the address of its runs in MLflow's UI up to their ids, if it has one."""
 
     attempts: Sequence[AttemptRecord]
     galleries: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    measured: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict)
-    runs_url: str | None = None
+    measured: Mapping[tuple[str, str], Mapping[str, Curve]] = field(default_factory=dict)
+    urls: Mapping[str, str] = field(default_factory=dict)
 
     def to_plain(self, leaderboard: Leaderboard) -> dict[str, Any]:
         """Columns and one list per run, since there may be ten thousand; each with the key of its row."""
         keys = {(row.study, row.dataset, row.cell): key for key, row in in_order(leaderboard)}
+        studies = list(dict.fromkeys(attempt.start.study for attempt in self.attempts))
+        places = {study: place for place, study in enumerate(studies)}
         return {
-            "columns": COLUMNS, "runs": [_numbers(attempt, keys) for attempt in self.attempts],
-            "galleries": self.galleries, "url": self.runs_url,
+            "columns": COLUMNS, "runs": [_numbers(attempt, keys, places) for attempt in self.attempts],
+            "studies": studies, "urls": [self.urls.get(study) for study in studies], "galleries": self.galleries,
         }
 
 
@@ -48,25 +50,31 @@ def shown_runs(
 
     StorageError where the store cannot be read.
     """
-    latest = {attempt.start.trial: attempt for attempt in sorted(attempts, key=lambda each: each.start.number)}
-    ids = {seed.trial: latest[seed.trial].attempt_id for row in leaderboard.rows for seed in row.seeds}
+    latest = {
+        (attempt.start.study, attempt.start.trial): attempt.attempt_id
+        for attempt in sorted(attempts, key=lambda each: each.start.number)
+    }
+    shown = [(row.study, seed.trial) for row in leaderboard.rows for seed in row.seeds]
+    ids = {trial: latest[trial] for trial in shown}
     measured = store.metric_curves(list(ids.values()), NEGATIVE_METRICS)
     galleries = {run: store.artifact_names(run, "gallery") for run in ids.values()}
-    place = store.page_of_study(leaderboard.study)
+    pages = {study: store.page_of_study(study) for study, _ in ids} if mlflow_url is not None else {}
     return ShownRuns(
         attempts, {run: names for run, names in galleries.items() if names},
         {trial: measured[run] for trial, run in ids.items() if run in measured},
-        None if mlflow_url is None or place is None else f"{mlflow_url.rstrip('/')}/{place}/runs/",
+        {study: f"{mlflow_url}/{page}/runs/" for study, page in pages.items() if page is not None},
     )
 
 
-def _numbers(attempt: AttemptRecord, keys: Mapping[tuple[str, str, str], str]) -> list[str | int | float | None]:
+def _numbers(
+    attempt: AttemptRecord, keys: Mapping[tuple[str, str, str], str], places: Mapping[str, int]
+) -> list[str | int | float | None]:
     start, summary = attempt.start, attempt.summary
     best = best_of_curve(attempt.curve) if attempt.curve else None
     dataset = dataset_of(attempt)
     return [
         keys.get((start.study, dataset, start.cell), f"{dataset}\t{start.network}\t{start.loss}"),
-        start.trial, start.number, start.seed, start.phase, attempt.status,
+        places[start.study], start.trial, start.number, start.seed, start.phase, attempt.status,
         best.m_recall if best else None, best.epoch if best else None,
         max(attempt.curve[-1][0] if attempt.curve else 0.0, summary.get("epochs", 0.0)),
         summary.get("device_seconds", summary.get("train_seconds")), attempt.attempt_id,

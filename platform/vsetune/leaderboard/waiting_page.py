@@ -18,11 +18,11 @@ h1, li {{ overflow-wrap: anywhere; }}
 """
 
 
-def list_page(studies: Sequence[tuple[str, str]]) -> str:
-    """Links to boards. studies: name and address."""
-    items = "".join(f'<li><a href="{escape(address)}">{escape(name)}</a></li>' for name, address in studies)
+def list_page(title: str, links: Sequence[tuple[str, str]]) -> str:
+    """Links to boards: name and address of each."""
+    items = "".join(f'<li><a href="{escape(address)}">{escape(name)}</a></li>' for name, address in links)
     body = f"<ul>{items}</ul>" if items else "<p>No study has been started yet. This page looks again by itself.</p>"
-    return _PAGE.format(title="Studies", body=body, seconds=10)
+    return _PAGE.format(title=title, body=body, seconds=30)
 
 
 def waiting_page(study: str, why: str) -> str:

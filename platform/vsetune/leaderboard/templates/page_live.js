@@ -80,6 +80,6 @@ const live = {
       setTimeout(again, PAUSE_MS);
     };
     setTimeout(again, PAUSE_MS);
-    document.getElementById("studies")?.addEventListener("change", (event) => location.assign(event.target.value));
+    document.getElementById("boards")?.addEventListener("change", (event) => location.assign(event.target.value));
   },
 };

@@ -79,14 +79,15 @@ const runs = {
 
   /** To MLflow's page of the run and its galleries, where the board knows them. */
   links(run) {
-    const { url, galleries } = page.data.runs;
-    const served = document.getElementById("live");
+    const { urls, studies, galleries } = page.data.runs;
+    const url = urls[run.study];
+    const isServed = document.getElementById("live") !== null;
     const link = (address, text) => element("a", { href: address, rel: "noreferrer" }, text);
-    const names = galleries[run.run] ?? [];
-    const shown = names.map((name) => {
-      const file = name.split("/").pop();
-      if (served) return link(`${served.dataset.artifacts}/${[run.run, ...name.split("/")].map(encodeURIComponent).join("/")}`, `gallery ${file}`);
-      return url === null ? `gallery ${file}` : link(`${url}${run.run}/artifacts/${name}`, `gallery ${file}`);
+    const shown = (galleries[run.run] ?? []).map((name) => {
+      const text = `gallery ${name.split("/").pop()}`;
+      const place = [studies[run.study], "artifacts", run.run, ...name.split("/")].map(encodeURIComponent).join("/");
+      if (isServed) return link(`/studies/${place}`, text);
+      return url === null ? text : link(`${url}${run.run}/artifacts/${name}`, text);
     });
     const all = [...(url === null ? [] : [link(url + run.run, "MLflow")]), ...shown];
     if (all.length === 0) all.push(element("code", {}, run.run));
