@@ -101,7 +101,8 @@ def _context(
         "configuration_columns": columns_of("configurations", columns, leaderboard.rows),
         "findings": findings(leaderboard), "protocol": wording.protocol_line(leaderboard),
         "notes": [*more_notes, *wording.notes(leaderboard)], "filters": _filters(leaderboard),
-        "has_runs": runs is not None, "nothing": wording.NOTHING, "has_curves": any(row.seeds for row in leaderboard.rows),
+        "has_runs": runs is not None, "has_curves": any(row.seeds for row in leaderboard.rows),
+        "nothing": wording.NOTHING,
     }
 
 
