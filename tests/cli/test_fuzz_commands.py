@@ -39,7 +39,8 @@ URIS = [
     "x",
 ]
 COMMANDS: list[tuple[str, ...]] = [
-    ("leaderboard", "show"), ("leaderboard", "export"), ("trial", "show"), ("trial", "gallery"), ("trial", "ensemble"),
+    ("leaderboard", "show"), ("leaderboard", "export"), ("leaderboard", "table"), ("leaderboard", "show", "--all"),
+    ("leaderboard", "table", "lseh_table3", "--as"), ("trial", "show"), ("trial", "gallery"), ("trial", "ensemble"),
     ("data", "show"), ("data", "verify"), ("data", "parse"), ("losses", "show"), ("networks", "show"),
     ("losses", "list"),
     ("networks", "import", "--from"), ("networks", "evaluate"), ("study", "validate"), ("study", "schema"),

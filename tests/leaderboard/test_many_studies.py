@@ -47,7 +47,7 @@ def test_equal_losses_of_several_studies_are_rows_of_their_own(attempt):
     second = study("second", [attempt("lmh", NEW), attempt("lseh", NEW, configuration=1)])
     (board,) = build_many([first, second]).boards
     assert {(row.loss, row.study) for row in board.rows} == {
-        ("lmh", "first"), ("lseh", "first"), ("lmh (second)", "second"), ("lseh (second)", "second"),
+        ("lmh", "first"), ("lseh", "first"), ("second/lmh", "second"), ("second/lseh", "second"),
     }
     assert [row.is_baseline for row in board.rows] == [True, False, False, False]
 
@@ -101,6 +101,17 @@ def test_every_data_set_has_a_board_with_the_baseline_that_most_of_its_studies_n
     assert boards.notes == ("third: has no attempts yet",)
     boards = build_many([first, study("second", flickr)], baseline="lseh")
     assert {board.baseline for board in boards.boards} == {"lseh"}
+
+
+def test_losses_have_a_profile_over_all_data_sets(attempt):
+    first = study("first", [attempt("lmh", phase="confirm"), attempt("lseh", NEW, phase="confirm")])
+    second = study("second", [
+        attempt(loss, [40, 50, 60, 58, 57], dataset="flickr", phase="confirm") for loss in ("lmh", "lseh")
+    ])
+    found = build_many([first, second])
+    assert found.profile.tasks == (("scenes", "vsepp"), ("flickr", "vsepp"))
+    assert {each.loss: each.factors for each in found.profile.losses} == {"lseh": (1, 1), "lmh": (1.5, 1)}
+    assert build_many([first]).profile is None, "the board has it"
 
 
 def test_other_budgets_and_other_code_in_one_comparison_are_told(attempt):

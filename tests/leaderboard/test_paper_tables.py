@@ -11,10 +11,12 @@ import pytest
 from rich.console import Console
 
 from vsetune.errors import UsageError
+from vsetune.leaderboard.building import build
 from vsetune.leaderboard.many_studies import StudyAttempts
 from vsetune.leaderboard.paper_table import paper_table, published_values, table_names
 from vsetune.leaderboard.table_filling import fill, renamed
 from vsetune.leaderboard.table_formats import to_csv, to_latex, to_markdown, to_terminal
+from vsetune.leaderboard.wording import notes
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 SCORES = {f"test_{way}_r{k}": value for way in ("i2t", "t2i") for k, value in ((1, 40.0), (5, 60.0), (10, 74.0))}
@@ -80,7 +82,7 @@ def test_what_was_not_measured_says_why(runs):
     assert lines["VSE++", "measured"].cells[4].notes == ("LMH2: no run of lmh2 with vsepp on flickr30k",)
     assert lines["VSE++", "measured"].cells[7].notes == ("vsepp: LMH2 was not run beside lseh",)
     assert lines["SGRAF-SAF", "measured"].cells[3].notes == ("LSEH: no run of lseh with sgraf_saf on flickr30k",)
-    assert "Flickr30K: no run of sgraf_sgr, vse_infinity in mine." in filled.notes
+    assert "flickr30k: no run of sgraf_sgr, vse_infinity in mine." in filled.notes
     assert "MS-COCO: no run of it in mine." in filled.notes
     recalls = lines_of(fill(paper_table("lseh_table4"), [runs]))
     assert recalls["VSRN", "LMH2", "measured"].cells[0].notes == ("LMH2: no run of lmh2 with vsrn on flickr30k",)
@@ -118,9 +120,28 @@ def test_srd_by_one_encoder_is_told_from_srd_by_several(attempt):
         assert cells[1].words == words
 
 
+def test_a_board_of_the_papers_losses_networks_and_data_quotes_what_they_print(runs, attempt):
+    told = [note for note in notes(build(runs.attempts, baseline="lmh")) if note.startswith("†")]
+    start = "† Published, not measured here (Gong and Cosma (LSEH), Table"
+    assert told[0] == (
+        f"{start} 3, VSE++ on Flickr30K, validation split; other features and tuning): LMH1 M-Recall 57.1; LMH1 epochs "
+        "6.0; LSEH epochs (against LMH1) 1.8; LSEH Difference (against LMH1) −4.2 (−70.0%)."
+    )
+    assert told[1] == (
+        f"{start} 4, VSE++ on Flickr30K, test split; other features and tuning): LMH1 Image-to-Text Retrieval Mean "
+        "61.8 (±16.8); LMH1 Text-to-Image Retrieval Mean 52.7 (±16.9); LSEH Image-to-Text Retrieval Mean 67.5 (±15.7); "
+        "LSEH Text-to-Image Retrieval Mean 56.2 (±16.9)."
+    )
+    assert len(told) == 6, "two for each network"
+    assert not [note for note in notes(build([attempt("lmh"), attempt("lseh")], baseline="lmh")) if "†" in note]
+
+
 def test_names_of_ours_are_given_by_the_papers_words(runs):
-    table = renamed(paper_table("lseh_table3"), {"LMH2": "lmh", "MS-COCO": "flickr30k", "Flickr30K": "elsewhere"})
-    assert lines_of(fill(table, [runs]), "MS-COCO")["VSE++", "measured"].cells[4].words == "60.2"
+    table = renamed(paper_table("lseh_table3"), {"LMH2": "lmh", "MS-COCO": "Flickr30k", "Flickr30K": "elsewhere"})
+    filled = fill(table, [runs])
+    assert lines_of(filled, "MS-COCO")["VSE++", "measured"].cells[4].words == "60.2"
+    titles = [block.title for block in filled.blocks]
+    assert titles == ["Flickr30K", "MS-COCO (measured on flickr30k)", "IAPR TC-12"], "nothing passes for MS-COCO"
     with pytest.raises(UsageError, match="--as LMH3: no word of lseh_table3, need one of Flickr30K, IAPR"):
         renamed(table, {"LMH3": "lmh"})
     with pytest.raises(UsageError, match="got lseh_table, did you mean lseh_table"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from vsetune.cli.output import results
@@ -18,7 +20,8 @@ def show_many(names: Sequence[str], baseline: str | None, tracking_uri: str | No
     """Print the boards of these studies, or of all in the store where none is named."""
     from rich.text import Text
 
-    from vsetune.leaderboard.terminal import render_table
+    from vsetune.leaderboard.terminal import render_table, render_words
+    from vsetune.leaderboard.tuning_table import profile_table
 
     found = read_boards(names, baseline, tracking_uri)
     if as_json:
@@ -27,7 +30,11 @@ def show_many(names: Sequence[str], baseline: str | None, tracking_uri: str | No
     for board in found.boards:
         results.print(render_table(board))
         results.print()
-    results.print(Text("\n".join(f"{note}." for note in found.notes), style="dim"))
+    over_all = profile_table(found.profile, found.boards[0].baseline)
+    if over_all is not None:
+        results.print(render_words(over_all))
+    if found.notes:
+        results.print(Text("\n".join(f"{note}." for note in found.notes), style="dim"))
 
 
 def read_boards(names: Sequence[str], baseline: str | None, tracking_uri: str | None) -> ManyBoards:
@@ -63,8 +70,12 @@ def read_studies(names: Sequence[str], tracking_uri: str | None) -> list[StudyAt
 
 
 def boards_to_json(found: ManyBoards) -> str:
-    """`boards`, each as `leaderboard show STUDY --json` has it, and `notes`."""
+    """`boards`, each as `leaderboard show STUDY --json` has it, `notes`, and `profile` over all data sets."""
     from vsetune.leaderboard.export import to_json
 
-    plain = {"boards": [json.loads(to_json(board)) for board in found.boards], "notes": list(found.notes)}
+    profile = None if found.profile is None else asdict(found.profile)
+    for loss in profile["losses"] if profile else []:
+        loss["factors"] = [factor if math.isfinite(factor) else None for factor in loss["factors"]]
+    boards = [json.loads(to_json(board)) for board in found.boards]
+    plain = {"boards": boards, "notes": list(found.notes), "profile": profile}
     return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)

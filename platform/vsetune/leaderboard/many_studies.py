@@ -17,6 +17,8 @@ from vsetune.errors import IncompatibleCurves
 from vsetune.leaderboard.building import board_of, group_rows
 from vsetune.leaderboard.rows import Leaderboard, Row
 from vsetune.leaderboard.selection import Trial, dataset_of, trials_of, winner_of
+from vsetune.leaderboard.time_profile import TimeProfile
+from vsetune.leaderboard.time_profiles import time_profile
 from vsetune.metrics.curves import check_same_protocol
 from vsetune.tracking.records import AttemptRecord
 
@@ -33,10 +35,12 @@ class StudyAttempts:
 @dataclass(frozen=True)
 class ManyBoards:
     """One board for each data set, and a further one for what has its own baseline under other conditions. notes: what
-    differs between studies that stand side by side, and what is on no board."""
+    differs between studies that stand side by side, and what is on no board. profile: of the losses over the first
+    board of every data set, if these have one baseline."""
 
     boards: tuple[Leaderboard, ...]
     notes: tuple[str, ...]
+    profile: TimeProfile | None = None
 
 
 @dataclass
@@ -65,7 +69,7 @@ class _Group:
 
 def build_many(studies: Sequence[StudyAttempts], *, baseline: str | None = None) -> ManyBoards:
     """baseline: the loss to compare with; None: on each data set what most of its studies compare with, of equals that
-    of the study named first. A loss of the same name in two studies has the study behind it, but in the first of them.
+    of the study named first. A loss of the same name in two studies is called STUDY/LOSS, but in the first of them.
     """
     places: dict[str, dict[str, list[_Unit]]] = {}
     for study in studies:
@@ -90,7 +94,17 @@ def build_many(studies: Sequence[StudyAttempts], *, baseline: str | None = None)
             board_of(rows, study=" + ".join(dict.fromkeys(row.study for row in rows)), baseline=yardstick)
             for rows in layers
         ]
-    return ManyBoards(tuple(boards), tuple(notes))
+    return ManyBoards(tuple(boards), tuple(notes), _profile(boards))
+
+
+def _profile(boards: Sequence[Leaderboard]) -> TimeProfile | None:
+    first: dict[str, Leaderboard] = {}
+    for board in boards:
+        first.setdefault(board.rows[0].dataset, board)
+    baselines = {board.baseline for board in first.values()}
+    if len(first) < 2 or len(baselines) > 1:
+        return None
+    return time_profile([row for board in first.values() for row in board.rows], baselines.pop())
 
 
 def _units(study: StudyAttempts) -> Iterator[tuple[str, str, _Unit]]:
@@ -156,7 +170,7 @@ def _rows(dataset: str, group: _Group, baseline: str) -> list[Row]:
         for loss, trials in unit.cells.items():
             name = loss
             if loss in cells or (loss == baseline and unit is not group.units[0]):
-                name = f"{loss} ({unit.study})"
+                name = f"{unit.study}/{loss}"
             while name in cells:
                 name += "'"  # one study under several protocols
             cells[name] = trials
@@ -170,14 +184,14 @@ def _differences(dataset: str, rows: Sequence[Row], group: _Group) -> list[str]:
     if len({unit.study for unit in group.units}) < 2:
         return []
     compared = [row for row in rows if row.not_comparable is None]
-    budgets = {row.loss: row.search_budget.epochs if row.search_budget else 0.0 for row in compared}
+    budgets = {row.loss: f"{row.search_budget.epochs:g}" if row.search_budget else "none" for row in compared}
     revisions: dict[str, str] = {}
     for unit in group.units:
         for attempt in (trial[-1] for trials in unit.cells.values() for trial in trials):
             revisions.setdefault(unit.study, attempt.start.environment.get("git_revision", "unknown"))
     place, notes = f"{rows[0].network} on {dataset}", []
     if len(set(budgets.values())) > 1:
-        told = ", ".join(f"{loss} {epochs:g}" for loss, epochs in budgets.items())
+        told = ", ".join(f"{loss} {epochs}" for loss, epochs in budgets.items())
         notes.append(f"{place}: the searches were given different epochs, so some were tuned more: {told}")
     if len(set(revisions.values())) > 1:
         told = ", ".join(f"{study} {revision[:12]}" for study, revision in revisions.items())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,9 +50,10 @@ class PaperColumn:
 @dataclass(frozen=True)
 class PaperTable:
     """split: of the CSV; `val` is our validation split, all others are our test split. heads: the headings of what
-    names a row. data, networks, losses: the paper's word and what it is called here; of data in small letters and
-    digits alone. rows_of_losses: a row for each of these; empty: one row per network. average: the network of the CSV
-    that is a mean over the others; empty without one. variant: of the CSV, of columns without `against`."""
+    names a row. networks, losses: the paper's word and what it is called here. data: the paper's word and how our names
+    of it begin, in small letters and digits alone. rows_of_losses: a row for each of these; empty: one row per network.
+    average: the network of the CSV that is a mean over the others; empty without one. variant: of the CSV, of columns
+    without `against`. beside_boards: boards of the same losses quote it."""
 
     name: str
     title: str
@@ -60,13 +62,14 @@ class PaperTable:
     table: str
     split: str
     heads: tuple[str, ...]
-    data: Mapping[str, str]
+    data: Mapping[str, tuple[str, ...]]
     networks: Mapping[str, str]
     losses: Mapping[str, str]
     columns: tuple[PaperColumn, ...]
     rows_of_losses: tuple[str, ...] = ()
     average: str = ""
     variant: str = ""
+    beside_boards: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -87,13 +90,15 @@ class PaperTable:
         return known if len(known) == len(found) else None
 
 
-def table_names() -> list[str]:
-    return sorted(
+@cache
+def table_names() -> tuple[str, ...]:
+    return tuple(sorted(
         entry.name.removesuffix(".toml") for entry in (files("vsetune.leaderboard") / _FOLDER).iterdir()
         if entry.name.endswith(".toml")
-    )
+    ))
 
 
+@cache
 def paper_table(name: str) -> PaperTable:
     """UsageError, with the names that there are, for an unknown one."""
     names = table_names()
@@ -102,6 +107,7 @@ def paper_table(name: str) -> PaperTable:
         hint = f"did you mean {near[0]}?" if near else f"need one of {', '.join(names)}"
         raise UsageError(f"leaderboard table: got {name}, {hint}")
     plain = tomllib.loads(_text(f"{name}.toml"))
+    plain["data"] = _with_tuples(plain["data"])
     columns = tuple(PaperColumn(**_with_tuples(column)) for column in plain.pop("columns"))
     return PaperTable(name=name, columns=columns, **_with_tuples(plain))
 
@@ -112,6 +118,22 @@ def published_values(file: str) -> Mapping[tuple[str, ...], str]:
     rows = csv.DictReader(_text(f"published/{file}").splitlines())
     keys = ("table", "dataset", "split", "network", "loss", "variant", "direction", "metric")
     return {tuple(row[key] for key in keys): row["value"] for row in rows}
+
+
+def plain_name(data: str) -> str:
+    """`MS-COCO` as `mscoco`."""
+    return re.sub(r"[^a-z0-9]", "", data.lower())
+
+
+def printed_words(values: tuple[str, ...], column: PaperColumn) -> str:
+    """The values of a published cell, with the digits of the paper."""
+    shown = [value.replace("-", "−") for value in values]
+    match column.quantity:
+        case "difference":
+            return f"{shown[0]} ({shown[1]}%)"
+        case "mean_and_spread":
+            return f"{shown[0]} (±{shown[1]})"
+    return shown[0]
 
 
 def _text(path: str) -> str:

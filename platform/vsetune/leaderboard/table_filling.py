@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from vsetune.errors import UsageError
 from vsetune.leaderboard.many_studies import StudyAttempts, build_many
-from vsetune.leaderboard.paper_table import PaperColumn, PaperTable
+from vsetune.leaderboard.paper_table import PaperColumn, PaperTable, plain_name, printed_words
 from vsetune.leaderboard.rows import Row
 from vsetune.leaderboard.selection import dataset_of
 from vsetune.leaderboard.table_cells import Cell, Summaries, average, measured, missing
@@ -30,10 +29,17 @@ class Line:
 
 @dataclass(frozen=True)
 class Block:
-    """All lines of one data set, a measured one above the published one of the same row."""
+    """All lines of one data set, a measured one above the published one of the same row. data: the paper's word, or
+    ours where the paper has none. ours: what was measured, empty where nothing was."""
 
     data: str
+    ours: str
     lines: tuple[Line, ...]
+
+    @property
+    def title(self) -> str:
+        """`Flickr30K (measured on flickr30k-lite0)`: no other data set passes for the paper's."""
+        return f"{self.data} (measured on {self.ours})" if self.ours not in ("", self.data) else self.data
 
 
 @dataclass(frozen=True)
@@ -65,19 +71,26 @@ def renamed(table: PaperTable, names: Mapping[str, str]) -> PaperTable:
     def of(mapping: Mapping[str, str]) -> dict[str, str]:
         return {word: names.get(word, ours) for word, ours in mapping.items()}
 
-    return replace(table, data=of(table.data), networks=of(table.networks), losses=of(table.losses))
+    data = {word: (plain_name(names[word]),) if word in names else ours for word, ours in table.data.items()}
+    return replace(table, data=data, networks=of(table.networks), losses=of(table.losses))
 
 
 def fill(table: PaperTable, studies: Sequence[StudyAttempts]) -> FilledTable:
     """Data sets of the paper first, then others that the studies have. What could not be filled says why."""
     runs = _runs(table, studies)
-    ours = {plain_name(name): word for word, name in table.data.items()}
-    found = {ours.get(plain_name(name), name): name for name in runs.data}
+    where = f"in {', '.join(study.name for study in studies)}"
+    found = {
+        name: next((word for word, begins in table.data.items() if plain_name(name).startswith(begins)), name)
+        for name in runs.data
+    }
     blocks, notes = [], list(table.notes)
-    for word in dict.fromkeys((*table.data, *found)):
-        lines = tuple(_lines(table, word, found.get(word), runs))
-        blocks += [Block(word, lines)] if lines else []
-        notes += _absent(table, word, found, lines, studies)
+    for word in dict.fromkeys((*table.data, *found.values())):
+        names = [name for name, its_word in found.items() if its_word == word]
+        notes += [] if names else [f"{word}: no run of it {where}."]
+        for name in names or [""]:
+            lines = tuple(_lines(table, word, name, runs))
+            blocks += [Block(word, name, lines)] if lines else []
+            notes += [f"{name}: no run of {absent} {where}." for absent in _absent(table, lines) if name]
     notes.append(
         f"Published: as printed in {table.source}, none of it measured here. Features, text towers and tuning are the "
         "paper's, so compare differences within a source, not across."
@@ -85,21 +98,11 @@ def fill(table: PaperTable, studies: Sequence[StudyAttempts]) -> FilledTable:
     return FilledTable(table, tuple(blocks), tuple(notes))
 
 
-def _absent(
-    table: PaperTable, word: str, found: Mapping[str, str], lines: Sequence[Line], studies: Sequence[StudyAttempts]
-) -> list[str]:
-    """What has no measured line on a data set."""
-    where = f"in {', '.join(study.name for study in studies)}"
-    if word not in found:
-        return [f"{word}: no run of it {where}."]
+def _absent(table: PaperTable, lines: Sequence[Line]) -> list[str]:
+    """The networks that have no measured line, in one word; nothing where all have one."""
     shown = {line.names[0] for line in lines if line.source == "measured"}
     absent = [ours for network, ours in table.networks.items() if network not in shown]
-    return [f"{word}: no run of {', '.join(absent)} {where}."] if absent else []
-
-
-def plain_name(data: str) -> str:
-    """`MS-COCO` as `mscoco`."""
-    return re.sub(r"[^a-z0-9]", "", data.lower())
+    return [", ".join(absent)] if absent else []
 
 
 def _runs(table: PaperTable, studies: Sequence[StudyAttempts]) -> _Runs:
@@ -122,8 +125,8 @@ def _runs(table: PaperTable, studies: Sequence[StudyAttempts]) -> _Runs:
     )
 
 
-def _lines(table: PaperTable, word: str, data: str | None, runs: _Runs) -> Iterator[Line]:
-    """word: the paper's name of the data set, data: ours; None where nothing ran on it."""
+def _lines(table: PaperTable, word: str, data: str, runs: _Runs) -> Iterator[Line]:
+    """word: the paper's name of the data set, data: ours; empty where nothing ran on it."""
     averaged = []
     ran = {(row_data, row_network) for rows in runs.boards.values() for row_data, row_network, _ in rows}
     for network, our_network in table.networks.items():
@@ -145,12 +148,12 @@ def _lines(table: PaperTable, word: str, data: str | None, runs: _Runs) -> Itera
 
 
 def _measured(
-    table: PaperTable, column: PaperColumn, loss: str, data: str | None, network: str, runs: _Runs
+    table: PaperTable, column: PaperColumn, loss: str, data: str, network: str, runs: _Runs
 ) -> tuple[Cell, Row | None]:
     if column.quantity == "not_recorded":
         return missing(column.reason), None
     rows = runs.boards[table.losses[column.against]] if column.against else next(iter(runs.boards.values()))
-    row, baseline = rows.get((data or "", network, table.losses[loss]), (None, None))
+    row, baseline = rows.get((data, network, table.losses[loss]), (None, None))
     if row is None:
         return missing(f"{loss}: no run of {table.losses[loss]} with {network} on {data}"), None
     return measured(column, row, baseline, runs.summaries, prefix=table.prefix), row
@@ -185,17 +188,6 @@ def _printed_cells(
     table: PaperTable, printed: Sequence[tuple[str, ...] | None], empty: Cell
 ) -> tuple[Cell, ...]:
     return tuple(
-        empty if values is None else Cell(_printed_words(values, column), tuple(map(float, values)))
+        empty if values is None else Cell(printed_words(values, column), tuple(map(float, values)))
         for values, column in zip(printed, table.columns, strict=True)
     )
-
-
-def _printed_words(values: tuple[str, ...], column: PaperColumn) -> str:
-    """With the digits of the paper."""
-    shown = [value.replace("-", "−") for value in values]
-    match column.quantity:
-        case "difference":
-            return f"{shown[0]} ({shown[1]}%)"
-        case "mean_and_spread":
-            return f"{shown[0]} (±{shown[1]})"
-    return shown[0]

@@ -31,7 +31,7 @@ def to_terminal(filled: FilledTable) -> RenderableType:
         table.add_column(Text(f"{column.group}\n{column.heading}" if column.group else column.heading), justify="right")
     width = len(filled.table.heads) + 1 + len(filled.table.columns)
     for block in filled.blocks:
-        table.add_row(Text(block.data, style="bold"), *[""] * (width - 1))
+        table.add_row(Text(block.title, style="bold"), *[""] * (width - 1))
         for line in block.lines:
             cells = [*line.names, _source(line), *(_marked(cell, marks) for cell in line.cells)]
             table.add_row(*map(Text, cells), style="dim" if line.source == _PUBLISHED else "")
@@ -47,7 +47,7 @@ def to_markdown(filled: FilledTable) -> str:
     sides = ["---"] * (len(table.heads) + 1) + ["---:"] * len(table.columns)
     lines = [f"**{_pipe(table.title)}** ({_pipe(table.source)})", "", _row(headings), _row(sides)]
     for block in filled.blocks:
-        lines.append(_row([f"**{block.data}**", *[""] * (len(headings) - 1)]))
+        lines.append(_row([f"**{block.title}**", *[""] * (len(headings) - 1)]))
         lines += [
             _row([*line.names, _source(line), *(_marked(cell, marks) for cell in line.cells)]) for line in block.lines
         ]
@@ -80,7 +80,7 @@ def to_latex(filled: FilledTable) -> str:
     for block in filled.blocks:
         lines += [
             r"\midrule",
-            rf"\multicolumn{{{heads + len(table.columns)}}}{{c}}{{{tex(block.data)}}} \\", r"\midrule",
+            rf"\multicolumn{{{heads + len(table.columns)}}}{{c}}{{{tex(block.title)}}} \\", r"\midrule",
         ]
         lines += [
             _latex_row([*line.names, _source(line), *(_marked(cell, marks) for cell in line.cells)])
@@ -101,7 +101,8 @@ def _cells(filled: FilledTable) -> Iterator[dict[str, Any]]:
             for column, cell in zip(filled.table.columns, line.cells, strict=True):
                 if cell.words:
                     yield {
-                        "table": filled.table.name, "data": block.data, **dict(zip(heads, line.names, strict=True)),
+                        "table": filled.table.name, "data": block.data, "our_data": block.ours,
+                        **dict(zip(heads, line.names, strict=True)),
                         "group": column.group, "column": column.heading, "source": line.source,
                         "seeds": line.seeds or "", "value": cell.values[0] if cell.values else "",
                         "second": cell.values[1] if len(cell.values) > 1 else "", "reason": "; ".join(cell.notes),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -43,11 +43,9 @@ class LeaderboardView:
                 for part in ("result", "epochs", "cost"):
                     yield _table(board, [rows], [column for column in columns if column.part in ("name", part)])
         yield Text("\n".join([wording.protocol_line(board), *findings(board), *wording.notes(board)]), style="dim")
-        for words in (tuning_table(board), profile_table(board)):
+        for words in (tuning_table(board), profile_table(board.profile, board.baseline)):
             if words is not None:
-                yield Text(f"\n{words.title}", style="bold")
-                yield _word_table(words)
-                yield Text("\n".join(words.notes), style="dim")
+                yield render_words(words)
 
 
 def render_table(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> LeaderboardView:
@@ -69,13 +67,14 @@ def _table(leaderboard: Leaderboard, groups: Sequence[tuple[Row, ...]], columns:
     return table
 
 
-def _word_table(words: WordTable) -> Table:
+def render_words(words: WordTable) -> Group:
+    """The table with its title and notes."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for heading in words.headings:
         table.add_column(Text(heading), justify="left" if heading in _NAMES else "right", overflow="fold")
     for row in words.rows:
         table.add_row(*(Text(_broken(cell)) for cell in row))
-    return table
+    return Group(Text(f"\n{words.title}", style="bold"), table, Text("\n".join(words.notes), style="dim"))
 
 
 def _words(column: Column, row: Row, letters: Mapping[str, str]) -> Text:

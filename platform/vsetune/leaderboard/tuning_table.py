@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from vsetune.leaderboard import wording
 from vsetune.leaderboard.rows import Leaderboard, Row
-from vsetune.leaderboard.time_profile import LossProfile
+from vsetune.leaderboard.time_profile import LossProfile, TimeProfile
 from vsetune.metrics.best_of_k import BAND, ExpectedBest, TuningCurves
 
 _TRIALS = 4
 """Of a search, from which on its curve is worth a table."""
 _COUNTS = 5
-_PARTS = {"¼ of the epochs": 0.25, "½ of the epochs": 0.5}
+_PARTS = {"¼ of epochs": 0.25, "½ of epochs": 0.5}
 _TAUS = (1.0, 1.25, 1.5, 2.0, 4.0)
 
 
@@ -33,11 +33,17 @@ def tuning_table(board: Leaderboard) -> WordTable | None:
     if not searched:
         return None
     counts = _counts(max(tuning.trials for _, tuning in searched))
-    headings = ("data", "network", "loss", "trials", *(f"{count} trial{'s' if count > 1 else ''}" for count in counts))
-    rows = (_tuning_row(row, tuning, counts) for row, tuning in searched)
+    headings = ("loss", "trials", *(f"{count} trial{'s' if count > 1 else ''}" for count in counts), *_PARTS, "all")
+    rows = [_tuning_row(row, tuning, counts) for row, tuning in searched]
+    places = [(row.dataset, row.network) for row, _ in searched]
+    title = "Expected best of a search that had ended sooner, M-Recall in per cent"
+    if len(set(places)) == 1:  # a narrow terminal has no room to say it in every row
+        title += f", {searched[0][0].network} on {searched[0][0].dataset}"
+    else:
+        headings = ("data", "network", *headings)
+        rows = [(*place, *row) for place, row in zip(places, rows, strict=True)]
     return WordTable(
-        "Expected best of a search that had ended sooner, M-Recall in per cent", (*headings, *_PARTS, "all"),
-        tuple(rows), (
+        title, headings, tuple(rows), (
             f"Expected best: mean over all orders of the recorded trials, and where it lies in {100 * BAND:.0f} % of "
             "these orders, which is no interval for another search. Of a sampler that learns from its trials it tells "
             "less than of one that does not. Validation, by the seed that searched: a maximum, and optimistic.",
@@ -45,13 +51,12 @@ def tuning_table(board: Leaderboard) -> WordTable | None:
     )
 
 
-def profile_table(board: Leaderboard) -> WordTable | None:
+def profile_table(profile: TimeProfile | None, baseline: str) -> WordTable | None:
     """A row per loss; None for fewer than two tasks, of which Difference says as much."""
-    profile = board.profile
     if profile is None or len(profile.tasks) < 2:
         return None
     return WordTable(
-        f"Share of {len(profile.tasks)} tasks on which a loss is at the best of {board.baseline} within a factor of "
+        f"Share of {len(profile.tasks)} tasks on which a loss is at the best of {baseline} within a factor of "
         "the soonest loss",
         ("loss", *(f"{tau:g}×" for tau in _TAUS), "score", "seeds"),
         tuple(_profile_row(each) for each in profile.losses), (
@@ -73,7 +78,7 @@ def _tuning_row(row: Row, tuning: TuningCurves, counts: Sequence[int]) -> tuple[
     end = tuning.after_epochs[-1]
     parts = [_at(tuning.after_epochs, share * end.at) for share in _PARTS.values()]
     return (
-        row.dataset, row.network, row.loss, str(tuning.trials),
+        row.loss, str(tuning.trials),
         *(_words(known[count]) if count in known else wording.NOTHING for count in counts), *map(_words, parts),
         f"{wording.fixed(end.mean, 1)} ({wording.fixed(end.at, 1)} epochs)",
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from vsetune.leaderboard.comparison import Bounds
 from vsetune.leaderboard.fronts import pareto_front
+from vsetune.leaderboard.published_notes import published_notes
 from vsetune.leaderboard.rows import FLAGS, Leaderboard, Row
 from vsetune.leaderboard.search_budgets import LESS, MORE
 from vsetune.metrics.curve_noise import noise_tolerance
@@ -127,7 +128,7 @@ def notes(leaderboard: Leaderboard) -> list[str]:
             lines += [f"({mark}) {_longer(row)}" for row in rows if row.is_baseline]
         if flag == "not_comparable":
             lines += [f"({mark}) {row.network} {row.loss}: {row.not_comparable}." for row in rows]
-    return lines
+    return lines + published_notes(leaderboard)
 
 
 def _front_note(dataset: str, network: str, rows: Sequence[Row], baseline: str) -> str:

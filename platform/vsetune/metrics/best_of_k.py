@@ -133,17 +133,20 @@ def best_after_epochs(trials: Sequence[Tried], moments: Sequence[float], *, seed
     bests = np.maximum.accumulate(np.array([trial.best for trial in trials])[orders], axis=1)
     epochs, so_far = _padded([trial.curve for trial in trials])
     lines = np.arange(len(orders))
-    found = []
-    for moment in moments:
+    highest = np.empty((len(moments), len(orders)))
+    for place, moment in enumerate(moments):
         over = (ends <= moment + SAME_EPOCH).sum(axis=1)
         whole = np.where(over > 0, bests[lines, over - 1], 0.0)
         at_work = orders[lines, np.minimum(over, len(trials) - 1)]
         spent = moment - np.where(over > 0, ends[lines, over - 1], 0.0)
         shown = (epochs[at_work] <= spent[:, None] + SAME_EPOCH).sum(axis=1)
-        highest = np.maximum(whole, np.where(over < len(trials), so_far[at_work, shown], 0.0))
-        low, high = np.quantile(highest, _ends(), method="inverted_cdf")
-        found.append(ExpectedBest(moment, float(highest.mean()), float(low), float(high)))
-    return found
+        highest[place] = np.maximum(whole, np.where(over < len(trials), so_far[at_work, shown], 0.0))
+    ordered, means = np.sort(highest, axis=1), highest.mean(axis=1)
+    low, high = (ordered[:, math.ceil(share * len(orders) - 1e-9) - 1] for share in _ends())
+    return [
+        ExpectedBest(moment, float(means[place]), float(low[place]), float(high[place]))
+        for place, moment in enumerate(moments)
+    ]
 
 
 def _ends() -> tuple[float, float]:
