@@ -24,7 +24,8 @@ def tuning_charts(leaderboard: Leaderboard) -> dict[str, Any]:
 
 def profile_chart(leaderboard: Leaderboard) -> dict[str, Any] | None:
     """Share of the tasks on which a loss is within a factor of the soonest; None for fewer than two tasks."""
-    table, profile = profile_table(leaderboard), leaderboard.profile
+    profile = leaderboard.profile
+    table = profile_table(profile, leaderboard.baseline)
     if table is None or profile is None:
         return None
     lines = []
