@@ -107,6 +107,17 @@ def test_a_link_brings_back_what_was_chosen(browser, tab):
 
 
 @pytest.mark.slow
+def test_a_keyboard_skips_to_the_table_and_nothing_chosen_is_lost(tab):
+    tab.run("document.querySelector('[data-filter=loss][data-value=lseh]').click()")
+    tab.run("document.querySelector('.skip').focus()")
+    tab.press("Enter")
+    tab.wait("location.hash === '#table-region'")
+    assert len(tab.run(ORDER)) == 2
+    tab.run("document.querySelector('th[data-column=best_m_recall] button').click()")
+    assert tab.run("location.hash") == "#sort=best_m_recall.ascending&loss=lseh"
+
+
+@pytest.mark.slow
 def test_what_is_shown_can_be_saved_as_it_is_shown(tab, attempts):
     board = build(attempts, baseline="lmh")
     assert tab.run("savedText('csv')") == to_csv(board)

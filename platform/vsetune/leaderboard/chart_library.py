@@ -30,12 +30,14 @@ def packed_library() -> str:
     if content is None:
         script = vl_convert.javascript_bundle(_SNIPPET)
         content = gzip.compress(script.encode(), mtime=0)
-        _keep(kept, content)
+        if kept.is_absolute():
+            _keep(kept, content)
     return base64.b64encode(content).decode()
 
 
 def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vsetune"
+    """Relative where the person has no home."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "vsetune"
 
 
 def _sound(kept: Path) -> bytes | None:

@@ -102,6 +102,10 @@ board.start();
 runs.start();
 theme.start();
 page.show();
-window.addEventListener("hashchange", () => { page.readAddress(); page.show(); });
+window.addEventListener("hashchange", () => {
+  if (/^#[^=]+$/.test(location.hash)) return; // a place on the page, as the skip link names one
+  page.readAddress();
+  page.show();
+});
 live.start();
 requestAnimationFrame(() => setTimeout(() => { sections.start(); document.documentElement.dataset.ready = "yes"; }));
