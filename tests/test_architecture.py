@@ -64,7 +64,7 @@ ROWS: list[tuple[tuple[str, ...], set[str]]] = [
      {"config.sources", "config.study", "metrics", "networks", "data.stored", "data.looking", "scoring",
       "training.trained"}),
     (("search",), {"errors", "files", "config.spec", "config.study", "metrics"}),
-    (("leaderboard",), {"errors", "metrics", "tracking"}),
+    (("leaderboard",), {"errors", "files", "metrics", "tracking"}),
     (("jobs",),
      {"errors", "files", "config", "plugins", "object_storage", "metrics", "losses", "networks", "data", "scoring",
       "tracking", "training", "search", "leaderboard"}),
@@ -90,6 +90,7 @@ OWNERS = {
     "boto3": ["object_storage/s3.py"],
     "spacy": ["data/captions/spacy_parser.py"],
     "typer": ["cli/"],
+    "vl_convert": ["leaderboard/chart_library.py"],
     "fcntl": ["files/locks.py"],
     "hashlib": ["files/hashes.py"],
 }

@@ -55,9 +55,10 @@ def test_a_declared_column_stands_in_the_terminal(board, more, width):
 def test_a_declared_column_stands_on_the_page_and_is_sorted_by_its_number(board, more):
     page = to_html(board, more)
     assert ">first\nM-Recall</button>" in page
-    assert '<td class="number" data-sort="30.04">30.0</td>\n      </tr>' in page
-    assert '<td class="number" data-sort="38.04">38.0</td>\n      </tr>' in page
-    assert '<td class="number" data-sort="">–</td>\n      </tr>' in page, "the failed loss has no value"
+    cell = '<td role="cell" class="number result{}" data-label="first M-Recall" data-sort="{}">{}</td>\n      </tr>'
+    assert cell.format("", "30.04", "30.0") in page
+    assert cell.format("", "38.04", "38.0") in page
+    assert cell.format(" none", "", "–") in page, "the failed loss has no value"
 
 
 def test_a_declared_column_stands_in_csv_in_full_precision(board, more):
@@ -77,7 +78,7 @@ def test_a_column_of_text_stands_left_and_is_escaped(board):
     hostile = Column(key="word", meaning="A word", kind="text", value=lambda row: "<b>")
     assert r"\begin{tabular}{l}" in to_latex(board, (hostile,))
     assert r"$<$b$>$ \\" in to_latex(board, (hostile,))
-    assert '<td class="text" data-sort="&lt;b&gt;">&lt;b&gt;</td>' in to_html(board, (hostile,))
+    assert 'class="text result" data-label="word" data-sort="&lt;b&gt;">&lt;b&gt;</td>' in to_html(board, (hostile,))
 
 
 def test_keys_are_unique_and_every_column_says_what_it_means():

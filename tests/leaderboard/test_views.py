@@ -11,8 +11,8 @@ from rich.console import Console
 
 from vsetune.leaderboard import wording
 from vsetune.leaderboard.building import build
-from vsetune.leaderboard.charts import mean_curve, nice_ticks, panels
-from vsetune.leaderboard.export import curves_to_csv, to_csv, to_json, to_latex
+from vsetune.leaderboard.charts import band, curve_charts, height_chart, loss_colours, mean_curve, nice_ticks
+from vsetune.leaderboard.export import curves_to_csv, to_csv, to_json, to_latex, to_markdown
 from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.terminal import render_table
 from vsetune.metrics.efficiency import SeedDifference
@@ -118,21 +118,52 @@ class Page(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
+def data_of(page):
+    """What the scripts of the page read."""
+    return json.loads(page.split('id="board-data">')[1].split("</script>")[0])
+
+
+def test_markdown_escapes_what_people_wrote(hostile):
+    table = to_markdown(hostile)
+    assert r"\<img src=x" in table
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
+
+
+def test_the_page_has_the_rows_of_every_text_so_that_some_can_be_saved(board):
+    texts = data_of(to_html(board))["texts"]
+    for kind, render in (("csv", to_csv), ("md", to_markdown), ("tex", to_latex)):
+        parts = texts[kind]
+        assert "".join([parts["head"], parts["before_group"], *parts["lines"].values(), parts["tail"]]) == render(board)
+
+
+def test_the_page_holds_what_json_exports(confirmed):
+    assert data_of(to_html(confirmed))["board"] == json.loads(to_json(confirmed))
+
+
+def rows_of(page):
+    """Attributes of the rows of the first table."""
+    return [attributes for tag, attributes in Page(page).tags if tag == "tr" and "class" in attributes]
+
+
 def test_the_page_loads_nothing_from_anywhere(board):
     page = to_html(board)
     assert "default-src 'none'" in page
     assert not re.search(r"https?://|@import|url\(", page)
     for tag, attributes in Page(page).tags:
         assert tag not in {"img", "link", "iframe", "object"}, tag
-        assert not {"src", "href", "xlink:href"} & attributes.keys(), (tag, attributes)
+        assert not {"src", "xlink:href"} & attributes.keys(), (tag, attributes)
+        assert attributes.get("href", "#").startswith("#"), (tag, attributes)
 
 
 def test_the_page_escapes_what_people_wrote(hostile):
     page = to_html(hostile)
     assert "<img" not in page
+    assert page.count("</script>") == 3
     tags = Page(page).tags
     assert not [attributes for _, attributes in tags if any(name.startswith("on") for name in attributes)]
-    assert HOSTILE in {attributes.get("data-loss") for _, attributes in tags}
+    assert HOSTILE in {attributes.get("data-value") for _, attributes in tags}
+    assert HOSTILE in {row["loss"] for row in data_of(page)["rows"].values()}
 
 
 def test_the_page_has_a_sortable_cell_for_every_number(board):
@@ -142,27 +173,44 @@ def test_the_page_has_a_sortable_cell_for_every_number(board):
     assert cells[8] == ""
 
 
-def test_the_points_for_the_tooltip_are_json_in_an_attribute(board):
-    groups = [attributes for _, attributes in Page(to_html(board)).tags if "data-points" in attributes]
-    points = {group["data-loss"]: json.loads(group["data-points"]) for group in groups}
-    assert points["lseh"][0][2:] == ["0.50", "38.0"]
+def test_charts_have_the_words_for_their_points(board):
+    (chart,) = data_of(to_html(board))["charts"]["curves"]
+    points = {series["key"].split("\t")[2]: series["points"] for series in chart["series"]}
+    assert points["lseh"][0]["words"] == "lseh: M-Recall 38.0 % at epoch 0.50"
     assert len(points["lseh"]) == 8
 
 
 def test_a_board_without_any_curve_is_still_a_page(attempt):
     board = build([attempt(recalls=[])], baseline="lmh")
     assert "no result yet" in to_html(board)
-    assert panels(board) == []
+    assert curve_charts(board) == []
     assert "(a)" in shown(board)
 
 
-def test_a_panel_has_thin_lines_for_seeds_and_the_target_of_the_baseline(attempt):
+def test_a_chart_has_the_target_of_the_baseline(attempt):
     attempts = [attempt(seed=seed, phase=phase) for seed, phase in ((0, "search"), (1, "confirm"))]
-    (panel,) = panels(build(attempts, baseline="lmh"))
-    (series,) = panel.series
-    assert (len(series.seeds), len(series.points)) == (2, 8)
-    assert panel.target.label == "best of lmh: 60.2"
-    assert panel.target.position == min(y for _, y, _, _ in series.points)
+    (chart,) = curve_charts(build(attempts, baseline="lmh"))
+    assert chart["target"] == {"value": pytest.approx(60.2), "words": "best of lmh: 60.2"}
+
+
+def test_a_band_reaches_from_the_lowest_to_the_highest_seed_at_the_epochs_that_all_have():
+    points = band("lseh", [[(0.5, 10.0), (1.0, 20.0), (1.5, 30.0)], [(0.5, 20.0), (1.0, 26.0)]])
+    assert [(point.epoch, point.low, point.mean, point.high) for point in points] == [
+        (0.5, 10.0, 15.0, 20.0), (1.0, 20.0, 23.0, 26.0),
+    ]
+    assert points[1].words == "lseh: M-Recall 23.0 % at epoch 1.00, 2 seeds from 20.0 to 26.0"
+
+
+def test_heights_have_the_intervals_of_the_board_and_bounds_are_marked(attempt):
+    attempts = [attempt("lmh", [40, top, 50], seed=seed) for seed, top in enumerate((60.0, 60.5, 60.2, 60.1, 60.3))]
+    attempts += [attempt("lsh", [40, top, 50], seed=seed) for seed, top in enumerate((50.0, 50.1, 50.2, 50.3, 50.4))]
+    chart = height_chart(board := build(attempts, baseline="lmh"))
+    row = board.rows[1]
+    point = chart["points"][1]
+    assert (point["y"], point["y_low"], point["y_high"]) == (row.best_m_recall, *row.m_recall_bounds)
+    assert point["x"]["target"]["is_bound"]
+    assert point["x"]["target"]["high"] is None
+    assert chart["front"] == [chart["points"][0]["key"]]
 
 
 @pytest.fixture
@@ -213,27 +261,29 @@ def test_bold_is_what_the_data_support_to_be_higher(attempt):
     console.print(render_table(board))
     rows = [line for line in console.file.getvalue().splitlines() if "scenes" in line]
     assert ["\x1b[1m" in line for line in rows] == [False, True, False]
-    lines = [attributes["class"] for tag, attributes in Page(to_html(board)).tags if tag == "tr" and attributes]
+    lines = [attributes["class"] for attributes in rows_of(to_html(board))]
     assert ["top" in of_line for of_line in lines] == [False, True, False]
 
 
 def test_the_highest_of_single_seeds_is_not_bold(board):
-    lines = [attributes["class"] for tag, attributes in Page(to_html(board)).tags if tag == "tr" and attributes]
+    lines = [attributes["class"] for attributes in rows_of(to_html(board))]
     assert not any("top" in of_line for of_line in lines)
 
 
 def test_a_mean_curve_is_over_the_seeds_that_count(confirmed):
-    (panel,) = panels(confirmed)
-    series = next(series for series in panel.series if series.loss == "lmh")
-    assert [recall for *_, recall in series.points] == ["60.0", "62.0"]
-    assert len(series.seeds) == 2
+    (chart,) = curve_charts(confirmed)
+    series = next(series for series in chart["series"] if series["key"].endswith("lmh"))
+    assert [point["mean"] for point in series["points"]] == [60.0, 62.0]
 
 
 def test_losses_keep_their_colour_across_networks(attempt):
     attempts = [attempt("lmh"), attempt("lseh", NEW), attempt("lsh", NEW, network="b"), attempt("lmh", network="b")]
     board = build(attempts, baseline="lmh")
-    colours = [{series.loss: series.colour for series in panel.series} for panel in panels(board)]
-    assert colours == [{"lmh": 0, "lseh": 1}, {"lmh": 0, "lsh": 2}]
+    assert loss_colours(board) == {"lmh": 0, "lseh": 1, "lsh": 2}
+    rows = data_of(to_html(board))["rows"].values()
+    assert {(row["network"], row["loss"]): row["colour"] for row in rows} == {
+        ("vsepp", "lmh"): 0, ("vsepp", "lseh"): 1, ("b", "lmh"): 0, ("b", "lsh"): 2,
+    }
 
 
 def test_a_mean_curve_ends_where_the_shortest_seed_ends():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli import leaderboard_explain, leaderboard_table
+from vsetune.cli import leaderboard_explain, leaderboard_serve, leaderboard_table
 from vsetune.cli.leaderboard_many import show_many
+from vsetune.cli.leaderboard_serve import MlflowUrl, mlflow_url
 from vsetune.cli.output import mlflow_server, results, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.paths import home
@@ -17,12 +19,15 @@ from vsetune.files.whole_files import write_text
 
 if TYPE_CHECKING:
     from vsetune.leaderboard.rows import Leaderboard
+    from vsetune.tracking.records import AttemptRecord
+    from vsetune.tracking.store import TrackingStore
 
 app = typer.Typer(
     no_args_is_help=True, help="Compare what the studies recorded.",
     epilog="Example: vsetune leaderboard show quickstart",
 )
 app.command("explain", epilog=leaderboard_explain.EXPLAIN_EXAMPLE)(leaderboard_explain.explain)
+app.command("serve", epilog=leaderboard_serve.SERVE_EXAMPLE)(leaderboard_serve.serve)
 app.command("table", epilog=leaderboard_table.TABLE_EXAMPLE)(leaderboard_table.table)
 app.command("repeat", epilog=leaderboard_explain.REPEAT_EXAMPLE)(leaderboard_explain.repeat)
 
@@ -63,33 +68,54 @@ def export(
     study: StudyName,
     html: Annotated[Path | None, typer.Option(help="one self-contained page with curves")] = None,
     csv: Annotated[Path | None, typer.Option(help="one line per cell, full precision")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="table for issues and wikis")] = None,
     curves: Annotated[Path | None, typer.Option(help="CSV with one line per validation")] = None,
     latex: Annotated[Path | None, typer.Option(help="table for the booktabs package")] = None,
+    mlflow: MlflowUrl = None,
     baseline: Baseline = None,
     tracking_uri: Tracking = None,
 ) -> None:
     """Write the leaderboard of a study to files; without options, the page to VSETUNE_HOME/leaderboards."""
     from vsetune.jobs.preparation import tracking_uri as store_uri
-    from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
-    from vsetune.leaderboard.page import to_html
+    from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex, to_markdown
     from vsetune.object_storage.home_files import keep_in_home
 
-    board = read_leaderboard(study, baseline, tracking_uri)
-    if not (html or csv or curves or latex):
+    uri = store_uri(tracking_of(tracking_uri))
+    ui = mlflow_url(mlflow, uri)
+    store, board, attempts = _read(study, baseline, tracking_uri)
+    if not (html or csv or curves or latex or markdown):
         html = home() / "leaderboards" / f"{study}.html"
-    for path, render in ((html, to_html), (csv, to_csv), (curves, curves_to_csv), (latex, to_latex)):
+    written: list[tuple[Path | None, Callable[[Leaderboard], str]]] = [
+        (html, lambda board: _page(store, board, attempts, ui)), (csv, to_csv), (markdown, to_markdown),
+        (curves, curves_to_csv), (latex, to_latex),
+    ]
+    for path, render in written:
         if path is not None:
             write_text(path, render(board))
             say(f"written: {path.absolute()}")
             keep_in_home(path)
-    if html is not None:
-        server = mlflow_server(store_uri(tracking_of(tracking_uri)))
-        if server is not None:
-            say(f"runs in the MLflow UI: {server}")
+    server = mlflow_server(uri) if html is not None and ui is None else None
+    if server is not None:
+        say(f"runs in the MLflow UI: {server}  (with --mlflow http://127.0.0.1:5000 the page links to them)")
+
+
+def _page(
+    store: TrackingStore, board: Leaderboard, attempts: Sequence[AttemptRecord], mlflow_url: str | None
+) -> str:
+    from vsetune.leaderboard.page import to_html
+    from vsetune.leaderboard.shown_runs import shown_runs
+
+    return to_html(board, runs=shown_runs(store, board, attempts, mlflow_url=mlflow_url))
 
 
 def read_leaderboard(study: str, baseline: str | None, tracking_uri: str | None) -> Leaderboard:
     """The leaderboard of a study in the store. UsageError for an unknown study or baseline."""
+    return _read(study, baseline, tracking_uri)[1]
+
+
+def _read(
+    study: str, baseline: str | None, tracking_uri: str | None
+) -> tuple[TrackingStore, Leaderboard, Sequence[AttemptRecord]]:
     from vsetune.jobs.preparation import existing_store
     from vsetune.leaderboard.building import build
 
@@ -98,6 +124,4 @@ def read_leaderboard(study: str, baseline: str | None, tracking_uri: str | None)
     if not attempts:
         raise UsageError(f"study {study}: has no attempts yet; start it, or wait for its first validation")
     known = {record.name: record for record in store.studies()}
-    return build(attempts, baseline=baseline or str(known[study].config["baseline"]))
-
-
+    return store, build(attempts, baseline=baseline or str(known[study].config["baseline"])), attempts

@@ -1,22 +1,24 @@
-"""Geometry of the M-Recall curves on the page: one panel per data set and network. No drawing library, no markup."""
+"""What the charts of the page draw: curves with bands, heights over epochs, hard negatives, seconds. No drawing here.
+
+Drawn is what a board holds; the words that tooltips show are rounded here.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from vsetune.leaderboard import wording
-from vsetune.leaderboard.axis_scale import Scale
+from vsetune.leaderboard.fronts import pareto_front
 from vsetune.leaderboard.rows import Leaderboard, Row
+from vsetune.leaderboard.table_text import in_order, row_key
 from vsetune.metrics.curves import Curve, mean_curve
 
-WIDTH, HEIGHT = 460, 300
-LEFT, RIGHT, TOP, BOTTOM = 34, 14, 26, 38
-FEW = 12
-"""Curves of at most this many validations show them as dots."""
 PALETTE = 7
 """Colours of the style sheet (Okabe and Ito, without yellow); further losses repeat them with dashed lines."""
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -27,38 +29,14 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Series:
-    """One loss in one panel. seeds: SVG path data of every seed; mean: of the mean over the seeds that count.
+class BandPoint:
+    """Seeds of one loss at one epoch. mean: M-Recall in per cent; low, high: of the lowest and the highest seed."""
 
-    points: (x, y, epoch, M-Recall) of the mean, as words.
-    """
-
-    loss: str
-    colour: int
-    dashed: bool
-    seeds: tuple[str, ...]
-    mean: str
-    points: tuple[tuple[float, float, str, str], ...]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One comparison. target: where the baseline's best lies, None without one. summary: the panel in words."""
-
-    dataset: str
-    network: str
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
-    series: tuple[Series, ...]
-    target: Tick | None
-    summary: str
-
-
-def panels(leaderboard: Leaderboard) -> list[Panel]:
-    """One panel per comparison that has a curve; a loss keeps its colour in all of them, the baseline is the first."""
-    colours = loss_colours(leaderboard)
-    drawn = [(dataset, network, [row for row in rows if row.seeds]) for dataset, network, rows in leaderboard.groups()]
-    return [_panel(dataset, network, rows, colours) for dataset, network, rows in drawn if rows]
+    epoch: float
+    mean: float
+    low: float
+    high: float
+    words: str
 
 
 def loss_colours(leaderboard: Leaderboard) -> dict[str, int]:
@@ -76,38 +54,149 @@ def nice_ticks(low: float, high: float, count: int) -> list[float]:
     return [round(index * step, 10) for index in range(first, max(last, first + 1) + 1)]
 
 
-def _panel(dataset: str, network: str, rows: Sequence[Row], colours: dict[str, int]) -> Panel:
-    points = [point for row in rows for seed in row.seeds for point in seed.curve]
-    x_values = nice_ticks(0.0, max(epoch for epoch, _ in points), 6)
-    recalls = [recall for _, recall in points]
-    y_values = nice_ticks(min(recalls), max(recalls), 6)
-    x = Scale(0.0, x_values[-1], LEFT, WIDTH - RIGHT)
-    y = Scale(y_values[0], y_values[-1], HEIGHT - BOTTOM, TOP)
+def curve_charts(leaderboard: Leaderboard) -> list[dict[str, Any]]:
+    """One per comparison that has a curve: means over the seeds that count, with their bands."""
+    return [
+        {
+            "dataset": dataset, "network": network, "summary": _summary(dataset, network, shown),
+            "target": _target(shown), "series": [_series(row) for row in shown],
+        }
+        for dataset, network, rows in leaderboard.groups() if (shown := [row for row in rows if row.seeds])
+    ]
+
+
+def band(loss: str, curves: Sequence[Curve]) -> list[BandPoint]:
+    """Mean of the seeds and the range between them, at the epochs that all of them have."""
+    by_epoch = [dict(curve) for curve in curves]
+    found = []
+    for epoch, mean in mean_curve(curves):
+        recalls = [curve[epoch] for curve in by_epoch]
+        low, high = min(recalls), max(recalls)
+        told = f"{loss}: M-Recall {wording.fixed(mean, 1)} % at epoch {wording.fixed(epoch, 2)}"
+        if len(recalls) > 1:
+            told += f", {len(recalls)} seeds from {wording.fixed(low, 1)} to {wording.fixed(high, 1)}"
+        found.append(BandPoint(epoch, mean, low, high, told))
+    return found
+
+
+def height_chart(leaderboard: Leaderboard) -> dict[str, Any]:
+    """Best M-Recall against what it took, with the intervals that the board has; front: rows that no other of their
+    comparison beats in both M-Recall and epochs to the baseline's best."""
+    rows = [(key, row) for key, row in in_order(leaderboard) if row.best_m_recall is not None]
+    fronts = [row_key(row) for *_, group in leaderboard.groups() for row in pareto_front(group)]
+    points: list[dict[str, Any]] = [
+        {
+            "key": key, "y": row.best_m_recall, "y_low": _end(row.m_recall_bounds, 0),
+            "y_high": _end(row.m_recall_bounds, 1), "words": f"{row.loss}: M-Recall {wording.recall(row)} %",
+            "x": {axis: asdict(place) for axis, place in _places(row).items()},
+        }
+        for key, row in rows
+    ]
+    axes = {axis: title for axis, title in _AXES.items() if any(axis in point["x"] for point in points)}
+    return {"axes": axes, "points": points, "front": fronts}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Of a row on an axis; low, high: of its interval, None where it has none, high None too where it is open."""
+
+    value: float
+    words: str
+    low: float | None = None
+    high: float | None = None
+    is_bound: bool = False
+
+
+_AXES = {
+    "target": "epochs to the baseline's best", "level": "epochs to level", "best": "epochs to best",
+    "seconds": "device-seconds of everything that ran", "usd": "US$ of everything that ran",
+}
+"""What heights are drawn over, by its name in links."""
+
+
+def _places(row: Row) -> dict[str, _Place]:
+    found = {}
+    if row.epochs_to_target is not None:
+        told = row.epochs_to_target
+        high = _end(row.epochs_bounds, 1)
+        found["target"] = _Place(
+            told.value, f"{wording.epochs_to_target(row)} epochs to the baseline's best", _end(row.epochs_bounds, 0),
+            None if high is None or math.isinf(high) else high, told.censored,
+        )
+    if row.epochs_to_level is not None:
+        found["level"] = _Place(row.epochs_to_level, f"{wording.fixed(row.epochs_to_level, 2)} epochs to level")
+    if row.epochs_to_best is not None:
+        found["best"] = _Place(row.epochs_to_best, f"{wording.fixed(row.epochs_to_best, 2)} epochs to best")
+    found["seconds"] = _Place(row.cost.device_seconds, f"{wording.fixed(row.cost.device_seconds, 0)} device-seconds")
+    if row.cost.whole_usd is not None:
+        found["usd"] = _Place(row.cost.whole_usd, f"US$ {wording.fixed(row.cost.whole_usd, 2)}")
+    return found
+
+
+def seconds_chart(leaderboard: Leaderboard) -> list[dict[str, Any]]:
+    """Training time of an epoch, of every row and its seeds (LSEH, Fig. 6)."""
+    return [
+        {
+            "key": row_key(row), "value": row.seconds_per_epoch,
+            "words": f"{row.loss}: {wording.fixed(row.seconds_per_epoch, 1)} s per epoch, median of "
+                     f"{len(row.headline)} seed{'s' if len(row.headline) > 1 else ''}",
+            "seeds": [seed.seconds_per_epoch for seed in row.headline if seed.seconds_per_epoch is not None],
+        }
+        for row in leaderboard.rows if row.seconds_per_epoch is not None
+    ]
+
+
+def negatives_charts(
+    leaderboard: Leaderboard, recorded: Mapping[tuple[str, str], Mapping[str, Curve]]
+) -> list[dict[str, Any]]:
+    """Unique hard negatives of a batch over epochs (LSEH, Fig. 8), mean over the seeds that count.
+
+    recorded: of a (study, trial), curves of its metrics by name. A loss without a single hardest negative has a proxy.
+    """
+    found = []
+    for name, title in _NEGATIVES.items():
+        series = []
+        for key, row in in_order(leaderboard):
+            for prefix in ("", "proxy_"):
+                measured = [recorded.get((row.study, seed.trial), {}) for seed in row.headline]
+                curves = [curve for of_seed in measured if (curve := of_seed.get(f"{prefix}{name}"))]
+                if curves:
+                    points = [
+                        {"epoch": epoch, "mean": mean, "words": f"{row.loss}: {wording.fixed(mean, 1)} at epoch "
+                         f"{wording.fixed(epoch, 2)}{', proxy' if prefix else ''}"}
+                        for epoch, mean in mean_curve(curves)
+                    ]
+                    series.append({"key": key, "is_proxy": bool(prefix), "points": points})
+        if series:
+            found.append({"title": title, "series": series})
+    return found
+
+
+_NEGATIVES = {
+    "unique_negatives_captions": "different captions among the hardest negatives of a batch (#DesEmbs)",
+    "unique_negatives_images": "different images among the hardest negatives of a batch (#ImEmbs)",
+}
+NEGATIVE_METRICS = tuple(f"{prefix}{name}" for name in _NEGATIVES for prefix in ("", "proxy_"))
+"""Metrics of a validation that `negatives_charts` draws."""
+
+
+def _series(row: Row) -> dict[str, Any]:
+    points = band(row.loss, [seed.curve for seed in row.headline])
+    return {"key": row_key(row), "points": [asdict(point) for point in points]}
+
+
+def _target(rows: Sequence[Row]) -> dict[str, Any] | None:
     baseline = next((row for row in rows if row.is_baseline), None)
-    target = None
-    if baseline is not None and baseline.best_m_recall is not None:
-        label = f"best of {baseline.loss}: {wording.fixed(baseline.best_m_recall, 1)}"
-        target = Tick(y(baseline.best_m_recall), label)
-    return Panel(
-        dataset, network, tuple(Tick(x(value), f"{value:g}") for value in x_values),
-        tuple(Tick(y(value), f"{value:g}") for value in y_values),
-        tuple(_series(row, colours[row.loss], x, y) for row in rows), target, _summary(dataset, network, rows),
-    )
-
-
-def _series(row: Row, index: int, x: Scale, y: Scale) -> Series:
-    curves = [seed.curve for seed in row.seeds]
-    mean = mean_curve([seed.curve for seed in row.headline])
-    points = tuple((x(epoch), y(recall), wording.fixed(epoch, 2), wording.fixed(recall, 1)) for epoch, recall in mean)
-    seeds = tuple(_path(curve, x, y) for curve in curves) if len(curves) > 1 else ()
-    return Series(row.loss, index % PALETTE, index >= PALETTE, seeds, _path(mean, x, y), points)
-
-
-def _path(curve: Curve, x: Scale, y: Scale) -> str:
-    places = [f"{x(epoch)} {y(recall)}" for epoch, recall in curve]
-    return "M" + " L".join(places) if places else ""
+    if baseline is None or baseline.best_m_recall is None:
+        return None
+    words = f"best of {baseline.loss}: {wording.fixed(baseline.best_m_recall, 1)}"
+    return {"value": baseline.best_m_recall, "words": words}
 
 
 def _summary(dataset: str, network: str, rows: Sequence[Row]) -> str:
     bests = ", ".join(f"{row.loss} {wording.recall(row)}" for row in rows)
     return f"Validation M-Recall over epochs, {network} on {dataset}. Best: {bests}."
+
+
+def _end(bounds: tuple[float, float] | None, index: int) -> float | None:
+    return None if bounds is None else bounds[index]

@@ -1,4 +1,4 @@
-"""The leaderboard for other programs: CSV, LaTeX, JSON. CSV and JSON keep full precision."""
+"""The leaderboard for other programs: CSV, Markdown, LaTeX, JSON. CSV and JSON keep full precision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,14 +16,22 @@ from vsetune.leaderboard.columns import COLUMNS
 from vsetune.leaderboard.findings import findings, headline
 from vsetune.leaderboard.latex_words import tex as _tex
 from vsetune.leaderboard.rows import Leaderboard, Row
+from vsetune.leaderboard.table_text import TableText, rows_by_key
 
 
 def to_csv(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> str:
     """One line per cell, the study first. Empty fields for what does not exist; seconds and per cent, not rounded."""
+    return csv_text(leaderboard, columns).whole()
+
+
+def csv_text(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> TableText:
+    """`to_csv` in parts."""
     shown = columns_of("csv", columns, leaderboard.rows)
-    return _csv([
-        {"study": leaderboard.study, **{column.key: column.value(row) for column in shown}} for row in leaderboard.rows
-    ])
+    lines = {
+        key: _csv_line([leaderboard.study, *(column.value(row) for column in shown)])
+        for key, row in rows_by_key(leaderboard).items()
+    }
+    return TableText(_csv_line(["study", *(column.key for column in shown)]), "", lines, "")
 
 
 def curves_to_csv(leaderboard: Leaderboard) -> str:
@@ -39,43 +47,86 @@ def curves_to_csv(leaderboard: Leaderboard) -> str:
 
 def to_json(leaderboard: Leaderboard) -> str:
     """The whole leaderboard, curves included, with the notes and the words for `Difference`. Valid JSON: no NaN."""
+    return json.dumps(to_plain(leaderboard), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def to_plain(leaderboard: Leaderboard) -> dict[str, Any]:
+    """What `to_json` writes, as plain data."""
     plain = asdict(leaderboard)
     for entry, row in zip(plain["rows"], leaderboard.rows, strict=True):
         entry["difference_shown"] = wording.difference(row.difference)
     plain["headline"] = headline(leaderboard)
     plain["findings"] = findings(leaderboard)
     plain["notes"] = wording.notes(leaderboard)
-    return json.dumps(_finite(plain), indent=2, ensure_ascii=False, allow_nan=False)
+    finite: dict[str, Any] = finite_of(plain)
+    return finite
+
+
+def to_markdown(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> str:
+    """A table for issues and wikis, rounded as on the screen, the notes below it."""
+    return markdown_text(leaderboard, columns).whole()
+
+
+def markdown_text(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> TableText:
+    """`to_markdown` in parts."""
+    shown = columns_of("page", columns, leaderboard.rows)
+    sides = " | ".join(":---" if column.kind == "text" else "---:" for column in shown)
+    notes = [*findings(leaderboard), *wording.notes(leaderboard)]
+    return TableText(
+        f"**{_markdown(leaderboard.study)}**: losses compared with {_markdown(leaderboard.baseline)}. "
+        f"{_markdown(wording.protocol_line(leaderboard))}\n\n"
+        f"| {' | '.join(_markdown(_heading(column)) for column in shown)} |\n| {sides} |\n", "",
+        _lines(leaderboard, shown, lambda words: f"| {' | '.join(map(_markdown, words))} |\n"),
+        "".join(["\n", *(f"- {_markdown(note)}\n" for note in notes)]) if notes else "",
+    )
 
 
 def to_latex(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> str:
     """A `table` for the booktabs package, rounded as on the screen, the notes below it."""
+    return latex_text(leaderboard, columns).whole()
+
+
+def latex_text(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> TableText:
+    """`to_latex` in parts."""
     shown = columns_of("latex", columns, leaderboard.rows)
     sides = "".join("l" if column.kind == "text" else "r" for column in shown)
-    lines = [
+    head = [
         r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering",
         rf"\caption{{Losses compared with {_tex(leaderboard.baseline)} in the study {_tex(leaderboard.study)}. "
         rf"{_tex(wording.protocol_line(leaderboard))}}}",
-        rf"\begin{{tabular}}{{{sides}}}", r"\toprule", " & ".join(map(_latex_heading, shown)) + r" \\",
+        rf"\begin{{tabular}}{{{sides}}}", r"\toprule", " & ".join(_tex(_heading(column)) for column in shown) + r" \\",
     ]
+    tail = [r"\bottomrule", r"\end{tabular}"]
+    tail += [rf"\par\footnotesize {_tex(note)}" for note in [*findings(leaderboard), *wording.notes(leaderboard)]]
+    lines = _lines(leaderboard, shown, lambda words: " & ".join(map(_tex, words)) + " \\\\\n")
+    return TableText("\n".join([*head, ""]), "\\midrule\n", lines, "\n".join([*tail, r"\end{table}", ""]))
+
+
+def _lines(
+    leaderboard: Leaderboard, columns: Sequence[Column], line: Callable[[list[str]], str]
+) -> dict[str, str]:
     letters = wording.flag_marks(leaderboard)
-    for _, _, rows in leaderboard.groups():
-        lines.append(r"\midrule")
-        lines += [" & ".join(_latex_words(column, row, letters) for column in shown) + r" \\" for row in rows]
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [rf"\par\footnotesize {_tex(note)}" for note in [*findings(leaderboard), *wording.notes(leaderboard)]]
-    return "\n".join([*lines, r"\end{table}", ""])
+    return {
+        key: line([_words(column, row, letters) for column in columns])
+        for key, row in rows_by_key(leaderboard).items()
+    }
 
 
-def _latex_words(column: Column, row: Row, letters: Mapping[str, str]) -> str:
+def _words(column: Column, row: Row, letters: Mapping[str, str]) -> str:
     marked = column.part == "name" and row.flags
-    return _tex(column.words(row) + (f" ({wording.marks(row, letters)})" if marked else ""))
+    return column.words(row) + (f" ({wording.marks(row, letters)})" if marked else "")
 
 
-def _latex_heading(column: Column) -> str:
+def _heading(column: Column) -> str:
     """In sentence case, but for a unit at its start: s/epoch."""
     title = column.title
-    return _tex(title[:1].upper() + title[1:] if title[1:2].isalpha() else title)
+    return title[:1].upper() + title[1:] if title[1:2].isalpha() else title
+
+
+def _csv_line(fields: Sequence[Any]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(fields)
+    return buffer.getvalue()
 
 
 def _csv(lines: Iterable[dict[str, Any]]) -> str:
@@ -87,12 +138,19 @@ def _csv(lines: Iterable[dict[str, Any]]) -> str:
     return buffer.getvalue()
 
 
-def _finite(plain: Any) -> Any:
+_MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|#~"}
+
+
+def _markdown(text: str) -> str:
+    return "".join(_MARKDOWN.get(character, character) for character in text).replace("\n", " ")
+
+
+def finite_of(plain: Any) -> Any:
     """The same data with non-finite numbers as null and mapping keys as text."""
     if isinstance(plain, dict):
-        return {str(key): _finite(value) for key, value in plain.items()}
+        return {str(key): finite_of(value) for key, value in plain.items()}
     if isinstance(plain, list | tuple):
-        return [_finite(value) for value in plain]
+        return [finite_of(value) for value in plain]
     if isinstance(plain, float) and not math.isfinite(plain):
         return None
     return plain if isinstance(plain, str | int | float | bool | None) else str(plain)

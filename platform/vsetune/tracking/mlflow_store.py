@@ -32,9 +32,10 @@ from vsetune.tracking.encoding import CurvePoint
 from vsetune.tracking.mlflow_batches import log_in_batches, summary_metrics
 from vsetune.tracking.mlflow_curves import NewPoints, RunCurve, RunningCurves
 from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
+from vsetune.tracking.mlflow_histories import MetricCurve, curves_of_metrics
 from vsetune.tracking.mlflow_reading import attempt_rows
 from vsetune.tracking.mlflow_rows import point_rows
-from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
+from vsetune.tracking.mlflow_sqlite import engine_of, shorten_busy_timeout
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 from vsetune.tracking.store import (
     StudyStatus,
@@ -58,7 +59,7 @@ class MlflowStore(TrackingStore):
     """See the module's docstring; made by `open_store`, which has checked that the URI answers."""
 
     def __init__(self, uri: str, artifact_root: str | None, *, shown_uri: str, curve_plots: bool) -> None:
-        self._shown_uri = shown_uri
+        self._uri, self._shown_uri = uri, shown_uri
         self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
         self._curve_plots = curve_plots
         self._curves = RunningCurves(self._run)
@@ -167,6 +168,18 @@ class MlflowStore(TrackingStore):
         with self._storage(f"fetch {name} of attempt {attempt_id}"):
             self._run(attempt_id)
             return fetch(self._client, attempt_id, name, into)
+
+    def artifact_names(self, attempt_id: str, folder: str) -> list[str]:
+        with self._storage(f"list files of attempt {attempt_id}"):
+            return [str(found.path) for found in self._client.list_artifacts(attempt_id, folder) if not found.is_dir]
+
+    def metric_curves(self, attempt_ids: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, MetricCurve]]:
+        with self._storage(f"read metrics of {len(attempt_ids)} attempts"):
+            return curves_of_metrics(self._client, engine_of(self._uri), attempt_ids, names)
+
+    def page_of_study(self, name: str) -> str | None:
+        with self._storage(f"find study {name}"):
+            return f"#/experiments/{self._place(name)[0]}"
 
     def studies(self) -> list[StudyRecord]:
         with self._storage("list studies"):

@@ -122,6 +122,22 @@ class TrackingStore(ABC):
         where one is needed. UsageError for an unknown attempt.
         """
 
+    def artifact_names(self, attempt_id: str, folder: str) -> list[str]:
+        """Names, with the folder, of the files that `keep_artifacts` kept there; none where a store cannot tell."""
+        return []
+
+    def metric_curves(
+        self, attempt_ids: Sequence[str], names: Sequence[str]
+    ) -> dict[str, dict[str, tuple[tuple[float, float], ...]]]:
+        """By attempt and metric, (epoch, value) of every validation that has it. What is not there is left out, and so
+        is all where a store keeps no more than M-Recall."""
+        return {}
+
+    def page_of_study(self, name: str) -> str | None:
+        """The study's page in the store's own UI, below the address of that UI; None where it has none. UsageError for
+        an unknown study."""
+        return None
+
     @abstractmethod
     def studies(self) -> list[StudyRecord]:
         """All studies, oldest first."""

@@ -1,68 +1,111 @@
-"use strict";
-(() => {
-  const table = document.getElementById("leaderboard");
-  const body = table.tBodies[0];
-  table.classList.add("grouped");
+// Puts the parts above together.
+const sections = {
+  made: new Map(), // id of a figure: its element
+  watcher: new IntersectionObserver((seen) => seen.forEach(({ target, isIntersecting }) => {
+    target.isInView = isIntersecting;
+    if (isIntersecting) sections.draw(target);
+  }), { rootMargin: "200px" }),
 
-  const compare = (a, b, numeric) => {
-    if (!numeric) return a.localeCompare(b);
-    return Number(a) - Number(b);
-  };
+  /** Figures of every section; they are drawn when they come into view. */
+  show() {
+    for (const section of document.querySelectorAll("[data-charts]")) {
+      const name = section.dataset.charts;
+      const wanted = figures[name]();
+      const panels = section.querySelector(".panels");
+      const notes = wanted.length ? page.data.charts[name]?.notes ?? [] : [];
+      section.querySelector(".chart-notes")?.replaceChildren(...notes.map((note) => element("li", {}, note)));
+      const kept = wanted.map((figure) => this.figure(`${name}\t${figure.id}`, figure));
+      for (const old of [...panels.children]) if (!kept.includes(old)) { this.watcher.unobserve(old); old.remove(); }
+      kept.forEach((figure, at) => { if (panels.children[at] !== figure) panels.insertBefore(figure, panels.children[at] ?? null); });
+      section.hidden = wanted.length === 0 && !(name === "heights" && page.data.charts.heights.points.length);
+    }
+  },
 
-  table.querySelectorAll("thead th").forEach((head, column) => {
-    head.querySelector("button").addEventListener("click", () => {
-      const direction = head.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
-      table.querySelectorAll("th[aria-sort]").forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", direction);
-      table.classList.remove("grouped");
-      const numeric = head.classList.contains("number");
-      const key = (row) => row.cells[column].dataset.sort;
-      const sign = direction === "ascending" ? 1 : -1;
-      const rows = [...body.rows].sort((a, b) => {
-        if ((key(a) === "") !== (key(b) === "")) return key(a) === "" ? 1 : -1;
-        return sign * compare(key(a), key(b), numeric);
-      });
-      body.append(...rows);
+  figure(id, model) {
+    if (!this.made.has(id)) {
+      const [strong, rest] = model.title;
+      const plot = element("div", { class: "plot", role: "img" });
+      const numbers = element("details", { class: "numbers" }, element("summary", {}, "Numbers"));
+      numbers.addEventListener("toggle", () => this.tell(made));
+      const made = element("figure", {}, element("figcaption", {}, element("span", {}, element("strong", {}, strong), rest), element("span", { class: "aside" }, model.aside)), plot, numbers);
+      this.made.set(id, made);
+      this.watcher.observe(made);
+    }
+    const made = this.made.get(id);
+    if (!made.isConnected) this.watcher.observe(made);
+    made.querySelector(".plot").setAttribute("aria-label", model.words);
+    made.querySelector(".aside").textContent = model.aside;
+    made.model = model;
+    if (made.isInView) this.draw(made);
+    this.tell(made);
+    return made;
+  },
+
+  /** Anew where anything that is drawn has changed. */
+  draw(figure) {
+    const spec = figure.model.spec();
+    const told = JSON.stringify([spec, drawing.isDark()]);
+    if (figure.told === told) return;
+    figure.told = told;
+    drawing.draw(figure.querySelector(".plot"), spec);
+  },
+
+  /** The numbers of a figure as a table, while it is open. */
+  tell(figure) {
+    const place = figure.querySelector("details");
+    place.querySelector(".scroll")?.remove();
+    if (!place.open) return;
+    const { heads, rows } = figure.model.numbers();
+    const side = (at, text) => (at === 0 || !/^[−\d–]/.test(text) ? "text" : "number");
+    const head = element("tr", {}, ...heads.map((text, at) => element("th", { scope: "col", class: side(at, rows[0]?.[at] ?? "") }, text)));
+    const lines = rows.map((row) => element("tr", {}, ...row.map((text, at) => element("td", { class: side(at, text) }, text))));
+    const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...lines));
+    place.append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Numbers of the chart" }, table));
+  },
+
+  start() {
+    const axes = document.getElementById("axis");
+    if (!axes) return;
+    const choices = Object.entries(page.data.charts.heights.axes).map(([name, title]) => new Option(title, name));
+    axes.replaceChildren(...choices);
+    axes.addEventListener("change", () => { page.over = axes.value; page.changed(); });
+    const near = document.getElementById("near");
+    near.addEventListener("change", () => { page.near = near.checked; page.changed(); });
+    const show = () => { axes.value = page.over; near.checked = page.near; this.show(); };
+    page.listeners.push(show);
+    show();
+  },
+};
+
+const theme = {
+  button: document.getElementById("theme"),
+  start() {
+    const kept = (() => { try { return localStorage.getItem("vsetune-theme"); } catch { return null; } })();
+    if (kept) document.documentElement.dataset.theme = kept;
+    this.button.hidden = false;
+    this.tell();
+    this.button.addEventListener("click", () => {
+      const wanted = drawing.isDark() ? "light" : "dark";
+      document.documentElement.dataset.theme = wanted;
+      try { localStorage.setItem("vsetune-theme", wanted); } catch { /* a file may not keep anything */ }
+      this.tell();
+      page.show();
     });
-  });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.tell(); page.show(); });
+  },
+  tell() { this.button.textContent = drawing.isDark() ? "Light" : "Dark"; },
+};
 
-  const hidden = new Set();
-  document.querySelectorAll(".legend button").forEach((button) => {
-    button.addEventListener("click", () => {
-      const loss = button.dataset.loss;
-      const show = hidden.delete(loss);
-      if (!show) hidden.add(loss);
-      button.setAttribute("aria-pressed", String(show));
-      document.querySelectorAll("g.series").forEach((series) => {
-        if (series.dataset.loss === loss) series.style.display = show ? "" : "none";
-      });
-    });
-  });
-
-  const tooltip = document.getElementById("tooltip");
-  document.querySelectorAll("figure svg").forEach((svg) => {
-    const cursor = svg.querySelector(".cursor");
-    const all = [...svg.querySelectorAll("g.series")].flatMap((series) =>
-      JSON.parse(series.dataset.points).map(([x, y, epoch, recall]) => ({ x, y, epoch, recall, loss: series.dataset.loss })));
-    const leave = () => { tooltip.hidden = true; cursor.setAttribute("hidden", ""); };
-    svg.addEventListener("pointerleave", leave);
-    svg.addEventListener("pointermove", (event) => {
-      const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-      let nearest = null, least = 40 * 40;
-      for (const point of all) {
-        if (hidden.has(point.loss)) continue;
-        const distance = (point.x - place.x) ** 2 + (point.y - place.y) ** 2;
-        if (distance < least) { least = distance; nearest = point; }
-      }
-      if (nearest === null) { leave(); return; }
-      cursor.setAttribute("cx", nearest.x);
-      cursor.setAttribute("cy", nearest.y);
-      cursor.removeAttribute("hidden");
-      tooltip.textContent = `${nearest.loss}: M-Recall ${nearest.recall} % at epoch ${nearest.epoch}`;
-      tooltip.hidden = false;
-      const box = tooltip.getBoundingClientRect();
-      tooltip.style.left = `${Math.max(4, Math.min(event.clientX + 14, window.innerWidth - box.width - 8))}px`;
-      tooltip.style.top = `${Math.max(4, event.clientY - box.height - 12)}px`;
-    });
-  });
-})();
+document.querySelector(".tools").hidden = false;
+page.readAddress();
+board.start();
+runs.start();
+theme.start();
+page.show();
+window.addEventListener("hashchange", () => {
+  if (/^#[^=]+$/.test(location.hash)) return; // a place on the page, as the skip link names one
+  page.readAddress();
+  page.show();
+});
+live.start();
+requestAnimationFrame(() => setTimeout(() => { sections.start(); document.documentElement.dataset.ready = "yes"; }));

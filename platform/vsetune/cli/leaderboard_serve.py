@@ -1,0 +1,72 @@
+"""`vsetune leaderboard serve`: boards in the browser, while their studies run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from vsetune.cli.output import mlflow_server, say
+from vsetune.cli.tracking_option import Tracking, tracking_of
+from vsetune.errors import UsageError
+
+SERVE_EXAMPLE = "Example: vsetune leaderboard serve quickstart --port 8080"
+
+MlflowUrl = Annotated[
+    str | None,
+    typer.Option("--mlflow", metavar="URL", help="MLflow UI to link runs to; default: the tracking server, if any"),
+]
+
+
+def serve(
+    studies: Annotated[
+        list[str] | None, typer.Argument(metavar="[STUDY]...", help="default: all of the store", show_default=False)
+    ] = None,
+    port: Annotated[int, typer.Option(help="0: any that is free")] = 8080,
+    host: Annotated[
+        str, typer.Option(help="address to listen on; 0.0.0.0 shows the boards to everybody who can reach this machine")
+    ] = "127.0.0.1",
+    mlflow: MlflowUrl = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="LOSS", help="to compare with; default: each study's baseline")
+    ] = None,
+    tracking_uri: Tracking = None,
+) -> None:
+    """Show boards in the browser, brought up to date while their studies run. Ends with Ctrl-C."""
+    from vsetune.jobs.preparation import existing_store
+    from vsetune.jobs.preparation import tracking_uri as store_uri
+    from vsetune.jobs.recorded_studies import record_of
+    from vsetune.leaderboard.serving import BoardServer
+
+    if not 0 <= port <= 65535:
+        raise UsageError(f"--port: got {port}, need 0 to 65535")
+    tracking = tracking_of(tracking_uri)
+    ui = mlflow_url(mlflow, store_uri(tracking))
+    store = existing_store(tracking)
+    for study in studies or []:
+        record_of(store, study)
+    with BoardServer(store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui) as server:
+        say(f"leaderboard: {server.url}  (Ctrl-C ends it)")
+        command = mlflow_server(store_uri(tracking)) if ui is None else None
+        if command is not None:
+            say(f"for links to runs start {command}  and give --mlflow http://127.0.0.1:5000")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("stopped")
+
+
+def mlflow_url(given: str | None, tracking_uri: str) -> str | None:
+    """Address of MLflow's UI without any password; None where none is known. UsageError for what is no address."""
+    address = given or (tracking_uri if tracking_uri.startswith(("http://", "https://")) else None)
+    if address is None:
+        return None
+    try:
+        parts = urlsplit(address)
+        host, at = parts.hostname, f":{parts.port}" if parts.port else ""
+    except ValueError as error:
+        raise UsageError(f"--mlflow: got an address with {error}; need one such as http://127.0.0.1:5000") from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise UsageError("--mlflow: need an address that begins with http:// or https://, e.g. http://127.0.0.1:5000")
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{at}{parts.path.rstrip('/')}"

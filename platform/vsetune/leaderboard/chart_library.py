@@ -1,0 +1,59 @@
+"""The library that draws the charts of the page: Vega-Lite with Vega, as the package vl-convert brings them."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import os
+import zlib
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import vl_convert
+
+from vsetune.errors import StorageError
+from vsetune.files.whole_files import whole_file
+
+_SNIPPET = "window.vegaEmbed = vegaEmbed;"
+
+
+@cache
+def packed_library() -> str:
+    """One script that defines `vegaEmbed`, compressed by gzip, in base64: 400 kB instead of 900.
+
+    Putting it together takes seconds, so it is kept in the cache folder of the person ($XDG_CACHE_HOME/vsetune, else
+    ~/.cache/vsetune); where that cannot be written it is made anew in every process.
+    """
+    kept = _cache_folder() / f"charts-{version('vl-convert-python')}.js.gz"
+    content = _sound(kept)
+    if content is None:
+        script = vl_convert.javascript_bundle(_SNIPPET)
+        content = gzip.compress(script.encode(), mtime=0)
+        if kept.is_absolute():
+            _keep(kept, content)
+    return base64.b64encode(content).decode()
+
+
+def _cache_folder() -> Path:
+    """Relative where the person has no home."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "vsetune"
+
+
+def _sound(kept: Path) -> bytes | None:
+    """What was kept; None if there is nothing, or something else."""
+    try:
+        content = kept.read_bytes()
+        gzip.decompress(content)
+    except (OSError, EOFError, zlib.error):
+        return None
+    return content
+
+
+def _keep(kept: Path, content: bytes) -> None:
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(kept, durable=False, by_many=True) as file:
+            file.write(content)
+    except (OSError, StorageError):
+        return  # made again next time

@@ -1,0 +1,134 @@
+"""Boards that are made again when their studies have changed, for those who look at them while they run."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vsetune.errors import UsageError
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.many_studies import StudyAttempts, build_many
+from vsetune.leaderboard.page import Live, to_html, to_update
+from vsetune.leaderboard.rows import Leaderboard
+from vsetune.leaderboard.selection import dataset_of
+from vsetune.leaderboard.shown_runs import ShownRuns, shown_runs
+from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.store import TrackingStore
+
+PAUSE_S = 1.0
+"""The least between two looks into the store, however many ask."""
+SHARE = 5
+"""A look that takes long is followed by a pause so many times as long."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a board is of. studies: one; or several side by side on `dataset`, and of the boards of that data set the
+    one at `place`, from 0. baseline: name of a loss, None for the studies' own."""
+
+    studies: tuple[str, ...]
+    baseline: str | None = None
+    dataset: str | None = None
+    place: int = 0
+
+
+@dataclass(frozen=True)
+class Update:
+    """tag: differs whenever the content does, also from those of an earlier process. content: JSON of `to_update`."""
+
+    tag: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class _Made:
+    board: Leaderboard
+    notes: tuple[str, ...]
+    runs: ShownRuns
+    update: Update
+
+
+class LiveBoard:
+    """lock: of the store, which boards share. mlflow_url: of MLflow's UI, None without one.
+
+    Every method raises UsageError while there is nothing to show, or for what is unknown, and StorageError while the
+    store cannot be read. Threads may share it.
+    """
+
+    def __init__(
+        self, store: TrackingStore, source: Source, *, mlflow_url: str | None, lock: threading.Lock,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._source, self._mlflow_url = store, source, mlflow_url
+        self._lock, self._clock = lock, clock
+        self._next_look = float("-inf")
+        self._attempts: list[Sequence[AttemptRecord]] = []
+        self._made: _Made | None = None
+        self._process, self._number = secrets.token_hex(4), 0
+
+    def update(self) -> Update:
+        """What a page puts in place, as of now."""
+        with self._lock:
+            return self._current().update
+
+    def page(self, updates: str, boards: Sequence[tuple[str, str]]) -> bytes:
+        """The whole page; its addresses are those of `Live`."""
+        with self._lock:
+            made = self._current()
+            live = Live(updates, made.update.tag, boards)
+            return to_html(made.board, runs=made.runs, live=live, more_notes=made.notes).encode()
+
+    def _current(self) -> _Made:
+        began = self._clock()
+        if self._made is not None and began < self._next_look:
+            return self._made
+        attempts: list[Sequence[AttemptRecord]] = [self._store.attempts(study) for study in self._source.studies]
+        if self._made is None or attempts != self._attempts:
+            self._made, self._attempts = self._make(attempts), attempts
+        ended = self._clock()
+        self._next_look = ended + max(PAUSE_S, SHARE * (ended - began))
+        return self._made
+
+    def _make(self, attempts: Sequence[Sequence[AttemptRecord]]) -> _Made:
+        board, notes = self._built(attempts)
+        shown = [
+            attempt for of_study in attempts for attempt in of_study
+            if self._source.dataset is None or dataset_of(attempt) == self._source.dataset
+        ]
+        runs = shown_runs(self._store, board, shown, mlflow_url=self._mlflow_url)
+        self._number += 1
+        content = to_update(board, runs=runs, more_notes=notes).encode()
+        return _Made(board, notes, runs, Update(f'"{self._process}-{self._number}"', content))
+
+    def _built(self, attempts: Sequence[Sequence[AttemptRecord]]) -> tuple[Leaderboard, tuple[str, ...]]:
+        source = self._source
+        own = {record.name: str(record.config.get("baseline", "")) for record in self._store.studies()}
+        if source.dataset is None:
+            (study,), (of_study,) = source.studies, attempts
+            if study not in own:
+                raise UsageError(f"study {study}: not in this store any more")
+            return build(of_study, baseline=source.baseline or own[study]), ()
+        told = [
+            StudyAttempts(study, own.get(study, ""), of_study)
+            for study, of_study in zip(source.studies, attempts, strict=True)
+        ]
+        found = build_many(told, baseline=source.baseline)
+        boards = [board for board in found.boards if board.rows[0].dataset == source.dataset]
+        if source.place >= len(boards):
+            raise UsageError(f"data set {source.dataset}: no board of it has number {source.place + 1}")
+        return boards[source.place], found.notes
+
+
+def boards_by_dataset(store: TrackingStore, studies: Sequence[str], baseline: str | None) -> list[tuple[str, int, str]]:
+    """(data set, place, studies in words) of every board that these studies make side by side; reads all of them."""
+    own = {record.name: str(record.config.get("baseline", "")) for record in store.studies()}
+    told = [StudyAttempts(study, own[study], store.attempts(study)) for study in studies]
+    found = build_many(told, baseline=baseline)
+    listed: list[tuple[str, int, str]] = []
+    for board in found.boards:
+        dataset = board.rows[0].dataset
+        listed.append((dataset, sum(of == dataset for of, *_ in listed), board.study))
+    return listed

@@ -1,0 +1,206 @@
+"""Serves boards to browsers while their studies run. Reads the store and changes nothing."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import mimetypes
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from vsetune.errors import StorageError, UsageError
+from vsetune.leaderboard.live_board import LiveBoard, Source, boards_by_dataset
+from vsetune.leaderboard.waiting_page import list_page, waiting_page
+from vsetune.tracking.store import TrackingStore
+
+_log = logging.getLogger(__name__)
+_HEADERS = {
+    "Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+}
+_SANDBOX = {"Content-Security-Policy": "sandbox allow-scripts"}
+"""Files of runs may show themselves and read nothing of the boards beside them."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: HTTPStatus
+    content: bytes
+    kind: str = "text/html; charset=utf-8"
+    headers: Mapping[str, str] | None = None
+
+
+class BoardServer(ThreadingHTTPServer):
+    """studies: those to be served; empty for all that the store has, now or later. host, port: to listen on, port 0 for
+    any that is free. UsageError in one line where that cannot be."""
+
+    daemon_threads = True
+
+    def __init__(
+        self, store: TrackingStore, studies: Sequence[str], *, host: str, port: int, baseline: str | None = None,
+        mlflow_url: str | None = None,
+    ) -> None:
+        self._store, self._studies, self._baseline, self._mlflow_url = store, studies, baseline, mlflow_url
+        self._lock, self._boards = threading.Lock(), dict[Source, LiveBoard]()
+        try:
+            super().__init__((host, port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise UsageError(_cannot_listen(host, port, error)) from error
+        self._is_private = ip_address(str(self.server_address[0])).is_loopback
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.server_address[0]!s}:{self.server_port}/"
+
+    def answer(self, path: str, *, host: str, tag: str | None) -> _Answer:
+        """To a request for a path. host: as the browser believes to have asked; tag: of what it has."""
+        if self._is_private and not _is_local(host):  # a page elsewhere whose name was pointed at this machine
+            return _Answer(HTTPStatus.FORBIDDEN, b"this server is for this machine alone", "text/plain")
+        match [unquote(part) for part in path.strip("/").split("/")]:
+            case [""]:
+                return self._start()
+            case ["data"]:
+                return self._side_by_side()
+            case ["data", dataset, place, *rest] if place.isdecimal() and rest in ([], ["board.json"]):
+                source = Source(tuple(self._known()), self._baseline, dataset, int(place) - 1)
+                return self._of_board(source, f"{dataset} {place}", _data_address(dataset, int(place)), rest, tag)
+            case ["studies", study, *rest] if rest in ([], ["board.json"]) and self._serves(study):
+                return self._of_board(Source((study,), self._baseline), study, _address(study), rest, tag)
+            case ["studies", study, "artifacts", run, *name] if name and self._serves(study):
+                return self._artifact(study, run, "/".join(name))
+        return _Answer(HTTPStatus.NOT_FOUND, b"nothing stands here", "text/plain")
+
+    def _known(self) -> Sequence[str]:
+        if self._studies:
+            return self._studies
+        with self._lock:
+            return [record.name for record in self._store.studies()]
+
+    def _serves(self, study: str) -> bool:
+        return Source((study,), self._baseline) in self._boards or study in self._known()
+
+    def _start(self) -> _Answer:
+        known = self._known()
+        if len(known) == 1:
+            return _Answer(HTTPStatus.FOUND, b"", headers={"Location": _address(known[0])})
+        links = [(name, _address(name)) for name in known]
+        if links:
+            links.append(("all of them side by side, by data set", "/data"))
+        return _Answer(HTTPStatus.OK, list_page("Studies", links).encode())
+
+    def _side_by_side(self) -> _Answer:
+        """What boards there are over all studies; takes as long as reading them all."""
+        try:
+            known = self._known()
+            with self._lock:
+                found = boards_by_dataset(self._store, known, self._baseline)
+        except UsageError as error:
+            return _Answer(HTTPStatus.OK, waiting_page("By data set", str(error)).encode())
+        links = [(f"{dataset}: {studies}", _data_address(dataset, place + 1)) for dataset, place, studies in found]
+        return _Answer(HTTPStatus.OK, list_page("By data set", links).encode())
+
+    def _of_board(self, source: Source, name: str, address: str, rest: Sequence[str], tag: str | None) -> _Answer:
+        board = self._boards.get(source)
+        if board is None:
+            board = LiveBoard(self._store, source, mlflow_url=self._mlflow_url, lock=self._lock)
+        answer = self._board_json(board, tag) if rest else self._page(board, name, address)
+        if answer.status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED):
+            self._boards[source] = board
+        return answer
+
+    def _page(self, board: LiveBoard, name: str, address: str) -> _Answer:
+        others = [(each, _address(each)) for each in self._known()]
+        if address not in {place for _, place in others}:
+            others.append((name, address))
+        if len(others) > 1:
+            others.append(("all boards", "/"))
+        try:
+            return _Answer(HTTPStatus.OK, board.page(f"{address}/board.json", others))
+        except UsageError as error:
+            return _Answer(HTTPStatus.OK, waiting_page(name, str(error)).encode())
+
+    def _board_json(self, board: LiveBoard, tag: str | None) -> _Answer:
+        try:
+            update = board.update()
+        except UsageError as error:
+            return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode(), "text/plain; charset=utf-8")
+        headers = {"ETag": update.tag}
+        if tag == update.tag:
+            return _Answer(HTTPStatus.NOT_MODIFIED, b"", "application/json", headers)
+        return _Answer(HTTPStatus.OK, update.content, "application/json", headers)
+
+    def _artifact(self, study: str, run: str, name: str) -> _Answer:
+        if not name.startswith("gallery/") or ".." in name.split("/"):
+            return _Answer(HTTPStatus.NOT_FOUND, b"only galleries are served", "text/plain")
+        try:
+            with self._lock, tempfile.TemporaryDirectory() as folder:
+                is_ours = self._store.attempt(run).start.study == study
+                found = self._store.fetch_artifact(run, name, Path(folder)) if is_ours else None
+                content = found.read_bytes() if found is not None else None
+        except StorageError as error:
+            return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode(), "text/plain; charset=utf-8")
+        except UsageError as error:
+            return _Answer(HTTPStatus.NOT_FOUND, str(error).encode(), "text/plain; charset=utf-8")
+        if content is None:
+            return _Answer(HTTPStatus.NOT_FOUND, f"run {run} has no {name}".encode(), "text/plain; charset=utf-8")
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        return _Answer(HTTPStatus.OK, content, kind, _SANDBOX)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: BoardServer
+    protocol_version = "HTTP/1.1"
+    timeout = 30
+
+    def do_GET(self) -> None:
+        self._send(with_content=True)
+
+    def do_HEAD(self) -> None:
+        self._send(with_content=False)
+
+    def _send(self, *, with_content: bool) -> None:
+        answer = self.server.answer(
+            urlsplit(self.path).path, host=self.headers.get("Host", ""), tag=self.headers.get("If-None-Match"),
+        )
+        self.send_response(answer.status)
+        for name, value in {**_HEADERS, "Content-Type": answer.kind, **(answer.headers or {})}.items():
+            self.send_header(name, value)
+        if answer.status != HTTPStatus.NOT_MODIFIED:
+            self.send_header("Content-Length", str(len(answer.content)))
+        self.end_headers()
+        if with_content:
+            self.wfile.write(answer.content)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # named so by the standard library
+        _log.debug(format, *arguments)
+
+
+def _address(study: str) -> str:
+    return f"/studies/{quote(study, safe='')}"
+
+
+def _data_address(dataset: str, number: int) -> str:
+    return f"/data/{quote(dataset, safe='')}/{number}"
+
+
+def _is_local(host: str) -> bool:
+    name = (urlsplit(f"//{host}").hostname or "").lower()
+    return name in ("localhost", "127.0.0.1", "::1")
+
+
+def _cannot_listen(host: str, port: int, error: OSError | OverflowError) -> str:
+    number = getattr(error, "errno", None)
+    if number == errno.EADDRINUSE:
+        why = f"port {port} is taken; choose another with --port, or --port 0 for any that is free"
+    elif number == errno.EACCES:
+        why = f"port {port} is kept for administrators; choose one above 1023 with --port"
+    else:
+        why = f"{getattr(error, 'strerror', None) or error}; need an address of this machine (--host) and a port"
+    return f"leaderboard serve: cannot listen on {host}, {why}"

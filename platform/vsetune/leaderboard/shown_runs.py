@@ -1,0 +1,82 @@
+"""What the page tells of single runs: their numbers, where MLflow and galleries show them, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vsetune.leaderboard.charts import NEGATIVE_METRICS
+from vsetune.leaderboard.rows import Leaderboard
+from vsetune.leaderboard.selection import dataset_of
+from vsetune.leaderboard.table_text import in_order
+from vsetune.metrics.curves import Curve, best_of_curve
+from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.store import TrackingStore
+
+COLUMNS = (
+    "key", "study", "trial", "number", "seed", "phase", "status", "best_m_recall", "epochs_to_best", "epochs",
+    "device_seconds", "run", "error",
+)
+"""Of `ShownRuns.to_plain`, an entry each; `study` is the place in its list of studies."""
+_ERROR_LENGTH = 300
+
+
+@dataclass(frozen=True)
+class ShownRuns:
+    """All attempts of a board. galleries: of a run, the names of its pages; measured: of a (study, trial) shown, curves
+    of its metrics by name. urls: of a study, the address of its runs in MLflow's UI up to their ids, if it has one."""
+
+    attempts: Sequence[AttemptRecord]
+    galleries: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    measured: Mapping[tuple[str, str], Mapping[str, Curve]] = field(default_factory=dict)
+    urls: Mapping[str, str] = field(default_factory=dict)
+
+    def to_plain(self, leaderboard: Leaderboard) -> dict[str, Any]:
+        """Columns and one list per run, since there may be ten thousand; each with the key of its row."""
+        keys = {(row.study, row.dataset, row.cell): key for key, row in in_order(leaderboard)}
+        studies = list(dict.fromkeys(attempt.start.study for attempt in self.attempts))
+        places = {study: place for place, study in enumerate(studies)}
+        return {
+            "columns": COLUMNS, "runs": [_numbers(attempt, keys, places) for attempt in self.attempts],
+            "studies": studies, "urls": [self.urls.get(study) for study in studies], "galleries": self.galleries,
+        }
+
+
+def shown_runs(
+    store: TrackingStore, leaderboard: Leaderboard, attempts: Sequence[AttemptRecord], *, mlflow_url: str | None
+) -> ShownRuns:
+    """From a store, what it has of the seeds that the board shows. mlflow_url: where MLflow's UI answers, if it does.
+
+    StorageError where the store cannot be read.
+    """
+    latest = {
+        (attempt.start.study, attempt.start.trial): attempt.attempt_id
+        for attempt in sorted(attempts, key=lambda each: each.start.number)
+    }
+    shown = [(row.study, seed.trial) for row in leaderboard.rows for seed in row.seeds]
+    ids = {trial: latest[trial] for trial in shown}
+    measured = store.metric_curves(list(ids.values()), NEGATIVE_METRICS)
+    galleries = {run: store.artifact_names(run, "gallery") for run in ids.values()}
+    pages = {study: store.page_of_study(study) for study, _ in ids} if mlflow_url is not None else {}
+    return ShownRuns(
+        attempts, {run: names for run, names in galleries.items() if names},
+        {trial: measured[run] for trial, run in ids.items() if run in measured},
+        {study: f"{mlflow_url}/{page}/runs/" for study, page in pages.items() if page is not None},
+    )
+
+
+def _numbers(
+    attempt: AttemptRecord, keys: Mapping[tuple[str, str, str], str], places: Mapping[str, int]
+) -> list[str | int | float | None]:
+    start, summary = attempt.start, attempt.summary
+    best = best_of_curve(attempt.curve) if attempt.curve else None
+    dataset = dataset_of(attempt)
+    return [
+        keys.get((start.study, dataset, start.cell), f"{dataset}\t{start.network}\t{start.loss}"),
+        places[start.study], start.trial, start.number, start.seed, start.phase, attempt.status,
+        best.m_recall if best else None, best.epoch if best else None,
+        max(attempt.curve[-1][0] if attempt.curve else 0.0, summary.get("epochs", 0.0)),
+        summary.get("device_seconds", summary.get("train_seconds")), attempt.attempt_id,
+        attempt.error[:_ERROR_LENGTH] if attempt.error else None,
+    ]

@@ -1,0 +1,215 @@
+// Which charts there are, and what each of them shows. Numbers come from the data of the page, rounded for tables alone.
+const rowOf = (key) => page.data.rows[key];
+const number = (value, digits) => (value === null || value === undefined ? "–" : value.toFixed(digits).replace("-", "−"));
+const lossesOf = (keys) => {
+  const seen = new Map(keys.map((key) => [rowOf(key).loss, rowOf(key).colour]));
+  return [...seen].sort(([, a], [, b]) => a - b);
+};
+const axis = (field, title, more = {}) => ({ field, type: "quantitative", title, scale: { zero: false, nice: true }, ...more });
+const pointed = { name: "pointed", select: { type: "point", on: "pointerover", clear: "pointerout" } };
+
+/** Lines of one value over epochs, with a band where points have one. */
+function lineSpec(series, title, { layers = [], over = "epochs", near = false } = {}) {
+  const values = series.flatMap(({ key, is_proxy, points }) =>
+    points.map((point) => ({ ...point, loss: rowOf(key).loss, line: is_proxy ? "proxy" : "own" })));
+  const scale = near ? nearTheBest(series) : { zero: false, nice: true };
+  const y = (field) => axis(field, title, { scale });
+  const hasBand = values.some(({ low, high }) => high > low);
+  const { color, dash } = drawing.lossScales(lossesOf(series.map(({ key }) => key)));
+  const x = axis("epoch", over, { scale: { zero: false, nice: true }, axis: { tickCount: 7 } });
+  const few = Math.max(...series.map(({ points }) => points.length)) <= 12;
+  return {
+    height: 240, data: { values }, encoding: { color }, layer: [
+      ...layers,
+      ...(hasBand ? [{ mark: { type: "area", opacity: 0.18 / Math.sqrt(series.length), line: false, clip: near }, encoding: { x, y: y("low"), y2: { field: "high" } } }] : []),
+      { mark: { type: "line", strokeWidth: 2.4, clip: near }, encoding: {
+        x, y: y("mean"), strokeDash: dash, detail: { field: "line" },
+        strokeOpacity: { condition: { test: "datum.line === 'proxy'", value: 0.45 }, value: 1 },
+      } },
+      { params: [pointed], mark: { type: "point", filled: true, clip: near }, encoding: {
+        x, y: y("mean"), tooltip: { field: "words", type: "nominal" },
+        opacity: { condition: { param: "pointed", empty: false, value: 1 }, value: few ? 0.75 : 0 },
+        size: { condition: { param: "pointed", empty: false, value: 90 }, value: few ? 44 : 110 },
+      } },
+    ],
+  };
+}
+
+/** The upper end of an axis of M-Recall: from what every line has at a third of its course. */
+function nearTheBest(series) {
+  const means = series.flatMap(({ points }) => points.map(({ mean }) => mean));
+  const late = series.flatMap(({ points }) => points.slice(Math.floor(points.length / 3)).map(({ low, mean }) => low ?? mean));
+  const [low, high] = [Math.min(...late), Math.max(...means)];
+  return { domain: [low, high + 0.05 * (high - low)], nice: true, zero: false };
+}
+
+/** A table of the values of lines: epochs down, losses across. */
+function lineNumbers(series, digits, over = "epoch") {
+  const epochs = [...new Set(series.flatMap(({ points }) => points.map(({ epoch }) => epoch)))].sort((a, b) => a - b);
+  const told = series.map(({ points }) => new Map(points.map((point) => [point.epoch, point.mean])));
+  return {
+    heads: [over, ...series.map(({ key }) => rowOf(key).loss)],
+    rows: epochs.map((epoch) => [number(epoch, 2), ...told.map((of) => number(of.get(epoch), digits))]),
+  };
+}
+
+const groupsOf = (keys) => [...new Set(keys.map((key) => rowOf(key).group))];
+const titleOf = (group) => { const [data, network] = group.split("\t"); return [network, ` on ${data}`]; };
+const inView = (series) => series.filter(({ key }) => page.shows(key));
+
+/** Figures by section: id, title, what it is in words, how it is drawn, and its numbers. */
+const figures = {
+  curves() {
+    return page.data.charts.curves.flatMap(({ dataset, network, summary, target, series }) => {
+      const shown = inView(series);
+      const rule = target && {
+        data: { values: [{ value: target.value }] }, mark: { type: "rule", strokeDash: [5, 4], opacity: 0.8, color: drawing.config().axis.labelColor },
+        encoding: { y: axis("value", "M-Recall (%)", page.near ? { scale: nearTheBest(shown) } : {}), color: null },
+      };
+      return shown.length === 0 ? [] : [{
+        id: `${dataset}\t${network}`, title: [network, ` on ${dataset}`], aside: target?.words ?? "", words: summary,
+        spec: () => lineSpec(shown, "M-Recall (%)", { layers: rule ? [rule] : [], near: page.near }), numbers: () => lineNumbers(shown, 1),
+      }];
+    });
+  },
+
+  negatives() {
+    return page.data.charts.negatives.flatMap(({ title, series }) => groupsOf(series.map(({ key }) => key)).flatMap((group) => {
+      const shown = inView(series).filter(({ key }) => rowOf(key).group === group);
+      const proxies = shown.filter(({ is_proxy }) => is_proxy).map(({ key }) => rowOf(key).loss);
+      return shown.length === 0 ? [] : [{
+        id: `${title}\t${group}`, title: titleOf(group), aside: title, spec: () => lineSpec(shown, "count"),
+        words: `${title}, over epochs, ${titleOf(group).join("")}.` + (proxies.length ? ` Of ${proxies.join(", ")} by a proxy.` : ""),
+        numbers: () => lineNumbers(shown, 1),
+      }];
+    }));
+  },
+
+  heights() {
+    const { axes, points, front } = page.data.charts.heights;
+    const over = page.over in axes ? page.over : Object.keys(axes)[0];
+    const known = points.filter(({ key, x }) => page.shows(key) && x[over]);
+    return [...new Set(known.map(({ key }) => rowOf(key).data))].map((data) => {
+      const shown = known.filter(({ key }) => rowOf(key).data === data);
+      return {
+        id: `${over}\t${data}`, title: [data, ""], aside: "",
+        words: `Best M-Recall over ${axes[over]}: ${shown.map(({ words, x }) => `${words}, ${x[over].words}`).join("; ")}.`,
+        spec: () => heightSpec(shown, over, axes[over], over === "target" ? front : []),
+        numbers: () => ({
+          heads: ["network", "loss", "M-Recall", axes[over]],
+          rows: shown.map(({ key, words, x }) => [rowOf(key).network, rowOf(key).loss, words.replace(/^.*?: M-Recall /, ""), x[over].words]),
+        }),
+      };
+    });
+  },
+
+  tuning() {
+    const { series } = page.data.charts.tuning;
+    return groupsOf(series.map(({ key }) => key)).flatMap((group) => ["trials", "epochs"].flatMap((over) => {
+      const shown = inView(series).filter(({ key }) => rowOf(key).group === group).map((each) => ({ key: each.key, points: each[over] }));
+      const ends = shown.map(({ points }) => points.at(-1).words).join("; ");
+      return shown.length === 0 ? [] : [{
+        id: `${over}\t${group}`, title: titleOf(group), aside: `after so many ${over}`,
+        words: `Expected best M-Recall of a search after fewer ${over}, ${titleOf(group).join("")}. At its end: ${ends}.`,
+        spec: () => lineSpec(shown, "M-Recall (%)", { over }), numbers: () => lineNumbers(shown, 1, over),
+      }];
+    }));
+  },
+
+  profiles() {
+    const chart = page.data.charts.profiles;
+    const wanted = page.chosen.loss;
+    const shown = (chart?.lines ?? []).filter(({ loss }) => wanted.size === 0 || wanted.has(loss));
+    return shown.length === 0 ? [] : [{
+      id: "profile", title: ["performance profile", ""], aside: "", words: `${chart.title}. ${shown.map(({ words }) => words).join("; ")}.`,
+      spec: () => profileSpec(shown),
+      numbers: () => ({
+        heads: ["loss", "score", "share of tasks within a factor"],
+        rows: shown.map(({ loss, score, steps }) => [loss, number(score, 2), steps.map(([tau, share]) => `${number(share, 2)} at ${number(tau, 2)}×`).join(", ")]),
+      }),
+    }];
+  },
+
+  seconds() {
+    const rows = inView(page.data.charts.seconds);
+    return groupsOf(rows.map(({ key }) => key)).map((group) => {
+      const shown = rows.filter(({ key }) => rowOf(key).group === group);
+      return {
+        id: group, title: titleOf(group), aside: "", words: `${shown.map(({ words }) => words).join("; ")}.`,
+        spec: () => secondsSpec(shown),
+        numbers: () => ({ heads: ["loss", "s/epoch"], rows: shown.map(({ key, value }) => [rowOf(key).loss, number(value, 1)]) }),
+      };
+    });
+  },
+};
+
+/** How far an axis of heights reaches: all points, and of their intervals what does not dwarf them. */
+function reach(values, ends) {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const room = Math.max(1.2 * (high - low), 0.04 * Math.abs(high), 0.01);
+  const pad = 0.06 * room;
+  return [
+    Math.max(Math.min(low, ...ends) - pad, low - room), Math.min(Math.max(high, ...ends) + pad, high + room),
+  ];
+}
+
+function heightSpec(shown, over, title, front) {
+  const soft = drawing.config().axis.labelColor;
+  const networks = [...new Set(shown.map(({ key }) => rowOf(key).network))];
+  const values = shown.map(({ key, x, y, y_low, y_high, words }) => ({
+    loss: rowOf(key).loss, network: rowOf(key).network, x: x[over].value, x_low: x[over].low,
+    x_high: x[over].high, y, y_low, y_high, bound: x[over].is_bound, words: `${rowOf(key).network} ${words}, ${x[over].words}`,
+    front: front.indexOf(key), group: rowOf(key).group, arrow: "→",
+  }));
+  const known = (name) => values.map((value) => value[name]).filter((value) => value !== null && value !== undefined);
+  const xDomain = reach(known("x"), [...known("x_low"), ...known("x_high")]);
+  const [right] = xDomain.slice(-1);
+  for (const value of values) if (value.x_low !== null && value.x_high === null) value.x_high = right;
+  const x = axis("x", title, { scale: { domain: [Math.max(0, xDomain[0]), right], nice: false }, axis: { tickCount: 7 } });
+  const y = axis("y", "best M-Recall (%)", { scale: { domain: reach(known("y"), [...known("y_low"), ...known("y_high")]), nice: false } });
+  const { color } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)));
+  color.legend.symbolType = "circle";
+  const line = (encoding, wanted) => ({
+    mark: { type: "rule", strokeWidth: 1.4, opacity: 0.55, clip: true }, transform: [{ filter: wanted }], encoding,
+  });
+  const shape = networks.length > 1 ? { shape: { field: "network", type: "nominal", legend: { title: null, orient: "bottom", symbolFillColor: soft, symbolStrokeColor: soft } } } : {};
+  return {
+    height: 300, data: { values }, encoding: { color }, layer: [
+      { mark: { type: "line", strokeWidth: 1.2, strokeDash: [3, 3], color: soft }, transform: [{ filter: "datum.front >= 0" }],
+        encoding: { x, y, order: { field: "front" }, detail: { field: "group" }, color: null } },
+      line({ y, x: { ...x, field: "x_low" }, x2: { field: "x_high" } }, "isValid(datum.x_low)"),
+      line({ x, y: { ...y, field: "y_low" }, y2: { field: "y_high" } }, "isValid(datum.y_low)"),
+      { mark: { type: "text", dx: 12, fontSize: 16, align: "center", baseline: "middle" }, transform: [{ filter: "datum.bound" }],
+        encoding: { x, y, text: { field: "arrow" } } },
+      { mark: { type: "point", filled: true, size: 90, opacity: 1, tooltip: true }, encoding: { x, y, ...shape, tooltip: { field: "words", type: "nominal" } } },
+    ],
+  };
+}
+
+function profileSpec(shown) {
+  const colours = new Map(Object.values(page.data.rows).map(({ loss, colour }) => [loss, colour]));
+  const { color, dash } = drawing.lossScales(shown.map(({ loss }) => [loss, colours.get(loss) ?? 0]));
+  const values = shown.flatMap(({ loss, words, steps }) => steps.map(([tau, share], order) => ({ loss, words, tau, share, order })));
+  return {
+    height: 240, data: { values }, encoding: { color, strokeDash: dash, tooltip: { field: "words", type: "nominal" } },
+    layer: [{ mark: { type: "line", interpolate: "step-after", strokeWidth: 2.4 }, encoding: {
+      x: axis("tau", "factor of the soonest loss's epochs"), order: { field: "order" },
+      y: axis("share", "share of the tasks", { scale: { domain: [0, 1] } }),
+    } }],
+  };
+}
+
+function secondsSpec(shown) {
+  const { color } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)));
+  const loss = (key) => rowOf(key).loss;
+  const y = { field: "loss", type: "nominal", title: null, sort: shown.map(({ key }) => loss(key)) };
+  const x = (field) => axis(field, "seconds", { scale: { zero: true }, axis: { grid: true, tickCount: 6 } });
+  return {
+    height: 26 * shown.length + 4, encoding: { y, color: { ...color, legend: null } }, layer: [
+      { data: { values: shown.map(({ key, value, words }) => ({ loss: loss(key), value, words })) },
+        mark: { type: "bar", opacity: 0.45, height: 14, tooltip: true }, encoding: { x: x("value"), tooltip: { field: "words", type: "nominal" } } },
+      { data: { values: shown.flatMap(({ key, seeds }) => seeds.map((seed) => ({ loss: loss(key), seed }))) },
+        mark: { type: "point", filled: true, size: 34, opacity: 0.9 }, encoding: { x: x("seed") } },
+    ],
+  };
+}

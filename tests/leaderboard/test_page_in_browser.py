@@ -1,0 +1,202 @@
+"""The page in Chromium: what its scripts do, and whether everybody can use it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from importlib import metadata
+from pathlib import Path
+
+import headless_browser
+import pytest
+
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.export import to_csv, to_latex
+from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.shown_runs import ShownRuns
+
+pytestmark = pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine")
+
+NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
+ORDER = "board.shown().map((row) => row.dataset.key.split('\\t').slice(1).join(' '))"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with headless_browser.headless_browser(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def attempts(attempt):
+    seeds = [
+        attempt(loss, [number + by + seed / 10 for number in recalls], seed=seed, network=network)
+        for network, by in (("vsepp", 0), ("vse_infinity", 2))
+        for loss, recalls in (("lmh", (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)), ("lseh", NEW), ("lsh", NEW[:3]))
+        for seed in range(3)
+    ]
+    return [*seeds, attempt("lseh", [5], configuration=1, status="pruned")]
+
+
+@pytest.fixture
+def page(attempts, tmp_path):
+    """Address of the page of a board of two networks, three losses and three seeds."""
+    run = attempts[0]
+    measured = {(each.start.study, each.start.trial): {"unique_negatives_images": each.curve} for each in attempts}
+    runs = ShownRuns(attempts, {run.attempt_id: ["gallery/test.html"]}, measured, {"demo": "http://mlflow.invalid/#/runs/"})
+    file = tmp_path / "board.html"
+    file.write_text(to_html(build(attempts, baseline="lmh"), runs=runs), encoding="utf-8")
+    return file.as_uri()
+
+
+@pytest.fixture
+def tab(browser, page):
+    tab = browser.tab()
+    tab.open(page)
+    return tab
+
+
+def drawn(tab, width=1280, *, dark=False) -> None:
+    """Everything is in view and drawn."""
+    tab.look(width=width, height=14000, dark=dark)
+    tab.wait("document.querySelectorAll('figure').length > 0 && "
+             "[...document.querySelectorAll('figure')].every((figure) => figure.querySelector('svg'))")
+
+
+@pytest.mark.slow
+def test_the_page_asks_for_nothing_and_complains_of_nothing(tab, page):
+    drawn(tab)
+    titles = tab.run("[...document.querySelectorAll('[data-charts]')].map((each) => [each.dataset.charts, "
+                     "each.querySelectorAll('figure').length])")
+    assert dict(titles) == {"curves": 2, "heights": 1, "tuning": 2, "profiles": 1, "negatives": 2, "seconds": 2}
+    assert [address for address in tab.requested if not address.startswith(("blob:", "about:"))] == [page]
+    assert tab.problems == []
+
+
+def test_rows_are_sorted_by_keyboard_and_the_address_keeps_it(browser, tab, page):
+    tab.run("document.querySelector('th[data-column=best_m_recall] button').focus()")
+    tab.press("Enter")
+    assert tab.run(ORDER)[0] == "vsepp lsh"
+    tab.press("Enter")
+    assert tab.run(ORDER)[0] == "vse_infinity lseh"
+    assert tab.run("document.querySelector('th[aria-sort]').getAttribute('aria-sort')") == "descending"
+    assert tab.run("document.activeElement.closest('th').dataset.column") == "best_m_recall"
+    again = browser.tab()
+    again.open(tab.run("location.href"))
+    assert again.run(ORDER) == tab.run(ORDER)
+    tab.press(" ")
+    assert tab.run("location.href") == page
+
+
+@pytest.mark.slow
+def test_a_link_brings_back_what_was_chosen(browser, tab):
+    for name, value in (("loss", "lseh"), ("network", "vsepp")):
+        tab.run(f"document.querySelector('[data-filter={name}][data-value={value}]').click()")
+    tab.run("document.getElementById('axis').value = 'best'; document.getElementById('axis').dispatchEvent("
+            "new Event('change'))")
+    again = browser.tab()
+    again.open(tab.run("location.href"))
+    assert again.run(ORDER) == ["vsepp lseh"]
+    assert again.run("document.getElementById('shown').textContent") == "1 of 6 rows"
+    assert again.run("document.getElementById('axis').value") == "best"
+    assert again.run("document.querySelectorAll('[data-charts=curves] figure').length") == 1
+    assert again.run("document.querySelectorAll('#configurations tbody tr:not([hidden])').length") == 1
+    again.run("document.getElementById('show-all').click()")
+    assert len(again.run(ORDER)) == 6
+
+
+@pytest.mark.slow
+def test_a_keyboard_skips_to_the_table_and_nothing_chosen_is_lost(tab):
+    tab.run("document.querySelector('[data-filter=loss][data-value=lseh]').click()")
+    tab.run("document.querySelector('.skip').focus()")
+    tab.press("Enter")
+    tab.wait("location.hash === '#table-region'")
+    assert len(tab.run(ORDER)) == 2
+    tab.run("document.querySelector('th[data-column=best_m_recall] button').click()")
+    assert tab.run("location.hash") == "#sort=best_m_recall.ascending&loss=lseh"
+
+
+@pytest.mark.slow
+def test_what_is_shown_can_be_saved_as_it_is_shown(tab, attempts):
+    board = build(attempts, baseline="lmh")
+    assert tab.run("savedText('csv')") == to_csv(board)
+    assert tab.run("savedText('tex')") == to_latex(board)
+    tab.run("document.querySelector('[data-filter=loss][data-value=lseh]').click()")
+    tab.run("document.querySelector('th[data-column=best_m_recall] button').click()")
+    rows = list(csv.DictReader(io.StringIO(tab.run("savedText('csv')"))))
+    assert [(row["network"], row["loss"]) for row in rows] == [("vsepp", "lseh"), ("vse_infinity", "lseh")]
+    assert [row["network"] for row in json.loads(tab.run("savedText('json')"))["rows"]] == ["vsepp", "vse_infinity"]
+    assert tab.run("savedText('md')").count("| lseh") == 2
+
+
+@pytest.mark.slow
+def test_runs_are_listed_when_asked_for_with_their_links(tab, attempts):
+    assert tab.run("document.querySelectorAll('#runs tbody tr').length") == 0
+    tab.run("document.querySelector('#runs summary').click()")
+    tab.wait("document.querySelectorAll('#runs tbody tr').length === 19")
+    links = tab.run("[...document.querySelectorAll('#runs a')].slice(0, 2).map((a) => [a.textContent, a.href])")
+    address = f"http://mlflow.invalid/#/runs/{attempts[0].attempt_id}"
+    assert links == [["MLflow", address], ["gallery test.html", f"{address}/artifacts/gallery/test.html"]]
+    tab.run("page.runs.status = 'pruned'; page.changed()")
+    assert tab.run("document.querySelectorAll('#runs tbody tr').length") == 1
+    assert "status=pruned" in tab.run("location.hash")
+
+
+@pytest.mark.slow
+def test_on_a_phone_nothing_stands_out_sideways_and_rows_are_cards(browser, page):
+    tab = browser.tab(width=360, height=800)
+    tab.open(page)
+    drawn(tab, 360)
+    tab.run("document.querySelector('#runs summary').click()")
+    tab.wait("document.querySelectorAll('#runs tbody tr').length > 0")
+    assert tab.run("document.documentElement.scrollWidth") == 360
+    assert tab.run("[...document.querySelectorAll('#leaderboard td')].every((cell) => "
+                   "cell.getBoundingClientRect().right <= 360)")
+    tab.run("document.getElementById('sort-by').value = 'best_m_recall'; document.getElementById('sort-by')"
+            ".dispatchEvent(new Event('change'))")
+    assert tab.run(ORDER)[0] == "vse_infinity lseh"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_axe_finds_nothing_that_shuts_anybody_out(browser, page, dark, width):
+    tab = browser.tab(width=width, dark=dark)
+    tab.open(page)
+    drawn(tab, width, dark=dark)
+    tab.run("document.querySelector('#runs summary').click(); document.querySelector('figure summary').click()")
+    tab.wait("document.querySelectorAll('#runs tbody tr').length > 0")
+    tab.run(axe_script() + "; true")
+    found = tab.run("axe.run(document).then(({violations}) => violations.map(({id, nodes}) => "
+                    "[id, nodes.length, nodes[0].html.slice(0, 200), nodes[0].failureSummary]))")
+    assert found == []
+
+
+def axe_script() -> str:
+    files = metadata.files("axe-playwright-python") or []
+    return Path(next(file for file in files if file.name == "axe.min.js").locate()).read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_dark_and_light_can_be_chosen_and_charts_follow(tab):
+    drawn(tab)
+    before = tab.run("document.querySelector('figure svg').outerHTML")
+    tab.run("document.getElementById('theme').click()")
+    tab.wait("drawing.isDark()")
+    tab.wait(f"document.querySelector('figure svg')?.outerHTML.length > 0 && "
+             f"document.querySelector('figure svg').outerHTML !== {json.dumps(before)}")
+    assert tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 30)"
+
+
+@pytest.mark.slow
+def test_a_point_under_the_pointer_is_told_in_words(tab):
+    drawn(tab)
+    dots = "[...document.querySelectorAll('figure .mark-symbol.role-mark path')]"
+    x, y = tab.run(f"(() => {{ const box = {dots}[7].getBoundingClientRect();"
+                   "return [box.x + box.width / 2, box.y + box.height / 2]; })()")
+    tab.do("Input.dispatchMouseEvent", type="mouseMoved", x=x - 40, y=y)
+    tab.do("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    tab.wait("document.querySelector('.vg-tooltip')?.textContent.includes('M-Recall')")
+    told = tab.run("document.querySelector('.vg-tooltip').textContent")
+    assert told == "lmh: M-Recall 59.9 % at epoch 4.00, 3 seeds from 59.8 to 60.0"

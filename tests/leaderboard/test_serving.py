@@ -1,0 +1,163 @@
+"""Boards over HTTP: what is asked for again, what is new, and what is not given away."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from http.client import HTTPConnection
+from urllib.parse import quote
+
+import headless_browser
+import pytest
+
+from vsetune.errors import UsageError
+from vsetune.leaderboard import live_board
+from vsetune.leaderboard.serving import BoardServer
+from vsetune.tracking import AttemptStart, StudyRecord, ValidationPoint, open_store
+
+NAME = "scenes/first"
+PLACE = "/studies/scenes%2Ffirst"
+
+
+class RunningStudy:
+    """A study that is being recorded, of two losses with a seed each."""
+
+    def __init__(self, folder) -> None:
+        self.store = open_store("memory:", folder)
+        self.store.open_study(StudyRecord(NAME, "f", {"baseline": "lmh"}), resume=False)
+        self.runs = {}
+
+    def start(self, loss: str) -> str:
+        self.runs[loss] = self.store.start_attempt(AttemptStart(
+            study=NAME, trial=f"{loss}-c0-s0", cell=f"vsepp.{loss}", network="vsepp", loss=loss, number=1, seed=0,
+            phase="search", configuration={}, resolved={"data": {"path": "data/scenes"}},
+        ))
+        return self.runs[loss]
+
+    def validate(self, loss: str, step: int, m_recall: float) -> None:
+        self.store.record_points(self.runs[loss], [ValidationPoint(step, step / 2, step, m_recall, 1.0 * step)])
+
+
+@pytest.fixture
+def study(tmp_path):
+    study = RunningStudy(tmp_path / "artifacts")
+    for loss, m_recall in (("lmh", 20.0), ("lseh", 30.0)):
+        study.start(loss)
+        study.validate(loss, 1, m_recall)
+    return study
+
+
+@pytest.fixture
+def server(study, monkeypatch):
+    monkeypatch.setattr(live_board, "PAUSE_S", 0.0)
+    monkeypatch.setattr(live_board, "SHARE", 0.0)
+    with BoardServer(study.store, [], host="127.0.0.1", port=0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def get(server, path, **headers):
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer, content
+
+
+def test_one_study_is_shown_at_once_and_several_are_listed(server, study):
+    answer, _ = get(server, "/")
+    assert (answer.status, answer.headers["Location"]) == (302, PLACE)
+    study.store.open_study(StudyRecord("<b>", "f", {"baseline": "lmh"}), resume=False)
+    answer, content = get(server, "/")
+    assert answer.status == 200
+    assert b'<a href="/studies/%3Cb%3E">&lt;b&gt;</a>' in content
+    assert b"has no attempts yet" in get(server, "/studies/%3Cb%3E")[1]
+
+
+def test_studies_stand_side_by_side_by_data_set(server, study):
+    study.store.open_study(StudyRecord("second", "f", {"baseline": "lmh"}), resume=False)
+    run = study.store.start_attempt(AttemptStart(
+        study="second", trial="top_f-c0-s0", cell="vsepp.top_f", network="vsepp", loss="top_f", number=1, seed=0,
+        phase="search", configuration={}, resolved={"data": {"path": "data/scenes"}},
+    ))
+    study.store.record_points(run, [ValidationPoint(1, 0.5, 1, 33.0, 1.0)])
+    assert b'<a href="/data/scenes/1">scenes: scenes/first + second</a>' in get(server, "/data")[1]
+    assert get(server, "/data/scenes/1")[0].status == 200
+    update = json.loads(get(server, "/data/scenes/1/board.json")[1])["data"]
+    assert {row["loss"] for row in update["board"]["rows"]} == {"lmh", "lseh", "top_f"}
+    assert update["runs"]["studies"] == [NAME, "second"]
+    answer, content = get(server, "/data/scenes/2/board.json")
+    assert (answer.status, content) == (503, b"data set scenes: no board of it has number 2")
+
+
+def test_a_board_is_sent_again_only_when_it_has_changed(server, study):
+    assert get(server, PLACE)[0].status == 200
+    first, _ = get(server, f"{PLACE}/board.json")
+    again, content = get(server, f"{PLACE}/board.json", **{"If-None-Match": first.headers["ETag"]})
+    assert (again.status, content) == (304, b"")
+    study.validate("lseh", 2, 44.0)
+    new, content = get(server, f"{PLACE}/board.json", **{"If-None-Match": first.headers["ETag"]})
+    assert new.status == 200
+    assert new.headers["ETag"] != first.headers["ETag"]
+    update = json.loads(content)
+    assert {row["loss"]: row["best_m_recall"] for row in update["data"]["board"]["rows"]} == {"lmh": 20, "lseh": 44}
+    assert ">44.0</td>" in update["parts"]["table"]
+
+
+def test_a_page_whose_name_was_pointed_here_gets_nothing(server):
+    answer, content = get(server, PLACE, Host="evil.example:80")
+    assert (answer.status, content) == (403, b"this server is for this machine alone")
+
+
+def test_galleries_are_served_in_a_sandbox_and_no_other_file(server, study, tmp_path):
+    page, secret = tmp_path / "test.html", tmp_path / "best.safetensors"
+    for file in (page, secret):
+        file.write_text(f"<p>{file.name}</p>")
+    run = study.runs["lmh"]
+    study.store.keep_artifacts(run, [page], folder="gallery")
+    study.store.finish_attempt(run, "finished", {}, [secret], None)
+    place = f"{PLACE}/artifacts/{quote(run, safe='')}"
+    answer, content = get(server, f"{place}/gallery/test.html")
+    assert (answer.status, content) == (200, b"<p>test.html</p>")
+    assert answer.headers["Content-Security-Policy"] == "sandbox allow-scripts"
+    for path in ("best.safetensors", "gallery/../best.safetensors", "gallery/%2e%2e/best.safetensors", "gallery/none"):
+        assert get(server, f"{place}/{path}")[0].status == 404
+    assert get(server, f"{PLACE}/artifacts/unknown/gallery/test.html")[0].status == 404
+    assert get(server, "/studies/unknown")[0].status == 404
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(study):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1, port {port} is taken; choose another"):
+            BoardServer(study.store, [], host="127.0.0.1", port=port)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine")
+def test_a_page_follows_its_study_and_keeps_sort_filter_and_focus(server, study, tmp_path):
+    study.start("lsh")
+    study.validate("lsh", 1, 25.0)
+    order = "board.shown().map((row) => row.dataset.key.split('\\t')[2]).join()"
+    with headless_browser.headless_browser(tmp_path) as browser:
+        tab = browser.tab()
+        tab.open(f"http://127.0.0.1:{server.server_port}{PLACE}")
+        tab.run("document.querySelector('[data-filter=loss][data-value=lseh]').click();"
+                "document.querySelector('[data-filter=loss][data-value=lsh]').click();"
+                "page.sort = {column: 'best_m_recall', direction: 'descending'}; page.changed();"
+                "document.querySelector('th[data-column=best_m_recall] button').focus()")
+        assert tab.run(order) == "lseh,lsh"
+        study.validate("lsh", 2, 50.0)
+        tab.wait(f"{order} === 'lsh,lseh'")
+        assert tab.run("document.activeElement.closest('th').dataset.column") == "best_m_recall"
+        assert tab.run("document.querySelector('[data-value=lsh]').getAttribute('aria-pressed')") == "true"
+        study.start("info_nce")
+        study.validate("info_nce", 1, 10.0)
+        tab.wait("document.querySelector('[data-value=info_nce]') !== null")
+        assert tab.run(order) == "lsh,lseh"
+        assert tab.problems == []
