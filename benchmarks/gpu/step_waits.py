@@ -10,12 +10,13 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
 from gpu.cases import Case, trial_of
 from gpu.curves import learner_of
-from gpu.waits import PACKAGE, Wait, counted_waits, stand_in_device
+from gpu.waits import KIND, PACKAGE, Wait, counted_waits, stand_in_device
 from vsetune.data.batches.batch import Batch
 from vsetune.training.step import Learner
 
@@ -25,8 +26,36 @@ WAITING_CALLS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSyn
 BLOCKING_OPERATIONS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::item")
 
 
+@dataclass(frozen=True)
+class StepWaits:
+    """places: where one step waits, and how often. calls: what the profiler of a GPU saw, for people; `-` without."""
+
+    places: Counter[Wait]
+    calls: str
+
+    @property
+    def total(self) -> int:
+        return sum(self.places.values())
+
+    def worst(self, most: int = 4) -> str:
+        """The lines that wait most often."""
+        by_place: Counter[str] = Counter()
+        for wait, count in self.places.items():
+            by_place[wait.place] += count
+        return ", ".join(f"{place} ({count})" for place, count in by_place.most_common(most)) or "-"
+
+
+def waits_of(case: Case, data: str, batches: Sequence[Batch], device: torch.device) -> StepWaits:
+    """Of a step after the first ones; the batch is there before the step begins."""
+    if device.type == KIND:
+        return StepWaits(waits_without_gpu(case, data, batches), "-")
+    learner = learner_of(trial_of(data, case.network, case.loss, batch_unit=case.unit), device)
+    places, calls = waits_on_gpu(learner, [batch.to(device) for batch in batches], device)
+    return StepWaits(places, ", ".join(f"{name} {count}" for name, count in calls.items()) or "none")
+
+
 def waits_without_gpu(case: Case, data: str, batches: Sequence[Batch]) -> Counter[Wait]:
-    """Of a step after the first ones, on the stand-in device. The batch is there before the step begins."""
+    """Of the step with the last batch, on the stand-in device."""
     device = stand_in_device()
     with counted_waits() as counts:
         learner = learner_of(trial_of(data, case.network, case.loss, batch_unit=case.unit), device)
@@ -45,7 +74,9 @@ def take_steps(learner: Learner, batches: Sequence[Batch], before_last: Callable
         learner.step(batch)
 
 
-def waits_on_gpu(learner: Learner, batches: Sequence[Batch], device: torch.device) -> tuple[Counter[Wait], dict[str, int]]:
+def waits_on_gpu(
+    learner: Learner, batches: Sequence[Batch], device: torch.device
+) -> tuple[Counter[Wait], dict[str, int]]:
     """(where PyTorch saw a wait, calls and operations that wait by name) of one step with a batch that is there."""
     take_steps(learner, batches, lambda: None)
     torch.cuda.synchronize(device)

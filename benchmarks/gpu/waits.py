@@ -5,7 +5,8 @@ there (reading a number, asking for a shape that depends on values, a copy that 
 with the line of ours that caused it. What a GPU refuses, numbers of both in one operation, is refused here too.
 
 The stand-in knows which operations wait from PyTorch's CUDA kernels; on a real GPU `torch.cuda.set_sync_debug_mode` and
-the profiler count (`device_waits.py`). Kernels of CUDA's libraries are not imitated: nn.GRU runs as PyTorch composes it.
+the profiler count (`step_waits.py`). Kernels of CUDA's libraries are not imitated: nn.GRU runs as PyTorch composes it,
+and a sparse gradient is dense here.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class CountedWaits(TorchDispatchMode):
 
 
 class _NumbersFromPython(TorchFunctionMode):
-    """`torch.tensor(.., device=..)` makes its tensor out of sight of dispatch: here on the CPU, then a copy in sight."""
+    """`torch.tensor(.., device=..)` makes its tensor out of sight of dispatch; here the copy is in sight."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
