@@ -5,7 +5,8 @@
 
 Each trial trains in a process of its own with batches already on the device; on a GPU it may hold its share of the
 memory (`gpus: 0.25` of a study does the same). All combinations are measured in turn, `--rounds` times, in one run;
-the table has the medians and their ratio to one trial with the first number of threads. Two cores: about two minutes.
+the table has the medians and their ratio to one trial with the first number of threads, by the clock and by the time
+that processors worked (which other work on the machine hardly moves). Two idle cores: about two minutes.
 
 Below it what several configurations of one cell in one process could gain at most: products of k networks of that size
 one after the other, against one batched product, and whether both give the same bits. They need not, and then a trial's
@@ -70,12 +71,18 @@ def numbers(text: str) -> tuple[int, ...]:
 
 def table_of(found: dict[tuple[int, int], list[Shared]], title: str) -> Table:
     table = Table("trials at once", "threads each", "pairs/s together", "against one", "slowest trial, pairs/s",
-                  title=title, title_justify="left")
-    alone = statistics.median(each.pairs_s for each in next(iter(found.values())))
+                  "pairs per processor second", "against one", title=title, title_justify="left")
+    first = next(iter(found.values()))
+    alone = statistics.median(each.pairs_s for each in first)
+    alone_worked = statistics.median(each.per_processor_s for each in first)
     for (trials, threads), rounds in found.items():
         together = statistics.median(each.pairs_s for each in rounds)
         slowest = statistics.median(each.slowest for each in rounds)
-        table.add_row(str(trials), str(threads), f"{together:,.0f}", f"{together / alone:.2f}", f"{slowest:,.0f}")
+        worked = statistics.median(each.per_processor_s for each in rounds)
+        table.add_row(
+            str(trials), str(threads), f"{together:,.0f}", f"{together / alone:.2f}", f"{slowest:,.0f}",
+            f"{worked:,.0f}", f"{worked / alone_worked:.2f}",
+        )
     return table
 
 

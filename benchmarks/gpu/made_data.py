@@ -5,6 +5,7 @@ Every image has a colour, a shape and a size; its features lie around vectors of
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,16 @@ class Made:
     regions: int = 6
     width: int = 48
     rare: int = 0
+
+
+class PlainWords(Sample):
+    """Captions without punctuation, split at blanks: the tokeniser of real captions is another package."""
+
+    def members(self) -> list[tuple[str, bytes]]:
+        spoken = [caption.split() for caption in self.captions]
+        (name, record), *others = Sample(**{**vars(self), "captions": ()}).members()
+        whole = json.loads(record) | {"captions": self.captions, "tokens": spoken}
+        return [(name, json.dumps(whole).encode()), *others]
 
 
 def make_data(folder: Path, made: Made) -> str:
@@ -89,7 +100,7 @@ def _samples(
         features = features + NOISE * random.standard_normal((made.regions, made.width))
         low = random.random((made.regions, 2)) / 2
         boxes = np.concatenate((low, low + random.random((made.regions, 2)) / 2), axis=1)
-        yield Sample(
+        yield PlainWords(
             number, number * CAPTIONS, f"image-{number}", _captions(number, made), features.astype(np.float16),
             boxes=boxes.astype(np.float32),
         )

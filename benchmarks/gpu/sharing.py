@@ -11,12 +11,14 @@ from gpu.worker import together
 @dataclass(frozen=True)
 class Shared:
     """trials: processes that trained at the same time, each with so many threads. pairs_s: of all together. slowest:
-    the rate of the slowest of them. losses: of each one's first steps."""
+    the rate of the slowest of them. per_processor_s: pairs per second that a processor worked, which other work on the
+    machine hardly moves. losses: of each one's first steps."""
 
     trials: int
     threads: int
     pairs_s: float
     slowest: float
+    per_processor_s: float
     losses: list[list[float]]
 
 
@@ -31,4 +33,5 @@ def measured(
     }
     found = together([order] * trials)
     rates = [each["pairs"] / each["seconds"] for each in found]
-    return Shared(trials, threads, sum(rates), min(rates), [each["losses"] for each in found])
+    efficiency = sum(each["pairs"] for each in found) / sum(each["processor_s"] for each in found)
+    return Shared(trials, threads, sum(rates), min(rates), efficiency, [each["losses"] for each in found])

@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
 from vsetune.errors import ConfigError
@@ -222,6 +221,8 @@ def cluster_centers(points: Tensor, count: int, *, seed: int) -> Tensor:
 
     The same points, seed and number of threads give the same centres. Returned on the device of the points.
     """
+    from sklearn.cluster import KMeans  # a second to import, and only where centres become fewer
+
     found = KMeans(n_clusters=count, n_init=1, random_state=seed).fit(points.detach().cpu().numpy())
     return torch.tensor(found.cluster_centers_, dtype=points.dtype, device=points.device)
 
