@@ -9,6 +9,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+DRAWS = frozenset({
+    "bernoulli", "bernoulli_", "native_dropout", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like",
+    "randperm", "normal", "normal_", "uniform", "uniform_", "multinomial", "exponential_", "log_normal_",
+})
+"""Operations that draw numbers and do no more. PyTorch's own tag also names GRUs and attention, for their dropout."""
 PRODUCTS = frozenset({
     "mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "convolution", "convolution_backward", "mv", "addmv", "dot",
 })
@@ -24,7 +29,7 @@ class DrawnOnTheCpu(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in func.tags or kwargs.get("generator") is not None:
+        if func.overloadpacket.__name__ not in DRAWS or kwargs.get("generator") is not None:
             return func(*args, **kwargs)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         device = torch.device(kwargs.get("device") or (tensors[0].device if tensors else "cpu"))

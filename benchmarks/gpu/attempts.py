@@ -20,7 +20,7 @@ from gpu.cases import small_network, trial_of
 from gpu.curves import FACTOR
 from gpu.worker import PACKAGES
 from vsetune.config.study.training import TrialSpec
-from vsetune.scoring.device import choose_device
+from vsetune.scoring.device import choose_device, take_share
 from vsetune.training.attempt import Attempt
 from vsetune.training.failures import failure_of
 
@@ -107,11 +107,11 @@ def little_memory(device: torch.device) -> Iterator[None]:
     if device.type == "cuda":
         total = torch.cuda.get_device_properties(device).total_memory
         torch.cuda.empty_cache()
-        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved(device) + extra) / total, device)
+        take_share(device, (torch.cuda.memory_reserved(device) + extra) / total)
         try:
             yield
         finally:
-            torch.cuda.set_per_process_memory_fraction(1.0, device)
+            take_share(device, 1.0)
         return
     before = resource.getrlimit(resource.RLIMIT_AS)
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -32,7 +32,8 @@ def take_share(device: torch.device, share: float) -> None:
     """Let this process hold no more of a GPU's memory than its share, so that what asks for too much fails itself and
     not the trial beside it. share: of one GPU; from 1 on, and on the CPU: no limit."""
     if device.type == "cuda" and share > 0:
-        torch.cuda.set_per_process_memory_fraction(min(1.0, share), device)
+        index = torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.set_per_process_memory_fraction(min(1.0, share), index)
 
 
 def use_threads(threads: int | None) -> None:
