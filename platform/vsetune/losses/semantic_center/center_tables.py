@@ -150,6 +150,8 @@ class QuantisedCenters(Centers):
         self.register_buffer("repelled", torch.zeros(()))
         self.register_buffer("push", torch.zeros_like(self.table))
         self.register_buffer("push_weight", torch.zeros(len(self.table), 1))
+        self._known_steps: int | None = 0  # reading the buffer would wait for a GPU
+        self.register_load_state_dict_post_hook(lambda centers, _: centers._forget_steps())
 
     def forward(self, images: Tensor, captions: Tensor, ids: Tensor) -> CenterTerm:
         spec = self.spec
@@ -172,6 +174,8 @@ class QuantisedCenters(Centers):
     @torch.no_grad()
     def after_step(self) -> None:
         self.steps += 1
+        if self._known_steps is not None:
+            self._known_steps += 1
         if self.spec.on_sphere:
             self.table.copy_(nn.functional.normalize(self.table))
 
@@ -200,10 +204,14 @@ class QuantisedCenters(Centers):
         found = cluster_centers(seen, len(self.table), seed=self.spec.seed)
         self.table.copy_(nn.functional.normalize(found) if self.spec.on_sphere else found)
 
+    def _forget_steps(self) -> None:
+        self._known_steps = None
+
     def _repel(self, centers: Tensor) -> None:
         """Work the repulsion out in every `repulsion_every`-th training step."""
-        every = self.spec.repulsion_every
-        if every == 1 or int(self.steps) % every == 0:
+        if self._known_steps is None:
+            self._known_steps = int(self.steps)
+        if self._known_steps % self.spec.repulsion_every == 0:
             repelled, movement = repulsion_movement(centers, delta=self.spec.delta)
             self.repelled.copy_(repelled)
             self.push.copy_(movement.half_gradient)
