@@ -4,7 +4,8 @@ All curves of a case start from the same weights, see the same batches and draw 
 precision is measured in the same run, on the CPU: how far its curve lies from the curve in float64. For TF32 and
 bfloat16 the CPU imitates the matrix units (`CoarseProducts`). A device may lie `FACTOR` times as far from float64 as
 the CPU does in this case, or in the median case where this one came out lucky: sums in another order, other kernels and
-other formulas of the same gradient round differently, but not worse.
+other formulas of the same gradient round differently, but not worse. No bound is below `FLOOR`: the loss of a batch
+is a sum of 16 numbers, and each addition may round it by half a unit in its last place.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from vsetune.training.step import Learner
 CPU = torch.device("cpu")
 STEPS = 8
 FACTOR = 4.0
+FLOOR = 16 * 2.0**-24
 SEMANTIC_SIZE = 16
 MANTISSA = {"float32": 23, "tf32": 10, "bfloat16": 7}
 """Bits that the factors of a product keep, by precision."""
@@ -67,7 +69,7 @@ def compare(
     for precision, found in far.items():
         usual = statistics.median(yardstick for _, yardstick in found.values())
         for name, (there, here) in found.items():
-            yield Compared(name, precision, there, here, FACTOR * max(here, usual))
+            yield Compared(name, precision, there, here, max(FACTOR * here, FACTOR * usual, FLOOR))
 
 
 def distance(curve: Tensor, exact: Tensor) -> float:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 import torch
 
 from gpu.cases import trial_of
 from gpu.curves import learner_of
-from gpu.timing import arithmetic, forget_memory, median_seconds, most_memory
+from gpu.timing import MOST_S, arithmetic, forget_memory, median_seconds, most_memory
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.reader import training_batches
@@ -27,9 +29,12 @@ RESIDENT = 4
 
 @dataclass(frozen=True)
 class Rate:
-    """Of one network in one precision. pairs_s: per second, batches on the device. waiting: share of the time that
-    goes to waiting for data when batches come from the reader. operations: of one step, in products. peak_share: of
-    what one large product reaches in that precision. memory: bytes at most, None where nobody counts."""
+    """Of one network in one precision; NaN where it does not fit.
+
+    pairs_s: per second, batches on the device. waiting: share of the time that goes to waiting for data when batches
+    come from the reader. operations: of one step, in products. peak_share: of what one large product reaches in that
+    precision. memory: bytes at most, None where nobody counts.
+    """
 
     network: str
     precision: str
@@ -49,7 +54,11 @@ def rates(
     """Every network in every precision that `peaks` (operations per second of a product) has."""
     for (name, settings), precision in itertools.product(networks.items(), peaks):
         trial = trial_of(data, settings, {"name": "lmh"}, batch_size=batch, precision=precision, shuffle_pairs=10_000)
-        yield _rate(name, trial, device, peaks[precision], repeats)
+        try:
+            yield _rate(name, trial, device, peaks[precision], repeats)
+        except torch.OutOfMemoryError as error:
+            print(f"{name} in {precision}, B = {batch}: {str(error).partition('. ')[0]}", file=sys.stderr)
+            yield Rate(name, precision, batch, nan, nan, nan, nan, nan, None)
 
 
 def _rate(name: str, trial: TrialSpec, device: torch.device, peak: float, repeats: int) -> Rate:
@@ -76,6 +85,8 @@ def reader_seconds(learner: Learner, source: TrainingBatches, device: torch.devi
     wait_for(device)
     begin, pairs = time.perf_counter(), 0
     for step in range(1, 1 + min(steps, source.steps_per_epoch - 1)):
+        if pairs and time.perf_counter() - begin > MOST_S:
+            break
         batch = source.take(step)
         learner.step(batch)
         pairs += batch.pairs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -17,11 +18,16 @@ from vsetune.scoring.device import product_precision, wait_for
 PRODUCT = {"cuda": 8192, "cpu": 1024}
 """Rows and columns of the product that tells what the device can do, by the kind of device."""
 
+MOST_S = 10.0
+
 
 def median_seconds(run: Callable[[], object], device: torch.device, *, repeats: int, warm: int = 3) -> float:
-    """Of one call, the queue of the device waited for."""
-    seconds = []
+    """Of one call, the queue of the device waited for. After MOST_S none is begun, once there is one to tell of."""
+    seconds: list[float] = []
+    first = time.perf_counter()
     for number in range(warm + repeats):
+        if seconds and time.perf_counter() - first > MOST_S:
+            break
         wait_for(device)
         begin = time.perf_counter()
         run()
@@ -55,6 +61,7 @@ def most_memory(device: torch.device) -> int | None:
 
 def forget_memory(device: torch.device) -> None:
     """Count anew from here, with nothing kept that nobody uses."""
+    gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
@@ -65,7 +72,7 @@ def device_title(device: torch.device) -> str:
     if device.type == "cuda":
         about = torch.cuda.get_device_properties(device)
         return f"{about.name}, {about.total_memory / 2**30:.0f} GiB"
-    return "no GPU: a stand-in that computes on the CPU" if device.type == KIND else "the CPU"
+    return "a stand-in for a GPU" if device.type == KIND else "the CPU"
 
 
 def _in_place(_: Any, one: Any, other: Any, **__: Any) -> int:

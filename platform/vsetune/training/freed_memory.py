@@ -29,7 +29,7 @@ def keep_freed_memory() -> bool:
 
 def give_back_freed_memory() -> None:
     """All that nothing uses, at once, to the system; and on a GPU, where trials beside this one may need it."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
     if _is_glibc():
         ctypes.CDLL(None).malloc_trim(0)

@@ -151,7 +151,9 @@ class QuantisedCenters(Centers):
         self.register_buffer("push", torch.zeros_like(self.table))
         self.register_buffer("push_weight", torch.zeros(len(self.table), 1))
         self._known_steps: int | None = 0  # reading the buffer would wait for a GPU
-        self.register_load_state_dict_post_hook(lambda centers, _: centers._forget_steps())
+        self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
+            lambda centers, _: centers._forget_steps()
+        )
 
     def forward(self, images: Tensor, captions: Tensor, ids: Tensor) -> CenterTerm:
         spec = self.spec
