@@ -63,7 +63,7 @@ def rates(
 
 def _rate(name: str, trial: TrialSpec, device: torch.device, peak: float, repeats: int) -> Rate:
     forget_memory(device)
-    learner, source = learner_of(trial, device), TrainingBatches(trial, Dataset.open(trial.data.path), device)
+    learner, source = learner_of(trial, device), TrainingBatches(trial, opened(trial.data.path), device)
     try:
         resident = [source.take(number) for number in range(min(RESIDENT, source.steps_per_epoch))]
         turn = itertools.cycle(resident)
@@ -76,6 +76,11 @@ def _rate(name: str, trial: TrialSpec, device: torch.device, peak: float, repeat
         name, trial.training.precision, trial.training.batch_size, seconds, resident[0].pairs / seconds,
         max(0.0, 1 - seconds / read), operations, operations / seconds / peak, most_memory(device),
     )
+
+
+def opened(data: str) -> Dataset:
+    """As a training opens it."""
+    return Dataset.open(data)
 
 
 def reader_seconds(learner: Learner, source: TrainingBatches, device: torch.device, *, steps: int) -> float:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from gpu.made_data import Made, make_data
+from gpu.rates import host_batches
 from gpu.waits import counted_waits, stand_in_device
 
 WAITING: dict[str, Callable[[Tensor], object]] = {
@@ -46,6 +49,15 @@ def test_what_is_queued_is_no_wait(what: str) -> None:
         counts.clear()
         FREE[what](values)
         assert not counts
+
+
+def test_a_batch_goes_to_the_device_without_a_wait(tmp_path: Path) -> None:
+    batch, *_ = host_batches(make_data(tmp_path, Made(images=8, evaluated=4)), 4)
+    with counted_waits() as counts:
+        there = batch.to(stand_in_device())
+        assert not counts
+        assert there.captions.device == there.image_features.device == stand_in_device()
+        assert there.captions.tolist() == batch.captions.tolist()
 
 
 def test_numbers_of_both_sides_are_refused_as_a_gpu_refuses_them() -> None:

@@ -102,7 +102,7 @@ class TrainingSpec(Spec):
     )
     precision: Precision = Field(
         "float32", description="on a GPU; `tf32`: products of a step on its matrix units, all else float32; `bfloat16` "
-        "autocasts the towers. Losses and ranks stay float32",
+        "autocasts the towers, in validation too. Losses and ranks stay float32",
     )
     loss_ramp: LossRamp | None = Field(
         None, description="the loss grows from 0 during these epochs; null: never. The logged loss is the whole one",
