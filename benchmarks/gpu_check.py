@@ -94,7 +94,7 @@ def main() -> None:
     text = page.whole(timing.device_title(device), given.sizes, parts)
     print(text)
     if given.page:
-        given.page.write_text(text)
+        page.write(given.page, text)
     if problems := [problem for part in parts for problem in part.problems]:
         sys.exit("\n".join(problems))
 
@@ -105,7 +105,7 @@ def parsed() -> argparse.Namespace:
     arguments.add_argument("--sizes", choices=("full", "small"), default="full", help="of the networks of rates")
     arguments.add_argument("--only", default=",".join(PARTS), help="parts, by comma")
     arguments.add_argument("--cases", default="", help="only cases with this in their name, e.g. vsepp.")
-    arguments.add_argument("--page", type=Path, help="write the tables to this file, as Markdown")
+    arguments.add_argument("--page", type=Path, help="write the tables there, as Markdown; docs/gpu.md keeps its text")
     return arguments.parse_args()
 
 
