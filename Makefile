@@ -11,7 +11,7 @@ TAKES_LONGER := networks training tracking jobs cli object_storage dashboards ni
 
 unexport PYTHONDONTWRITEBYTECODE  # without it every test process and every worker of Ray compiles all modules anew
 
-.PHONY: help quickstart install test test-quick test-slow lint benchmark chaos mutation dashboards clean
+.PHONY: help quickstart install test test-quick test-slow lint benchmark gpu-check chaos mutation dashboards clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -32,7 +32,10 @@ test-slow: $(VENV)/.dev  ## the tests that take longer: real training, real data
 	$(BIN)/python -m pytest -q -m slow --timeout 3600
 
 benchmark: $(VENV)/.dev  ## every paired benchmark; each prints a ratio
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/gpu_check.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+gpu-check:  ## networks and losses on this machine's GPU against its CPU, with any Python that has torch (docs/gpu.md)
+	PYTHONPATH=platform $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) benchmarks/gpu_check.py --page docs/gpu.md
 
 chaos: $(VENV)/.chaos  ## 60 kills and outages over short sweeps, held against the undisturbed ones; about 25 minutes
 	PYTHONPATH=benchmarks $(BIN)/python -m chaos.run

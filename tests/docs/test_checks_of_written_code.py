@@ -25,7 +25,7 @@ from written_settings import trouble_of_block, trouble_of_setting
     ("pip install 'vsetune[coffee]'", "no extra coffee"),
     ("pip install -e '.[jobs,coffee]'", "no extra coffee"),
     ("pip install --constraint pins.txt .", "pins.txt: no such file"),
-    ("pip remove vsetune", "need install or wheel"),
+    ("pip remove vsetune", "need download, install or wheel"),
     ("python jobs/no_such_job.py", "not in this repository"),
     ("python no_such_job.py", "no such script"),
     ("ray up machines.yaml", "ray up machines.yaml: no such file"),

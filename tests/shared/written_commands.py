@@ -128,8 +128,8 @@ def _make(arguments: Sequence[str]) -> str | None:
 
 def _pip(arguments: Sequence[str]) -> str | None:
     """Extras of our package, by name or by folder, must be declared."""
-    if arguments[:1] not in (["install"], ["wheel"]):
-        return f"pip {' '.join(arguments[:1])}: need install or wheel"
+    if arguments[:1] not in (["download"], ["install"], ["wheel"]):
+        return f"pip {' '.join(arguments[:1])}: need download, install or wheel"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for word in arguments:
         named = re.fullmatch(r"(?:\.|vsetune)\[(.+)\]", word)
@@ -196,7 +196,7 @@ def _names_a_file_of_ours(word: str) -> bool:
 
 def _variable_trouble(assignment: str) -> str | None:
     name = assignment.partition("=")[0]
-    return None if name in _variables() else f"{name}: no file of ours reads this variable"
+    return None if name in {"PYTHONPATH", *_variables()} else f"{name}: no file of ours reads this variable"
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, ParameterGroup
 from vsetune.networks.network_base import NetworkGroup
-from vsetune.scoring.device import choose_device, effective_precision, tower_precision, use_threads
+from vsetune.scoring.device import choose_device, effective_precision, product_precision, tower_precision, use_threads
 from vsetune.training.code_revision import git_revision
 from vsetune.training.optimizers import Optimizers
 from vsetune.training.random_state import RandomState, undisturbed
@@ -85,12 +86,29 @@ def test_threads_are_limited_and_none_leaves_them_alone() -> None:
         use_threads(0)
 
 
-def test_bfloat16_is_for_gpus_only() -> None:
-    training = TrainingSpec(precision="bfloat16")
+@pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
+def test_coarse_numbers_are_for_gpus_only(precision: Any) -> None:
+    training = TrainingSpec(precision=precision)
     assert effective_precision(training, CPU) == "float32"
-    assert effective_precision(training, torch.device("cuda")) == "bfloat16"
-    with tower_precision(training, CPU):
+    assert effective_precision(training, torch.device("cuda")) == precision
+    with product_precision(training, CPU), tower_precision(training, CPU):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+
+
+def test_tf32_is_allowed_within_a_step_that_asks_for_it_and_nowhere_else() -> None:
+    def allowed() -> tuple[bool, bool]:
+        return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+
+    before, gpu = allowed(), torch.device("cuda")
+    try:
+        with product_precision(TrainingSpec(precision="tf32"), gpu):
+            assert allowed() == (True, True)
+        assert allowed() == (False, False)
+        for precision in ("float32", "bfloat16"):
+            with product_precision(TrainingSpec(precision=precision), gpu):
+                assert allowed() == (False, False)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
 class Learning(Loss):

@@ -32,7 +32,7 @@ from vsetune.jobs.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WI
 from vsetune.jobs.trial_meter import TrialMeter
 from vsetune.jobs.trial_metrics import TrialMetrics
 from vsetune.object_storage.mirror import Mirror
-from vsetune.scoring.device import choose_device
+from vsetune.scoring.device import choose_device, take_share
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import set_aside
 from vsetune.training.failures import Failure, Kind, failure_of
@@ -114,7 +114,9 @@ class AttemptTrainable(tune.Trainable):
         plain, folder = self._wanted["trial"], self._folder
         needs = Needs(**self._wanted["needs"])
         device = "cuda" if needs.gpus else "cpu"
-        self._meter = TrialMeter(choose_device(device), calibrates=self._wanted.get("calibrates", False))
+        chosen = choose_device(device)
+        take_share(chosen, needs.gpus)
+        self._meter = TrialMeter(chosen, calibrates=self._wanted.get("calibrates", False))
         load_kept(plain.get("plugins", {}), study_folder_of(folder), where=f"trial {plain['trial']}")
         self._mirror = trial_mirror(folder)
         if self._mirror is not None:

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-from contextlib import AbstractContextManager
-from typing import Literal
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
-from vsetune.config.study.training import TrainingSpec
+from vsetune.config.study.training import Precision, TrainingSpec
 from vsetune.data.devices import device_named
 from vsetune.errors import ConfigError
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` takes the GPU when there is one. ConfigError for a device that is unknown or not here."""
+    """`auto` takes the GPU when there is one. ConfigError for a device that is unknown or not here.
+
+    On a GPU this process computes float32 products in float32 from then on: left alone, cuDNN takes TF32 for
+    convolutions and GRUs.
+    """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return device_named(name, key="device", choices="auto, cpu, cuda or cuda:N")
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    else:
+        device = device_named(name, key="device", choices="auto, cpu, cuda or cuda:N")
+    if device.type == "cuda":
+        _allow_tf32(False)
+    return device
+
+
+def take_share(device: torch.device, share: float) -> None:
+    """Let this process hold no more of a GPU's memory than its share, so that what asks for too much fails itself and
+    not the trial beside it. share: of one GPU; from 1 on, and on the CPU: no limit."""
+    if device.type == "cuda" and share > 0:
+        index = torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.set_per_process_memory_fraction(min(1.0, share), index)
 
 
 def use_threads(threads: int | None) -> None:
@@ -29,8 +45,8 @@ def use_threads(threads: int | None) -> None:
     torch.set_num_threads(threads)
 
 
-def effective_precision(training: TrainingSpec, device: torch.device) -> Literal["float32", "bfloat16"]:
-    """What the encoders really compute in: bfloat16 is for GPUs, elsewhere it would be slower and coarser."""
+def effective_precision(training: TrainingSpec, device: torch.device) -> Precision:
+    """What a training really computes in: TF32 and bfloat16 are for GPUs, elsewhere they would be slower or coarser."""
     return training.precision if device.type == "cuda" else "float32"
 
 
@@ -39,6 +55,27 @@ def tower_precision(training: TrainingSpec, device: torch.device) -> AbstractCon
     if effective_precision(training, device) == "bfloat16":
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext()
+
+
+def product_precision(training: TrainingSpec, device: torch.device) -> AbstractContextManager[object]:
+    """Context for a whole training step, backward included: with `tf32` products of float32 numbers, convolutions and
+    GRUs go to the matrix units of a GPU, which keep 10 bits of each factor's mantissa and sum in float32."""
+    return _tf32_allowed() if effective_precision(training, device) == "tf32" else contextlib.nullcontext()
+
+
+@contextmanager
+def _tf32_allowed() -> Iterator[None]:
+    _allow_tf32(True)
+    try:
+        yield
+    finally:
+        _allow_tf32(False)
+
+
+def _allow_tf32(allowed: bool) -> None:
+    """For this process: PyTorch has no other place for it, and its backward pass runs in threads of its own."""
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
 
 
 def wait_for(device: torch.device) -> None:

@@ -20,7 +20,7 @@ from vsetune.networks.network_base import Network, TrainingItems
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.pretrained import architecture_of
 from vsetune.networks.sound_scores import require_sound_items, require_sound_scores
-from vsetune.scoring.device import tower_precision
+from vsetune.scoring.device import product_precision, tower_precision
 from vsetune.scoring.network_inputs import caption_inputs, image_inputs
 from vsetune.training.batches import training_steps_per_epoch
 from vsetune.training.drawn_images import drawn_in
@@ -123,8 +123,9 @@ class Learner:
         drawn: what `TrainingBatches.drawn` gave for the step.
         """
         self.optimizers.zero_grad()
-        output = self._output(batch, drawn)
-        torch.autograd.backward(output.value * loss_factor(self.trial.training, self.epoch))
+        with product_precision(self.trial.training, self.device):
+            output = self._output(batch, drawn)
+            torch.autograd.backward(output.value * loss_factor(self.trial.training, self.epoch))
         norm = _clip(self.network, self.trial.training.gradient_clip, self.device)
         self.loss.before_step()
         self.optimizers.step()

@@ -53,6 +53,7 @@ class LinearSchedule(Spec):
         return self
 
 
+Precision = Literal["float32", "tf32", "bfloat16"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 """How much of a running mean is kept at each step."""
 
@@ -99,8 +100,9 @@ class TrainingSpec(Spec):
         0, ge=0, le=256,
         description="processes that read shards, and threads that decode photographs; 0: one thread for both",
     )
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="bfloat16 autocasts the towers on a GPU; losses and ranks stay float32",
+    precision: Precision = Field(
+        "float32", description="on a GPU; `tf32`: products of a step on its matrix units, all else float32; `bfloat16` "
+        "autocasts the towers, in validation too. Losses and ranks stay float32",
     )
     loss_ramp: LossRamp | None = Field(
         None, description="the loss grows from 0 during these epochs; null: never. The logged loss is the whole one",

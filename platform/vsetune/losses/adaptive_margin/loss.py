@@ -19,6 +19,7 @@ from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32, require_pairs
 from vsetune.losses.loss_building import register
 from vsetune.losses.parts.hinges import QueryTerms
+from vsetune.losses.parts.loss_devices import beside
 from vsetune.losses.parts.pairing import Candidates, candidates, pair_negatives
 from vsetune.losses.parts.spec_fields import TripletMarginFields
 
@@ -97,10 +98,10 @@ def triplet_gaps(
     if spec.negatives == "hardest":
         among = candidates(inputs, similarity, negatives, inputs.memory, "decided")
         return hardest_gaps(among, similarity.diagonal(), squared=spec.squared)
-    size, device = similarity.shape[0], similarity.device
+    size = similarity.shape[0]
     return sampled_gaps(
-        similarity, negatives, image_negatives=random_derangement(size).to(device),
-        caption_negatives=random_derangement(size).to(device), squared=spec.squared,
+        similarity, negatives, image_negatives=beside(random_derangement(size), similarity),
+        caption_negatives=beside(random_derangement(size), similarity), squared=spec.squared,
     )
 
 

@@ -17,6 +17,7 @@ from vsetune.losses.adaptive_margin.loss import distances, random_derangement
 from vsetune.losses.contrastive.spec import ContrastiveSpec
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, at_least_float32, require_pairs
 from vsetune.losses.loss_building import register
+from vsetune.losses.parts.loss_devices import beside
 from vsetune.losses.parts.pairing import pair_negatives, pools
 
 PairNegatives = Literal["random", "hardest", "all"]
@@ -34,7 +35,7 @@ def used_negatives(similarity: Tensor, negatives: Tensor, rule: PairNegatives) -
     if rule == "hardest":
         chosen = similarity.detach().masked_fill(~negatives, float("-inf")).argmax(dim=1)
     else:
-        chosen = random_derangement(similarity.shape[0]).to(similarity.device)
+        chosen = beside(random_derangement(similarity.shape[0]), similarity)
     return negatives & torch.zeros_like(negatives).scatter_(1, chosen[:, None], True)
 
 

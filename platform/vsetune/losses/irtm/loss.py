@@ -19,6 +19,7 @@ from vsetune.losses.loss_building import register
 from vsetune.losses.lsh.loss import sum_of_hinges_output
 from vsetune.losses.parts.hinges import QueryTerms
 from vsetune.losses.parts.largest_entries import floors_of_largest
+from vsetune.losses.parts.loss_devices import is_on_cpu
 from vsetune.losses.parts.pairing import Candidates, batch_negatives, candidates, pair_similarity
 
 
@@ -35,7 +36,7 @@ def mean_hardest_hinges(among: Candidates, matched: Tensor, *, margin: float, ha
 
 def _row_means(scores: Tensor, matched: Tensor, *, margin: float, hardest: int) -> Tensor:
     used = (scores != float("-inf")).sum(dim=1).clamp(max=hardest)
-    floors = floors_of_largest(scores, used)
+    floors = floors_of_largest(scores, used) if is_on_cpu(scores) else None
     if floors is None:
         scores = scores.topk(min(hardest, scores.shape[1]), dim=1, sorted=False).values  # takes NaN for the highest
         hinges = (margin + scores - matched[:, None]).relu()

@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
 from vsetune.errors import ConfigError
@@ -151,6 +150,10 @@ class QuantisedCenters(Centers):
         self.register_buffer("repelled", torch.zeros(()))
         self.register_buffer("push", torch.zeros_like(self.table))
         self.register_buffer("push_weight", torch.zeros(len(self.table), 1))
+        self._known_steps: int | None = 0  # reading the buffer would wait for a GPU
+        self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
+            lambda centers, _: centers._forget_steps()
+        )
 
     def forward(self, images: Tensor, captions: Tensor, ids: Tensor) -> CenterTerm:
         spec = self.spec
@@ -173,6 +176,8 @@ class QuantisedCenters(Centers):
     @torch.no_grad()
     def after_step(self) -> None:
         self.steps += 1
+        if self._known_steps is not None:
+            self._known_steps += 1
         if self.spec.on_sphere:
             self.table.copy_(nn.functional.normalize(self.table))
 
@@ -201,10 +206,14 @@ class QuantisedCenters(Centers):
         found = cluster_centers(seen, len(self.table), seed=self.spec.seed)
         self.table.copy_(nn.functional.normalize(found) if self.spec.on_sphere else found)
 
+    def _forget_steps(self) -> None:
+        self._known_steps = None
+
     def _repel(self, centers: Tensor) -> None:
         """Work the repulsion out in every `repulsion_every`-th training step."""
-        every = self.spec.repulsion_every
-        if every == 1 or int(self.steps) % every == 0:
+        if self._known_steps is None:
+            self._known_steps = int(self.steps)
+        if self._known_steps % self.spec.repulsion_every == 0:
             repelled, movement = repulsion_movement(centers, delta=self.spec.delta)
             self.repelled.copy_(repelled)
             self.push.copy_(movement.half_gradient)
@@ -222,6 +231,8 @@ def cluster_centers(points: Tensor, count: int, *, seed: int) -> Tensor:
 
     The same points, seed and number of threads give the same centres. Returned on the device of the points.
     """
+    from sklearn.cluster import KMeans  # a second to import, and only where centres become fewer
+
     found = KMeans(n_clusters=count, n_init=1, random_state=seed).fit(points.detach().cpu().numpy())
     return torch.tensor(found.cluster_centers_, dtype=points.dtype, device=points.device)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from vsetune.losses.parts.largest_entries import floors_of_largest, sorted_rows
+from vsetune.losses.parts.loss_devices import is_on_cpu
 from vsetune.losses.parts.pairing import Pools
 
 _ROUNDING = 1e-9  # 0.07 * 100 is a hair above 7 in floating point
@@ -133,15 +134,21 @@ def _highest_negatives(lifted: Tensor, negatives: Tensor, fraction: float) -> Hi
     everything = lifted.new_full((lifted.shape[0],), float("-inf"))
     if fraction == 1:
         return Highest(lifted, everything, None, used)
-    floors = floors_of_largest(lifted, used) if int(used.max()) > 1 else None
+    floors = floors_of_largest(lifted, used) if is_on_cpu(lifted) and int(used.max()) > 1 else None
     if floors is not None:
         return Highest(lifted, floors, None, used)
-    hardest = _hardest(lifted, used, largest=True)
+    hardest = _hardest(lifted, used, fraction, largest=True)
     return Highest(hardest.values, everything, hardest.places, used)
 
 
 def _lowest_positives(scores: Tensor, positives: Tensor, fraction: float) -> Hardest:
-    """Positives are few, so they are gathered before they are ranked."""
+    """Positives are few, so they are gathered before they are ranked; on a GPU, which would have to be asked how few,
+    they are ranked where they are."""
+    if not is_on_cpu(scores):
+        used = _used(positives.sum(dim=1), fraction)
+        values = scores.masked_fill(~positives, float("inf"))
+        places = torch.arange(scores.shape[1], device=scores.device).expand(scores.shape)
+        return Hardest(values, places, used) if fraction == 1 else _hardest(values, used, fraction, largest=False)
     rows, columns = positives.nonzero(as_tuple=True)
     counts = torch.bincount(rows, minlength=scores.shape[0])
     ranks = torch.arange(rows.shape[0], device=rows.device) - (counts.cumsum(dim=0) - counts)[rows]
@@ -151,13 +158,16 @@ def _lowest_positives(scores: Tensor, positives: Tensor, fraction: float) -> Har
     used = _used(counts, fraction)
     if fraction == 1 or shape[1] == 1:
         return Hardest(values, places, used)
-    low = _hardest(values, used, largest=False)
+    low = _hardest(values, used, fraction, largest=False)
     return Hardest(low.values, places.gather(1, low.places), used)
 
 
-def _hardest(values: Tensor, used: Tensor, *, largest: bool) -> Hardest:
-    """The used[i] largest or smallest entries of each row i."""
-    fewest, most = torch.stack([used.min(), used.max()]).tolist()
+def _hardest(values: Tensor, used: Tensor, fraction: float, *, largest: bool) -> Hardest:
+    """The used[i] largest or smallest entries of each row i, which `_used` gave for this fraction."""
+    if is_on_cpu(values):
+        fewest, most = torch.stack([used.min(), used.max()]).tolist()
+    else:  # at most; what a row does not use is left out below
+        fewest, most = 0, hardest_count(values.shape[1], fraction)
     if most <= 1:
         hardest, places = values.max(dim=1, keepdim=True) if largest else values.min(dim=1, keepdim=True)
     else:
