@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.bank_batches import bank_rows
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.caption_tables import CaptionTables, caption_tables
 from vsetune.data.batches.reader import steps_per_epoch, training_batches
@@ -53,6 +54,7 @@ class TrainingBatches:
         self._dataset = dataset
         self._device = device
         self._semantics = _semantics(trial, dataset)
+        self._rows = bank_rows(dataset, split, trial.network.reads, device=device, semantics=self._semantics)
         self._tables: CaptionTables | None = None
         self._open: Iterator[Batch] | None = None
         self._next_step = -1
@@ -145,7 +147,7 @@ class TrainingBatches:
                     self._dataset, split, batch_size=training.batch_size, batch_unit=training.batch_unit,
                     seed=self._trial.seed, epoch=epoch, shuffle_pairs=training.shuffle_pairs, skip_batches=done,
                     workers=training.loader_workers, drop_last=training.drop_last, semantics=self._semantics,
-                    reads=reads, tables=self._tables,
+                    reads=reads, tables=self._tables, rows=self._rows,
                 )
             )
             return next(self._open, None)
