@@ -110,10 +110,10 @@ class DeviceArrays:
         self.use(semantics)
 
     def use(self, semantics: np.ndarray | None) -> None:
-        """Have these vectors there from now on."""
-        if semantics is not self._made_of:
-            self._made_of = semantics
-            self._semantics = None if semantics is None else torch.tensor(semantics, device=self._device).float()
+        """Have these vectors there from now on; None: those that are there may stay."""
+        if semantics is not None and semantics is not self._made_of:
+            self._made_of, self._semantics = semantics, None  # the old ones first give back their memory
+            self._semantics = torch.tensor(semantics, device=self._device).float()
 
     def sent(self, values: np.ndarray) -> Tensor:
         made = torch.from_numpy(values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import IO, cast
 
@@ -27,11 +26,10 @@ def bytes_of(dataset: Dataset, split: SplitInfo) -> int:
 
 
 def write_bank(dataset: Dataset, split: SplitInfo, file: IO[bytes]) -> tuple[BankShape, str]:
-    """(shape, SHA-256) of what was written into the empty file. The room for it is taken before anything is read.
+    """(shape, SHA-256) of what was written into a file without content; room beyond its end is given back.
 
     DataError for a shard that is gone or damaged, StorageError where it cannot be reached, OSError of the file.
     """
-    os.posix_fallocate(file.fileno(), 0, bytes_of(dataset, split))
     writer = HashingWriter(file)
     sink = cast(IO[bytes], writer)
     tails = _Tails(split, dataset.regions, has_boxes=dataset.manifest.features.boxes)
@@ -44,7 +42,7 @@ def write_bank(dataset: Dataset, split: SplitInfo, file: IO[bytes]) -> tuple[Ban
     sink.write(bytes(shape.tail - writer.written))
     for array in tails.arrays(shape):
         sink.write(array.tobytes())
-    file.truncate(shape.bytes)  # more room was taken than it needs
+    file.truncate(shape.bytes)
     return shape, writer.sha256
 
 

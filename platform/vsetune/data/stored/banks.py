@@ -18,9 +18,11 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import IO
 
 from vsetune.data.stored.bank_file import BankShape, SplitBank
 from vsetune.data.stored.bank_making import bytes_of, write_bank
@@ -45,6 +47,12 @@ _SHARE_OF_DISK = 0.5
 _MOST_OPEN = 12
 
 _log = logging.getLogger(__name__)
+
+
+class _NoRoom(Exception):
+    """The bound, or half of the disk, is taken by what is in use."""
+
+
 _open: OrderedDict[str, SplitBank] = OrderedDict()
 _streamed: set[str] = set()
 """Keys of banks that this process could not have, and has said why."""
@@ -178,13 +186,14 @@ def _made(dataset: Dataset, split: str, folder: Path, key: str) -> SplitBank | N
     with suppress(FileNotFoundError):
         (folder / f"{key}.json").unlink()
     begin = time.monotonic()
-    with take_lock(folder / "locks" / "room.lock", wait_s=_WAIT_S):
-        problem = _room_for(bytes_of(dataset, info), folder, dataset)
-    if problem is not None:
-        _say(str(folder / key), dataset, problem)
+    try:
+        with whole_file(arrays, durable=False) as file:
+            with take_lock(folder / "locks" / "room.lock", wait_s=_WAIT_S):
+                _take_room(file, bytes_of(dataset, info), folder, dataset)
+            shape, sha256 = write_bank(dataset, info, file)
+    except _NoRoom as error:
+        _say(str(folder / key), dataset, str(error))
         return None
-    with whole_file(arrays, durable=False) as file:
-        shape, sha256 = write_bank(dataset, info, file)
     _seal(arrays)
     with whole_file(folder / f"{key}.json", durable=False) as file:
         file.write(readable_json({"shape": asdict(shape), "sha256": sha256}))
@@ -193,11 +202,11 @@ def _made(dataset: Dataset, split: str, folder: Path, key: str) -> SplitBank | N
     return _sealed(folder, key)
 
 
-def _room_for(size: int, folder: Path, dataset: Dataset) -> str | None:
-    """Remove what nobody opened lately until the new one fits; why it does not."""
+def _take_room(file: IO[bytes], size: int, folder: Path, dataset: Dataset) -> None:
+    """Room on the disk for a new file of this folder, once what nobody opened lately has made place. _NoRoom."""
     _remove_abandoned(folder)
-    kept = sorted((each.stat().st_atime, each.stat().st_size, each) for each in folder.glob("*.arrays"))
-    used = sum(bytes_ for _, bytes_, _ in kept)
+    kept = sorted(_uses(folder.glob("*.arrays")))
+    used = sum(bytes_ for _, bytes_, _ in [*kept, *_uses(partials_in(folder))])
     most = int(_SHARE_OF_DISK * (shutil.disk_usage(folder).free + used))
     if dataset.reading.source == "auto":
         most = min(most, dataset.reading.bank_bytes)
@@ -207,9 +216,17 @@ def _room_for(size: int, folder: Path, dataset: Dataset) -> str | None:
         path.unlink(missing_ok=True)
         path.with_suffix(".json").unlink(missing_ok=True)
         used -= bytes_
-    if used + size <= most:
-        return None
-    return f"{folder} holds {used:,} bytes and may hold {most:,}, it takes {size:,} more; free space, or delete others"
+    if used + size > most:
+        raise _NoRoom(f"{folder} holds {used:,} bytes and may hold {most:,}, this takes {size:,}; free space there")
+    os.posix_fallocate(file.fileno(), 0, size)
+
+
+def _uses(paths: Iterable[Path]) -> Iterator[tuple[float, int, Path]]:
+    """(last use, bytes, path) of those that are still there."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            about = path.stat()
+            yield about.st_atime, about.st_size, path
 
 
 def _remove_abandoned(folder: Path) -> None:
