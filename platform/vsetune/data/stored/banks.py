@@ -42,7 +42,7 @@ _WAIT_S = 600.0
 _IDLE_S = 3600.0
 """A bank that was not opened for so long may make room for another one."""
 _SHARE_OF_MEMORY = 0.5
-"""Of the machine, or of its container: larger banks would be read from the disk again and again, not in order."""
+"""Of the machine, or of its container: larger banks would come from the disk anew every epoch, image by image."""
 _SHARE_OF_DISK = 0.5
 _MOST_OPEN = 12
 
