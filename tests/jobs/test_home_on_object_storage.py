@@ -59,6 +59,7 @@ def worker(trial: TrialSpec) -> AttemptTrainable:
     folder = f"runs/tiny/trials/{TRIAL}"
     return AttemptTrainable({
         "trial": trial.to_plain(), "home": remote_home(), "needs": {"cpus": 1}, "phase": "search",
+        "reading": {"source": "auto", "bank_bytes": 10**9},
         "folder": folder if remote_home() else str(home() / folder),
     })
 

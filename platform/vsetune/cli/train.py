@@ -28,6 +28,7 @@ def train(
 ) -> None:
     """Train one cell of a study at its default hyperparameters, to look at or to debug. Nothing is tracked."""
     from vsetune.config.study.cells import build_trial
+    from vsetune.config.study.resources import Needs
     from vsetune.jobs.first_stages import kept_stage
     from vsetune.jobs.preparation import prepare_study
     from vsetune.training.attempt import Attempt
@@ -47,7 +48,8 @@ def train(
         shutil.rmtree(folder, ignore_errors=True)
     try:
         attempt = Attempt(
-            trial, folder, device=device, threads=prepared.spec.resources.cpus, first_stage=kept_stage(trial, folder)
+            trial, folder, device=device, threads=prepared.spec.resources.cpus, first_stage=kept_stage(trial, folder),
+            reading=prepared.spec.resources.reading_of(Needs(gpus=1.0)),
         )
     except StaleCheckpoint as error:
         raise StaleCheckpoint(f"{error} That is what --fresh does.") from error

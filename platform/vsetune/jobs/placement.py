@@ -101,6 +101,7 @@ def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs
         "folder": prepared.worker_folder(assignment.trial.trial),
         "home": remote_home(),
         "needs": asdict(needs),
+        "reading": asdict(prepared.spec.resources.reading_of(needs)),
         "calibrates": prepared.calibrates,
     }
 

@@ -36,8 +36,9 @@ from vsetune.errors import ConfigError, StudyConflict
 from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.first_stages import StageSearch, with_first_stage
 from vsetune.jobs.fitting import require_fit
+from vsetune.jobs.held_search import HeldSearch
 from vsetune.jobs.study_file import load_study, used_plugins
-from vsetune.jobs.study_home import TRIALS_FOLDER, HeldSearch, StudyHome
+from vsetune.jobs.study_home import TRIALS_FOLDER, StudyHome
 from vsetune.object_storage.addresses import is_remote, join
 from vsetune.object_storage.entrance import require_usable
 from vsetune.plugins.plugin_loading import Plugin

@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vsetune.config.spec.paths import remote_place
-from vsetune.config.study.cells import Cell
-from vsetune.config.study.domains import Value
-from vsetune.config.study.study_spec import SearchSpec
 from vsetune.errors import StorageError
 from vsetune.object_storage.mirror import Mirror, MirroredFiles
 from vsetune.object_storage.mirror_contents import DamagedObject, fetch
 from vsetune.object_storage.mirror_writer import drop_files
-from vsetune.search.configurations import ConfigurationSearch, Lesson, Outcome, Refusal, Suggestion
 from vsetune.tracking.journal import CURSOR_FILE, JOURNAL_FILE
 from vsetune.tracking.study_lock import LOCK_FILE, locked_study
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE
@@ -118,29 +114,6 @@ class StudyHome:
         except DamagedObject as error:
             _log.error("%s", error)
         return into / path.name
-
-
-class HeldSearch(ConfigurationSearch):
-    """A search that only the holder of the study writes to. check: raises StorageError when that may be another."""
-
-    def __init__(
-        self, study: str, cells: list[Cell], spec: SearchSpec, *, storage: str, refuses: Refusal | None,
-        check: Callable[[], None],
-    ) -> None:
-        super().__init__(study, cells, spec, storage=storage, refuses=refuses)
-        self._check = check
-
-    def ask(self, cell: str) -> Suggestion | None:
-        self._check()
-        return super().ask(cell)
-
-    def teach(self, cell: str, lessons: Sequence[Lesson], starts: Sequence[Mapping[str, Value]] = ()) -> None:
-        self._check()
-        super().teach(cell, lessons, starts)
-
-    def tell(self, cell: str, number: int, outcome: Outcome, *, curve: Sequence[tuple[float, float]]) -> None:
-        self._check()
-        super().tell(cell, number, outcome, curve=curve)
 
 
 @contextmanager

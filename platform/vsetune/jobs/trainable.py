@@ -17,6 +17,7 @@ from typing import Any
 
 from ray import tune
 
+from vsetune.config.sources.reading import Reading
 from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.spec.paths import HOME_VARIABLE, home
 from vsetune.config.study.resources import Needs
@@ -62,7 +63,8 @@ class AttemptTrainable(tune.Trainable):
 
     config: trial (TrialSpec as plain data), folder (the trial's own: seen by every node, or relative to the folder of
     whatever node it runs on), home (the remote home under which `folder` is mirrored, or None), needs (`Needs` as plain
-    data), calibrates (whether times are also told in calibration products, see `TrialMeter`).
+    data), reading (`Reading` as plain data), calibrates (whether times are also told in calibration products, see
+    `TrialMeter`).
     Reports, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted` at most once and
     last.
     """
@@ -123,7 +125,8 @@ class AttemptTrainable(tune.Trainable):
             fetch_trial(self._mirror)
         trial = TrialSpec.model_validate(plain)
         self._attempt = Attempt(
-            trial, folder, device=device, threads=needs.cpus, first_stage=kept_stage(trial, folder)
+            trial, folder, device=device, threads=needs.cpus, first_stage=kept_stage(trial, folder),
+            reading=Reading(**self._wanted["reading"]),
         )
         self._keep(within_s=BEGIN_WITHIN_S)  # another node must never count this execution again
         labels = {"study": trial.study, "cell": trial.cell, "trial": trial.trial, "phase": self._wanted["phase"]}

@@ -77,7 +77,8 @@ def _trained(prepared: PreparedStudy, cell: Cell, seed: int, folder: Path) -> At
     trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-s{seed}", seed=seed)
     meter = TrialMeter(choose_device(device), calibrates=True)
     first = kept_stage(trial, prepared.trial_folder(trial.trial))
-    attempt = Attempt(trial, folder, device=device, threads=resources.cpus, first_stage=first)
+    reading = resources.reading_of(resources.needs_of(trial.network.name, trial.loss.name))
+    attempt = Attempt(trial, folder, device=device, threads=resources.cpus, first_stage=first, reading=reading)
     meter.opened()
     while not attempt.is_finished:
         meter.around(attempt.advance, attempt.history, lambda: attempt.worked_seconds)

@@ -60,7 +60,7 @@ class KeptObjects:
             descriptor = os.open(self.path(sha256), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             return None
-        about, seal = os.fstat(descriptor), _seal(sha256)
+        about, seal = os.fstat(descriptor), seal_of(sha256)
         if about.st_mtime_ns != seal or size not in (None, about.st_size):
             os.close(descriptor)
             return None
@@ -70,7 +70,7 @@ class KeptObjects:
 
     def seal(self, sha256: str) -> None:
         """Its hash was found right."""
-        os.utime(self.path(sha256), ns=(time.time_ns(), _seal(sha256)))
+        os.utime(self.path(sha256), ns=(time.time_ns(), seal_of(sha256)))
 
     def is_sound(self, sha256: str) -> bool:
         """A file without seal has this content all the same, as after a restart of the machine; another is removed."""
@@ -127,13 +127,14 @@ class KeptObjects:
         return True
 
 
-def _seal(sha256: str) -> int:
-    """The modification time, in ns, of a file whose hash was found right: a date long past, hence nobody's writing.
+def seal_of(name: str) -> int:
+    """The modification time, in ns, of a file of this name whose hash was found right: a date long past, hence nobody's
+    writing.
 
     Whatever writes to the file breaks the seal. It holds for this start of the machine only: files are not forced to
     the disk, and after a power cut one may be of its full size and empty.
     """
-    return int(sha256_hex(f"{_boot()} {sha256}".encode())[:7], 16) * 10**9
+    return int(sha256_hex(f"{_boot()} {name}".encode())[:7], 16) * 10**9
 
 
 @cache

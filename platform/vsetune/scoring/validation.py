@@ -12,9 +12,8 @@ from torch.nn.functional import pad
 from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.config.study.training import TrialSpec
-from vsetune.data.batches.batch import Batch
-from vsetune.data.batches.prefetch import Prefetched
-from vsetune.data.batches.reader import evaluation_batches
+from vsetune.data.batches.bank_batches import BankRows, bank_rows
+from vsetune.data.batches.reader import Batches, evaluation_batches
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 from vsetune.metrics import EmbeddingScores, MatrixScores, Scores
@@ -90,7 +89,10 @@ def encode_split(
     chosen = None if images is None else evenly_spread(images, dataset.split(split).images)
     encoded, captions, words, owners = [], [], [], []
     reads, threads = trial.network.reads, trial.training.loader_workers
-    all_batches = split_batches(dataset, split, reads=reads, threads=threads, images=chosen)
+    all_batches = split_batches(
+        dataset, split, reads=reads, threads=threads, images=chosen,
+        rows=bank_rows(dataset, split, reads, device=device),
+    )
     with evaluating(network), tower_precision(trial.training, device), all_batches as batches:
         for batch in batches:
             moved = batch.to(device)
@@ -116,15 +118,15 @@ def encode_split(
 
 def split_batches(
     dataset: Dataset, split: str, *, reads: NetworkReads, threads: int, images: Sequence[int] | None = None,
-    for_masking: bool = False,
-) -> Prefetched[Batch]:
+    for_masking: bool = False, rows: BankRows | None = None,
+) -> Batches:
     """A split in order, or these images of it, with all that a network reads. threads: that decode photographs.
 
-    for_masking: also the phrases and siblings that it reads in training alone.
+    for_masking: also the phrases and siblings that it reads in training alone. rows: what they are gathered from.
     """
     return evaluation_batches(
         dataset, split, batch_size=images_per_batch(reads.pixels), reads=reads, threads=threads, images=images,
-        for_masking=for_masking,
+        for_masking=for_masking, rows=rows,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from vsetune.config.sources.reading import STREAMED, Reading
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import AttemptError, Preempted, StorageError
@@ -49,21 +50,22 @@ class Attempt:
     trial gives the same numbers, bit for bit, as one that was never interrupted.
 
     device: `auto`, `cpu`, `cuda`, `cuda:N`. threads: of one operation on the CPU; None leaves the process's setting.
-    first_stage: files of what the trial's `evaluation.rerank` names; None: it names nothing.
+    first_stage: files of what the trial's `evaluation.rerank` names; None: it names nothing. reading: where its
+    batches come from; they are the same.
     ConfigError, DataError, StorageError: trial, data set and folder do not fit each other or this machine.
     DamagedCheckpoint: the files in the folder are not what was saved; `CheckpointFolder.set_aside` makes room.
     """
 
     def __init__(
         self, trial: TrialSpec, folder: Path, *, device: str, threads: int | None,
-        first_stage: KeptStage | None = None,
+        first_stage: KeptStage | None = None, reading: Reading = STREAMED,
     ) -> None:
         use_threads(threads)
         keep_freed_memory()
         make_folder(folder)
         self.trial = trial
         self.device = choose_device(device)
-        self.dataset = Dataset.open(trial.data.path)
+        self.dataset = Dataset.open(trial.data.path, reading=reading)
         self._check_files()
         self._first = open_first_stage(trial, first_stage, self.dataset, self.device)
         self._batches = TrainingBatches(trial, self.dataset, self.device)

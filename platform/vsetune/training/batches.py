@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.bank_batches import bank_rows
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.caption_tables import CaptionTables, caption_tables
 from vsetune.data.batches.reader import steps_per_epoch, training_batches
 from vsetune.data.captions.parses import read_parses
 from vsetune.data.captions.phrases import phrases_name
-from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of, source_name
+from vsetune.data.captions.semantic_sources import CosineSpread, cosine_spread, semantic_vectors_of, source_name
 from vsetune.data.captions.word_pieces import word_pieces_name
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
@@ -21,6 +22,14 @@ from vsetune.training.drawn_images import DrawnImages, drawn_in, require_enough
 from vsetune.training.random_state import undisturbed
 
 _SAMPLED_PAIRS = 20_000
+_MOST_SPREADS = 16
+_spreads: dict[str, CosineSpread] = {}
+"""For the next trial of this process, by data set, its settings and source."""
+
+
+def forget_spreads() -> None:
+    """Drop what this process keeps for its next trial."""
+    _spreads.clear()
 
 
 def training_steps_per_epoch(trial: TrialSpec, dataset: Dataset) -> int:
@@ -53,6 +62,7 @@ class TrainingBatches:
         self._dataset = dataset
         self._device = device
         self._semantics = _semantics(trial, dataset)
+        self._rows = bank_rows(dataset, split, trial.network.reads, device=device, semantics=self._semantics)
         self._tables: CaptionTables | None = None
         self._open: Iterator[Batch] | None = None
         self._next_step = -1
@@ -98,9 +108,14 @@ class TrainingBatches:
         source = self._trial.semantic_source
         if source is None or self._semantics is None:
             return {}
-        spread = cosine_spread(self._semantics, pairs=_SAMPLED_PAIRS, seed=0)
+        name = source_name(self._trial.data, source)
+        key = f"{self._dataset.fingerprint} {self._trial.data.fingerprint()} {name}"
+        spread = _spreads.get(key) or cosine_spread(self._semantics, pairs=_SAMPLED_PAIRS, seed=0)
+        _spreads[key] = spread
+        while len(_spreads) > _MOST_SPREADS:
+            del _spreads[next(iter(_spreads))]
         return {
-            "semantic_vectors": source_name(self._trial.data, source),
+            "semantic_vectors": name,
             "semantic_cosines": f"{spread.mean:.3f} ± {spread.standard_deviation:.3f}, "
             f"5 to 95 %: {spread.low:.3f} to {spread.high:.3f}",
         }
@@ -145,7 +160,7 @@ class TrainingBatches:
                     self._dataset, split, batch_size=training.batch_size, batch_unit=training.batch_unit,
                     seed=self._trial.seed, epoch=epoch, shuffle_pairs=training.shuffle_pairs, skip_batches=done,
                     workers=training.loader_workers, drop_last=training.drop_last, semantics=self._semantics,
-                    reads=reads, tables=self._tables,
+                    reads=reads, tables=self._tables, rows=self._rows,
                 )
             )
             return next(self._open, None)

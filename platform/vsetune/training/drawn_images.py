@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.bank_batches import BankRows, bank_rows
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.caption_tables import CaptionTables, caption_tables
 from vsetune.data.batches.reader import training_batches
@@ -50,6 +51,7 @@ class DrawnImages:
         self._steps_per_round = dataset.split(trial.data.train_split).images // count
         self._reads = replace(trial.network.reads, phrases=False, siblings=False)
         self._tables: CaptionTables | None = None
+        self._rows: BankRows | None = None
         self._open: Iterator[Batch] | None = None
         self._next_step = -1
 
@@ -81,12 +83,13 @@ class DrawnImages:
         with undisturbed(self._device):  # as in `TrainingBatches`
             if self._tables is None:
                 self._tables = caption_tables(self._dataset, split, self._reads, mirrored=self._reads.swaps_sides)
+                self._rows = bank_rows(self._dataset, split, self._reads, device=torch.device("cpu"))
             self._open = iter(
                 training_batches(
                     self._dataset, split, batch_size=self._count, batch_unit="images", seed=self._trial.seed,
                     epoch=-1 - done_rounds,  # epochs of the batches count up from 0: another order
                     shuffle_pairs=training.shuffle_pairs, skip_batches=done, workers=training.loader_workers,
-                    drop_last=True, reads=self._reads, tables=self._tables,
+                    drop_last=True, reads=self._reads, tables=self._tables, rows=self._rows,
                 )
             )
             return next(self._open, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def processor_name() -> str:
     return next(named, "") or platform.processor() or platform.machine()
 
 
+@cache
 def _versions() -> dict[str, str]:
     found = {"vsetune": vsetune.__version__}
     for name in _PACKAGES:

@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
+from vsetune.config.sources.reading import Reading, ReadingSource
 from vsetune.config.spec.base import Spec
 
 _MOST_CPUS, _MOST_GPUS, _MOST_GIB = 4096, 1024, 1_000_000
+_SHARE_OF_GPU = 0.4
+"""Of the memory of the GPU, or fraction of one, that a trial occupies: what its arrays may take there."""
 _ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
@@ -65,6 +68,13 @@ class ResourceSpec(Spec):
         900.0, gt=0, le=1e6,
         description="seconds without a sign of life after which a trial's worker is ended and tried again",
     )
+    reading: ReadingSource = Field(
+        "auto", description="`bank`: batches come from arrays that each node makes of the shards once, for all its "
+        "trials; `stream`: from the shards; `auto`: from arrays where they are small enough. The batches are the same",
+    )
+    bank_gib: float = Field(
+        50.0, ge=0, le=_MOST_GIB, description="most that such arrays take on a node's disk, all data sets together",
+    )
 
     def needs_of(self, network: str, loss: str) -> Needs:
         """What a trial of this cell occupies. network, loss: as the study calls them."""
@@ -74,6 +84,10 @@ class ResourceSpec(Spec):
                 said = self.cells[name].to_plain()
                 needs = replace(needs, **{key: value for key, value in said.items() if value is not None})
         return needs
+
+    def reading_of(self, needs: Needs) -> Reading:
+        """Where a trial with these needs reads its batches from."""
+        return Reading(self.reading, round(self.bank_gib * 2**30), _SHARE_OF_GPU * min(1.0, needs.gpus))
 
     def unknown_cells(self, networks: Iterable[str], losses: Iterable[str]) -> list[str]:
         """Names under `cells` that are neither a network nor a cell of the study."""

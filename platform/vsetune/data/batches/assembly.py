@@ -16,6 +16,7 @@ import torch
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.caption_tables import CaptionTables, PieceTables
 from vsetune.data.captions.parses import joined_words
+from vsetune.data.captions.phrases import CaptionPhrases
 from vsetune.data.captions.piece_words import ids_of_phrases, words_of_ids
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import ImageSample
@@ -135,24 +136,15 @@ class Assembly:
             pieces = self._pieces(row)
             if pieces is not None and pieces.words is not None:
                 place[:] = pieces.words[row.caption_id, : len(place)]
-        found = [
-            [phrase.words for phrase in phrases.of(row.caption_id, words=len(row.image.tokens[row.number]) - 2)]
-            for row in rows
-        ]
-        return torch.from_numpy(ids_of_phrases(found, words))
+        word_counts = [len(row.image.tokens[row.number]) - 2 for row in rows]
+        return torch.from_numpy(phrases_of(phrases, [row.caption_id for row in rows], word_counts, words))
 
     def _siblings(self, rows: list[_CaptionRow]) -> np.ndarray:
         """(captions, others, words) int64."""
-        others = [
+        return padded_groups([
             [self._caption(replace(row, number=other)) for other in range(len(row.image.tokens)) if other != row.number]
             for row in rows
-        ]
-        lengths = [len(caption) for group in others for caption in group]
-        padded = np.full((len(others), max(map(len, others)), max(lengths, default=1)), PAD, np.int64)
-        for row, group in zip(padded, others, strict=True):
-            for place, caption in zip(row, group, strict=False):
-                place[: len(caption)] = caption
-        return padded
+        ])
 
     def _features(self, items: list[Item]) -> np.ndarray:
         """(images, regions, width) float16, or (images, 1, 0) of rows with photographs.
@@ -175,6 +167,27 @@ class Assembly:
                 return None
             padded[row, : len(boxes)] = boxes
         return torch.from_numpy(padded)
+
+
+def phrases_of(
+    phrases: CaptionPhrases, caption_ids: Iterable[int], word_counts: Iterable[int], words: np.ndarray
+) -> np.ndarray:
+    """(captions, phrases, ids) bool, see `ids_of_phrases`. word_counts: words of each, without start and end."""
+    found = [
+        [phrase.words for phrase in phrases.of(caption, words=count)]
+        for caption, count in zip(caption_ids, word_counts, strict=True)
+    ]
+    return ids_of_phrases(found, words)
+
+
+def padded_groups(groups: list[list[np.ndarray]]) -> np.ndarray:
+    """(rows, captions, words) int64: the captions of each row, 0 where there are fewer or shorter ones."""
+    lengths = [len(caption) for group in groups for caption in group]
+    padded = np.full((len(groups), max(map(len, groups)), max(lengths, default=1)), PAD, np.int64)
+    for row, group in zip(padded, groups, strict=True):
+        for place, caption in zip(row, group, strict=False):
+            place[: len(caption)] = caption
+    return padded
 
 
 def _padded(captions: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,8 @@
 """Batches of a split: shuffled for training, in order for evaluation.
 
 A pipeline of iterators: shards -> images (`sample_stream`) -> items (a pair, or an image with all its captions) ->
-shuffle buffer -> batches (`assembly`), made ahead in a background thread.
+shuffle buffer -> batches (`assembly`), made ahead in a background thread. Where a node has the split as arrays, the
+same batches are gathered from there (`bank_batches`).
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Literal, TypeVar
 
 import numpy as np
 
 from vsetune.config.sources.network_reads import FEATURES_AND_WORDS, NetworkReads
 from vsetune.config.sources.pixel_input import PixelInput
 from vsetune.data.batches.assembly import Assembly, Decode, Decoded, Item, decoders
+from vsetune.data.batches.bank_batches import BankRows, GatheredBatches, Gathering, rows_in_order, shuffled_rows
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.caption_tables import CaptionTables, caption_tables
+from vsetune.data.batches.order import BatchUnit, buffer_size, in_rows, shuffled
 from vsetune.data.batches.pixels import evaluation_pixels, require_photographs, training_pixels
 from vsetune.data.batches.prefetch import Prefetched
 from vsetune.data.batches.sample_stream import shuffled_images
@@ -30,8 +32,8 @@ from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.data.stored.shards import ImageSample, Photograph, read_shard
 from vsetune.errors import DataError
 
-T = TypeVar("T")
-BatchUnit = Literal["pairs", "images"]
+Batches = Prefetched[Batch] | GatheredBatches
+"""Of a split, one after the other, to be closed by whoever does not read them to their end."""
 
 _BATCHES_AHEAD = 3
 
@@ -51,7 +53,8 @@ def training_batches(
     semantics: np.ndarray | None = None,
     reads: NetworkReads = FEATURES_AND_WORDS,
     tables: CaptionTables | None = None,
-) -> Prefetched[Batch]:
+    rows: BankRows | None = None,
+) -> Batches:
     """Exactly one epoch: every pair once, the last short batch kept, in an order set by (seed, epoch) alone.
 
     batch_size counts pairs or images as batch_unit says. shuffle_pairs: pairs held in the shuffle buffer.
@@ -60,7 +63,8 @@ def training_batches(
     the batches are the same. drop_last: leave out a last batch that is short.
     semantics: (captions of the split, k), row = caption id. reads: what else stands in a `Batch`; crops and flips of
     photographs depend on (seed, epoch, image, first caption of the row) alone. tables: what `caption_tables` gave for
-    it, so that an epoch does not open them again; None: opened here.
+    it, so that an epoch does not open them again; None: opened here. rows: what `bank_rows` gave for this split, reads
+    and semantics: the same batches are gathered from there instead of the shards, and may stand on a device.
     DataError for a missing split, dependencies of a data set without parses or pixels of one without photographs,
     ConfigError for a text model that is not there; shards that are gone or damaged are told by next(). Close the
     iterator (or drop it) to stop early.
@@ -71,34 +75,43 @@ def training_batches(
             f"{dataset.path}: semantic vectors have {len(semantics)} rows, split {split!r} has {info.captions} "
             "captions; fit them on this split."
         )
-    decode = None if reads.pixels is None else _training_decoder(dataset, reads.pixels, seed=seed, epoch=epoch)
     if tables is None:
         tables = caption_tables(dataset, split, reads, mirrored=reads.swaps_sides)
+    if rows is not None:
+        in_order = shuffled_rows(
+            rows.bank, info, batch_unit=batch_unit, seed=seed, epoch=epoch, shuffle_pairs=shuffle_pairs
+        )
+        gathering = Gathering(rows, reads, tables, has_semantics=semantics is not None)
+        return GatheredBatches(gathering, in_order, batch_size, skip=skip_batches, drop_last=drop_last)
+    decode = None if reads.pixels is None else _training_decoder(dataset, reads.pixels, seed=seed, epoch=epoch)
     assembly = Assembly(dataset, tables, semantics, decode, siblings=reads.siblings)
     read = partial(read_shard, dataset, reads=reads, mirrored=reads.swaps_sides)
     images = shuffled_images(
         read, info.shards, seed=seed, epoch=epoch, workers=workers, fetched_ahead=dataset.fetched_ahead
     )
-    buffer_size = _buffer_size(info, batch_unit, shuffle_pairs)
-    items = _shuffled(_items(images, batch_unit), buffer_size, random.Random(f"items/{seed}/{epoch}"))
+    rng, size = random.Random(f"items/{seed}/{epoch}"), buffer_size(info, batch_unit, shuffle_pairs)
+    items = shuffled(_items(images, batch_unit), size, rng)
     batches = _batches(assembly, items, batch_size, skip=skip_batches, drop_last=drop_last, threads=workers)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
 
 
 def evaluation_batches(
     dataset: Dataset, split: str, *, batch_size: int, reads: NetworkReads = FEATURES_AND_WORDS, threads: int = 0,
-    images: Sequence[int] | None = None, for_masking: bool = False,
-) -> Prefetched[Batch]:
+    images: Sequence[int] | None = None, for_masking: bool = False, rows: BankRows | None = None,
+) -> Batches:
     """Every image of the split once with all its captions, in split order; batch_size counts images.
 
     reads: as for `training_batches`, without phrases and siblings, which nothing but training needs, unless
     `for_masking`; the crops of an image are the same every time. threads: that decode photographs; 0: the background
-    thread. images: only these of the split, ascending; shards without any of them are not read.
+    thread. images: only these of the split, ascending; shards without any of them are not read. rows: as there.
     """
-    decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
     if not for_masking:
         reads = replace(reads, phrases=False, siblings=False)
-    assembly = Assembly(dataset, caption_tables(dataset, split, reads), decode=decode, siblings=reads.siblings)
+    tables = caption_tables(dataset, split, reads)
+    if rows is not None:
+        return GatheredBatches(Gathering(rows, reads, tables), rows_in_order(rows.bank, images), batch_size)
+    decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
+    assembly = Assembly(dataset, tables, decode=decode, siblings=reads.siblings)
     in_order = _images_in_order(dataset, dataset.split(split), reads, images)
     batches = _batches(assembly, _items(in_order, "images"), batch_size, threads=threads)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
@@ -157,35 +170,12 @@ def _photograph(item: Item) -> Photograph:
 
 
 def _items(images: Iterable[ImageSample], batch_unit: BatchUnit) -> Iterator[Item]:
-    for image in images:
-        count = len(image.tokens)
-        if batch_unit == "images":
-            yield Item(image, range(count))
-            continue
-        for caption in range(count):
-            yield Item(image, range(caption, caption + 1))
+    for image, captions in in_rows(images, _caption_count, batch_unit):
+        yield Item(image, captions)
 
 
-def _buffer_size(info: SplitInfo, batch_unit: BatchUnit, shuffle_pairs: int) -> int:
-    """Items that hold about `shuffle_pairs` pairs."""
-    if batch_unit == "pairs":
-        return shuffle_pairs
-    return max(1, shuffle_pairs * info.images // info.captions)
-
-
-def _shuffled(items: Iterable[T], size: int, rng: random.Random) -> Iterator[T]:
-    """Every item once: a full buffer gives a random one of its items for each that arrives."""
-    buffer: list[T] = []
-    for item in items:
-        if len(buffer) < size:
-            buffer.append(item)
-            continue
-        drawn = rng.randrange(size)
-        yield buffer[drawn]
-        buffer[drawn] = item
-    rng.shuffle(buffer)
-    while buffer:
-        yield buffer.pop()
+def _caption_count(image: ImageSample) -> int:
+    return len(image.tokens)
 
 
 def _batches(

@@ -22,14 +22,13 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored.manifest import ShardInfo
-from vsetune.data.stored.shards import ImageSample
 from vsetune.errors import StorageError, VsetuneError
 
 T = TypeVar("T")
-Chunk = list[ImageSample]
+Chunk = list[T]
 Lane = list[ShardInfo]
-Read = Callable[[ShardInfo], Iterator[ImageSample]]
-"""Gives the images of a shard in order; travels to worker processes."""
+Read = Callable[[ShardInfo], Iterator[T]]
+"""Gives the images of a shard in order, or what stands for them; travels to worker processes."""
 FetchedAhead = Callable[[Lane], AbstractContextManager[Iterable[ShardInfo]]]
 """The shards of a lane as they are to be read, while the next is on its way; travels to worker processes."""
 
@@ -40,9 +39,9 @@ _CHUNKS_AHEAD = 2
 
 
 def shuffled_images(
-    read: Read, shards: Iterable[ShardInfo], *, seed: int, epoch: int, workers: int,
+    read: Read[T], shards: Iterable[ShardInfo], *, seed: int, epoch: int, workers: int,
     fetched_ahead: FetchedAhead = nullcontext,
-) -> Generator[ImageSample, None, None]:
+) -> Generator[T, None, None]:
     """Every image of the shards once. The order is a function of (seed, epoch); the same for any number of workers."""
     lanes = _lanes(list(shards), random.Random(f"shards/{seed}/{epoch}"))
     if workers:
@@ -58,13 +57,13 @@ def _lanes(shards: Lane, rng: random.Random) -> list[Lane]:
     return [shards[lane::LANES] for lane in range(min(LANES, len(shards)))]
 
 
-def _chunks_of(read: Read, lanes: list[Lane], fetched_ahead: FetchedAhead) -> Iterator[Chunk]:
+def _chunks_of(read: Read[T], lanes: list[Lane], fetched_ahead: FetchedAhead) -> Iterator[Chunk[T]]:
     with ExitStack() as stack:
         coming = [stack.enter_context(fetched_ahead(lane)) for lane in lanes]
         yield from _in_turn([_lane_chunks(read, lane) for lane in coming])
 
 
-def _lane_chunks(read: Read, lane: Iterable[ShardInfo]) -> Iterator[Chunk]:
+def _lane_chunks(read: Read[T], lane: Iterable[ShardInfo]) -> Iterator[Chunk[T]]:
     for shard in lane:
         images = read(shard)
         while chunk := list(islice(images, _CHUNK)):
@@ -91,12 +90,12 @@ class _Failure:
 class _WorkerLanes(IterableDataset[Any]):
     """What one worker process reads."""
 
-    def __init__(self, read: Read, lanes: list[Lane], fetched_ahead: FetchedAhead) -> None:
+    def __init__(self, read: Read[Any], lanes: list[Lane], fetched_ahead: FetchedAhead) -> None:
         self._read = read
         self._lanes = lanes
         self._fetched_ahead = fetched_ahead
 
-    def __iter__(self) -> Iterator[Chunk | _Failure]:
+    def __iter__(self) -> Iterator[Chunk[Any] | _Failure]:
         try:
             yield from _chunks_of(self._read, self._lanes, self._fetched_ahead)
         except VsetuneError as error:
@@ -104,8 +103,8 @@ class _WorkerLanes(IterableDataset[Any]):
 
 
 def _chunks_by_workers(
-    read: Read, lanes: list[Lane], workers: int, fetched_ahead: FetchedAhead
-) -> Iterator[Chunk]:
+    read: Read[T], lanes: list[Lane], workers: int, fetched_ahead: FetchedAhead
+) -> Iterator[Chunk[T]]:
     """The chunks of `_chunks_of`, in its order, read by one process per group of lanes."""
     groups = min(workers, len(lanes))
     loaders = [iter(_worker(read, lanes[group::groups], fetched_ahead)) for group in range(groups)]
@@ -131,7 +130,7 @@ def _chunks_by_workers(
         lane_sources.clear()
 
 
-def _worker(read: Read, lanes: list[Lane], fetched_ahead: FetchedAhead) -> DataLoader[Any]:
+def _worker(read: Read[Any], lanes: list[Lane], fetched_ahead: FetchedAhead) -> DataLoader[Any]:
     return DataLoader(
         _WorkerLanes(read, lanes, fetched_ahead), batch_size=None, num_workers=1, prefetch_factor=_CHUNKS_AHEAD,
         collate_fn=_as_is,

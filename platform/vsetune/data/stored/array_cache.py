@@ -6,8 +6,10 @@ Several trials may ask at once: one computes, the others wait for it. A file app
 from __future__ import annotations
 
 import logging
+import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +24,11 @@ from vsetune.object_storage.addresses import is_remote
 from vsetune.object_storage.home_files import find_in_home, keep_in_home
 
 _ROWS_AT_ONCE = 4096
+_MOST_OPEN = 16
 
 _log = logging.getLogger(__name__)
+_open: OrderedDict[Path, tuple[tuple[int, ...], np.ndarray]] = OrderedDict()
+"""What this process has found sound, for its next trial, and the file that it was: mappings, which take no memory."""
 
 
 def cached_array(
@@ -55,6 +60,11 @@ def cached_array(
         return made
 
 
+def forget_arrays() -> None:
+    """Drop what this process keeps for its next trial."""
+    _open.clear()
+
+
 def _cache_folder() -> Path:
     """Where files go that can be made again and have no place beside their data."""
     return home() / "cache"
@@ -80,17 +90,39 @@ def _to_home(path: Path) -> None:
 def _first_sound(folders: list[Path], name: str, rows: int, dtype: str) -> np.ndarray | None:
     for folder in folders:
         try:
-            array = mapped_array(folder / name)
+            known = _still_open(folder / name)
+            array = mapped_array(folder / name) if known is None else known
         except FileNotFoundError:
             continue
         except (Flaw, DataError, StorageError, OSError) as error:
             _log.warning("%s cannot be used (%s); computing it again", folder / name, error)
             continue
-        if array.ndim == 2 and len(array) == rows and array.dtype == np.dtype(dtype) and _are_finite(array):
+        fits = array.ndim == 2 and len(array) == rows and array.dtype == np.dtype(dtype)
+        if fits and (array is known or _are_finite(array)):
+            _keep_open(folder / name, array)
             return array
         found = f"{array.shape} {array.dtype}"  # or holds numbers that are not finite
         _log.warning("%s is %s, need %d rows of finite %s; computing it again", folder / name, found, rows, dtype)
     return None
+
+
+def _still_open(path: Path) -> np.ndarray | None:
+    """An array of this process, if its file is still the same and nobody wrote to it."""
+    found = _open.get(path)
+    return found[1] if found is not None and found[0] == _identity(path) else None
+
+
+def _keep_open(path: Path, array: np.ndarray) -> None:
+    with suppress(OSError):
+        _open[path] = _identity(path), array
+        _open.move_to_end(path)
+    while len(_open) > _MOST_OPEN:
+        _open.popitem(last=False)
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    about = os.stat(path)
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
 
 
 def _are_finite(array: np.ndarray) -> bool:

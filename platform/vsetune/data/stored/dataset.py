@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from vsetune.config.sources.reading import STREAMED, Reading
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored import storage
 from vsetune.data.stored.flaws import Flaw
@@ -31,10 +32,14 @@ class Dataset:
     path: str
     manifest: Manifest
     vocabulary: Vocabulary
+    reading: Reading = STREAMED
 
     @classmethod
-    def open(cls, path: str) -> Dataset:
-        """Read manifest and vocabulary. DataError when missing, of another format, or not what was written."""
+    def open(cls, path: str, *, reading: Reading = STREAMED) -> Dataset:
+        """Read manifest and vocabulary. DataError when missing, of another format, or not what was written.
+
+        reading: where its batches come from; they are the same.
+        """
         manifest = load_manifest(path)
         words_at = join(path, manifest.vocabulary.file)
         content = storage.read_hashed(path, manifest.vocabulary.file, sha256=manifest.vocabulary.sha256)
@@ -49,7 +54,7 @@ class Dataset:
                 f"{words_at}: {len(vocabulary)} words, the manifest says {manifest.vocabulary.words}; ingest the data "
                 "set again."
             )
-        return cls(path, manifest, vocabulary)
+        return cls(path, manifest, vocabulary, reading)
 
     @property
     def fingerprint(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from vsetune.data.stored.samples import (
 )
 from vsetune.data.stored.tokens import mirrored_words, with_case
 from vsetune.errors import DataError
+from vsetune.files.hashes import HashingReader
+from vsetune.object_storage.addresses import is_remote
 from vsetune.object_storage.node_cache import WrongContent
 
 
@@ -58,17 +60,19 @@ class ImageSample:
 
 
 def read_shard(
-    dataset: Dataset, shard: ShardInfo, *, reads: NetworkReads, mirrored: bool = False
+    dataset: Dataset, shard: ShardInfo, *, reads: NetworkReads, mirrored: bool = False, hashed: bool = False
 ) -> Iterator[ImageSample]:
     """All images of a shard in order. DataError when it is damaged or does not hold what the manifest says.
 
     reads: boxes, or photographs instead of features and boxes; what stands outside the shards is not looked at.
-    mirrored: of photographs, also the captions of the mirrored ones.
+    mirrored: of photographs, also the captions of the mirrored ones. hashed: compare its SHA-256 too, at its end; one
+    of an s3:// prefix is always compared.
     """
     info, images = dataset.manifest.features, reads.pixels is not None
     boxes = reads.boxes and info.boxes and not images
     arrays = () if images else (FEATURES, BOXES) if boxes else (FEATURES,)
-    for where, record, members in _records(dataset, shard, arrays, one_of=PHOTOGRAPHS if images else ()):
+    one_of = PHOTOGRAPHS if images else ()
+    for where, record, members in _records(dataset, shard, arrays, one_of=one_of, hashed=hashed):
         tokens = _encoded(dataset, record.tokens)
         if images:
             turned = _encoded(dataset, map(mirrored_words, record.tokens)) if mirrored else None
@@ -137,13 +141,22 @@ def checked_records(
 
 
 def _records(
-    dataset: Dataset, shard: ShardInfo, arrays: tuple[str, ...] = (), *, one_of: tuple[str, ...] = ()
+    dataset: Dataset, shard: ShardInfo, arrays: tuple[str, ...] = (), *, one_of: tuple[str, ...] = (),
+    hashed: bool = False,
 ) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
     """(place for messages, record, members) of each sample in its order, counted against the manifest."""
     stream, size = dataset.open_shard(shard)
     with stream:
+        hashing = HashingReader(stream) if hashed and not is_remote(dataset.path) else None
+        source = stream if hashing is None else cast(BinaryIO, hashing)
         try:
-            yield from checked_records(dataset, shard, stream, size, arrays, one_of=one_of)
+            yield from checked_records(dataset, shard, source, size, arrays, one_of=one_of)
+            if hashing is not None:
+                hashing.drain()
+                if hashing.sha256 != shard.sha256:
+                    raise damaged_shard(
+                        dataset.path, shard, Flaw("its SHA-256 is not the one of the manifest; changed")
+                    )
         except WrongContent as error:
             raise damaged_shard(dataset.path, shard, Flaw(error.reason)) from error
         except DataError:

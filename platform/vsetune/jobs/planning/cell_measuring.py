@@ -2,7 +2,8 @@
 
     python -m vsetune.jobs.planning.cell_measuring FILE
 
-FILE: JSON with `trial` (a TrialSpec as plain data), `plugins` (folders or modules), `seconds`, `threads` and `device`.
+FILE: JSON with `trial` (a TrialSpec as plain data), `plugins` (folders or modules), `seconds`, `threads`, `device` and
+`reading` (a Reading as plain data).
 Leaves RESULT_FILE beside it: CellTimes as JSON, or `problem`. A process of its own, because the most memory that it
 ever held is measured, and because trials run in one too.
 """
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch
 
+from vsetune.config.sources.reading import STREAMED, Reading
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.study.evaluation_settings import EvaluationSpec
@@ -64,9 +66,9 @@ class _TimedSteps:
 class _Steps:
     """The steps of an attempt, taken one by one wherever in its training. To be used inside the trial's randomness."""
 
-    def __init__(self, trial: TrialSpec, device: torch.device) -> None:
+    def __init__(self, trial: TrialSpec, device: torch.device, reading: Reading) -> None:
         self._trial, self.device = trial, device
-        self.dataset = Dataset.open(trial.data.path)
+        self.dataset = Dataset.open(trial.data.path, reading=reading)
         self.batches = TrainingBatches(trial, self.dataset, device)
         self.learner = Learner.build(trial, self.dataset, device)
         self._window = StepWindow(
@@ -121,9 +123,11 @@ class _Steps:
         self._window.note(self._negatives.look(batch, result.output))
 
 
-def measure_cell(trial: TrialSpec, *, device: torch.device, seconds: float, folder: Path) -> CellTimes:
+def measure_cell(
+    trial: TrialSpec, *, device: torch.device, seconds: float, folder: Path, reading: Reading = STREAMED
+) -> CellTimes:
     """Times a trial of a cell for about so many seconds, starting it not counted; a step, a batch and a block of a
-    validation are always finished. folder: a checkpoint is written there.
+    validation are always finished. folder: a checkpoint is written there. reading: where batches come from.
 
     NumericError, AttemptError and UsageError as an attempt has them.
     """
@@ -131,7 +135,7 @@ def measure_cell(trial: TrialSpec, *, device: torch.device, seconds: float, fold
     reset_peak_memory(device)
     begin = time.perf_counter()
     with RandomState(trial.seed, device).active():
-        steps = _Steps(trial, device)
+        steps = _Steps(trial, device, reading)
         try:
             batch = steps.open(0)
             first_start = time.perf_counter() - begin
@@ -146,7 +150,7 @@ def measure_cell(trial: TrialSpec, *, device: torch.device, seconds: float, fold
         test, per_epoch = _test_seconds(validation, steps.dataset, trial), steps.batches.steps_per_epoch
         peak = peak_memory_bytes(device)
         del steps, batch
-        start = first_start if first_start > 2 * seconds else _start_again(trial, device)
+        start = first_start if first_start > 2 * seconds else _start_again(trial, device, reading)
     return CellTimes(
         steps_per_epoch=per_epoch, first_start=first_start, start=max(0.0, min(first_start, start) - timed.opening),
         opening=timed.opening, step=timed.step, steps_timed=timed.count, worked_share=timed.worked_share,
@@ -205,10 +209,10 @@ def _test_seconds(validation: ValidationTimes, dataset: Dataset, trial: TrialSpe
     return validation.encoding * items + validation.scoring * pairs
 
 
-def _start_again(trial: TrialSpec, device: torch.device) -> float:
+def _start_again(trial: TrialSpec, device: torch.device, reading: Reading) -> float:
     """Of a trial in a process that has had one."""
     begin = time.perf_counter()
-    steps = _Steps(trial, device)
+    steps = _Steps(trial, device, reading)
     try:
         steps.open(0)
         return time.perf_counter() - begin
@@ -224,7 +228,8 @@ def measured(wanted: dict[str, Any], base: Path) -> dict[str, Any]:
         load_plugins(wanted["plugins"], base=base)
         trial = TrialSpec.model_validate(wanted["trial"])
         return asdict(measure_cell(
-            trial, device=choose_device(wanted["device"]), seconds=wanted["seconds"], folder=base
+            trial, device=choose_device(wanted["device"]), seconds=wanted["seconds"], folder=base,
+            reading=Reading(**wanted["reading"]),
         ))
     except Exception as error:  # whatever it is, it concerns this cell alone, and is told
         return {"problem": one_line(failure_of(error).text)[:_LONGEST_PROBLEM]}

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import vsetune
@@ -92,7 +92,7 @@ def _begin(study: StudySpec, cell: Cell, folder: Path, *, seconds: float) -> _Me
     trial = build_trial(study, cell, {}, trial="plan", seed=study.seeds[0])
     write_json(place / _WANTED_FILE, {
         "trial": trial.to_plain(), "plugins": study.plugins, "seconds": seconds, "threads": needs.cpus,
-        "device": "cuda" if needs.gpus else "cpu",
+        "device": "cuda" if needs.gpus else "cpu", "reading": asdict(study.resources.reading_of(needs)),
     }, durable=False)
     with open(place / _ERRORS_FILE, "w") as err:
         process = subprocess.Popen(

@@ -1,0 +1,179 @@
+"""Where the arrays of a bank stand when batches are gathered from them: in the files of this node, or on a device."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vsetune.data.batches.buffers import RecycledBuffers
+from vsetune.data.stored.bank_file import SplitBank
+from vsetune.data.stored.vocabulary import PAD
+
+_AT_ONCE = 1 << 26
+"""Bytes of features that travel to a device at once."""
+
+
+class BankArrays(Protocol):
+    """images, captions: indices of the split as `sent` gave them. Equal arrays, wherever they stand."""
+
+    def sent(self, values: np.ndarray) -> Tensor:
+        """These values beside the arrays."""
+        ...
+
+    def features(self, images: Tensor) -> Tensor:
+        """(images, regions, width) float16."""
+        ...
+
+    def region_counts(self, images: Tensor) -> Tensor:
+        """(images,) int64."""
+        ...
+
+    def boxes(self, images: Tensor) -> Tensor:
+        """(images, regions, 4) float32."""
+        ...
+
+    def words(self, captions: Tensor, longest: int) -> Tensor:
+        """(captions, longest) int64 ids of the vocabulary, 0 behind the end of a caption."""
+        ...
+
+    def vectors(self, captions: Tensor) -> Tensor:
+        """(captions, k) float32 semantic vectors, of arrays that have some."""
+        ...
+
+
+class NodeArrays:
+    """Of the files: features are read into memory that is used again when a batch is dropped.
+
+    semantics: (captions, k), row = caption id. is_pinned: for a GPU, memory that it reads itself.
+    """
+
+    def __init__(self, bank: SplitBank, semantics: np.ndarray | None, *, is_pinned: bool = False) -> None:
+        self._bank, self._semantics, self._is_pinned = bank, semantics, is_pinned
+        self._buffers = RecycledBuffers()
+
+    def sent(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(values)
+
+    def features(self, images: Tensor) -> Tensor:
+        shape = (len(images), self._bank.shape.regions, self._bank.shape.width)
+        if self._is_pinned:
+            made = torch.empty(shape, dtype=torch.float16, pin_memory=True)
+        else:
+            made = torch.from_numpy(self._buffers.take(shape, "<f2"))
+        self._bank.read_features(images.numpy(), made.numpy())
+        return made
+
+    def region_counts(self, images: Tensor) -> Tensor:
+        return torch.from_numpy(self._bank.region_counts[images.numpy()])
+
+    def boxes(self, images: Tensor) -> Tensor:
+        assert self._bank.boxes is not None
+        return torch.from_numpy(self._bank.boxes[images.numpy()])
+
+    def words(self, captions: Tensor, longest: int) -> Tensor:
+        ids, starts = self._bank.ids, self._bank.starts
+        chosen = captions.numpy()
+        first, behind = starts[chosen, None], starts[chosen + 1, None]
+        places = first + np.arange(longest)
+        found = ids[np.minimum(places, len(ids) - 1)].astype(np.int64)
+        return torch.from_numpy(np.where(places < behind, found, PAD))
+
+    def vectors(self, captions: Tensor) -> Tensor:
+        assert self._semantics is not None
+        return torch.from_numpy(self._semantics[captions.numpy()].astype(np.float32))
+
+
+class DeviceArrays:
+    """Copies on a device; what travels for a batch are the indices of its images and captions."""
+
+    def __init__(self, bank: SplitBank, semantics: np.ndarray | None, device: torch.device) -> None:
+        self._device, shape = device, bank.shape
+        self._features = torch.empty(
+            (shape.images, shape.regions, shape.width), dtype=torch.float16, device=device
+        )
+        at_once = max(1, _AT_ONCE // shape.image_bytes)
+        for first in range(0, shape.images, at_once):
+            images = np.arange(first, min(first + at_once, shape.images))
+            part = np.empty((len(images), shape.regions, shape.width), "<f2")
+            bank.read_features(images, part)
+            self._features[first : first + len(images)] = torch.from_numpy(part).to(device)
+        self._counts, self._starts, self._ids = (
+            torch.tensor(array, device=device) for array in (bank.region_counts, bank.starts, bank.ids)
+        )
+        self._boxes = None if bank.boxes is None else torch.tensor(bank.boxes, device=device)
+        self._semantics: Tensor | None = None
+        self._made_of: np.ndarray | None = None
+        self.use(semantics)
+
+    def use(self, semantics: np.ndarray | None) -> None:
+        """Have these vectors there from now on; None: those that are there may stay."""
+        if semantics is not None and semantics is not self._made_of:
+            self._made_of, self._semantics = semantics, None  # the old ones first give back their memory
+            self._semantics = torch.tensor(semantics, device=self._device).float()
+
+    def sent(self, values: np.ndarray) -> Tensor:
+        made = torch.from_numpy(values)
+        if self._device.type == "cuda":
+            made = made.pin_memory()
+        return made.to(self._device, non_blocking=True)
+
+    def features(self, images: Tensor) -> Tensor:
+        return self._features.index_select(0, images)
+
+    def region_counts(self, images: Tensor) -> Tensor:
+        return self._counts.index_select(0, images)
+
+    def boxes(self, images: Tensor) -> Tensor:
+        assert self._boxes is not None
+        return self._boxes.index_select(0, images)
+
+    def words(self, captions: Tensor, longest: int) -> Tensor:
+        first = self._starts.index_select(0, captions)[:, None]
+        behind = self._starts.index_select(0, captions + 1)[:, None]
+        places = first + torch.arange(longest, device=self._device)
+        found = self._ids[places.clamp(max=len(self._ids) - 1)].long()
+        return torch.where(places < behind, found, PAD)
+
+    def vectors(self, captions: Tensor) -> Tensor:
+        assert self._semantics is not None
+        return self._semantics.index_select(0, captions)
+
+
+_on_devices: OrderedDict[tuple[torch.device, str], tuple[SplitBank, DeviceArrays]] = OrderedDict()
+"""Kept for the next trial of this process."""
+
+
+def bank_arrays(
+    bank: SplitBank, semantics: np.ndarray | None, device: torch.device, *, device_share: float
+) -> BankArrays:
+    """On a GPU copies that stay there, where bank and vectors fit into this share of its memory; else of the files."""
+    if device.type != "cuda":
+        return NodeArrays(bank, semantics)
+    key = (device, str(bank.path))
+    kept = _on_devices.get(key)
+    if kept is not None and kept[0] is bank:
+        _on_devices.move_to_end(key)
+        kept[1].use(semantics)
+        return kept[1]
+    _on_devices.pop(key, None)
+    size = bank.shape.bytes + (0 if semantics is None else semantics.size * 4)
+    if not _make_room(device, size, device_share):
+        return NodeArrays(bank, semantics, is_pinned=True)
+    made = DeviceArrays(bank, semantics, device)
+    _on_devices[key] = bank, made
+    return made
+
+
+def _make_room(device: torch.device, size: int, share: float) -> bool:
+    """Drop copies of other splits until this one fits beside them; False where it cannot."""
+    most = int(share * torch.cuda.get_device_properties(device).total_memory)
+    if size > most:
+        return False
+    while _on_devices and sum(bank.shape.bytes for bank, _ in _on_devices.values()) + size > most:
+        _on_devices.popitem(last=False)
+    free, _ = torch.cuda.mem_get_info(device)
+    return size < free

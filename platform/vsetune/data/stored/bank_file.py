@@ -1,0 +1,116 @@
+"""A split as plain arrays in one file: what a batch gathers from, whatever process of this node makes it.
+
+    features        (images, regions, width) float16, zero rows where an image has fewer regions; each image once
+    region_counts   (images,) int64, regions that are real
+    first_captions  (images + 1,) int64, index of the first caption of each image; behind them the number of captions
+    starts          (captions + 1,) int64, place of the first id of each caption in `ids`; behind them their number
+    boxes           (images, regions, 4) float32, as in a batch; absent where the data set has none
+    ids             (words,) int32, ids of the vocabulary of all captions, behind each other
+
+Features are read with `pread`, the others are mapped; both are the pages that the system keeps for all processes. A
+mapping of the features would count as memory of every trial that reads them, and a disk that fails would kill it.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.storage import read_failure
+
+_ALIGNED = mmap.ALLOCATIONGRANULARITY
+
+
+@dataclass(frozen=True)
+class BankShape:
+    """words: ids of all captions together."""
+
+    images: int
+    captions: int
+    regions: int
+    width: int
+    words: int
+    has_boxes: bool
+
+    def arrays(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Type and shape of each array behind the features, in the order in which they stand."""
+        boxes = {"boxes": ("<f4", (self.images, self.regions, 4))} if self.has_boxes else {}
+        return {
+            "region_counts": ("<i8", (self.images,)), "first_captions": ("<i8", (self.images + 1,)),
+            "starts": ("<i8", (self.captions + 1,)), **boxes, "ids": ("<i4", (self.words,)),
+        }
+
+    @property
+    def image_bytes(self) -> int:
+        """Of the features of one image."""
+        return self.regions * self.width * 2
+
+    @property
+    def tail(self) -> int:
+        """Where the arrays behind the features begin: a place that can be mapped."""
+        return -(-self.images * self.image_bytes // _ALIGNED) * _ALIGNED
+
+    @property
+    def bytes(self) -> int:
+        """Of the whole file."""
+        sizes = (math.prod(shape) * np.dtype(kind).itemsize for kind, shape in self.arrays().values())
+        return self.tail + sum(sizes)
+
+
+class SplitBank:
+    """An opened bank; `region_counts`, `first_captions`, `starts`, `ids` and perhaps `boxes` are read-only arrays.
+
+    Its file may be removed meanwhile: the system keeps it as long as it is open. path: for messages.
+    """
+
+    def __init__(self, path: Path, descriptor: int, shape: BankShape) -> None:
+        """Takes over the descriptor. Flaw for a file of another size."""
+        self.path, self.shape, self.descriptor = path, shape, descriptor
+        found = os.fstat(descriptor).st_size
+        if found != shape.bytes:
+            raise Flaw(f"{found:,} bytes, need {shape.bytes:,}")
+        tail = mmap.mmap(descriptor, shape.bytes - shape.tail, prot=mmap.PROT_READ, offset=shape.tail)
+        arrays, place = {}, 0
+        for name, (kind, sides) in shape.arrays().items():
+            arrays[name] = np.frombuffer(tail, kind, count=math.prod(sides), offset=place).reshape(sides)
+            place += arrays[name].nbytes
+        self.region_counts, self.first_captions, self.starts, self.ids = (
+            arrays[name] for name in ("region_counts", "first_captions", "starts", "ids")
+        )
+        self.boxes = arrays.get("boxes")
+
+    def __del__(self) -> None:
+        descriptor = self.__dict__.pop("descriptor", None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def read_features(self, images: np.ndarray, into: np.ndarray) -> None:
+        """The features of these images (int64), one behind the other, as float16 into a contiguous array of exactly
+        that size. Images that follow each other are read at once. StorageError where the disk does not give them."""
+        row, target = self.shape.image_bytes, into.reshape(-1).view(np.uint8).data
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(images) != 1) + 1, [len(images)]]).tolist()
+        first = images.tolist()
+        for start, end in pairwise(starts):
+            self._read(target[start * row : end * row], first[start] * row)
+
+    def _read(self, target: memoryview, place: int) -> None:
+        while len(target):
+            try:
+                read = os.preadv(self.descriptor, [target], place)
+            except OSError as error:
+                raise read_failure(self.path, error) from error
+            if not read:
+                raise read_failure(self.path, OSError(0, "cut short while it is read"))
+            target, place = target[read:], place + read
+
+    def caption(self, number: int) -> np.ndarray:
+        """The ids of one caption, int32."""
+        ids: np.ndarray = self.ids[self.starts[number] : self.starts[number + 1]]
+        return ids

@@ -1,0 +1,270 @@
+"""The banks of this node: splits of data sets as plain arrays, made once from their shards and shared by all processes.
+
+They stand in the folder `banks` of the node cache's folder:
+
+    KEY.arrays      see `bank_file`; its modification time is a seal, set when its hash was found right
+    KEY.json        written last: the shape and the SHA-256 of the arrays
+    locks/          one lock per bank, and `room` for whoever makes one
+
+A key is made of the data set's fingerprint and the split. Whatever is missing, damaged, half written or of another
+start of the machine is found out, and made again where need be: deleting the folder loses nothing. Decision 0047.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO
+
+from vsetune.data.stored.bank_file import BankShape, SplitBank
+from vsetune.data.stored.bank_making import bytes_of, write_bank
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.flaws import Flaw
+from vsetune.errors import DataError, StorageError
+from vsetune.files.hashes import fingerprint_of, sha256_of_file
+from vsetune.files.locks import take_lock
+from vsetune.files.whole_files import partials_in, read_json, readable_json, whole_file
+from vsetune.object_storage.kept_objects import seal_of
+from vsetune.object_storage.node_cache import node_cache
+
+_FORMAT = 1
+"""Part of the key: raise it when the arrays of an equal split change."""
+_WAIT_S = 600.0
+"""For another process that makes the same bank; a stopped one must not stop everybody."""
+_IDLE_S = 3600.0
+"""A bank that was not opened for so long may make room for another one."""
+_SHARE_OF_MEMORY = 0.5
+"""Of the machine, or of its container: larger banks would come from the disk anew every epoch, image by image."""
+_SHARE_OF_DISK = 0.5
+_MOST_OPEN = 12
+
+_log = logging.getLogger(__name__)
+
+
+class _NoRoom(Exception):
+    """The bound, or half of the disk, is taken by what is in use."""
+
+
+_open: OrderedDict[str, SplitBank] = OrderedDict()
+_streamed: set[str] = set()
+"""Keys of banks that this process could not have, and has said why."""
+_lock = threading.Lock()
+
+
+def bank_of(dataset: Dataset, split: str) -> SplitBank | None:
+    """The bank of a split, made first where there is none; None where `dataset.reading` or this node leave it to the
+    shards. The log says in one line what is in the way.
+
+    DataError and StorageError of the shards that it is made of.
+    """
+    if dataset.reading.source == "stream":
+        return None
+    folder = _folder()
+    key = fingerprint_of({"format": _FORMAT, "data": dataset.fingerprint, "split": split})
+    place = str(folder / key)
+    with _lock:
+        opened = _still_sound(place)
+        if opened is not None or place in _streamed:
+            return opened
+        problem = _too_large(dataset, folder) if dataset.reading.source == "auto" else None
+        found = None if problem else _found_or_made(dataset, split, folder, key)
+        if found is None:
+            _say(place, dataset, problem)
+            return None
+        _open[place] = found
+        while len(_open) > _MOST_OPEN:
+            _open.popitem(last=False)
+        return found
+
+
+def forget_banks() -> None:
+    """Close what this process has open, and look again for what it could not have."""
+    with _lock:
+        _open.clear()
+        _streamed.clear()
+
+
+def _folder() -> Path:
+    return node_cache().folder / "banks"
+
+
+def _still_sound(place: str) -> SplitBank | None:
+    """One that is open already, unless its file was removed or written to; then its room is given back."""
+    bank = _open.get(place)
+    if bank is None:
+        return None
+    about = os.fstat(bank.descriptor)
+    if about.st_nlink and about.st_mtime_ns == seal_of(bank.path.stem) and about.st_size == bank.shape.bytes:
+        _open.move_to_end(place)
+        _note_use(bank)
+        return bank
+    del _open[place]
+    return None
+
+
+def _too_large(dataset: Dataset, folder: Path) -> str | None:
+    """Why `auto` does not make banks of all splits of this data set."""
+    size = sum(bytes_of(dataset, split) for split in dataset.manifest.splits.values())
+    if size > dataset.reading.bank_bytes:
+        return f"resources.bank_gib allows {dataset.reading.bank_bytes:,} bytes; raise it"
+    memory = int(_SHARE_OF_MEMORY * _memory_bytes())
+    if size > memory:
+        return f"half of the memory here is {memory:,} bytes; set resources.reading: bank if its disk is a fast one"
+    return None
+
+
+def _found_or_made(dataset: Dataset, split: str, folder: Path, key: str) -> SplitBank | None:
+    """None where folder or disk take nothing; the log has said why."""
+    place = str(folder / key)
+    try:
+        found = _sealed(folder, key)
+        if found is not None:
+            return found
+        (folder / "locks").mkdir(parents=True, exist_ok=True)
+        with take_lock(folder / "locks" / f"{key}.lock", wait_s=_WAIT_S):
+            return _sealed(folder, key) or _sealed_again(folder, key) or _made(dataset, split, folder, key)
+    except BlockingIOError:
+        _say(place, dataset, f"another process has not made it in {_WAIT_S:.0f} s; end that one if it hangs")
+    except OSError as error:
+        _say(place, dataset, f"{folder} takes nothing ({error.strerror}); free space there")
+    return None
+
+
+def _sealed(folder: Path, key: str) -> SplitBank | None:
+    """The bank, if nothing was written to it since its hash was found right."""
+    shape = _described(folder, key)
+    arrays = folder / f"{key}.arrays"
+    if shape is None:
+        return None
+    try:
+        descriptor = os.open(arrays, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    if os.fstat(descriptor).st_mtime_ns != seal_of(key):
+        os.close(descriptor)
+        return None
+    try:
+        bank = SplitBank(arrays, descriptor, shape[0])
+    except Flaw:
+        return None
+    _note_use(bank)
+    return bank
+
+
+def _sealed_again(folder: Path, key: str) -> SplitBank | None:
+    """One that lost its seal, as after a restart of the machine, and whose content is right all the same."""
+    described, arrays = _described(folder, key), folder / f"{key}.arrays"
+    if described is None or not arrays.is_file():
+        return None
+    if sha256_of_file(arrays) != described[1]:
+        _log.warning("%s: damaged since it was made; making it again", arrays)
+        return None
+    _seal(arrays)
+    return _sealed(folder, key)
+
+
+def _described(folder: Path, key: str) -> tuple[BankShape, str] | None:
+    """(shape, SHA-256) as written beside the arrays; None where nothing usable is written there."""
+    try:
+        plain = read_json(folder / f"{key}.json")
+        return None if plain is None else (BankShape(**plain["shape"]), str(plain["sha256"]))
+    except (DataError, StorageError, KeyError, TypeError):
+        return None
+
+
+def _made(dataset: Dataset, split: str, folder: Path, key: str) -> SplitBank | None:
+    """To be called by whoever holds the lock of this bank."""
+    info, arrays = dataset.split(split), folder / f"{key}.arrays"
+    with suppress(FileNotFoundError):
+        (folder / f"{key}.json").unlink()
+    begin = time.monotonic()
+    try:
+        with whole_file(arrays, durable=False) as file:
+            with take_lock(folder / "locks" / "room.lock", wait_s=_WAIT_S):
+                _take_room(file, bytes_of(dataset, info), folder, dataset)
+            shape, sha256 = write_bank(dataset, info, file)
+    except _NoRoom as error:
+        _say(str(folder / key), dataset, str(error))
+        return None
+    _seal(arrays)
+    with whole_file(folder / f"{key}.json", durable=False) as file:
+        file.write(readable_json({"shape": asdict(shape), "sha256": sha256}))
+    _log.info("%s: %s of %s kept in %s, %.2f GB in %.1f s", dataset.path, split, dataset.manifest.name, arrays,
+              shape.bytes / 1e9, time.monotonic() - begin)
+    return _sealed(folder, key)
+
+
+def _take_room(file: IO[bytes], size: int, folder: Path, dataset: Dataset) -> None:
+    """Room on the disk for a new file of this folder, once what nobody opened lately has made place. _NoRoom."""
+    _remove_abandoned(folder)
+    kept = sorted(_uses(folder.glob("*.arrays")))
+    used = sum(bytes_ for _, bytes_, _ in [*kept, *_uses(partials_in(folder))])
+    most = int(_SHARE_OF_DISK * (shutil.disk_usage(folder).free + used))
+    if dataset.reading.source == "auto":
+        most = min(most, dataset.reading.bank_bytes)
+    for opened, bytes_, path in kept:
+        if used + size <= most or time.time() - opened < _IDLE_S:
+            break
+        path.unlink(missing_ok=True)
+        path.with_suffix(".json").unlink(missing_ok=True)
+        used -= bytes_
+    if used + size > most:
+        raise _NoRoom(f"{folder} holds {used:,} bytes and may hold {most:,}, this takes {size:,}; free space there")
+    os.posix_fallocate(file.fileno(), 0, size)
+
+
+def _uses(paths: Iterable[Path]) -> Iterator[tuple[float, int, Path]]:
+    """(last use, bytes, path) of those that are still there."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            about = path.stat()
+            yield about.st_atime, about.st_size, path
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """What killed processes left half written."""
+    for partial in partials_in(folder):
+        key = partial.name.partition(".")[0]
+        with suppress(OSError), take_lock(folder / "locks" / f"{key}.lock", wait_s=0):
+            partial.unlink(missing_ok=True)
+
+
+def _seal(arrays: Path) -> None:
+    os.utime(arrays, ns=(time.time_ns(), seal_of(arrays.stem)))
+
+
+def _note_use(bank: SplitBank) -> None:
+    with suppress(OSError):  # somebody else's file: its age is then that of their use
+        os.utime(bank.descriptor, ns=(time.time_ns(), seal_of(bank.path.stem)))
+
+
+def _say(place: str, dataset: Dataset, problem: str | None) -> None:
+    """Once in this process."""
+    if place not in _streamed and problem is not None:
+        _log.warning("%s: read from its shards, not from arrays on this node: %s", dataset.path, problem)
+    _streamed.add(place)
+
+
+def _memory_bytes() -> int:
+    """Of the machine, or less where a container allows less."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):
+        found = min(found, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return found
+
+
+def _forget_in_child() -> None:
+    """The lock may be held by a thread that a forked process does not have."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

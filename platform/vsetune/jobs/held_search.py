@@ -1,0 +1,33 @@
+"""The search of a study as its driver holds it. Apart from `study_home`, whose readers, the workers, need no search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.domains import Value
+from vsetune.config.study.study_spec import SearchSpec
+from vsetune.search.configurations import ConfigurationSearch, Lesson, Outcome, Refusal, Suggestion
+
+
+class HeldSearch(ConfigurationSearch):
+    """A search that only the holder of the study writes to. check: raises StorageError when that may be another."""
+
+    def __init__(
+        self, study: str, cells: list[Cell], spec: SearchSpec, *, storage: str, refuses: Refusal | None,
+        check: Callable[[], None],
+    ) -> None:
+        super().__init__(study, cells, spec, storage=storage, refuses=refuses)
+        self._check = check
+
+    def ask(self, cell: str) -> Suggestion | None:
+        self._check()
+        return super().ask(cell)
+
+    def teach(self, cell: str, lessons: Sequence[Lesson], starts: Sequence[Mapping[str, Value]] = ()) -> None:
+        self._check()
+        super().teach(cell, lessons, starts)
+
+    def tell(self, cell: str, number: int, outcome: Outcome, *, curve: Sequence[tuple[float, float]]) -> None:
+        self._check()
+        super().tell(cell, number, outcome, curve=curve)

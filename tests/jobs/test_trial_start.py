@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import vsetune
+from vsetune.data.stored.array_cache import cached_array, forget_arrays
+from vsetune.training import without_compiler
+
+PACKAGE = Path(vsetune.__file__).parent
+NOT_FOR_WORKERS = {"optuna", "sqlalchemy", "mlflow", "sklearn", "transformers", "nltk", "spacy"}
+"""Each takes a worker a second or so to import."""
+
+
+def imported_at_once(module: str) -> set[str]:
+    """What a module of ours imports when it is imported itself; names of functions are left out."""
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not file.exists():
+        return set()
+    found = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_a_worker_imports_nothing_that_only_the_driver_needs():
+    seen, waiting = set(), ["vsetune.jobs.trainable"]
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        if module.startswith("vsetune"):
+            waiting += imported_at_once(module)
+    assert "vsetune.training.attempt" in seen
+    assert not {module for module in seen if module.split(".")[0] in NOT_FOR_WORKERS}
+
+
+@pytest.mark.parametrize("make", [
+    lambda parameters: torch.optim.Adam(parameters, lr=0.1),
+    lambda parameters: torch.optim.AdamW(parameters, lr=0.1, weight_decay=0.1),
+    lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+])
+def test_a_plain_step_is_the_step_of_the_optimizer(make):
+    steps = []
+    for step in (lambda optimizer: optimizer.step(), without_compiler.plain_step):
+        weight = torch.nn.Parameter(torch.linspace(-1, 1, 7))
+        optimizer = make([weight])
+        for _ in range(3):
+            optimizer.zero_grad()
+            weight.square().sum().backward()
+            step(optimizer)
+        steps.append(weight.detach().clone())
+    assert torch.equal(*steps)
+
+
+def test_an_array_that_is_open_is_looked_at_again_once_its_file_has_changed(tmp_path):
+    def ask() -> np.ndarray:
+        return cached_array(str(tmp_path), "vectors.npy", rows=3, make=lambda: np.ones((3, 2), np.float32))
+
+    forget_arrays()
+    first = ask()
+    assert ask() is first
+    np.save(tmp_path / "vectors.npy", np.full((3, 2), np.nan, np.float32))
+    assert np.array_equal(ask(), np.ones((3, 2), np.float32))
