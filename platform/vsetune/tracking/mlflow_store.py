@@ -2,16 +2,16 @@
 
 What MLflow is told beyond the records, so that its UI is useful on its own:
 - params: the configuration, network, loss, seed, cell; tags: trial, attempt, cell, phase, status, protocol, ...
-- metrics of the curve, at step = training step, stamped with run start + training time, `epoch` among them so that
-  curves can be drawn over fractional epochs; the summary's numbers at the last step;
+- metrics: M-Recall of every validation at step = training step, stamped with run start + training time; at the last step
+  all numbers of the last validation and of the summary (`all_numbers`: those of every validation);
 - status: finished and pruned runs are FINISHED (the tag `status` tells them apart: pruning is a decision, not an
   accident), failed ones FAILED, killed ones KILLED;
 - artifacts: config.yaml (resolved trial), curve.png, and what the driver hands in.
 
-A curve is written twice: as metrics for people, and as a tag for us, so that a thousand attempts are read with one
-search instead of a thousand requests, or straight out of the tables (`mlflow_reading.py`). Time stamps depend on the
-point alone, hence MLflow drops a repeated metric even when the process died between the two. In a database of our own
-both are one transaction (`mlflow_rows.py`).
+A curve is written twice: as metrics for people, and for us with all numbers as compressed tags (`point_blocks.py`), so
+that a thousand attempts are read with one search instead of a thousand requests, or straight out of the tables
+(`mlflow_reading.py`). Time stamps depend on the point alone, hence MLflow drops a repeated metric even when the process
+died between the two. In a database of our own both are one transaction (`mlflow_rows.py`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from mlflow.exceptions import MlflowException
 
 from vsetune.tracking import encoding
 from vsetune.tracking.artifacts import draw_curve, fetch, holds, keep
-from vsetune.tracking.encoding import CurvePoint
-from vsetune.tracking.mlflow_batches import log_in_batches, summary_metrics
-from vsetune.tracking.mlflow_curves import NewPoints, RunCurve, RunningCurves
+from vsetune.tracking.mlflow_batches import closing_metrics, log_in_batches
+from vsetune.tracking.mlflow_curves import NewPoints, RunningCurves, points_of
 from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
 from vsetune.tracking.mlflow_reading import attempt_rows
 from vsetune.tracking.mlflow_rows import point_rows
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
+from vsetune.tracking.point_blocks import CurvePoint
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 from vsetune.tracking.store import (
     StudyStatus,
@@ -57,11 +57,13 @@ _PAGE = 250
 class MlflowStore(TrackingStore):
     """See the module's docstring; made by `open_store`, which has checked that the URI answers."""
 
-    def __init__(self, uri: str, artifact_root: str | None, *, shown_uri: str, curve_plots: bool) -> None:
+    def __init__(
+        self, uri: str, artifact_root: str | None, *, shown_uri: str, curve_plots: bool, all_numbers: bool = False
+    ) -> None:
         self._shown_uri = shown_uri
         self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
         self._curve_plots = curve_plots
-        self._curves = RunningCurves(self._run)
+        self._curves = RunningCurves(self._run, all_numbers=all_numbers)
         self._places: dict[str, tuple[str, str]] = {}  # study: (experiment id, id of the parent run)
         with opening(shown_uri):
             self._client = MlflowClient(tracking_uri=uri)
@@ -118,12 +120,13 @@ class MlflowStore(TrackingStore):
         require_terminal(attempt_id, status)
         with self._storage(f"finish attempt {attempt_id}", then=_RESUME):
             run = self._run(attempt_id)
-            known = RunCurve.of(run)
+            curve = encoding.curve_from_tags(run.data.tags)
             keep(self._client, attempt_id, artifacts)
-            if known.curve and self._curve_plots:
-                draw_curve(self._client, attempt_id, [(point.epoch, point.m_recall) for point in known.curve])
-            last = known.curve[-1] if known.curve else CurvePoint(0, 0.0, 0.0, 0.0, None)
-            metrics = summary_metrics(summary, last, known.start_ms)
+            if curve and self._curve_plots:
+                draw_curve(self._client, attempt_id, [(point.epoch, point.m_recall) for point in curve])
+            last = curve[-1] if curve else CurvePoint(0, 0.0, 0.0, 0.0, None)
+            newest = encoding.newest_point(run.data.tags)
+            metrics = closing_metrics(summary, last, newest, run.info.start_time)
             tags = encoding.in_pieces(encoding.SUMMARY, encoding.to_json(dict(summary)))
             if error is not None or encoding.ERROR in run.data.tags:
                 tags[encoding.ERROR] = (error or "")[: encoding.PIECE]
@@ -157,6 +160,11 @@ class MlflowStore(TrackingStore):
         if run.data.tags.get(encoding.KIND) != "attempt":
             raise unknown_attempt(attempt_id)
         return encoding.attempt_from_tags(run.info.run_id, run.data.tags)
+
+    def points(self, attempt_id: str) -> list[ValidationPoint]:
+        with self._storage(f"read points of attempt {attempt_id}"):
+            run = self._run(attempt_id)
+            return points_of(self._client, run)
 
     def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
         with self._storage(f"keep files of attempt {attempt_id}"):
@@ -298,9 +306,9 @@ def _last_seen(run: Run) -> float:
     ended = (run.info.end_time or 0) / 1000
     if encoding.SEEN in run.data.tags:
         return max(float(run.data.tags[encoding.SEEN]), ended)
-    known = RunCurve.of(run)
-    trained = known.curve[-1].train_seconds if known.curve else 0.0
-    return max(known.start_ms / 1000 + trained, ended)
+    curve = encoding.curve_from_tags(run.data.tags)
+    trained = curve[-1].train_seconds if curve else 0.0
+    return max(run.info.start_time / 1000 + trained, ended)
 
 
 def _now_ms() -> int:

@@ -107,6 +107,11 @@ class TrackingStore(ABC):
         """One attempt, as `attempts` gives it. UsageError for an unknown attempt."""
 
     @abstractmethod
+    def points(self, attempt_id: str) -> list[ValidationPoint]:
+        """All validations of an attempt with all their numbers, in the order of the training. UsageError for an unknown
+        attempt."""
+
+    @abstractmethod
     def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
         """Add files to an attempt in any status, copied before this returns; one of the same name is replaced.
 
