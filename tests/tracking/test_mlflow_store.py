@@ -1,11 +1,13 @@
 """What people and programs that look into MLflow itself will find there."""
 
+import math
 import resource
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -15,6 +17,7 @@ from mlflow.entities import Metric
 from vsetune.config.spec.secrets import masked
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.tracking import StudyRecord, ValidationPoint, open_store
+from vsetune.tracking.plots import curves_picture
 from vsetune.tracking.point_blocks import POINTS
 
 
@@ -66,15 +69,14 @@ def steps_of(client: MlflowClient, run_id: str) -> dict[str, list[int]]:
     return {name: [metric.step for metric in client.get_metric_history(run_id, name)] for name in names}
 
 
-def test_m_recall_stands_at_every_validation_and_all_numbers_at_the_last(client, opened, start, points):
+def test_m_recall_stands_at_every_validation_and_the_summary_at_the_last(client, opened, start, points):
     attempt_id = opened.start_attempt(start())
     opened.record_points(attempt_id, points(1, 3))
     assert steps_of(client, attempt_id) == {"m_recall": [10, 20, 30], "epoch": [], "i2t_r1": [], "train_seconds": []}
-    opened.finish_attempt(attempt_id, "finished", {"train_seconds": 9.0, "epochs_to_best": 0.5}, [], None)
-    newest = {"epoch": [30], "i2t_r1": [30], "train_seconds": [30]}
-    assert steps_of(client, attempt_id) == {"m_recall": [10, 20, 30], **newest}
-    metrics = client.get_run(attempt_id).data.metrics
-    assert [metrics[name] for name in ("i2t_r1", "train_seconds", "epochs_to_best")] == [33.0, 4.5, 0.5]
+    opened.finish_attempt(attempt_id, "finished", {"train_seconds": 9.0, "m_recall": 1.0}, [], None)
+    of_summary = {"m_recall": [10, 20, 30], "train_seconds": [30]}
+    assert steps_of(client, attempt_id) == {"epoch": [], "i2t_r1": [], **of_summary}
+    assert client.get_run(attempt_id).data.metrics["train_seconds"] == 9.0
 
 
 def test_all_numbers_of_every_validation_are_drawn_where_that_is_asked_for(client, opened, database, start, points):
@@ -138,13 +140,23 @@ def test_more_metrics_and_tags_than_one_batch_takes_are_all_kept(client, opened,
     assert len(opened.attempts("nightly")[0].curve) == 50
 
 
-def test_a_picture_of_the_curve_is_kept(client, opened, database, start, points):
+def test_a_picture_of_all_curves_is_kept(client, opened, database, start, points):
     store = open_store(f"sqlite:///{database}", None)
     attempt_id = store.start_attempt(start())
     store.record_points(attempt_id, points(1, 5))
     store.finish_attempt(attempt_id, "finished", {}, [], None)
-    picture = Path(client.download_artifacts(attempt_id, "curve.png")).read_bytes()
-    assert picture.startswith(b"\x89PNG")
+    drawn = ElementTree.parse(client.download_artifacts(attempt_id, "curves.svg"))
+    panels = drawn.findall("{*}g")
+    assert [panel.findtext("{*}text") for panel in panels] == ["m_recall", "i2t_r1", "device_seconds"]
+    assert all(len(panel.find("{*}polyline").get("points").split()) == 5 for panel in panels)
+    assert "best 50.714 at epoch 1.667" in ElementTree.tostring(panels[0], encoding="unicode")
+
+
+def test_odd_numbers_and_long_trainings_are_drawn_as_far_as_they_can_be():
+    odd = [ValidationPoint(step, step / 7, step, 1.0, 0.0, {"<loss>": math.nan}) for step in range(1, 1000)]
+    drawn = ElementTree.fromstring(curves_picture(odd))
+    assert [text.text for text in drawn.findall("{*}g")[1].findall("{*}text")][::2] == ["<loss>", "no finite number"]
+    assert len(drawn.find("{*}g/{*}polyline").get("points").split()) <= 201
 
 
 def test_the_note_of_a_finished_study_counts_its_attempts(client, opened, start):

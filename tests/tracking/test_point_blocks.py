@@ -1,4 +1,4 @@
-"""Points as compressed tags: every number comes back, in whole tags, and what earlier versions wrote is read as well."""
+"""Points as compressed tags: every number comes back, and what earlier versions wrote is read as well."""
 
 import json
 import math

@@ -1,8 +1,8 @@
 """How records are written into a store that knows only short strings (MLflow tags and params).
 
-What must be read back exactly goes into tags named `vsetune.*`, cut into pieces when it is long: what an attempt started
-with and its points compressed, everything else as JSON. What is for people (params, plain tags) is written beside it and
-never read back. What earlier versions wrote is read as well: records as plain JSON, curves in tags `vsetune.curve`.
+What must be read back exactly goes into tags named `vsetune.*`, cut into pieces when it is long: what an attempt
+started with and its points compressed, everything else as JSON. What is for people (params, plain tags) is written
+beside it and never read back. What earlier versions wrote is read too: plain JSON, curves in tags `vsetune.curve`.
 """
 
 from __future__ import annotations
@@ -111,10 +111,14 @@ def curve_from_tags(tags: Mapping[str, str]) -> list[CurvePoint]:
     return [CurvePoint(*point) for point in _plain_curve(tags)]
 
 
-def newest_point(tags: Mapping[str, str]) -> ValidationPoint | None:
-    """The last point of the training, with all its numbers; None where no block has points."""
-    points = [point for text in block_texts(tags) for point in points_of_block(text)]
-    return max(points, key=lambda point: point.step, default=None)
+def points_from_tags(tags: Mapping[str, str]) -> list[ValidationPoint]:
+    """In the order of the training; of those that an earlier version recorded tags have the numbers of CurvePoints."""
+    points = {point.step: point for text in block_texts(tags) for point in points_of_block(text)}
+    for known in curve_from_tags(tags):
+        device = {} if known.device_seconds is None else {"device_seconds": known.device_seconds}
+        older = ValidationPoint(known.step, known.epoch, 0, known.m_recall, known.train_seconds, device)
+        points.setdefault(known.step, older)
+    return [points[step] for step in sorted(points)]
 
 
 def _plain_curve(tags: Mapping[str, str]) -> list[list[Any]]:
@@ -193,9 +197,9 @@ def study_note(record: StudyRecord) -> str:
         lines.append(f"- baseline: {baseline}")
     lines += [
         f"- fingerprint: `{record.fingerprint}`", "",
-        "Each nested run is one attempt at a trial; compare `m_recall` over steps. The other numbers of a run are those of "
-        "its last validation; `vsetune trial curves STUDY/TRIAL` has all of all validations, `tracking.series: all` in a "
-        "study file shows them here. The resolved study file and, at the end, the leaderboard are among the artifacts.",
+        "Each nested run is one attempt at a trial; compare `m_recall` over steps. `vsetune trial curves STUDY/TRIAL` "
+        "prints all other numbers of its validations; `tracking: {series: all}` in a study file draws them here, too. "
+        "The resolved study file and, at the end, the leaderboard are among the artifacts.",
     ]
     return "\n".join(lines)[:PIECE]
 

@@ -29,8 +29,8 @@ def attempt_id_of(start: AttemptStart) -> str:
 
 @dataclass
 class _Attempt:
-    """points: by step, of each what its curve and its costs need. whole: all of them, where they are kept. earlier_*: what an adopted attempt already had; its
-    steps are not known, its epochs tell its points apart."""
+    """points: by step, of each what its curve and its costs need. whole: all of them, where they are kept. earlier_*:
+    what an adopted attempt already had; its steps are not known, its epochs tell its points apart."""
 
     start: AttemptStart
     status: AttemptStatus = "running"

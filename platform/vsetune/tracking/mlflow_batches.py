@@ -28,14 +28,13 @@ def metrics_of(point: ValidationPoint, start_ms: int, *, all_numbers: bool) -> l
     return [Metric(name, float(numbers[name]), stamp, point.step) for name in names]
 
 
-def closing_metrics(
-    summary: Mapping[str, float], last: CurvePoint, newest: ValidationPoint | None, start_ms: int
+def summary_metrics(
+    summary: Mapping[str, float], last: CurvePoint, start_ms: int, *, all_numbers: bool
 ) -> list[Metric]:
-    """At the last step: all numbers of the last validation, where they are known, and those of a summary."""
+    """The numbers of a summary, at the last step, without those that are drawn as series of the curve."""
     stamp = _stamp(start_ms, last.train_seconds)
-    numbers = {} if newest is None else point_metrics(newest)
-    numbers |= {name: value for name, value in summary.items() if name not in _OF_THE_CURVE}
-    return [Metric(name, float(value), stamp, last.step) for name, value in numbers.items()]
+    drawn = _OF_THE_CURVE if all_numbers else {DRAWN}
+    return [Metric(name, float(value), stamp, last.step) for name, value in summary.items() if name not in drawn]
 
 
 def log_in_batches(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mlflow import MlflowClient
@@ -12,8 +12,11 @@ from mlflow.entities import Run
 from vsetune.tracking import encoding
 from vsetune.tracking.mlflow_batches import metrics_of
 from vsetune.tracking.mlflow_rows import RunPoints
-from vsetune.tracking.point_blocks import Block, CurvePoint, block_texts, last_block, points_of_block, with_points
+from vsetune.tracking.point_blocks import Block, last_block, with_points
 from vsetune.tracking.records import ValidationPoint
+
+_OWN = {"m_recall", "epoch", "pairs_seen", "train_seconds"}
+"""Numbers that are fields of a point."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +76,25 @@ class RunningCurves:
 
 
 def points_of(client: MlflowClient, run: Run) -> list[ValidationPoint]:
-    """All numbers of all points of a run, in the order of the training: out of its blocks, and what an earlier version
+    """All numbers of all points of a run, in the order of the training: out of its tags, and what an earlier version
     recorded out of MLflow's histories, a request for each number."""
-    points = {point.step: point for text in block_texts(run.data.tags) for point in points_of_block(text)}
-    older = [point for point in encoding.curve_from_tags(run.data.tags) if point.step not in points]
-    numbers: dict[int, dict[str, float]] = {point.step: {} for point in older}
+    points = {point.step: point for point in encoding.points_from_tags(run.data.tags)}
+    older: dict[int, dict[str, float]] = {step: {} for step, point in points.items() if not point.pairs_seen}
     for name in run.data.metrics if older else ():
         for metric in client.get_metric_history(run.info.run_id, name):
-            if metric.step in numbers:
-                numbers[metric.step][name] = metric.value
-    for known in older:
-        points[known.step] = _older_point(known, numbers[known.step])
-    return [points[step] for step in sorted(points)]
+            if metric.step in older:  # numbers of the summary may stand at the last step, too
+                older[metric.step].setdefault(name, metric.value)
+    for step, numbers in older.items():
+        metrics = {name: value for name, value in numbers.items() if name not in _OWN} | dict(points[step].metrics)
+        points[step] = replace(points[step], pairs_seen=round(numbers.get("pairs_seen", 0)), metrics=metrics)
+    return list(points.values())
 
 
-def _older_point(known: CurvePoint, numbers: Mapping[str, float]) -> ValidationPoint:
-    """numbers: what MLflow has of its step, in which the numbers of an attempt's summary may stand, too."""
-    own = {"m_recall", "epoch", "pairs_seen", "train_seconds"}
-    metrics = {name: value for name, value in numbers.items() if name not in own}
-    pairs_seen = round(numbers.get("pairs_seen", 0))
-    return ValidationPoint(known.step, known.epoch, pairs_seen, known.m_recall, known.train_seconds, metrics)
+def last_seen(run: Run) -> float:
+    """The last sign of life, seconds since 1970; of a run without our tag, its end or the last point of its curve."""
+    ended = (run.info.end_time or 0) / 1000
+    if encoding.SEEN in run.data.tags:
+        return max(float(run.data.tags[encoding.SEEN]), ended)
+    curve = encoding.curve_from_tags(run.data.tags)
+    trained = curve[-1].train_seconds if curve else 0.0
+    return max(run.info.start_time / 1000 + trained, ended)

@@ -2,11 +2,11 @@
 
 What MLflow is told beyond the records, so that its UI is useful on its own:
 - params: the configuration, network, loss, seed, cell; tags: trial, attempt, cell, phase, status, protocol, ...
-- metrics: M-Recall of every validation at step = training step, stamped with run start + training time; at the last step
-  all numbers of the last validation and of the summary (`all_numbers`: those of every validation);
+- metrics: M-Recall of every validation (`all_numbers`: everything that it told) at step = training step, stamped with
+  run start + training time; the summary's numbers at the last step;
 - status: finished and pruned runs are FINISHED (the tag `status` tells them apart: pruning is a decision, not an
   accident), failed ones FAILED, killed ones KILLED;
-- artifacts: config.yaml (resolved trial), curve.png, and what the driver hands in.
+- artifacts: config.yaml (resolved trial), curves.svg (all numbers over epochs), and what the driver hands in.
 
 A curve is written twice: as metrics for people, and for us with all numbers as compressed tags (`point_blocks.py`), so
 that a thousand attempts are read with one search instead of a thousand requests, or straight out of the tables
@@ -27,9 +27,9 @@ from mlflow.entities import LifecycleStage, Run
 from mlflow.exceptions import MlflowException
 
 from vsetune.tracking import encoding
-from vsetune.tracking.artifacts import draw_curve, fetch, holds, keep
-from vsetune.tracking.mlflow_batches import closing_metrics, log_in_batches
-from vsetune.tracking.mlflow_curves import NewPoints, RunningCurves, points_of
+from vsetune.tracking.artifacts import draw_curves, fetch, holds, keep
+from vsetune.tracking.mlflow_batches import log_in_batches, summary_metrics
+from vsetune.tracking.mlflow_curves import NewPoints, RunningCurves, last_seen, points_of
 from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
 from vsetune.tracking.mlflow_reading import attempt_rows
 from vsetune.tracking.mlflow_rows import point_rows
@@ -62,7 +62,7 @@ class MlflowStore(TrackingStore):
     ) -> None:
         self._shown_uri = shown_uri
         self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
-        self._curve_plots = curve_plots
+        self._curve_plots, self._all_numbers = curve_plots, all_numbers
         self._curves = RunningCurves(self._run, all_numbers=all_numbers)
         self._places: dict[str, tuple[str, str]] = {}  # study: (experiment id, id of the parent run)
         with opening(shown_uri):
@@ -120,13 +120,12 @@ class MlflowStore(TrackingStore):
         require_terminal(attempt_id, status)
         with self._storage(f"finish attempt {attempt_id}", then=_RESUME):
             run = self._run(attempt_id)
-            curve = encoding.curve_from_tags(run.data.tags)
+            points = encoding.points_from_tags(run.data.tags)
             keep(self._client, attempt_id, artifacts)
-            if curve and self._curve_plots:
-                draw_curve(self._client, attempt_id, [(point.epoch, point.m_recall) for point in curve])
-            last = curve[-1] if curve else CurvePoint(0, 0.0, 0.0, 0.0, None)
-            newest = encoding.newest_point(run.data.tags)
-            metrics = closing_metrics(summary, last, newest, run.info.start_time)
+            if points and self._curve_plots:
+                draw_curves(self._client, attempt_id, points)
+            last = CurvePoint.of(points[-1]) if points else CurvePoint(0, 0.0, 0.0, 0.0, None)
+            metrics = summary_metrics(summary, last, run.info.start_time, all_numbers=self._all_numbers)
             tags = encoding.in_pieces(encoding.SUMMARY, encoding.to_json(dict(summary)))
             if error is not None or encoding.ERROR in run.data.tags:
                 tags[encoding.ERROR] = (error or "")[: encoding.PIECE]
@@ -163,8 +162,7 @@ class MlflowStore(TrackingStore):
 
     def points(self, attempt_id: str) -> list[ValidationPoint]:
         with self._storage(f"read points of attempt {attempt_id}"):
-            run = self._run(attempt_id)
-            return points_of(self._client, run)
+            return points_of(self._client, self._run(attempt_id))
 
     def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
         with self._storage(f"keep files of attempt {attempt_id}"):
@@ -188,14 +186,14 @@ class MlflowStore(TrackingStore):
         before = (time.time() if now is None else now) - older_than_s
         with self._storage("close stale attempts"):
             attempts = self._running("attempt", except_study)
-            stale = [run for run in attempts if _last_seen(run) < before]
+            stale = [run for run in attempts if last_seen(run) < before]
             for run in stale:
                 self._client.set_tag(run.info.run_id, encoding.ERROR, no_sign_of_life(older_than_s))
                 self._set_status(run.info.run_id, "killed")
             alive = {run.info.experiment_id for run in attempts} - {run.info.experiment_id for run in stale}
             for parent in self._running("study", except_study):
                 place = parent.info.experiment_id
-                if place not in alive and max(map(_last_seen, [parent, *self._attempt_runs(place)])) < before:
+                if place not in alive and max(map(last_seen, [parent, *self._attempt_runs(place)])) < before:
                     self._set_status(parent.info.run_id, "killed")
         return len(stale)
 
@@ -299,16 +297,6 @@ class MlflowStore(TrackingStore):
 
     def _storage(self, doing: str, *, then: str = "repeat") -> AbstractContextManager[None]:
         return in_one_line(f"tracking store {self._shown_uri}: cannot {doing}", then=then)
-
-
-def _last_seen(run: Run) -> float:
-    """The last sign of life, seconds since 1970; of a run without our tag, its end or the last point of its curve."""
-    ended = (run.info.end_time or 0) / 1000
-    if encoding.SEEN in run.data.tags:
-        return max(float(run.data.tags[encoding.SEEN]), ended)
-    curve = encoding.curve_from_tags(run.data.tags)
-    trained = curve[-1].train_seconds if curve else 0.0
-    return max(run.info.start_time / 1000 + trained, ended)
 
 
 def _now_ms() -> int:

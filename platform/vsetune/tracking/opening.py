@@ -48,7 +48,7 @@ def open_store(
     """The store behind a URI: `memory:`, `sqlite:///PATH`, or any other URI that MLflow tracks to.
 
     artifact_root: folder or URL for artifacts; None leaves the choice to the server behind the URI, and for SQLite
-    means a folder `artifacts` beside the file. curve_plots: draw a PNG of each attempt's curve when it finishes.
+    means a folder `artifacts` beside the file. curve_plots: draw a picture of each attempt's curves when it finishes.
     all_numbers: MLflow draws every number of every validation, not M-Recall alone.
     Raises StorageError (one line) if it cannot be reached or written, within seconds.
     """

@@ -1,9 +1,9 @@
 """How points are written into short strings: in blocks, in the order in which they were recorded.
 
-A block is one text, `1 CURVE NUMBERS`: the format, then two parts in base64 of zlib of JSON. CURVE has five columns, the
-fields of `CurvePoint`, from which curves and boards are read; NUMBERS has all else that a validation told, by name. A
-block holds as many points as one tag takes, some thirty, so that it is written whole or not at all; when no more fit the
-next one begins, and a long training does not rewrite its past with every point.
+A block is one text, `1 CURVE NUMBERS`: the format, then two parts in base64 of zlib of JSON. CURVE has five columns,
+the fields of `CurvePoint`, from which curves and boards are read; NUMBERS has all else that a validation told, by name.
+A block holds as many points as one tag takes, some thirty, so that it is written whole or not at all; when no more fit
+the next one begins, and a long training does not rewrite its past with every point.
 """
 
 from __future__ import annotations
