@@ -1,6 +1,6 @@
 """What reading a large study takes: straight out of MLflow's tables, with and without MLflow, against its search.
 
-    PYTHONPATH=platform python benchmarks/reading_attempts.py [--attempts 3000] [--points 50]
+    PYTHONPATH=platform python benchmarks/reading_attempts.py [--attempts 3000] [--points 50] [--ways rows read]
 
 Writes so many attempts into MLflow's tables in a temporary SQLite file: tags, params and newest numbers as a study
 leaves them, without the histories of the numbers, which no way reads. Each way then runs in a process of its own: the
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--attempts", type=int, default=3000)
     parser.add_argument("--points", type=int, default=50)
     parser.add_argument("--read", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--series", choices=["m_recall", "all"], default="m_recall")
     parser.add_argument("--uri", help=argparse.SUPPRESS)
     parser.add_argument("--change", help=argparse.SUPPRESS)
@@ -70,13 +71,14 @@ def main() -> None:
         fill(uri, arguments.attempts, arguments.points)
         print(f"{arguments.attempts} attempts {'first board, s':>16} {'again, s':>10} {'peak, MB':>10}")
         told = {}
-        for way in WAYS:
+        for way in arguments.ways:
             words = [sys.executable, __file__, "--read", way, "--uri", uri]
             done = subprocess.run(words, check=True, capture_output=True, text=True)
             told[way] = json.loads(done.stdout.splitlines()[-1])
             print(f"{way:15} {told[way]['first']:16.2f} {told[way]['again']:10.2f} {told[way]['peak_mb']:10.0f}")
-        ratios = [told["search"][name] / told["read"][name] for name in ("first", "again")]
-        print(f"ratio: {ratios[0]:.1f} the first time, {ratios[1]:.1f} again")
+        if {"search", "read"} <= told.keys():
+            ratios = [told["search"][name] / told["read"][name] for name in ("first", "again")]
+            print(f"ratio: {ratios[0]:.1f} the first time, {ratios[1]:.1f} again")
         size = kilobytes(Path(folder), arguments.points, all_numbers=arguments.series == "all")
         print(f"an attempt in the file, histories included: {size:.1f} KB")
 

@@ -18,8 +18,11 @@ import yaml
 
 from vsetune.config.spec.secrets import masked
 from vsetune.files.hashes import sha256_hex
-from vsetune.tracking.pieces import PIECE, from_pieces, in_pieces
-from vsetune.tracking.point_blocks import CurvePoint, block_texts, curve_of_block, packed, points_of_block, unpacked
+from vsetune.tracking.pieces import PIECE as PIECE
+from vsetune.tracking.pieces import from_pieces
+from vsetune.tracking.pieces import in_pieces as in_pieces
+from vsetune.tracking.point_blocks import CurvePoint as CurvePoint
+from vsetune.tracking.point_blocks import block_texts, curve_of_block, packed, points_of_block, unpacked
 from vsetune.tracking.records import (
     PLUGIN_TAG,
     WARM_START,

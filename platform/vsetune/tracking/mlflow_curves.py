@@ -97,4 +97,4 @@ def last_seen(run: Run) -> float:
         return max(float(run.data.tags[encoding.SEEN]), ended)
     curve = encoding.curve_from_tags(run.data.tags)
     trained = curve[-1].train_seconds if curve else 0.0
-    return max(run.info.start_time / 1000 + trained, ended)
+    return max(float(run.info.start_time) / 1000 + trained, ended)
