@@ -4,7 +4,8 @@
 
 Writes so many attempts into MLflow's tables in a temporary SQLite file: tags, params and newest numbers as a study
 leaves them, without the histories of the numbers, which no way reads. Each way then runs in a process of its own: the
-first reading with the leaderboard of it, and the same again after one attempt has ended. `search`: MLflow's own.
+first reading with the leaderboard of it, and the same again after one attempt has ended; of the seconds, in how many
+the processor worked at it. `search`: MLflow's own.
 `rows`: the tables through MLflow's connections, as on PostgreSQL. `read`: as commands read a SQLite file, without
 loading MLflow. Peak memory is of the process, all that it has imported included. At last the bytes of an attempt in the
 file, histories included, of 100 that are recorded through the store, with numbers that do not repeat; `--series all`
@@ -69,13 +70,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         uri = f"sqlite:///{Path(folder) / 'mlflow.db'}"
         fill(uri, arguments.attempts, arguments.points)
-        print(f"{arguments.attempts} attempts {'first board, s':>16} {'again, s':>10} {'peak, MB':>10}")
+        heads = f"{'first board, s':>16} {'worked':>8} {'again, s':>10} {'worked':>8} {'peak, MB':>10}"
+        heads = ("first board, s", "worked", "again, s", "worked", "peak, MB")
+        widths = (16, 8, 10, 8, 10)
+        shown = " ".join(f"{head:>{wide}}" for head, wide in zip(heads, widths, strict=True))
+        print(f"{arguments.attempts} attempts".ljust(15), shown)
         told = {}
         for way in arguments.ways:
             words = [sys.executable, __file__, "--read", way, "--uri", uri]
             done = subprocess.run(words, check=True, capture_output=True, text=True)
             told[way] = json.loads(done.stdout.splitlines()[-1])
-            print(f"{way:15} {told[way]['first']:16.2f} {told[way]['again']:10.2f} {told[way]['peak_mb']:10.0f}")
+            print(f"{way:15} {told[way]['first']:16.2f} {told[way]['first_worked']:8.2f} {told[way]['again']:10.2f} "
+                  f"{told[way]['again_worked']:8.2f} {told[way]['peak_mb']:10.0f}", flush=True)
         if {"search", "read"} <= told.keys():
             ratios = [told["search"][name] / told["read"][name] for name in ("first", "again")]
             print(f"ratio: {ratios[0]:.1f} the first time, {ratios[1]:.1f} again")
@@ -88,12 +94,13 @@ def measured(uri: str, way: str) -> dict[str, float]:
     store: Any = open_existing(uri) if way == "read" else open_store(uri, None, curve_plots=False)
     if way == "search":
         store._reading = None
-    seconds = []
+    seconds, processor = [], []
     for turn in range(2):
-        begin = time.perf_counter()
+        begin, working = time.perf_counter(), time.process_time()
         attempts = store.attempts("reading")
         board = build(attempts, baseline="lmh")
         seconds.append(time.perf_counter() - begin)
+        processor.append(time.process_time() - working)
         assert board.rows
         if turn == 0:
             changed = [sys.executable, __file__, "--uri", uri, "--change", attempts[0].attempt_id]
@@ -101,7 +108,10 @@ def measured(uri: str, way: str) -> dict[str, float]:
         del attempts, board
     status = Path("/proc/self/status").read_text()  # `getrusage` counts what the parent had, too
     peak_kb = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
-    return {"first": seconds[0], "again": seconds[1], "peak_mb": peak_kb / 1000}
+    return {
+        "first": seconds[0], "again": seconds[1], "first_worked": processor[0], "again_worked": processor[1],
+        "peak_mb": peak_kb / 1000,
+    }
 
 
 def fill(uri: str, attempts: int, points: int) -> None:
