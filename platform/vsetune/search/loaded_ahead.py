@@ -10,7 +10,7 @@ from vsetune.config.study.study_spec import SearchSpec
 
 _log = logging.getLogger(__name__)
 _ALWAYS = ("scipy.stats",)
-_OF_SAMPLER = {"gp": ("optuna._gp.optim_mixed", "optuna._gp.acqf", "optuna._gp.gp"), "cma-es": ("cmaes",)}
+_OF_SAMPLER = {"gp": ("optuna._gp.optim_mixed", "optuna._gp.acqf", "optuna._gp.gp")}
 
 
 def load_ahead(search: SearchSpec) -> threading.Thread:
