@@ -4,8 +4,8 @@ does not.
     python benchmarks/simulated_scale.py [--trials 10000] [--workers 1000] [--epochs 9] [--samplers random tpe]
 
 One cell on the smooth landscape, as many trials at a time as there are workers, through the ledger, the search and the
-stopping rule of real studies. Prints seconds, trials and epochs by sampler, and the ratio of processor seconds to the first.
-Ten thousand trials are to take five minutes or less on two cores.
+stopping rule of real studies. Prints seconds, trials and epochs by sampler, and the ratio of processor seconds to the
+first. Ten thousand trials are to take five minutes or less on two cores.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=9, help="of a whole training")
     parser.add_argument("--samplers", nargs="+", default=["random", "tpe"])
     asked = parser.parse_args()
-    table = Table("sampler", "seconds", "of the processor", "ratio", "trials", "stopped", "epochs", "virtual hours", "below the best")
+    table = Table(
+        "sampler", "seconds", "of the processor", "ratio", "trials", "stopped", "epochs", "virtual hours", "below the best"
+    )
     first = None
     for sampler in asked.samplers:
         seconds, busy, found = simulated(sampler, asked)

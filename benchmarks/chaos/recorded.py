@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vsetune.tracking.encoding import point_metrics, points_from_tags
+
 _NOT_COMPARED = ("second", "wasted")  # in the names of metrics: they say how fast a machine was and what it lost
 
 Metrics = Mapping[tuple[str, int], tuple[float, ...]]
@@ -61,6 +63,9 @@ def _attempt(connection: sqlite3.Connection, run: str, status: str) -> RecordedA
     rows = connection.execute("SELECT key, step, value, is_nan FROM metrics WHERE run_uuid = ?", (run,))
     for name, step, value, is_nan in rows:
         values.setdefault((name, step), []).append(float("nan") if is_nan else value)
+    for point in points_from_tags(tags):  # MLflow draws M-Recall of them alone
+        for name, value in point_metrics(point).items():
+            values.setdefault((name, point.step), [value])
     return RecordedAttempt(
         trial=tags["trial"], number=int(tags["attempt"]), status=tags["status"], run_status=status, params=params,
         metrics={

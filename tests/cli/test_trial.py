@@ -257,6 +257,15 @@ def test_a_trial_is_shown_with_what_it_is_and_where_its_weights_are(vsetune, rec
     assert (shown["seed"], shown["status"], shown["error"]) == (0, "finished", None)
     assert shown["resolved"]["network"]["embedding_size"] == 16
     assert shown["curve"][-1] == [1.0, shown["summary"]["best_m_recall"]]
+    lines = vsetune("trial", "curves", run).out.splitlines()
+    header, last = lines[0].split(","), dict(zip(lines[0].split(","), lines[-1].split(","), strict=True))
+    assert header[:5] == ["step", "epoch", "pairs_seen", "m_recall", "train_seconds"]
+    assert {"train_loss", "i2t_r1", "learning_rate"} <= set(header)
+    assert [float(last["epoch"]), float(last["m_recall"])] == shown["curve"][-1]
+    (*_, point) = json.loads(vsetune("trial", "curves", run, "--json").out)
+    assert point["metrics"]["i2t_r1"] == float(last["i2t_r1"])
+    said = vsetune("trial", "curves", "tiny/vsepp.lmh-c000-s0", "--output", str(home / "curves.csv"))
+    assert (said.code, said.out, (home / "curves.csv").read_text().splitlines()) == (0, "", lines)
     shutil.rmtree(folder)
     assert "artifacts of run" in json.loads(vsetune("trial", "show", run, "--json").out)["checkpoint"]
     for kept in (home / "artifacts").rglob("best.safetensors"):

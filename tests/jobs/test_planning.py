@@ -86,7 +86,8 @@ def test_trials_end_when_places_are_free_for_them() -> None:
     assert schedule(cells, [TWO_CORES], at_once=lambda _: 2, limit=None, first=0.0) == Schedule(30.0, 2)
     assert schedule(cells, [TWO_CORES], at_once=lambda _: 2, limit=1, first=1.0) == Schedule(45.0, 1)
     # 0: A, 10: A, 20: A, 30: confirmation, while B runs beside
-    assert schedule(cells, [replace(TWO_CORES, most=9)], at_once=lambda _: 1, limit=None, first=0.0) == Schedule(40.0, 2)
+    many = [replace(TWO_CORES, most=9)]
+    assert schedule(cells, many, at_once=lambda _: 1, limit=None, first=0.0) == Schedule(40.0, 2)
     # one trial of two cores keeps the other cell waiting
     wide = [work(10.0, searches=1, cpus=2), work(4.0, searches=2)]
     assert schedule(wide, [TWO_CORES], at_once=lambda _: 9, limit=None, first=0.5) == Schedule(15.0, 2)

@@ -12,6 +12,8 @@ from typing import Any
 
 import optuna
 import pytest
+from real_servers import postgres
+from short_folders import place
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -20,6 +22,8 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.search.configurations import ConfigurationSearch
+
+__all__ = ["place"]
 
 STUDY = parse_spec(
     {"study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]},
@@ -200,3 +204,20 @@ def test_what_a_process_killed_while_making_the_database_left_is_removed_later(t
     os.utime(old, (0, 0))
     opened(file)
     assert {path.name for path in tmp_path.glob("*.new-*")} == {"search.db.new-2"}
+
+
+@pytest.mark.slow
+def test_postgresql_has_what_a_file_has(place: Path, tmp_path: Path) -> None:
+    long = [(step / 7, 20.0 + step / 3) for step in range(1, 200)]
+    told: list[list[tuple[Any, ...]]] = []
+    with postgres(place) as made:
+        for url in (made("search"), f"sqlite:///{tmp_path / 'search.db'}"):
+            search = opened(url)
+            for outcome, curve in (("finished", long), ("pruned", CURVE), ("finished", [(1.0, 5.0)]), ("failed", long)):
+                asked = search.ask(CELL)
+                assert asked is not None
+                search.tell(CELL, asked.number, outcome, curve=curve)  # type: ignore[arg-type]
+            study = optuna.load_study(study_name=f"tiny/{CELL}", storage=url)
+            told.append([(each.state, each.values, each.params, each.intermediate_values) for each in study.trials])
+    assert told[0] == told[1]
+    assert len(told[0][0][3]) == len(long)

@@ -1,11 +1,13 @@
 """What people and programs that look into MLflow itself will find there."""
 
+import math
 import resource
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -15,7 +17,8 @@ from mlflow.entities import Metric
 from vsetune.config.spec.secrets import masked
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.tracking import StudyRecord, ValidationPoint, open_store
-from vsetune.tracking.encoding import CURVE
+from vsetune.tracking.plots import curves_picture
+from vsetune.tracking.point_blocks import POINTS
 
 
 @pytest.fixture
@@ -61,13 +64,28 @@ def test_the_resolved_trial_is_an_artifact_from_the_start(client, opened, start)
     assert yaml.safe_load(Path(artifact).read_text()) == start().resolved
 
 
-def test_metrics_stand_at_training_steps_with_the_epoch_beside_them(client, opened, start, points):
+def steps_of(client: MlflowClient, run_id: str) -> dict[str, list[int]]:
+    names = ("m_recall", "epoch", "i2t_r1", "train_seconds")
+    return {name: [metric.step for metric in client.get_metric_history(run_id, name)] for name in names}
+
+
+def test_m_recall_stands_at_every_validation_and_the_summary_at_the_last(client, opened, start, points):
     attempt_id = opened.start_attempt(start())
     opened.record_points(attempt_id, points(1, 3))
-    history = {name: client.get_metric_history(attempt_id, name) for name in ("m_recall", "epoch", "i2t_r1")}
-    for name, values in history.items():
-        assert [metric.step for metric in values] == [10, 20, 30], name
-    assert [metric.value for metric in history["epoch"]] == [point.epoch for point in points(1, 3)]
+    assert steps_of(client, attempt_id) == {"m_recall": [10, 20, 30], "epoch": [], "i2t_r1": [], "train_seconds": []}
+    opened.finish_attempt(attempt_id, "finished", {"train_seconds": 9.0, "m_recall": 1.0}, [], None)
+    of_summary = {"m_recall": [10, 20, 30], "train_seconds": [30]}
+    assert steps_of(client, attempt_id) == {"epoch": [], "i2t_r1": [], **of_summary}
+    assert client.get_run(attempt_id).data.metrics["train_seconds"] == 9.0
+
+
+def test_all_numbers_of_every_validation_are_drawn_where_that_is_asked_for(client, opened, database, start, points):
+    store = open_store(f"sqlite:///{database}", None, curve_plots=False, all_numbers=True)
+    attempt_id = store.start_attempt(start())
+    store.record_points(attempt_id, points(1, 3))
+    store.finish_attempt(attempt_id, "finished", {"train_seconds": 9.0}, [], None)
+    assert set(map(tuple, steps_of(client, attempt_id).values())) == {(10, 20, 30)}
+    assert store.points(attempt_id) == points(1, 3)
 
 
 def test_another_process_that_repeats_points_adds_no_metric(client, opened, database, start, points):
@@ -81,7 +99,7 @@ def test_another_process_that_repeats_points_adds_no_metric(client, opened, data
 def test_a_crash_between_metrics_and_curve_tag_leaves_no_double_metric(client, opened, database, start, points):
     attempt_id = opened.start_attempt(start())
     opened.record_points(attempt_id, points(1, 3))
-    client.delete_tag(attempt_id, CURVE)
+    client.delete_tag(attempt_id, f"{POINTS}.0")
     again = open_store(f"sqlite:///{database}", None)
     again.record_points(attempt_id, points(1, 3))
     assert len(client.get_metric_history(attempt_id, "m_recall")) == 3
@@ -109,32 +127,36 @@ def test_runs_end_in_the_status_mlflow_knows(client, opened, start, status, show
     assert run.data.metrics["best_m_recall"] == 60.0
 
 
-def test_the_summary_adds_no_point_to_a_series_of_the_curve(client, opened, start, points):
-    attempt_id = opened.start_attempt(start())
-    opened.record_points(attempt_id, points(1, 2))
-    opened.finish_attempt(attempt_id, "finished", {"train_seconds": 9.0, "epochs_to_best": 0.5}, [], None)
-    assert len(client.get_metric_history(attempt_id, "train_seconds")) == 2
-
-
-def test_more_metrics_and_tags_than_one_batch_takes_are_all_kept(client, opened, start):
+def test_more_metrics_and_tags_than_one_batch_takes_are_all_kept(client, opened, database, start):
     attempt_id = opened.start_attempt(start())
     names = [f"number_{index}" for index in range(45)]
     many = [
         ValidationPoint(index, index / 7, index, 50.0, float(index), dict.fromkeys(names, 1.0))
         for index in range(1, 51)
     ]
-    opened.record_points(attempt_id, many)
+    drawing = open_store(f"sqlite:///{database}", None, all_numbers=True)
+    drawing.record_points(attempt_id, many)
     assert len(client.get_metric_history(attempt_id, "number_44")) == 50
     assert len(opened.attempts("nightly")[0].curve) == 50
 
 
-def test_a_picture_of_the_curve_is_kept(client, opened, database, start, points):
+def test_a_picture_of_all_curves_is_kept(client, opened, database, start, points):
     store = open_store(f"sqlite:///{database}", None)
     attempt_id = store.start_attempt(start())
     store.record_points(attempt_id, points(1, 5))
     store.finish_attempt(attempt_id, "finished", {}, [], None)
-    picture = Path(client.download_artifacts(attempt_id, "curve.png")).read_bytes()
-    assert picture.startswith(b"\x89PNG")
+    drawn = ElementTree.parse(client.download_artifacts(attempt_id, "curves.svg"))
+    panels = drawn.findall("{*}g")
+    assert [panel.findtext("{*}text") for panel in panels] == ["m_recall", "i2t_r1", "device_seconds"]
+    assert all(len(panel.find("{*}polyline").get("points").split()) == 5 for panel in panels)
+    assert "best 50.714 at epoch 1.667" in ElementTree.tostring(panels[0], encoding="unicode")
+
+
+def test_odd_numbers_and_long_trainings_are_drawn_as_far_as_they_can_be():
+    odd = [ValidationPoint(step, step / 7, step, 1.0, 0.0, {"<loss>": math.nan}) for step in range(1, 1000)]
+    drawn = ElementTree.fromstring(curves_picture(odd))
+    assert [text.text for text in drawn.findall("{*}g")[1].findall("{*}text")][::2] == ["<loss>", "no finite number"]
+    assert len(drawn.find("{*}g/{*}polyline").get("points").split()) <= 201
 
 
 def test_the_note_of_a_finished_study_counts_its_attempts(client, opened, start):

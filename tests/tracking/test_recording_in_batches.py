@@ -154,7 +154,7 @@ def test_a_batch_whose_answer_was_never_heard_is_repeated_without_doubling(
     assert [attempt.curve for attempt in found] == [attempt.curve for attempt in store.attempts("nightly")]
     client = MlflowClient(f"sqlite:///{database}")
     for attempt in found:
-        assert [each.step for each in client.get_metric_history(attempt.attempt_id, "epoch")] == [10, 20, 30, 40]
+        assert [each.step for each in client.get_metric_history(attempt.attempt_id, "m_recall")] == [10, 20, 30, 40]
 
 
 def test_reports_wait_for_a_store_that_falls_too_far_behind_which_is_said_once(
@@ -240,7 +240,8 @@ def test_records_that_wait_in_memory_are_read_in_order_however_few_at_a_time(tmp
 def odd(step: int) -> ValidationPoint:
     """A training that has gone wrong, and takes no time between its validations."""
     numbers = {"loss": math.nan, "learning_rate": math.inf, "i2t_r1": -math.inf, "device_seconds": 2.0, "wide": 1e300}
-    return ValidationPoint(step, step / 3, 64 * step, 50 - step / 7, 2.0, numbers)
+    noise = dict.fromkeys(("seconds", "rate"), random.Random(step).random())
+    return ValidationPoint(step, step / 3, 64 * step, 50 - step / 7, 2.0, numbers | noise)
 
 
 def shown(client, run_id):
@@ -251,13 +252,13 @@ def shown(client, run_id):
                      client.get_metric_history(run_id, name))
         for name in run.data.metrics
     }
-    tags = {key: text for key, text in run.data.tags.items() if key.startswith("vsetune.curve")}
+    tags = {key: text for key, text in run.data.tags.items() if key.startswith("vsetune.points")}
     return {name: str(value) for name, value in run.data.metrics.items()}, history, tags
 
 
 def rows_and_requests_agree(uri, study, start, points):
     """Also what is read out of the tables, and by MLflow's search."""
-    by_rows, by_requests = (open_store(uri, None, curve_plots=False) for _ in range(2))
+    by_rows, by_requests = (open_store(uri, None, curve_plots=False, all_numbers=True) for _ in range(2))
     by_requests._rows = by_requests._reading = None
     by_rows.open_study(study, resume=False)
     ids = {each: each.start_attempt(start(trial=name)) for each, name in ((by_rows, "a"), (by_requests, "b"))}
@@ -298,7 +299,7 @@ def test_a_server_that_is_killed_in_the_middle_gets_every_point_once_when_it_is_
         found = open_store(address, None).attempts("nightly")
         assert [attempt.curve for attempt in found] == [attempt.curve for attempt in store.attempts("nightly")]
         for attempt in found:
-            history = MlflowClient(address).get_metric_history(attempt.attempt_id, "epoch")
+            history = MlflowClient(address).get_metric_history(attempt.attempt_id, "m_recall")
             assert [each.step for each in history] == [10 * step for step in range(1, 9)]
 
 

@@ -80,6 +80,16 @@ def test_a_curve_keeps_full_precision(opened, start, points):
     assert opened.attempts("nightly")[0].curve == tuple((p.epoch, p.m_recall) for p in points(1, 3))
 
 
+def test_all_numbers_of_every_validation_are_read_back(opened, start, points):
+    attempt_id = opened.start_attempt(start())
+    for step in range(1, 60):
+        opened.record_points(attempt_id, points(step, step))
+    opened.finish_attempt(attempt_id, "finished", {"device_seconds": 1.0, "i2t_r1": 99.0}, [], None)
+    assert opened.points(attempt_id) == points(1, 59)
+    with pytest.raises(UsageError):
+        opened.points("nowhere")
+
+
 def test_steps_already_recorded_are_ignored(opened, start, points):
     attempt_id = opened.start_attempt(start())
     opened.record_points(attempt_id, points(1, 3))

@@ -76,7 +76,7 @@ def export(
     tracking_uri: Tracking = None,
 ) -> None:
     """Write the leaderboard of a study to files; without options, the page to VSETUNE_HOME/leaderboards."""
-    from vsetune.jobs.preparation import tracking_uri as store_uri
+    from vsetune.jobs.store_address import tracking_uri as store_uri
     from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex, to_markdown
     from vsetune.object_storage.home_files import keep_in_home
 
@@ -116,7 +116,7 @@ def read_leaderboard(study: str, baseline: str | None, tracking_uri: str | None)
 def _read(
     study: str, baseline: str | None, tracking_uri: str | None
 ) -> tuple[TrackingStore, Leaderboard, Sequence[AttemptRecord]]:
-    from vsetune.jobs.preparation import existing_store
+    from vsetune.jobs.store_address import existing_store
     from vsetune.leaderboard.building import build
 
     store = existing_store(tracking_of(tracking_uri))

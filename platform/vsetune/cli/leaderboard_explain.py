@@ -110,8 +110,8 @@ def _found(
     name: str, baseline: str | None, tracking_uri: str | None
 ) -> tuple[Sequence[AttemptRecord], StudyRecord, Leaderboard, Row]:
     """Attempts and record of the study, its board, and the row. UsageError for what is not there."""
-    from vsetune.jobs.preparation import existing_store
     from vsetune.jobs.recorded_studies import record_of
+    from vsetune.jobs.store_address import existing_store
     from vsetune.leaderboard.building import build
 
     study, _, cell = name.partition("/")

@@ -25,7 +25,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")]
 
 def recorded_store(tracking_uri: str | None) -> TrackingStore:
     """The store that a command reads, for `--tracking-uri`. StorageError where there is none."""
-    from vsetune.jobs.preparation import existing_store
+    from vsetune.jobs.store_address import existing_store
 
     return existing_store(tracking_of(tracking_uri))
 

@@ -26,8 +26,8 @@ def explain_study(
     """Write a web page on the search of a study, running or ended: importances of its settings, what each was tried at,
     the best so far, where the epochs went, why trials were stopped. The page is kept with the study's run in MLflow."""
     from vsetune.explaining_search import explain, to_html
-    from vsetune.jobs.preparation import existing_store
-    from vsetune.jobs.preparation import tracking_uri as store_uri
+    from vsetune.jobs.store_address import existing_store
+    from vsetune.jobs.store_address import tracking_uri as store_uri
     from vsetune.object_storage.home_files import keep_in_home
     from vsetune.tracking.study_state import open_states
 

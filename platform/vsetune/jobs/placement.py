@@ -57,9 +57,7 @@ def place_trials(
         spec.scheduler, epochs=lengths, target_of=ledger.target_of, constraints=spec.search.constraints
     )
     scheduler.replay(ledger)
-    os.environ.update(_TUNE_SETTINGS)
-    for name in ("ray.tune", "ray.train", "ray._private", "ray.air"):  # else a page for every worker that dies
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    quiet_tune()
     # Tune writes notes of its own about each trial; they are of no use, and must not need the disk of the results.
     with StudyProgress(ledger, console) as progress, tempfile.TemporaryDirectory(prefix="vsetune-tune-") as scratch:
         tuner = tune.Tuner(
@@ -84,6 +82,13 @@ def place_trials(
         )
         tuner.fit()
         progress.changed()
+
+
+def quiet_tune() -> None:
+    """Has Tune keep and print nothing of its own, in this process."""
+    os.environ.update(_TUNE_SETTINGS)
+    for name in ("ray.tune", "ray.train", "ray._private", "ray.air"):  # else a page for every worker that dies
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _bundle(needs: Needs) -> tune.PlacementGroupFactory:

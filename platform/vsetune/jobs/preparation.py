@@ -21,7 +21,7 @@ from vsetune.config.spec.paths import (
 )
 from vsetune.config.spec.secrets import shown_plain, url_identity, usable_url
 from vsetune.config.study.cells import Cell, build_trial, candidates, refusal, resolve_cells
-from vsetune.config.study.study_spec import ScenesSpec, StudySpec, TrackingSpec
+from vsetune.config.study.study_spec import ScenesSpec, StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.parses import phrase_codes
 from vsetune.data.captions.phrases import lacks_phrases
@@ -37,6 +37,10 @@ from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.first_stages import StageSearch, with_first_stage
 from vsetune.jobs.fitting import require_fit
 from vsetune.jobs.held_search import HeldSearch
+from vsetune.jobs.store_address import TRACKING_VARIABLE
+from vsetune.jobs.store_address import existing_store as existing_store  # asked of this module, too
+from vsetune.jobs.store_address import tracking_store as tracking_store
+from vsetune.jobs.store_address import tracking_uri as tracking_uri
 from vsetune.jobs.study_file import load_study, used_plugins
 from vsetune.jobs.study_home import TRIALS_FOLDER, StudyHome
 from vsetune.object_storage.addresses import is_remote, join
@@ -45,11 +49,10 @@ from vsetune.plugins.plugin_loading import Plugin
 from vsetune.scoring.evaluation import evaluated_split
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.journaled_store import JournaledStore
-from vsetune.tracking.opening import open_journaled, open_store, require_existing
+from vsetune.tracking.opening import open_journaled
 from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
-from vsetune.tracking.store import TrackingStore
 
-TRACKING_VARIABLE, SEARCH_VARIABLE = "MLFLOW_TRACKING_URI", "VSETUNE_SEARCH_STORAGE"
+SEARCH_VARIABLE = "VSETUNE_SEARCH_STORAGE"
 _NOT_IN_FINGERPRINT = {"description", "plugins", "resources", "tracking"}
 
 
@@ -219,15 +222,13 @@ def study_folder(spec: StudySpec) -> Path:
     return Path(on_this_node(spec.tracking.folder)) / spec.study
 
 
-def tracking_store(tracking: TrackingSpec) -> TrackingStore:
-    """The store that a study's tracking section names."""
-    return open_store(tracking_uri(tracking), None)
-
-
 def open_tracking(prepared: PreparedStudy, held: StudyHome) -> JournaledStore:
     """The store of a study that runs: what it is told goes to a journal first, and to the tracking store from there."""
     uri = tracking_uri(prepared.spec.tracking)
-    return open_journaled(uri, artifact_root(uri), prepared.folder, check=held.check, bring=held.bring)
+    return open_journaled(
+        uri, artifact_root(uri), prepared.folder, all_numbers=prepared.spec.tracking.series == "all",
+        check=held.check, bring=held.bring,
+    )
 
 
 def artifact_root(uri: str) -> str | None:
@@ -259,32 +260,3 @@ def search_storage(spec: StudySpec) -> str | None:
         return usable_uri(given)
     except ValueError as error:
         raise ConfigError(f"{SEARCH_VARIABLE}: {error}") from error
-
-
-def existing_store(tracking: TrackingSpec) -> TrackingStore:
-    """The same, for reading only: StorageError rather than a new database where there is none."""
-    uri = tracking_uri(tracking)
-    require_existing(uri)
-    return open_store(uri, None)
-
-
-def tracking_uri(tracking: TrackingSpec) -> str:
-    """The MLflow tracking URI: as given, or as MLFLOW_TRACKING_URI says, or the SQLite file under the home folder.
-
-    It may hold a password: to be used, not shown. ConfigError for one that was masked, names an unset variable, or can
-    be no URI.
-    """
-    if tracking.uri:
-        return usable_url(tracking.uri, where="tracking.uri")
-    given = os.environ.get(TRACKING_VARIABLE)
-    if not given and remote_home() is not None:
-        raise ConfigError(
-            f"tracking.uri: got nothing, and {HOME_VARIABLE} is {remote_home()}, which other machines use too; need an "
-            f"MLflow server or a database such as postgresql://, set {TRACKING_VARIABLE} or tracking.uri"
-        )
-    if not given:
-        return f"sqlite:///{home() / 'mlflow.db'}"
-    try:
-        return usable_url(usable_uri(given), where=TRACKING_VARIABLE)
-    except ValueError as error:
-        raise ConfigError(f"{TRACKING_VARIABLE}: {error}") from error

@@ -32,6 +32,7 @@ from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
 from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.rows import Leaderboard
+from vsetune.search.loaded_ahead import load_ahead
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.records import AttemptRecord
 
@@ -112,6 +113,7 @@ def run_study(
         ended = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
         held.forget_ended([prepared.trial_folder(name) for name in ended])
         if ledger.has_work():
+            load_ahead(spec.search)
             going_on = "--resume" if confirming is None else "the same command"
             farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
             with (

@@ -1,7 +1,11 @@
 """Metrics: scores in, numbers out. Pure functions; a non-finite score is an error, never a rank.
 
 score_blocks, positives -> ranks -> recall is the way of an evaluation; curves -> efficiency that of a training curve.
+The names of the former are loaded when they are first asked for: they need torch, 200 MB that a leaderboard is spared.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from vsetune.metrics.cost import LineFit, fit_seconds
 from vsetune.metrics.curve_noise import BaselineFlags, baseline_flags, curve_noise, noise_tolerance, still_rises
@@ -25,18 +29,20 @@ from vsetune.metrics.efficiency import (
     epochs_to_target,
     mean_difference,
 )
-from vsetune.metrics.hard_negatives import UniqueHardNegatives, expected_if_random, unique_hard_negatives
 from vsetune.metrics.paired_tests import holm, paired_t, seeds_to_decide, sign_test
-from vsetune.metrics.positives import Positives
-from vsetune.metrics.protocols import COCO_TEST_1K, COCO_TEST_5K, RankingProtocol
-from vsetune.metrics.rank_averages import RankAverages, rank_averages
-from vsetune.metrics.ranks import RANKING_PROTOCOL
-from vsetune.metrics.recall import RetrievalScores, fold_scores, matrix_scores, retrieval_scores
-from vsetune.metrics.relevance import RelevanceScores, relevance_matrix_scores, relevance_scores
-from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, MeanScores, PartOfScores, Scores
 from vsetune.metrics.seed_intervals import improvement_interval, mean_interval, median_interval
-from vsetune.metrics.semantic_ranking import CaptionSemantics, SemanticRankingDistance, semantic_ranking_distance
 from vsetune.metrics.survival import Epochs, EpochsOverSeeds, epochs_over_seeds, kaplan_meier, kaplan_meier_median
+
+if TYPE_CHECKING:
+    from vsetune.metrics.hard_negatives import UniqueHardNegatives, expected_if_random, unique_hard_negatives
+    from vsetune.metrics.positives import Positives
+    from vsetune.metrics.protocols import COCO_TEST_1K, COCO_TEST_5K, RankingProtocol
+    from vsetune.metrics.rank_averages import RankAverages, rank_averages
+    from vsetune.metrics.ranks import RANKING_PROTOCOL
+    from vsetune.metrics.recall import RetrievalScores, fold_scores, matrix_scores, retrieval_scores
+    from vsetune.metrics.relevance import RelevanceScores, relevance_matrix_scores, relevance_scores
+    from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, MeanScores, PartOfScores, Scores
+    from vsetune.metrics.semantic_ranking import CaptionSemantics, SemanticRankingDistance, semantic_ranking_distance
 
 __all__ = [
     "COCO_TEST_1K", "COCO_TEST_5K", "RANKING_PROTOCOL", "BaselineFlags", "BestPoint", "CaptionSemantics", "Curve",
@@ -51,3 +57,27 @@ __all__ = [
     "relevance_scores", "resolution", "retrieval_scores", "seeds_to_decide", "semantic_ranking_distance",
     "sign_test", "still_rises", "unique_hard_negatives",
 ]
+
+_WITH_TORCH = {
+    "hard_negatives": ("UniqueHardNegatives", "expected_if_random", "unique_hard_negatives"),
+    "positives": ("Positives",),
+    "protocols": ("COCO_TEST_1K", "COCO_TEST_5K", "RankingProtocol"),
+    "rank_averages": ("RankAverages", "rank_averages"),
+    "ranks": ("RANKING_PROTOCOL",),
+    "recall": ("RetrievalScores", "fold_scores", "matrix_scores", "retrieval_scores"),
+    "relevance": ("RelevanceScores", "relevance_matrix_scores", "relevance_scores"),
+    "score_blocks": ("EmbeddingScores", "MatrixScores", "MeanScores", "PartOfScores", "Scores"),
+    "semantic_ranking": ("CaptionSemantics", "SemanticRankingDistance", "semantic_ranking_distance"),
+}
+_MODULE_OF = {name: module for module, names in _WITH_TORCH.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Of the names that need torch."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -33,9 +33,9 @@ def best_of_curve(curve: Curve) -> BestPoint:
     """The maximum of a curve; ties keep the earlier point. Raises ValueError if there is no point."""
     if not curve:
         raise ValueError("curve: got no points, need at least one validation")
-    best = max(range(len(curve)), key=lambda index: (curve[index][1], -index))
-    epoch, m_recall = curve[best]
-    return BestPoint(epoch, m_recall, is_last=best == len(curve) - 1)
+    recalls = [m_recall for _, m_recall in curve]
+    best = recalls.index(max(recalls))
+    return BestPoint(curve[best][0], recalls[best], is_last=best == len(curve) - 1)
 
 
 def resolution(curve: Curve) -> float:

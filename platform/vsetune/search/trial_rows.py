@@ -11,7 +11,7 @@ import copy
 import datetime
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,8 @@ from optuna.distributions import distribution_to_json
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import Connection, func, inspect, select
+from sqlalchemy import Connection, bindparam, cast, func, inspect, select
+from sqlalchemy.dialects import postgresql
 
 _TRIALS, _STUDIES = models.TrialModel.__table__, models.StudyModel.__table__
 _PARAMS, _ATTRIBUTES = models.TrialParamModel.__table__, models.TrialUserAttributeModel.__table__
@@ -66,8 +67,8 @@ class TrialRows:
     def end(self, before: FrozenTrial, told: FrozenTrial) -> None:
         """How a trial that was running ended. before: as the database has it.
 
-        In a file in write-ahead mode it outlives the process at once, and a power failure once the next `add` has
-        waited for the disk; a resumed study tells again what is missing.
+        In a file in write-ahead mode, and in PostgreSQL, it outlives the process at once, and a power failure once the
+        next `add` has waited for the disk; a resumed study tells again what is missing.
         """
         key = told._trial_id
         with self._transaction(waits=False) as connection:
@@ -84,6 +85,8 @@ class TrialRows:
         with self._backend.engine.connect() as connection:
             if self._is_ahead(connection):
                 connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if waits else 'NORMAL'}")
+            elif not waits and self._backend.engine.name == "postgresql":
+                connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
             yield connection
             connection.commit()
 
@@ -102,8 +105,18 @@ class TrialRows:
 
 
 def _insert(connection: Connection, table: Any, rows: list[Row]) -> None:
-    if rows:
+    """In one statement: to PostgreSQL with an array for each column, where the driver would send row after row."""
+    if len(rows) > 1 and connection.engine.name == "postgresql":
+        names = list(rows[0])
+        connection.execute(_of_arrays(table, names), {name: [row[name] for row in rows] for name in names})
+    elif rows:
         connection.execute(table.insert(), rows)
+
+
+def _of_arrays(table: Any, names: Sequence[str]) -> Any:
+    arrays = {name: postgresql.ARRAY(table.c[name].type) for name in names}
+    columns = [func.unnest(cast(bindparam(name, type_=kind), kind)).label(name) for name, kind in arrays.items()]
+    return table.insert().from_select(names, select(*columns))
 
 
 def _trial_row(**fields: Any) -> Row:

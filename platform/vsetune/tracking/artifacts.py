@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from vsetune.tracking.plots import curve_plot
+from vsetune.tracking.plots import curves_picture
+from vsetune.tracking.records import ValidationPoint
 from vsetune.tracking.store import require_files
 
 
@@ -44,9 +45,9 @@ def fetch(client: ArtifactClient, run_id: str, name: str, into: Path) -> Path | 
     return Path(client.download_artifacts(run_id, name, str(into)))
 
 
-def draw_curve(client: ArtifactClient, run_id: str, points: Sequence[tuple[float, float]]) -> None:
-    """Keep a picture of the curve. points: (epoch, M-Recall in per cent), at least one."""
+def draw_curves(client: ArtifactClient, run_id: str, points: Sequence[ValidationPoint]) -> None:
+    """Keep a picture of the curves. points: at least one."""
     with tempfile.TemporaryDirectory() as folder:
-        picture = Path(folder) / "curve.png"
-        picture.write_bytes(curve_plot(points))
+        picture = Path(folder) / "curves.svg"
+        picture.write_text(curves_picture(points))
         client.log_artifact(run_id, str(picture))

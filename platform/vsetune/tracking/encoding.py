@@ -1,7 +1,8 @@
 """How records are written into a store that knows only short strings (MLflow tags and params).
 
-What must be read back exactly goes as JSON into tags named `vsetune.*`, cut into pieces when it is long. What is for
-people (params, plain tags) is written beside it and never read back.
+What must be read back exactly goes into tags named `vsetune.*`, cut into pieces when it is long: what an attempt
+started with and its points compressed, everything else as JSON. What is for people (params, plain tags) is written
+beside it and never read back. What earlier versions wrote is read too: plain JSON, curves in tags `vsetune.curve`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,18 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any
 
 import yaml
 
 from vsetune.config.spec.secrets import masked
 from vsetune.files.hashes import sha256_hex
+from vsetune.tracking.pieces import PIECE as PIECE
+from vsetune.tracking.pieces import from_pieces
+from vsetune.tracking.pieces import in_pieces as in_pieces
+from vsetune.tracking.point_blocks import CurvePoint as CurvePoint
+from vsetune.tracking.point_blocks import block_texts, curve_of_block, packed, points_of_block, unpacked
 from vsetune.tracking.records import (
     PLUGIN_TAG,
     WARM_START,
@@ -30,52 +37,13 @@ KIND = "vsetune.kind"
 KEY = "vsetune.key"
 RECORD = "vsetune.record"
 CURVE = "vsetune.curve"
+"""Of attempts that earlier versions recorded: fields of CurvePoints as JSON."""
 SUMMARY = "vsetune.summary"
 SEEN = "vsetune.seen"
 FINGERPRINT = "fingerprint"
 STATUS = "status"
 ERROR = "error"
 NOTE = "mlflow.note.content"  # the description in the UI
-
-PIECE = 5000
-"""Characters per tag. MLflow 3 takes 8,000; servers before 2.9 took 5,000."""
-
-
-class CurvePoint(NamedTuple):
-    """One point as kept in the curve tag. device_seconds: None when the attempt did not report it."""
-
-    step: int
-    epoch: float
-    m_recall: float
-    train_seconds: float
-    device_seconds: float | None
-
-    @classmethod
-    def of(cls, point: ValidationPoint) -> CurvePoint:
-        device_seconds = point.metrics.get("device_seconds")
-        return cls(point.step, point.epoch, point.m_recall, point.train_seconds, device_seconds)
-
-    def seconds(self) -> dict[str, float]:
-        """What the last point of an unfinished attempt tells about its cost."""
-        device = {} if self.device_seconds is None else {"device_seconds": self.device_seconds}
-        return {"train_seconds": self.train_seconds, **device}
-
-
-def in_pieces(name: str, text: str) -> dict[str, str]:
-    """Tags `name`, `name.1`, `name.2`, ... that together hold `text`."""
-    pieces = [text[start : start + PIECE] for start in range(0, len(text), PIECE)] or [""]
-    return {name if index == 0 else f"{name}.{index}": piece for index, piece in enumerate(pieces)}
-
-
-def from_pieces(name: str, tags: Mapping[str, str]) -> str | None:
-    """The text that `in_pieces` cut up; None if there is none. A short piece is the last; older ones may follow it."""
-    if name not in tags:
-        return None
-    pieces = [tags[name]]
-    while len(pieces[-1]) == PIECE and f"{name}.{len(pieces)}" in tags:
-        pieces.append(tags[f"{name}.{len(pieces)}"])
-    return "".join(pieces)
-
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=str)
 
@@ -114,19 +82,20 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
     for_people |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in start.resolved.get("plugins", {}).items()}
     for_people |= {key: start.environment[key][:PIECE] for key in (WARM_START,) if key in start.environment}
     exact = {KIND: "attempt", KEY: attempt_key(start), STATUS: "running"}
-    return for_people | exact | in_pieces(RECORD, to_json(asdict(start)))
+    return for_people | exact | in_pieces(RECORD, packed(asdict(start)))
 
 
 def attempt_params(start: AttemptStart) -> dict[str, str]:
     """What people compare in a table: every hyperparameter, searched or fixed, and what the attempt belongs to.
 
-    A setting that is off (None, or an empty list or mapping) is left out: a column of `None` tells nobody anything.
+    Of the fixed ones those that are off (None, False, zero, empty) are left out, and mappings: columns that tell nobody
+    anything. All stand in the artifact config.yaml.
     """
     belongs = {"cell": start.cell, "network": start.network, "loss": start.loss, "seed": start.seed}
     resolved = {
         f"{part}.{name}": value
         for part in ("network", "loss", "training") for name, value in start.resolved.get(part, {}).items()
-        if name != "name" and value is not None and value not in ([], {})
+        if name != "name" and value and not isinstance(value, Mapping)
     }
     return {key: str(value)[:PIECE] for key, value in {**belongs, **resolved, **start.configuration}.items()}
 
@@ -140,22 +109,38 @@ def point_metrics(point: ValidationPoint) -> dict[str, float]:
     return {**point.metrics, **own}
 
 
-def curve_tags(curve: Sequence[CurvePoint]) -> dict[str, str]:
-    return in_pieces(CURVE, to_json(curve))
-
-
 def curve_from_tags(tags: Mapping[str, str]) -> list[CurvePoint]:
+    """In the order of the training."""
     return [CurvePoint(*point) for point in _plain_curve(tags)]
+
+
+def points_from_tags(tags: Mapping[str, str]) -> list[ValidationPoint]:
+    """In the order of the training; of those that an earlier version recorded tags have the numbers of CurvePoints."""
+    points = {point.step: point for text in block_texts(tags) for point in points_of_block(text)}
+    for known in curve_from_tags(tags):
+        device = {} if known.device_seconds is None else {"device_seconds": known.device_seconds}
+        older = ValidationPoint(known.step, known.epoch, 0, known.m_recall, known.train_seconds, device)
+        points.setdefault(known.step, older)
+    return [points[step] for step in sorted(points)]
 
 
 def _plain_curve(tags: Mapping[str, str]) -> list[list[Any]]:
     """Fields of CurvePoints; of ten thousand curves the objects would take longer than the text."""
     curve: list[list[Any]] = json.loads(from_pieces(CURVE, tags) or "[]")
+    for text in block_texts(tags):
+        curve += curve_of_block(text)
+    curve.sort(key=itemgetter(0))
     return curve
 
 
+def _plain_record(tags: Mapping[str, str]) -> dict[str, Any]:
+    text = from_pieces(RECORD, tags) or "{}"
+    record: dict[str, Any] = json.loads(text) if text.startswith("{") else unpacked(text)
+    return record
+
+
 def attempt_from_tags(attempt_id: str, tags: Mapping[str, str]) -> AttemptRecord:
-    """The attempt that `attempt_tags`, `curve_tags` and a summary tag describe."""
+    """The attempt that `attempt_tags`, blocks of points and a summary tag describe."""
     return Decoding().attempt(attempt_id, tags)
 
 
@@ -172,7 +157,7 @@ class Decoding:
         summary |= json.loads(from_pieces(SUMMARY, tags) or "{}")
         status: AttemptStatus = tags[STATUS]  # type: ignore[assignment]
         points = tuple((epoch, m_recall) for _, epoch, m_recall, *_ in curve)
-        start = self._start(json.loads(from_pieces(RECORD, tags) or "{}"))
+        start = self._start(_plain_record(tags))
         return AttemptRecord(attempt_id, start, status, points, summary, tags.get(ERROR) or None)
 
     def _start(self, plain: dict[str, Any]) -> AttemptStart:
@@ -215,7 +200,8 @@ def study_note(record: StudyRecord) -> str:
         lines.append(f"- baseline: {baseline}")
     lines += [
         f"- fingerprint: `{record.fingerprint}`", "",
-        "Each nested run is one attempt at a trial; compare `m_recall` against step, or `epoch` for fractional epochs. "
+        "Each nested run is one attempt at a trial; compare `m_recall` over steps. `vsetune trial curves STUDY/TRIAL` "
+        "prints all other numbers of its validations; `tracking: {series: all}` in a study file draws them here, too. "
         "The resolved study file and, at the end, the leaderboard are among the artifacts.",
     ]
     return "\n".join(lines)[:PIECE]

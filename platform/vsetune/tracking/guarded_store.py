@@ -48,6 +48,9 @@ class GuardedStore(TrackingStore):
     def attempt(self, attempt_id: str) -> AttemptRecord:
         return self._inner.attempt(attempt_id)
 
+    def points(self, attempt_id: str) -> list[ValidationPoint]:
+        return self._inner.points(attempt_id)
+
     def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
         self._check()
         self._inner.keep_artifacts(attempt_id, artifacts, folder=folder)

@@ -52,7 +52,7 @@ class JournaledStore(TrackingStore):
         self._journal = Journal(folder)
         self._outbox = Outbox(folder / "outbox")
         self._folder, self._answer_within_s = folder, answer_within_s
-        self._mirror = MemoryStore()
+        self._mirror = MemoryStore(keeps_numbers=False)
         self._lock = threading.RLock()
         self._bring = bring
         self._delivery = Delivery(open_inner, self._journal, self._outbox, bring)
@@ -161,6 +161,14 @@ class JournaledStore(TrackingStore):
         with self._lock:
             return self._mirror.attempt(attempt_id)
 
+    def points(self, attempt_id: str) -> list[ValidationPoint]:
+        """As the contract has it; from the store behind, as `fetch_artifact`: memory has only what curves need."""
+        study = self._mirror.study_of(attempt_id)
+        self._delivery.flush(self._answer_within_s)
+        return self._delivery.ask(
+            lambda inner: inner.store.points(inner.id_of(attempt_id, study)), timeout_s=self._answer_within_s
+        )
+
     def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
         with self._lock:
             self._mirror.attempt(attempt_id)
@@ -232,7 +240,7 @@ class JournaledStore(TrackingStore):
 
     def _replayed(self) -> MemoryStore:
         """What the journal tells."""
-        mirror = MemoryStore()
+        mirror = MemoryStore(keeps_numbers=False)
         for entry in self._journal.entries():
             replay(entry, mirror)
         return mirror

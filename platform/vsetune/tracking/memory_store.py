@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vsetune.tracking.encoding import CurvePoint
+from vsetune.tracking.point_blocks import CurvePoint
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 from vsetune.tracking.store import (
     StudyStatus,
@@ -29,12 +29,13 @@ def attempt_id_of(start: AttemptStart) -> str:
 
 @dataclass
 class _Attempt:
-    """points: by step, of each what its curve and its costs need. earlier_*: what an adopted attempt already had; its
-    steps are not known, its epochs tell its points apart."""
+    """points: by step, of each what its curve and its costs need. whole: all of them, where they are kept. earlier_*:
+    what an adopted attempt already had; its steps are not known, its epochs tell its points apart."""
 
     start: AttemptStart
     status: AttemptStatus = "running"
     points: dict[int, CurvePoint] = field(default_factory=dict)
+    whole: list[ValidationPoint] = field(default_factory=list)
     summary: dict[str, float] = field(default_factory=dict)
     error: str | None = None
     earlier_curve: tuple[tuple[float, float], ...] = ()
@@ -57,8 +58,9 @@ class _Attempt:
 class MemoryStore(TrackingStore):
     """Keeps nothing after the process; artifacts are copied only when it was given a folder for them."""
 
-    def __init__(self, artifact_root: Path | None = None) -> None:
-        self._artifact_root = artifact_root
+    def __init__(self, artifact_root: Path | None = None, *, keeps_numbers: bool = True) -> None:
+        """keeps_numbers: otherwise `points` has none, as in a copy of a store that can be asked itself."""
+        self._artifact_root, self._keeps_numbers = artifact_root, keeps_numbers
         self._studies: dict[str, StudyRecord] = {}
         self._attempts: dict[str, _Attempt] = {}
 
@@ -93,6 +95,8 @@ class MemoryStore(TrackingStore):
             if point.step not in attempt.points and point.epoch not in attempt.earlier_epochs:
                 attempt.points[point.step] = CurvePoint.of(point)
                 new.append(point)
+        if self._keeps_numbers:
+            attempt.whole += new
         return new
 
     def finish_attempt(
@@ -132,6 +136,9 @@ class MemoryStore(TrackingStore):
 
     def attempt(self, attempt_id: str) -> AttemptRecord:
         return self._attempt(attempt_id).record(attempt_id)
+
+    def points(self, attempt_id: str) -> list[ValidationPoint]:
+        return sorted(self._attempt(attempt_id).whole, key=lambda point: point.step)
 
     def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
         self._attempt(attempt_id)

@@ -7,25 +7,34 @@ from collections.abc import Mapping, Sequence
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
-from vsetune.tracking.encoding import CurvePoint, point_metrics
+from vsetune.tracking.encoding import point_metrics
+from vsetune.tracking.point_blocks import CurvePoint
 from vsetune.tracking.records import ValidationPoint
 
-OF_THE_CURVE = {"m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds"}
+DRAWN = "m_recall"
+"""The number of which MLflow gets every validation: a row of a number takes 250 bytes in its tables."""
+_OF_THE_CURVE = {"m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds"}
 _BATCH_METRICS, _BATCH_STRINGS = 900, 90  # MLflow takes 1,000 entities a batch, 100 of them params or tags
 
 
-def metrics_of(point: ValidationPoint, start_ms: int) -> list[Metric]:
-    """The numbers of a validation. start_ms: when the run started; time stamps depend on it and the point alone."""
+def metrics_of(point: ValidationPoint, start_ms: int, *, all_numbers: bool) -> list[Metric]:
+    """What MLflow draws of a validation: M-Recall, or all its numbers.
+
+    start_ms: when the run started; time stamps depend on it and the point alone.
+    """
     stamp = _stamp(start_ms, point.train_seconds)
-    return [Metric(name, float(value), stamp, point.step) for name, value in point_metrics(point).items()]
+    numbers = point_metrics(point)
+    names = numbers if all_numbers else (DRAWN,)
+    return [Metric(name, float(numbers[name]), stamp, point.step) for name in names]
 
 
-def summary_metrics(summary: Mapping[str, float], last: CurvePoint, start_ms: int) -> list[Metric]:
-    """The numbers of a summary, at the last step, without those that are series of the curve."""
+def summary_metrics(
+    summary: Mapping[str, float], last: CurvePoint, start_ms: int, *, all_numbers: bool
+) -> list[Metric]:
+    """The numbers of a summary, at the last step, without those that are drawn as series of the curve."""
     stamp = _stamp(start_ms, last.train_seconds)
-    return [
-        Metric(name, float(value), stamp, last.step) for name, value in summary.items() if name not in OF_THE_CURVE
-    ]
+    drawn = _OF_THE_CURVE if all_numbers else {DRAWN}
+    return [Metric(name, float(value), stamp, last.step) for name, value in summary.items() if name not in drawn]
 
 
 def log_in_batches(

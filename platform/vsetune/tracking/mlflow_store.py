@@ -2,16 +2,16 @@
 
 What MLflow is told beyond the records, so that its UI is useful on its own:
 - params: the configuration, network, loss, seed, cell; tags: trial, attempt, cell, phase, status, protocol, ...
-- metrics of the curve, at step = training step, stamped with run start + training time, `epoch` among them so that
-  curves can be drawn over fractional epochs; the summary's numbers at the last step;
+- metrics: M-Recall of every validation (`all_numbers`: everything that it told) at step = training step, stamped with
+  run start + training time; the summary's numbers at the last step;
 - status: finished and pruned runs are FINISHED (the tag `status` tells them apart: pruning is a decision, not an
   accident), failed ones FAILED, killed ones KILLED;
-- artifacts: config.yaml (resolved trial), curve.png, and what the driver hands in.
+- artifacts: config.yaml (resolved trial), curves.svg (all numbers over epochs), and what the driver hands in.
 
-A curve is written twice: as metrics for people, and as a tag for us, so that a thousand attempts are read with one
-search instead of a thousand requests, or straight out of the tables (`mlflow_reading.py`). Time stamps depend on the
-point alone, hence MLflow drops a repeated metric even when the process died between the two. In a database of our own
-both are one transaction (`mlflow_rows.py`).
+A curve is written twice: as metrics for people, and for us with all numbers as compressed tags (`point_blocks.py`), so
+that a thousand attempts are read with one search instead of a thousand requests, or straight out of the tables
+(`mlflow_reading.py`). Time stamps depend on the point alone, hence MLflow drops a repeated metric even when the process
+died between the two. In a database of our own both are one transaction (`mlflow_rows.py`).
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from mlflow.entities import LifecycleStage, Run
 from mlflow.exceptions import MlflowException
 
 from vsetune.tracking import encoding
-from vsetune.tracking.artifacts import draw_curve, fetch, holds, keep
-from vsetune.tracking.encoding import CurvePoint
+from vsetune.tracking.artifacts import draw_curves, fetch, holds, keep
 from vsetune.tracking.mlflow_batches import log_in_batches, summary_metrics
-from vsetune.tracking.mlflow_curves import NewPoints, RunCurve, RunningCurves
+from vsetune.tracking.mlflow_curves import NewPoints, RunningCurves, last_seen, points_of
 from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
-from vsetune.tracking.mlflow_histories import MetricCurve, curves_of_metrics
 from vsetune.tracking.mlflow_reading import attempt_rows
 from vsetune.tracking.mlflow_rows import point_rows
-from vsetune.tracking.mlflow_sqlite import engine_of, shorten_busy_timeout
+from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
+from vsetune.tracking.point_blocks import CurvePoint
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 from vsetune.tracking.store import (
     StudyStatus,
@@ -58,11 +57,13 @@ _PAGE = 250
 class MlflowStore(TrackingStore):
     """See the module's docstring; made by `open_store`, which has checked that the URI answers."""
 
-    def __init__(self, uri: str, artifact_root: str | None, *, shown_uri: str, curve_plots: bool) -> None:
-        self._uri, self._shown_uri = uri, shown_uri
+    def __init__(
+        self, uri: str, artifact_root: str | None, *, shown_uri: str, curve_plots: bool, all_numbers: bool = False
+    ) -> None:
+        self._shown_uri = shown_uri
         self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
-        self._curve_plots = curve_plots
-        self._curves = RunningCurves(self._run)
+        self._curve_plots, self._all_numbers = curve_plots, all_numbers
+        self._curves = RunningCurves(self._run, all_numbers=all_numbers)
         self._places: dict[str, tuple[str, str]] = {}  # study: (experiment id, id of the parent run)
         with opening(shown_uri):
             self._client = MlflowClient(tracking_uri=uri)
@@ -119,12 +120,12 @@ class MlflowStore(TrackingStore):
         require_terminal(attempt_id, status)
         with self._storage(f"finish attempt {attempt_id}", then=_RESUME):
             run = self._run(attempt_id)
-            known = RunCurve.of(run)
+            points = encoding.points_from_tags(run.data.tags)
             keep(self._client, attempt_id, artifacts)
-            if known.curve and self._curve_plots:
-                draw_curve(self._client, attempt_id, [(point.epoch, point.m_recall) for point in known.curve])
-            last = known.curve[-1] if known.curve else CurvePoint(0, 0.0, 0.0, 0.0, None)
-            metrics = summary_metrics(summary, last, known.start_ms)
+            if points and self._curve_plots:
+                draw_curves(self._client, attempt_id, points)
+            last = CurvePoint.of(points[-1]) if points else CurvePoint(0, 0.0, 0.0, 0.0, None)
+            metrics = summary_metrics(summary, last, run.info.start_time, all_numbers=self._all_numbers)
             tags = encoding.in_pieces(encoding.SUMMARY, encoding.to_json(dict(summary)))
             if error is not None or encoding.ERROR in run.data.tags:
                 tags[encoding.ERROR] = (error or "")[: encoding.PIECE]
@@ -159,6 +160,10 @@ class MlflowStore(TrackingStore):
             raise unknown_attempt(attempt_id)
         return encoding.attempt_from_tags(run.info.run_id, run.data.tags)
 
+    def points(self, attempt_id: str) -> list[ValidationPoint]:
+        with self._storage(f"read points of attempt {attempt_id}"):
+            return points_of(self._client, self._run(attempt_id))
+
     def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
         with self._storage(f"keep files of attempt {attempt_id}"):
             self._run(attempt_id)
@@ -172,10 +177,6 @@ class MlflowStore(TrackingStore):
     def artifact_names(self, attempt_id: str, folder: str) -> list[str]:
         with self._storage(f"list files of attempt {attempt_id}"):
             return [str(found.path) for found in self._client.list_artifacts(attempt_id, folder) if not found.is_dir]
-
-    def metric_curves(self, attempt_ids: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, MetricCurve]]:
-        with self._storage(f"read metrics of {len(attempt_ids)} attempts"):
-            return curves_of_metrics(self._client, engine_of(self._uri), attempt_ids, names)
 
     def page_of_study(self, name: str) -> str | None:
         with self._storage(f"find study {name}"):
@@ -193,14 +194,14 @@ class MlflowStore(TrackingStore):
         before = (time.time() if now is None else now) - older_than_s
         with self._storage("close stale attempts"):
             attempts = self._running("attempt", except_study)
-            stale = [run for run in attempts if _last_seen(run) < before]
+            stale = [run for run in attempts if last_seen(run) < before]
             for run in stale:
                 self._client.set_tag(run.info.run_id, encoding.ERROR, no_sign_of_life(older_than_s))
                 self._set_status(run.info.run_id, "killed")
             alive = {run.info.experiment_id for run in attempts} - {run.info.experiment_id for run in stale}
             for parent in self._running("study", except_study):
                 place = parent.info.experiment_id
-                if place not in alive and max(map(_last_seen, [parent, *self._attempt_runs(place)])) < before:
+                if place not in alive and max(map(last_seen, [parent, *self._attempt_runs(place)])) < before:
                     self._set_status(parent.info.run_id, "killed")
         return len(stale)
 
@@ -304,16 +305,6 @@ class MlflowStore(TrackingStore):
 
     def _storage(self, doing: str, *, then: str = "repeat") -> AbstractContextManager[None]:
         return in_one_line(f"tracking store {self._shown_uri}: cannot {doing}", then=then)
-
-
-def _last_seen(run: Run) -> float:
-    """The last sign of life, seconds since 1970; of a run without our tag, its end or the last point of its curve."""
-    ended = (run.info.end_time or 0) / 1000
-    if encoding.SEEN in run.data.tags:
-        return max(float(run.data.tags[encoding.SEEN]), ended)
-    known = RunCurve.of(run)
-    trained = known.curve[-1].train_seconds if known.curve else 0.0
-    return max(known.start_ms / 1000 + trained, ended)
 
 
 def _now_ms() -> int:

@@ -16,6 +16,7 @@ from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.night_runs import NightRuns
 from vsetune.tracking.sqlite_file import prepare_sqlite
+from vsetune.tracking.sqlite_reading import ReadStore, has_known_tables
 from vsetune.tracking.store import TrackingStore
 
 _SQLITE = "sqlite:///"
@@ -41,11 +42,14 @@ _NOISY = {
 }
 
 
-def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool = True) -> TrackingStore:
+def open_store(
+    uri: str, artifact_root: Path | str | None, *, curve_plots: bool = True, all_numbers: bool = False
+) -> TrackingStore:
     """The store behind a URI: `memory:`, `sqlite:///PATH`, or any other URI that MLflow tracks to.
 
     artifact_root: folder or URL for artifacts; None leaves the choice to the server behind the URI, and for SQLite
-    means a folder `artifacts` beside the file. curve_plots: draw a PNG of each attempt's curve when it finishes.
+    means a folder `artifacts` beside the file. curve_plots: draw a picture of each attempt's curves when it finishes.
+    all_numbers: MLflow draws every number of every validation, not M-Recall alone.
     Raises StorageError (one line) if it cannot be reached or written, within seconds.
     """
     if _is_memory(uri):
@@ -53,7 +57,18 @@ def open_store(uri: str, artifact_root: Path | str | None, *, curve_plots: bool 
     location = _made_ready(uri, artifact_root)
     from vsetune.tracking.mlflow_store import MlflowStore
 
-    return MlflowStore(uri, location, shown_uri=shown_url(uri), curve_plots=curve_plots)
+    return MlflowStore(uri, location, shown_uri=shown_url(uri), curve_plots=curve_plots, all_numbers=all_numbers)
+
+
+def open_existing(uri: str) -> TrackingStore:
+    """A store to be read. A SQLite file that MLflow has made is read without MLflow, as far as its tables tell.
+
+    StorageError where no such file is, rather than a new one, and as `open_store`.
+    """
+    require_existing(uri)
+    if uri.startswith(_SQLITE) and has_known_tables(_sqlite_file(uri)):
+        return ReadStore(_sqlite_file(uri), lambda: open_store(uri, None))
+    return open_store(uri, None)
 
 
 def open_nights(uri: str, artifact_root: Path | str | None) -> NightRuns | None:
@@ -67,7 +82,7 @@ def open_nights(uri: str, artifact_root: Path | str | None) -> NightRuns | None:
 
 
 def open_journaled(
-    uri: str, artifact_root: Path | str | None, folder: Path, *, curve_plots: bool = True,
+    uri: str, artifact_root: Path | str | None, folder: Path, *, curve_plots: bool = True, all_numbers: bool = False,
     check: Callable[[], None] | None = None, bring: Callable[[Path], Path] | None = None,
 ) -> JournaledStore:
     """The store behind a URI with a journal in a study's folder before it. Returns before the store has answered.
@@ -80,7 +95,7 @@ def open_journaled(
         _load_adapter(uri)
 
     def opened() -> TrackingStore:
-        store = open_store(uri, artifact_root, curve_plots=curve_plots)
+        store = open_store(uri, artifact_root, curve_plots=curve_plots, all_numbers=all_numbers)
         return store if check is None else GuardedStore(store, check)
 
     return JournaledStore(opened, folder, bring=bring)

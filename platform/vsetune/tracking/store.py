@@ -107,6 +107,11 @@ class TrackingStore(ABC):
         """One attempt, as `attempts` gives it. UsageError for an unknown attempt."""
 
     @abstractmethod
+    def points(self, attempt_id: str) -> list[ValidationPoint]:
+        """All validations of an attempt with all their numbers, in the order of the training. UsageError for an unknown
+        attempt."""
+
+    @abstractmethod
     def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
         """Add files to an attempt in any status, copied before this returns; one of the same name is replaced.
 
@@ -129,9 +134,18 @@ class TrackingStore(ABC):
     def metric_curves(
         self, attempt_ids: Sequence[str], names: Sequence[str]
     ) -> dict[str, dict[str, tuple[tuple[float, float], ...]]]:
-        """By attempt and metric, (epoch, value) of every validation that has it. What is not there is left out, and so
-        is all where a store keeps no more than M-Recall."""
-        return {}
+        """By attempt and metric, (epoch, value) of every validation that has it. What is not there is left out.
+        UsageError for an unknown attempt."""
+        found: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {}
+        for attempt_id in attempt_ids:
+            points = self.points(attempt_id)
+            curves = {
+                name: tuple((point.epoch, point.metrics[name]) for point in points if name in point.metrics)
+                for name in names
+            }
+            if any(curves.values()):
+                found[attempt_id] = {name: curve for name, curve in curves.items() if curve}
+        return found
 
     def page_of_study(self, name: str) -> str | None:
         """The study's page in the store's own UI, below the address of that UI; None where it has none. UsageError for

@@ -272,6 +272,11 @@ class TrackingSpec(Spec):
         "under VSETUNE_HOME",
     )
     folder: LocalPathText = Field("runs", description="checkpoints, search state and logs of studies")
+    series: Literal["m_recall", "all"] = Field(
+        "m_recall",
+        description="what MLflow draws of every validation: M-Recall, or all numbers, which takes six times the room; "
+        "all are kept either way (`vsetune trial curves`)",
+    )
 
 
 class StudySpec(Spec):

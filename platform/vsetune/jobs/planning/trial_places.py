@@ -92,13 +92,14 @@ def usd_per_hour(needs: Needs, types: Iterable[NodeType]) -> float | None:
 
 
 def schedule(
-    cells: Sequence[CellWork], types: Iterable[NodeType], *, at_once: Callable[[int], int], limit: int | None, first: float,
+    cells: Sequence[CellWork], types: Iterable[NodeType], *, at_once: Callable[[int], int], limit: int | None,
+    first: float,
 ) -> Schedule:
     """The trials of a study on all nodes there can be, handed out as the ledger does: confirmations of a cell whose
     search is over, else the cell that was promised the fewest epochs; nobody is stopped.
 
-    at_once: most trials of a cell's search at a time once it has begun so many. limit: trials at a time, None for none. first: seconds that the
-    first trial of a place takes longer. Every cell must fit a node.
+    at_once: most trials of a cell's search at a time once it has begun so many. limit: trials at a time, None for
+    none. first: seconds that the first trial of a place takes longer. Every cell must fit a node.
     """
     free = [dict(kind.resources) for kind in types for _ in range(kind.most)]
     left = [_Progress(work, work.searches, work.confirmations) for work in cells]
