@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--samplers", nargs="+", default=["random", "tpe"])
     asked = parser.parse_args()
     table = Table(
-        "sampler", "seconds", "of the processor", "ratio", "trials", "stopped", "epochs", "virtual hours", "below the best"
+        "sampler", "seconds", "processor", "ratio", "trials", "stopped", "epochs", "virtual hours", "below the best"
     )
     first = None
     for sampler in asked.samplers:

@@ -29,7 +29,9 @@ def test_a_study_is_planned_by_real_steps_of_its_cell(
     assert plan["device_hours"] == pytest.approx(4 * cell["trial_seconds"] / 3600)
     assert "tiny: about 4 trials, 8 epochs, " in said.lines[-1]
     assert "no price known" in said.lines[-1]
-    assert {path.name for path in home.iterdir()} == {"data"}  # nothing is recorded, nothing left behind
+    assert {path.name for path in home.iterdir()} == {"data", "cache"}  # nothing is recorded
+    left = {path.parent.name for path in (home / "cache").rglob("*") if path.is_file()}
+    assert left == {"banks", "locks"}  # nothing left behind but the arrays that the study will read
 
 
 def test_a_cell_that_cannot_be_measured_is_a_line_and_exit_code_1(
