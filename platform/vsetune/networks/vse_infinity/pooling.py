@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vsetune.networks.network_base import at_least_float32
+from vsetune.networks.parts.recurrence import run_gru
 
 _SOFTNESS = 0.1
 _WAVELENGTHS = 10_000.0
@@ -46,7 +47,7 @@ class GeneralisedPooling(nn.Module):
         packed = pack_padded_sequence(
             encoding.expand(len(sizes), -1, -1), sizes.cpu(), batch_first=True, enforce_sorted=False
         )
-        states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True)
+        states, _ = pad_packed_sequence(run_gru(self.gru, packed)[0], batch_first=True)
         forward, backward = states.chunk(2, dim=-1)
         scores = self.score((forward + backward) / 2).squeeze(-1)
         is_behind = torch.arange(longest, device=sizes.device) >= sizes[:, None]
