@@ -29,9 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from vsetune.networks.network_base import Network
-from vsetune.networks.parts import recurrence
+from vsetune.networks.parts import pair_gradients, recurrence
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
-from vsetune.networks.sgraf import pair_gradients
 
 GRU, PAIRS = "GRU", "few pairs"
 MODULES: dict[str, ModuleType] = {GRU: recurrence, PAIRS: pair_gradients}

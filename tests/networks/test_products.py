@@ -10,7 +10,7 @@ from vsetune.networks.parts import products
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
 from vsetune.networks.parts.linear import Linear
 
-SIZES = {"pays": (128, 96, 100), "a row per block": (1031, 65, 33), "too small": (3, 5, 4), "too narrow": (4096, 4, 900)}
+SIZES = {"pays": (128, 96, 100), "odd": (1031, 65, 33), "too small": (3, 5, 4), "too narrow": (4096, 4, 900)}
 
 
 def drawn(*shape: int) -> Tensor:

@@ -13,7 +13,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.network_base import Network, region_mask, unit_length
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.cross_attention import (
     REGIONS,
@@ -29,6 +29,7 @@ from vsetune.networks.parts.cross_attention import (
 )
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.network_devices import numbers_at_once
+from vsetune.networks.parts.pair_gradients import Seen, scores_by_pair
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.scan.spec import ScanSpec
 
@@ -49,6 +50,7 @@ class Scan(Network):
         self.image_map = weight_norm(image_map, dim=cast(int, None)) if spec.weight_norm else image_map
         self.words = word_embedding(vocabulary_size, spec.word_size)
         self.gru = nn.GRU(spec.word_size, spec.embedding_size, batch_first=True, bidirectional=True)
+        self._seen = Seen()
 
     def encode_images(self, images: ImageInputs) -> Encoded:
         """v_r = n(W x_r + b)."""
@@ -61,13 +63,28 @@ class Scan(Network):
         return Encoded(unit_length(states), captions.lengths)
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
-        """In blocks of captions; training keeps about 6 numbers per word, image and region."""
-        with torch.autocast(images.vectors.device.type, enabled=False):
-            regions, is_region = at_least_float32(images.vectors), region_mask_of(images)
-            budget = numbers_at_once(regions, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
-            blocks = CaptionBlocks(captions, budget // max(1, regions.shape[0] * regions.shape[1]))
-            gram = regions @ regions.mT if self._spec.direction == "text_to_image" else None
-            return blocks.columns_of([self._columns(regions, is_region, gram, block) for block in blocks])
+        """In blocks of captions. Where a loss reads most scores, training keeps about 6 numbers per word, image and
+        region."""
+        with torch.autocast(images.device.type, enabled=False):
+            items = images.at_least_float32(), captions.at_least_float32()
+            return scores_by_pair(self._scores_of_all, self._scores_of_pairs, *items, (), self._seen)
+
+    def _scores_of_all(self, images: Encoded, captions: Encoded) -> Tensor:
+        regions, is_region = images.vectors, region_mask_of(images)
+        budget = numbers_at_once(regions, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
+        blocks = CaptionBlocks(captions, budget // max(1, regions.shape[0] * regions.shape[1]))
+        gram = regions @ regions.mT if self._spec.direction == "text_to_image" else None
+        return blocks.columns_of([
+            self._scores(products_of(block.vectors, regions), regions, is_region, gram, block).T for block in blocks
+        ])
+
+    def _scores_of_pairs(self, images: Encoded, captions: Encoded) -> Tensor:
+        """(P,): each caption meets one image, so N = 1 and what differs by image differs by caption."""
+        regions, is_region = images.vectors[:, None], region_mask_of(images)
+        products = captions.vectors @ images.vectors.mT
+        gram = images.vectors @ images.vectors.mT if self._spec.direction == "text_to_image" else None
+        is_region = None if is_region is None else is_region[:, None]
+        return self._scores(products[:, :, None], regions, is_region, gram, captions).squeeze(1)
 
     def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
         """Where words attend (text_to_image)."""
@@ -75,17 +92,20 @@ class Scan(Network):
             return None
         return word_attention(self._attention, images, captions)
 
-    def _columns(self, regions: Tensor, is_region: Tensor | None, gram: Tensor | None, block: Encoded) -> Tensor:
-        """(N, C) scores of a block. gram: (N, R, R), where words attend."""
-        words, is_word = at_least_float32(block.vectors), word_mask_of(block)
-        products = products_of(words, regions)
+    def _scores(
+        self, products: Tensor, regions: Tensor, is_region: Tensor | None, gram: Tensor | None, block: Encoded
+    ) -> Tensor:
+        """(C, N) scores of a block. products: (C, L, N, R). regions: (N, R, D), is_region: (N, R), gram: (N, R, R),
+        where words attend; or of each caption its own: (C, 1, R, D), (C, 1, R), (C, R, R)."""
+        words, is_word = block.vectors, word_mask_of(block)
+        of_strengths = is_region if is_region is None or is_region.ndim == 2 else is_region[:, None]
         if gram is not None:
-            weights = self._attention.of_words(products, is_word, is_region)
+            weights = self._attention.of_words(products, is_word, of_strengths)
             cosines = word_cosines(products, weights, words, gram)
-            return self._pooled(cosines, is_word[:, :, None], dim=WORDS).T
-        weights = self._attention.of_regions(products, is_word, is_region)
+            return self._pooled(cosines, is_word[:, :, None], dim=WORDS)
+        weights = self._attention.of_regions(products, is_word, of_strengths)
         cosines = region_cosines(products, weights, words, regions)
-        return self._pooled(cosines, is_region, dim=2).T
+        return self._pooled(cosines, is_region, dim=2)
 
     def _pooled(self, cosines: Tensor, mask: Tensor | None, *, dim: int) -> Tensor:
         """(C, N). mask: True for what counts, None for all."""
@@ -103,18 +123,21 @@ def word_cosines(products: Tensor, weights: Tensor, words: Tensor, regions_gram:
     """(C, L, N): cosine of each word w with k = sum_r weight_r v_r, without forming k (Gram shortcut).
 
     w.k = sum_r weight_r (w.v_r) and |k|^2 = weight' G weight. products, weights: (C, L, N, R); words: (C, L, D);
-    regions_gram: (N, R, R).
+    regions_gram: (N, R, R), or (C, R, R) where each caption has one image of its own (N = 1).
     """
     inner = (weights * products).sum(dim=REGIONS)
-    by_image = weights.flatten(end_dim=1).transpose(0, 1)
-    squared = squared_region_lengths(by_image, regions_gram).T.view_as(inner)
+    if weights.shape[2] == 1:
+        squared = squared_region_lengths(weights.squeeze(2), regions_gram)[..., None]
+    else:
+        by_image = weights.flatten(end_dim=1).transpose(0, 1)
+        squared = squared_region_lengths(by_image, regions_gram).T.view_as(inner)
     return inner * inverse_length(squared * words.square().sum(dim=-1)[..., None])
 
 
 def region_cosines(products: Tensor, weights: Tensor, words: Tensor, regions: Tensor) -> Tensor:
     """(C, N, R): cosine of each region v with k = sum_l weight_l w_l, without forming k (Gram shortcut).
 
-    products, weights: (C, L, N, R); words: (C, L, D); regions: (N, R, D).
+    products, weights: (C, L, N, R); words: (C, L, D); regions: (N, R, D), or (C, 1, R, D).
     """
     inner = (weights * products).sum(dim=WORDS)
     by_caption = weights.flatten(start_dim=2)
