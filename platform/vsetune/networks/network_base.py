@@ -16,7 +16,7 @@ from vsetune.errors import ConfigError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_spec import NetworkSpec
-from vsetune.networks.parts.products import linear
+from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.sentence_writing import SentenceWriting
 
 _SHORTEST = 1e-8

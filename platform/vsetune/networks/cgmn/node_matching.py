@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vsetune.networks.network_base import unit_length
-from vsetune.networks.parts.products import linear
+from vsetune.networks.parts.matrix_products import linear
 
 _NUMBERS_PER_BLOCK = 2**24  # cosines held at once, 64 MiB of float32; a matter of memory only
 

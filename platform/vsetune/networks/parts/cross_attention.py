@@ -15,7 +15,7 @@ from torch.nn.functional import leaky_relu
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import at_least_float32, region_mask, word_mask
-from vsetune.networks.parts.products import linear
+from vsetune.networks.parts.matrix_products import linear
 
 WORDS, REGIONS = 1, 3
 """Axes of (C, L, N, R) products."""

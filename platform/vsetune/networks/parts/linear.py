@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from vsetune.networks.parts import products
+from vsetune.networks.parts import matrix_products
 
 
 class Linear(nn.Linear):
-    """nn.Linear, faster on some CPUs (`vsetune.networks.parts.products`)."""
+    """nn.Linear, faster on some CPUs (`vsetune.networks.parts.matrix_products`)."""
 
     def forward(self, input: Tensor) -> Tensor:  # named as by nn.Linear
         """(..., outputs). input: (..., inputs)."""
-        return products.linear(input, self.weight, self.bias)
+        return matrix_products.linear(input, self.weight, self.bias)
 
 
 def xavier_linear(inputs: int, outputs: int, *, bias: bool = True) -> Linear:

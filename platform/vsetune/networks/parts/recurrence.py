@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from vsetune.networks.network_base import at_least_float32
 from vsetune.networks.parts.gradients import hand_derived
-from vsetune.networks.parts.products import product
+from vsetune.networks.parts.matrix_products import product
 
 
 def run_gru(gru: nn.GRU, inputs: PackedSequence) -> tuple[PackedSequence, Tensor]:

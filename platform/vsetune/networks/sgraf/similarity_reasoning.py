@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from vsetune.networks.network_base import unit_length
 from vsetune.networks.parts.batch_normalization import count_batch
 from vsetune.networks.parts.linear import xavier_linear
-from vsetune.networks.parts.products import linear
+from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.sgraf.masked_statistics import masked_moments, unbiased
 
 Nodes = tuple[Tensor, Tensor]

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from vsetune.networks.network_base import unit_length
+from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.parts.network_devices import numbers_at_once
-from vsetune.networks.parts.products import linear
 
 # of a tile's differences, a matter of memory and speed only: 4 MiB of float32 on a CPU, 512 MiB on a GPU
 _NUMBERS_PER_TILE_CPU, _NUMBERS_PER_TILE = 2**20, 2**27

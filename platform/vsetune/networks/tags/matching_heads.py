@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vsetune.networks.parts.products import linear
+from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.tags.joint_encoder import bert_linear
 
 

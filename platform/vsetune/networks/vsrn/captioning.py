@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vsetune.networks.network_base import at_least_float32, region_mask, word_mask
 from vsetune.networks.parts.linear import Linear
-from vsetune.networks.parts.products import linear
+from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.parts.recurrence import run_gru
 from vsetune.networks.vsrn.spec import VsrnSpec
 

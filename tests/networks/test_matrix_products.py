@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vsetune.networks.parts import products
+from vsetune.networks.parts import matrix_products
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
 from vsetune.networks.parts.linear import Linear
 
@@ -37,8 +37,8 @@ def test_a_product_is_that_of_a_loop_however_its_factors_lie(size: tuple[int, in
         left, right = left.T.contiguous().T, right.T.contiguous().T
     if lies == "apart":
         left, right = drawn(n, k + 3)[:, 1:-2], drawn(k + 2, m + 1)[1:-1, 1:]
-    close(products.product(left, right), looped(left, right))
-    close(products.product(left, right, bias), looped(left, right) + bias)
+    close(matrix_products.product(left, right), looped(left, right))
+    close(matrix_products.product(left, right, bias), looped(left, right) + bias)
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
@@ -48,7 +48,7 @@ def test_a_linear_map_and_its_gradients_are_those_of_torch_in_float64(
 ) -> None:
     n, k, m = size
     outcomes = []
-    for dtype, multiply in ((torch.float32, products.linear), (torch.float64, nn.functional.linear)):
+    for dtype, multiply in ((torch.float32, matrix_products.linear), (torch.float64, nn.functional.linear)):
         leaves = [drawn(n, k).view(1, n, k), drawn(m, k), *([drawn(m)] if has_bias else [])]
         leaves = [leaf.to(dtype).requires_grad_() for leaf in leaves]
         found = multiply(*leaves)
@@ -60,7 +60,7 @@ def test_a_linear_map_and_its_gradients_are_those_of_torch_in_float64(
 
 def test_inputs_without_gradient_get_none() -> None:
     inputs, weight = drawn(128, 128), drawn(128, 128).requires_grad_()
-    products.linear(inputs, weight).sum().backward()
+    matrix_products.linear(inputs, weight).sum().backward()
     assert inputs.grad is None
     close(weight.grad, inputs.sum(dim=0).expand(128, -1))
 
@@ -68,32 +68,32 @@ def test_inputs_without_gradient_get_none() -> None:
 def test_a_row_that_holds_no_number_leaves_the_others_alone() -> None:
     inputs, weight = drawn(128, 128), drawn(128, 128)
     inputs[5, 7] = torch.nan
-    assert products.linear(inputs, weight).isnan().any(dim=1).nonzero().flatten().tolist() == [5]
+    assert matrix_products.linear(inputs, weight).isnan().any(dim=1).nonzero().flatten().tolist() == [5]
 
 
 def test_the_same_product_twice_is_the_same_number_for_number() -> None:
     inputs, weight = drawn(300, 200), drawn(250, 200)
-    assert torch.equal(products.linear(inputs, weight), products.linear(inputs.clone(), weight.clone()))
+    assert torch.equal(matrix_products.linear(inputs, weight), matrix_products.linear(inputs.clone(), weight.clone()))
 
 
 def by_hand(inputs: Tensor, weight: Tensor) -> bool:
-    return "_Linear" in str(products.linear(inputs, weight.requires_grad_()).grad_fn)
+    return "_Linear" in str(matrix_products.linear(inputs, weight.requires_grad_()).grad_fn)
 
 
 def test_switch_autocast_and_other_types_leave_products_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs, weight = drawn(128, 128), drawn(128, 128)
-    assert by_hand(inputs, weight) == products._has_onednn()
+    assert by_hand(inputs, weight) == matrix_products._has_onednn()
     assert not by_hand(inputs.double(), weight.double())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert not by_hand(inputs, weight)
-        assert products.linear(inputs, weight).dtype == torch.bfloat16
+        assert matrix_products.linear(inputs, weight).dtype == torch.bfloat16
     monkeypatch.setenv(PLAIN_AUTOGRAD, "1")
     assert not by_hand(inputs, weight)
 
 
 def test_shapes_that_do_not_fit_are_told_by_torch() -> None:
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        products.linear(drawn(128, 128), drawn(128, 100))
+        matrix_products.linear(drawn(128, 128), drawn(128, 100))
 
 
 def test_a_linear_layer_is_torchs_with_the_same_names() -> None:
