@@ -5,6 +5,7 @@ Letters of shapes: N images, R regions, C captions of a block, L words of its lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -35,6 +36,9 @@ from vsetune.networks.scan.spec import ScanSpec
 
 # of the (C, L, N, R) products: 4 MiB of float32 stay in a CPU's cache; 128 MiB keep a GPU busy
 _NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**20, 2**25
+
+SquaresOf = Callable[[Tensor], Tensor]
+"""(C, L, N, R) weights of words to the (C, L, N) squared lengths of what they attend to."""
 
 
 @register(ScanSpec)
@@ -74,17 +78,28 @@ class Scan(Network):
         budget = numbers_at_once(regions, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
         blocks = CaptionBlocks(captions, budget // max(1, regions.shape[0] * regions.shape[1]))
         gram = regions @ regions.mT if self._spec.direction == "text_to_image" else None
+
+        def squares(weights: Tensor) -> Tensor:
+            """|k|^2 = weight' G weight."""
+            assert gram is not None
+            by_image = weights.flatten(end_dim=1).transpose(0, 1)
+            return squared_region_lengths(by_image, gram).T.view(weights.shape[:3])
+
         return blocks.columns_of([
-            self._scores(products_of(block.vectors, regions), regions, is_region, gram, block).T for block in blocks
+            self._scores(products_of(block.vectors, regions), regions, is_region, squares, block).T for block in blocks
         ])
 
     def _scores_of_pairs(self, images: Encoded, captions: Encoded) -> Tensor:
         """(P,): each caption meets one image, so N = 1 and what differs by image differs by caption."""
-        regions, is_region = images.vectors[:, None], region_mask_of(images)
-        products = captions.vectors @ images.vectors.mT
-        gram = images.vectors @ images.vectors.mT if self._spec.direction == "text_to_image" else None
+        regions, is_region = images.vectors, region_mask_of(images)
+        products = (captions.vectors @ regions.mT)[:, :, None]
         is_region = None if is_region is None else is_region[:, None]
-        return self._scores(products[:, :, None], regions, is_region, gram, captions).squeeze(1)
+
+        def squares(weights: Tensor) -> Tensor:
+            """Of k itself, of which there is one per word here."""
+            return (weights.squeeze(2) @ regions).square().sum(dim=-1, keepdim=True)
+
+        return self._scores(products, regions[:, None], is_region, squares, captions).squeeze(1)
 
     def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
         """Where words attend (text_to_image)."""
@@ -93,15 +108,15 @@ class Scan(Network):
         return word_attention(self._attention, images, captions)
 
     def _scores(
-        self, products: Tensor, regions: Tensor, is_region: Tensor | None, gram: Tensor | None, block: Encoded
+        self, products: Tensor, regions: Tensor, is_region: Tensor | None, squares: SquaresOf, block: Encoded
     ) -> Tensor:
-        """(C, N) scores of a block. products: (C, L, N, R). regions: (N, R, D), is_region: (N, R), gram: (N, R, R),
-        where words attend; or of each caption its own: (C, 1, R, D), (C, 1, R), (C, R, R)."""
+        """(C, N) scores of a block. products: (C, L, N, R). regions: (N, R, D) and is_region: (N, R), or of each
+        caption its own, (C, 1, R, D) and (C, 1, R)."""
         words, is_word = block.vectors, word_mask_of(block)
         of_strengths = is_region if is_region is None or is_region.ndim == 2 else is_region[:, None]
-        if gram is not None:
+        if self._spec.direction == "text_to_image":
             weights = self._attention.of_words(products, is_word, of_strengths)
-            cosines = word_cosines(products, weights, words, gram)
+            cosines = word_cosines(products, weights, words, squares(weights))
             return self._pooled(cosines, is_word[:, :, None], dim=WORDS)
         weights = self._attention.of_regions(products, is_word, of_strengths)
         cosines = region_cosines(products, weights, words, regions)
@@ -119,19 +134,13 @@ class Scan(Network):
         return total / (cosines.shape[dim] if mask is None else mask.sum(dim=dim - cosines.ndim))
 
 
-def word_cosines(products: Tensor, weights: Tensor, words: Tensor, regions_gram: Tensor) -> Tensor:
-    """(C, L, N): cosine of each word w with k = sum_r weight_r v_r, without forming k (Gram shortcut).
+def word_cosines(products: Tensor, weights: Tensor, words: Tensor, squares: Tensor) -> Tensor:
+    """(C, L, N): cosine of each word w with k = sum_r weight_r v_r: w.k = sum_r weight_r (w.v_r).
 
-    w.k = sum_r weight_r (w.v_r) and |k|^2 = weight' G weight. products, weights: (C, L, N, R); words: (C, L, D);
-    regions_gram: (N, R, R), or (C, R, R) where each caption has one image of its own (N = 1).
+    products, weights: (C, L, N, R); words: (C, L, D); squares: (C, L, N) |k|^2.
     """
     inner = (weights * products).sum(dim=REGIONS)
-    if weights.shape[2] == 1:
-        squared = squared_region_lengths(weights.squeeze(2), regions_gram)[..., None]
-    else:
-        by_image = weights.flatten(end_dim=1).transpose(0, 1)
-        squared = squared_region_lengths(by_image, regions_gram).T.view_as(inner)
-    return inner * inverse_length(squared * words.square().sum(dim=-1)[..., None])
+    return inner * inverse_length(squares * words.square().sum(dim=-1)[..., None])
 
 
 def region_cosines(products: Tensor, weights: Tensor, words: Tensor, regions: Tensor) -> Tensor:

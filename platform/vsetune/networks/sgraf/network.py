@@ -117,7 +117,8 @@ class Sgraf(Network):
         is_region = region_mask_of(images)
         of_pair = None if is_region is None else is_region[:, None, None]
         weights = self._attention.of_words((words @ regions.mT)[:, :, None], is_word, of_pair).squeeze(2)
-        local = self._local_nodes(weights, regions, regions @ regions.mT, words, is_kept=True)
+        squares = (weights @ regions).square().sum(dim=-1)
+        local = self._local_nodes(weights, squares, regions, words, is_kept=True)
         assert images.whole is not None
         assert captions.whole is not None
         one = regions.new_ones(()).expand(len(images), 1, 1)
@@ -142,14 +143,16 @@ class Sgraf(Network):
             words = block.vectors[is_word]
             kept += kept_numbers(len(regions), *words.shape)
             by_image = weights[is_word].transpose(0, 1)
-            local = self._local_nodes(by_image, regions, gram, words, is_kept=kept <= _MOST_KEPT)
+            squares = squared_region_lengths(by_image, gram)
+            local = self._local_nodes(by_image, squares, regions, words, is_kept=kept <= _MOST_KEPT)
             yield self._placed(self._global_nodes(images, block), local, is_node), is_node
 
-    def _local_nodes(self, weights: Tensor, regions: Tensor, gram: Tensor, words: Tensor, *, is_kept: bool) -> Tensor:
-        """(N, T, S) of unit length. weights: (N, T, R); words: (T, D), those of all captions of a block, or (N, T, D)
-        where each image has words of its own."""
-        # n(k) = sum_r (weight_r / |k|) v_r, the length from products of regions
-        weights = weights * inverse_length(squared_region_lengths(weights, gram))[..., None]
+    def _local_nodes(
+        self, weights: Tensor, squares: Tensor, regions: Tensor, words: Tensor, *, is_kept: bool
+    ) -> Tensor:
+        """(N, T, S) of unit length. weights: (N, T, R); squares: (N, T) |sum_r weight_r v_r|^2. words: (T, D), those
+        of all captions of a block, or (N, T, D) where each image has words of its own."""
+        weights = weights * inverse_length(squares)[..., None]
         matrix, bias = self.local_map.weight, self.local_map.bias
         return similarity_vectors(weights, regions, words, matrix, bias, is_kept=is_kept)
 
