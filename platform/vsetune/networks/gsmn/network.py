@@ -6,6 +6,7 @@ Letters of shapes: N images, M captions, R regions, L words, D dimensions.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from vsetune.networks.gsmn.block_matching import KEPT_PER_SIMILARITY, Side, matc
 from vsetune.networks.gsmn.match_graphs import BoxKernels, NodeScores, RegionPropagation, WordPropagation, word_links
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, unit_length
+from vsetune.networks.network_base import Network, unit_length, word_mask
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.cross_attention import Attention, word_attention
 from vsetune.networks.parts.linear import xavier_linear
@@ -84,10 +85,10 @@ class Gsmn(Network):
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
         """(N, M) scores, in tiles of some images and some captions of similar length: memory has a bound."""
-        parts = (self.kernels, self.region_graph, self.region_scores, self.word_graph, self.word_scores)
+        parts = (self.region_graph, self.region_scores, self.word_graph, self.word_scores)
         parameters = [one for part in parts for one in part.parameters()]
         with torch.autocast(images.device.type, enabled=False):
-            items = images.at_least_float32(), captions.at_least_float32()
+            items = self._with_edges(images.at_least_float32()), captions.at_least_float32()
             return scores_by_pair(self._scores_of_all, self._scores_of_pairs, *items, parameters, self._seen)
 
     def _scores_of_all(self, images: Encoded, captions: Encoded) -> Tensor:
@@ -112,12 +113,18 @@ class Gsmn(Network):
         """Where words attend."""
         return word_attention(Attention(self._spec.attention_scale), images, captions)
 
+    def _with_edges(self, images: Encoded) -> Encoded:
+        """With links (N, K, R, R), which need to be found once per image."""
+        assert images.lengths is not None
+        assert images.centres is not None
+        edges: Tensor = self.kernels(images.centres, word_mask(images.lengths, images.vectors.shape[1]))
+        return replace(images, links=edges)
+
     def _prepared_images(self, images: Encoded) -> tuple[Side, Tensor]:
         """Regions, and the edges between them."""
         assert images.lengths is not None
-        assert images.centres is not None
-        side = prepared(images.vectors, images.lengths, self._spec.blocks)
-        return side, self.kernels(images.centres, side.mask.T)
+        assert images.links is not None
+        return prepared(images.vectors, images.lengths, self._spec.blocks), images.links
 
     def _tile(self, images: tuple[Side, Tensor], captions: Encoded, *, is_kept: bool) -> Tensor:
         """(some images, some captions), captions longest first."""
