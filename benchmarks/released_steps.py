@@ -1,12 +1,12 @@
 """A whole training step as released code takes it, against ours: both in turns in one run.
 
-    python benchmarks/released_steps.py [--repeats 5] [--threads 1] [--batch 64] [--size 1024] [--only VSE++,SCAN]
+    python benchmarks/released_steps.py [--repeats 5] [--threads 1] [--batch 64] [--size 1024] [--only SCAN] [--adam]
 
-A step encodes, scores all pairs, takes the hardest negatives (LMH), carries back, clips and changes the weights (Adam).
-Released-style are torch's own GRU and linear maps, and of networks that score pairs one caption after the other
-(benchmarks/loops); loss and optimizer are the same on both sides. B = 64 pairs of 36 regions of 2,048 numbers, captions
-as long as those of Flickr8k, 10,000 words, D = 1024. Processor time, as other work on the machine does not count;
-medians of the repeats. Both sides must have found the same loss first.
+A step encodes, scores all pairs, takes the hardest negatives (LMH) and carries back; with --adam it also clips and
+changes the weights, which both sides do alike. Released-style are torch's own GRU and linear maps, and of networks that
+score pairs one caption after the other (benchmarks/loops); the loss is the same on both sides. B = 64 pairs of 36
+regions of 2,048 numbers, captions as long as those of Flickr8k, 10,000 words, D = 1024. Processor time, as other work
+on the machine does not count; medians of the repeats. Both sides must have found the same loss first.
 """
 
 from __future__ import annotations
@@ -47,25 +47,27 @@ def main() -> None:
     arguments.add_argument("--batch", type=int, default=64)
     arguments.add_argument("--size", type=int, default=1024)
     arguments.add_argument("--only", default=",".join(STEPS), help="rows to measure, by comma")
+    arguments.add_argument("--adam", action="store_true", help="clipping and Adam too")
     given = arguments.parse_args()
     torch.set_num_threads(given.threads)
     table = Table("network", "released-style, ms", "ours, ms", "ratio", "slowest and fastest turn",
                   title=f"training step, B = {given.batch}, D = {given.size}, {given.threads} threads, processor time")
     for label in given.only.split(","):
         name, loop = STEPS[label]
-        released, ours = in_turns(*both_steps(label, name, loop, given.batch, given.size), given.repeats)
+        released, ours = in_turns(*both_steps(label, name, loop, given), given.repeats)
         ratios = [one / other for one, other in zip(released, ours, strict=True)]
         table.add_row(label, f"{1e3 * statistics.median(released):.0f}", f"{1e3 * statistics.median(ours):.0f}",
                       f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f} {max(ratios):.2f}")
     Console(width=120).print(table)
 
 
-def both_steps(label: str, name: str, loop: str | None, batch: int, size: int) -> tuple[Run, Run]:
+def both_steps(label: str, name: str, loop: str | None, given: argparse.Namespace) -> tuple[Run, Run]:
     looped = importlib.import_module(f"loops.{loop}").looped_similarity if loop is not None else None
     steps, losses = [], []
     for similarity in (looped or Network.similarity, None):
         begin(f"{label}, {'ours' if similarity is None else 'released-style'}")
-        step = whole_step(new_network(name, embedding_size=size), batch, similarity)
+        network = new_network(name, embedding_size=given.size)
+        step = whole_step(network, given.batch, similarity, changes_weights=given.adam)
         steps.append(step)
         with released_way(similarity is not None):
             torch.manual_seed(1)  # the same words dropped
@@ -76,7 +78,8 @@ def both_steps(label: str, name: str, loop: str | None, batch: int, size: int) -
 
 
 def whole_step(
-    network: Network, batch: int, similarity: Callable[[Network, Encoded, Encoded], Tensor] | None
+    network: Network, batch: int, similarity: Callable[[Network, Encoded, Encoded], Tensor] | None, *,
+    changes_weights: bool,
 ) -> Callable[[], float]:
     images, captions = batch_of(batch)
     loss, optimizer = lmh(batch), torch.optim.Adam(network.parameters(), RATE)
@@ -87,8 +90,9 @@ def whole_step(
         scores = network.similarity(*encoded) if similarity is None else similarity(network, *encoded)
         value = loss(inputs_of(scores, encoded)).value
         value.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), LARGEST_NORM)
-        optimizer.step()
+        if changes_weights:
+            torch.nn.utils.clip_grad_norm_(network.parameters(), LARGEST_NORM)
+            optimizer.step()
         return float(value.detach())
 
     return run

@@ -1,4 +1,4 @@
-"""Matrix products of float32 on a CPU, by oneDNN where torch would take MKL (decision 0047).
+"""Matrix products of float32 on a CPU, by oneDNN where torch would take MKL (decision 0050).
 
 torch hands products of float32 to MKL, which uses half of an AVX-512 unit that is not Intel's. oneDNN, which torch
 brings along for convolutions, does not ask whose processor it is: 200 instead of 90 GFLOP/s of one core of a Zen 5.

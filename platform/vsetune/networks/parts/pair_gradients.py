@@ -2,7 +2,7 @@
 
 Losses over hardest negatives (LMH, LSEH, ...) read at most three scores per pair of the batch. Of 64 x 64 scores 95 %
 get the gradient 0, which autograd would carry back through all their words. Here the few others are computed once more,
-side by side, and only they are carried back; nothing of the first pass is kept (decisions 0034 and 0047).
+side by side, and only they are carried back; nothing of the first pass is kept (decisions 0034 and 0050).
 """
 
 from __future__ import annotations
