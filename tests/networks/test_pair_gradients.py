@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from network_cases import CASES
 from torch import Tensor
 
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.gsmn.network import Gsmn
 from vsetune.networks.parts import pair_gradients
 from vsetune.networks.parts.cross_attention import word_mask_of
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
@@ -72,3 +75,18 @@ def test_what_is_kept_changes_no_number() -> None:
     weights = torch.ones(IMAGES, CAPTIONS).double()
     kept, formed_again = (gradients(weights, Seen(is_dense=is_kept)) for is_kept in (True, False))
     assert all(torch.equal(one, other) for one, other in zip(kept, formed_again, strict=True))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith(("scan", "gsmn", "sgraf"))])
+def test_pairs_side_by_side_have_the_scores_of_all_pairs(case: str) -> None:
+    network: Any = CASES[case].trained().eval()
+    inputs = CASES[case].draw(4)
+    images, captions = network.encode_images(inputs[0]), network.encode_captions(inputs[1])
+    if isinstance(network, Gsmn):
+        images = network._with_edges(images)
+    rows = torch.arange(4).repeat_interleave(4)
+    columns = captions.lengths.argsort(descending=True).repeat(4)
+    order = captions.lengths[columns].argsort(descending=True, stable=True)
+    found = network._scores_of_pairs(images[rows[order]], captions[columns[order]])
+    expected = network._scores_of_all(images, captions)[rows[order], columns[order]]
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)

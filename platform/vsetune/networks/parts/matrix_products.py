@@ -60,7 +60,7 @@ def _pays(inputs: Tensor, weight: Tensor, rows: int) -> bool:
         and inputs.shape[-1] == numbers  # or else torch says what is wrong
         and is_on_cpu(inputs) and is_on_cpu(weight)
         and _has_onednn()
-        and torch.backends.mkldnn.enabled
+        and bool(torch.backends.mkldnn.enabled)
         and not torch.is_autocast_enabled("cpu")
     )
 
@@ -68,7 +68,8 @@ def _pays(inputs: Tensor, weight: Tensor, rows: int) -> bool:
 @cache
 def _has_onednn() -> bool:
     """Of processors without AVX-512 MKL uses all there is."""
-    return torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    is_there: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return is_there and torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 class _Linear(torch.autograd.Function):

@@ -62,7 +62,7 @@ class _Step(NamedTuple):
     @property
     def known(self) -> int:
         """How many rows have a state before them; the others start at zero."""
-        return self.before.stop - self.before.start
+        return int(self.before.stop - self.before.start)
 
     @property
     def continued(self) -> slice:
