@@ -43,10 +43,10 @@ STEPS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "PCME": ("pcme", {}, (GRU,)),
     "CGMN": ("cgmn", {}, (GRU,)),
     "VSRN": ("vsrn", {}, (GRU,)),
-    "SCAN": ("scan", {}, (GRU,)),
+    "SCAN": ("scan", {}, (GRU, PAIRS)),
     "SGRAF-SAF": ("sgraf_saf", {"dropout": 0.0}, (GRU,)),
     "SGRAF-SGR": ("sgraf_sgr", {"dropout": 0.0}, (GRU, PAIRS)),
-    "GSMN": ("gsmn", {}, (GRU,)),
+    "GSMN": ("gsmn", {}, (GRU, PAIRS)),
 }
 """Label: network, settings, the hand-derived gradients that are measured in it."""
 
