@@ -29,9 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from vsetune.networks.network_base import Network
-from vsetune.networks.parts import recurrence
+from vsetune.networks.parts import pair_gradients, recurrence
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
-from vsetune.networks.sgraf import pair_gradients
 
 GRU, PAIRS = "GRU", "few pairs"
 MODULES: dict[str, ModuleType] = {GRU: recurrence, PAIRS: pair_gradients}
@@ -44,10 +43,10 @@ STEPS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "PCME": ("pcme", {}, (GRU,)),
     "CGMN": ("cgmn", {}, (GRU,)),
     "VSRN": ("vsrn", {}, (GRU,)),
-    "SCAN": ("scan", {}, (GRU,)),
+    "SCAN": ("scan", {}, (GRU, PAIRS)),
     "SGRAF-SAF": ("sgraf_saf", {"dropout": 0.0}, (GRU,)),
     "SGRAF-SGR": ("sgraf_sgr", {"dropout": 0.0}, (GRU, PAIRS)),
-    "GSMN": ("gsmn", {}, (GRU,)),
+    "GSMN": ("gsmn", {}, (GRU, PAIRS)),
 }
 """Label: network, settings, the hand-derived gradients that are measured in it."""
 

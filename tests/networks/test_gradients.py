@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
 from vsetune.networks.network_base import Network
+from vsetune.networks.parts import pair_gradients
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
-from vsetune.networks.sgraf import pair_gradients
 from vsetune.quality.drawn_batches import Drawn, loss_of, scores
 
 every_case = pytest.mark.parametrize("case", CASES)

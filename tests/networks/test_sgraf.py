@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn.functional import batch_norm
 
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.parts import pair_gradients
 from vsetune.networks.sgraf import network as sgraf
-from vsetune.networks.sgraf import pair_gradients, similarity_reasoning, squared_differences
+from vsetune.networks.sgraf import similarity_reasoning, squared_differences
 from vsetune.networks.sgraf.masked_statistics import normalize_regions
 from vsetune.networks.sgraf.network import Sgraf
 from vsetune.networks.sgraf.similarity_reasoning import AttentionFiltration, GraphReasoning

@@ -48,6 +48,10 @@ class Encoded:
         changed = {name: value.to(dtype) for name, value in self._present().items() if value.is_floating_point()}
         return replace(self, **changed)
 
+    def at_least_float32(self) -> Encoded:
+        """The same items in float32; float64 stays."""
+        return self if self.vectors.dtype == torch.float64 else self.to(torch.float32)
+
     def without_padding(self) -> Encoded:
         """The same items, `vectors` and `links` zero beyond the lengths whatever stands there now, NaN included.
 

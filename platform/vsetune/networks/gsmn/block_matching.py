@@ -82,6 +82,22 @@ def _matches(images: Side, captions: Side, scale: float) -> tuple[Tensor, Tensor
     )
 
 
+def pair_matches(images: Side, captions: Side, scale: float) -> tuple[Tensor, Tensor]:
+    """As `matches` of P images and P captions, image p with caption p alone: (B, 1, R, P) and (B, L, 1, P)."""
+    words, regions = captions.blocks.permute(2, 0, 1, 3), images.blocks.permute(2, 0, 1, 3)  # (P, B, parts, E)
+    raw = (words @ regions.mT).permute(1, 2, 3, 0).contiguous()[:, :, None]
+    is_word = captions.mask[:, None, None]
+    over_words, over_regions = attentions(raw.sum(dim=0), is_word, images.mask, scale)
+    region_squares = _quadratic_forms(over_words.squeeze(1).permute(2, 0, 1).contiguous(), captions.grams)
+    word_squares = _quadratic_forms(over_regions.squeeze(1).permute(2, 1, 0).contiguous(), images.grams)
+    region_squares, word_squares = (squares.permute(1, 2, 0) for squares in (region_squares, word_squares))
+    region_dots, word_dots = (raw * over_words).sum(dim=1), (raw * over_regions).sum(dim=3)
+    return (
+        _cosines(region_dots, region_squares[:, None], images.norms[:, None]),
+        _cosines(word_dots, word_squares[:, :, None], captions.norms[:, :, None]),
+    )
+
+
 def _block_similarities(regions: Tensor, words: Tensor) -> Tensor:
     """(B, L, C, R, N). regions: (B, R, N, E); words: (B, L, C, E)."""
     flat = words.flatten(1, 2) @ regions.flatten(1, 2).mT
@@ -101,15 +117,18 @@ def _cosines(dots: Tensor, squares: Tensor, norms: Tensor) -> Tensor:
 def attentions(raw: Tensor, words: Tensor, regions: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """Weights (L, C, R, N) with which a region attends to words, and a word to regions.
 
-    raw: (L, C, R, N) dot products, 0 where padded. words: (L, C) and regions: (R, N), bool, True for real ones. What is
-    attended to is first normalised over those who attend: each word over the regions, each region over the words.
+    raw: (L, C, R, N) dot products, 0 where padded. words: (L, C), or (L, 1, 1, N), and regions: (R, N), bool, True for
+    real ones. What is attended to is first normalised over those who attend: each word over the regions, each region
+    over the words.
     """
+    if words.ndim == 2:
+        words = words[..., None, None]
     leaky = functional.leaky_relu(raw, _SLOPE)
     squares = leaky.square()
     to_words = leaky * (scale / (_root(squares.sum(dim=2, keepdim=True)) + _SMALLEST))
     to_regions = leaky * (scale / (_root(squares.sum(dim=0, keepdim=True)) + _SMALLEST))
     return (
-        to_words.masked_fill(~words[..., None, None], float("-inf")).softmax(dim=0),
+        to_words.masked_fill(~words, float("-inf")).softmax(dim=0),
         to_regions.masked_fill(~regions, float("-inf")).softmax(dim=2),
     )
 

@@ -6,20 +6,22 @@ Letters of shapes: N images, M captions, R regions, L words, D dimensions.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.gsmn.block_matching import KEPT_PER_SIMILARITY, Side, matches, prepared
+from vsetune.networks.gsmn.block_matching import KEPT_PER_SIMILARITY, Side, matches, pair_matches, prepared
 from vsetune.networks.gsmn.match_graphs import BoxKernels, NodeScores, RegionPropagation, WordPropagation, word_links
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, at_least_float32, unit_length
+from vsetune.networks.network_base import Network, unit_length, word_mask
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.cross_attention import Attention, word_attention
 from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.pair_gradients import Seen, scores_by_pair
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 
 _NUMBERS_PER_STEP = 2**21
@@ -50,6 +52,7 @@ class Gsmn(Network):
         self.region_scores = NodeScores(spec.hidden_size)
         self.word_graph = WordPropagation(blocks=spec.blocks, hidden_size=spec.hidden_size)
         self.word_scores = NodeScores(spec.hidden_size)
+        self._seen = Seen()
 
     def encode_images(self, images: ImageInputs) -> Encoded:
         """Regions with the centres of their boxes. DataError without boxes, unless the regions are a square grid."""
@@ -82,27 +85,46 @@ class Gsmn(Network):
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
         """(N, M) scores, in tiles of some images and some captions of similar length: memory has a bound."""
+        parts = (self.region_graph, self.region_scores, self.word_graph, self.word_scores)
+        parameters = [one for part in parts for one in part.parameters()]
+        with torch.autocast(images.device.type, enabled=False):
+            items = self._with_edges(images.at_least_float32()), captions.at_least_float32()
+            return scores_by_pair(self._scores_of_all, self._scores_of_pairs, *items, parameters, self._seen)
+
+    def _scores_of_all(self, images: Encoded, captions: Encoded) -> Tensor:
         assert captions.lengths is not None
         by_length = captions.lengths.argsort(descending=True, stable=True)
-        with torch.autocast(images.vectors.device.type, enabled=False):
-            rows = [self._prepared_images(some) for some in _split(images, _sizes(len(images), _MOST_IMAGES))]
-            pairs = images.vectors.shape[1] * len(images) * int(captions.lengths.sum())  # of words and regions
-            is_kept = KEPT_PER_SIMILARITY * pairs * self._spec.blocks <= _NUMBERS_KEPT
-            columns = []
-            for some in _split(_in_order(captions, by_length), _sizes(len(captions), _MOST_CAPTIONS)):
-                columns.append(torch.cat([self._tile(row, some, is_kept=is_kept) for row in rows]))
-            return torch.cat(columns, dim=1)[:, by_length.argsort()]
+        rows = [self._prepared_images(some) for some in _split(images, _sizes(len(images), _MOST_IMAGES))]
+        pairs = images.vectors.shape[1] * len(images) * int(captions.lengths.sum())  # of words and regions
+        is_kept = KEPT_PER_SIMILARITY * pairs * self._spec.blocks <= _NUMBERS_KEPT
+        columns = []
+        for some in _split(_in_order(captions, by_length), _sizes(len(captions), _MOST_CAPTIONS)):
+            columns.append(torch.cat([self._tile(row, some, is_kept=is_kept) for row in rows]))
+        return torch.cat(columns, dim=1)[:, by_length.argsort()]
+
+    def _scores_of_pairs(self, images: Encoded, captions: Encoded) -> Tensor:
+        """(P,), captions longest first."""
+        (regions, edges), (words, links) = self._prepared_images(images), self._prepared_captions(captions)
+        of_regions, of_words = pair_matches(regions, words, self._spec.attention_scale)
+        scores = self._region_scores(of_regions.permute(3, 0, 2, 1), regions, edges)
+        return (scores + self._word_scores(of_words.permute(3, 1, 0, 2), words, links)).squeeze(1)
 
     def attention(self, images: Encoded, captions: Encoded) -> Tensor:
         """Where words attend."""
         return word_attention(Attention(self._spec.attention_scale), images, captions)
 
+    def _with_edges(self, images: Encoded) -> Encoded:
+        """With links (N, K, R, R), which need to be found once per image."""
+        assert images.lengths is not None
+        assert images.centres is not None
+        edges: Tensor = self.kernels(images.centres, word_mask(images.lengths, images.vectors.shape[1]))
+        return replace(images, links=edges)
+
     def _prepared_images(self, images: Encoded) -> tuple[Side, Tensor]:
         """Regions, and the edges between them."""
         assert images.lengths is not None
-        assert images.centres is not None
-        side = prepared(at_least_float32(images.vectors), images.lengths, self._spec.blocks)
-        return side, self.kernels(at_least_float32(images.centres), side.mask.T)
+        assert images.links is not None
+        return prepared(images.vectors, images.lengths, self._spec.blocks), images.links
 
     def _tile(self, images: tuple[Side, Tensor], captions: Encoded, *, is_kept: bool) -> Tensor:
         """(some images, some captions), captions longest first."""
@@ -113,7 +135,8 @@ class Gsmn(Network):
         found = matches(regions, [words for words, _ in groups], self._spec.attention_scale, is_kept=is_kept)
         of_regions = torch.cat([of_regions.permute(3, 0, 2, 1) for of_regions, _ in found], dim=3)
         word_scores = [
-            self._word_scores(of_words, *group) for (_, of_words), group in zip(found, groups, strict=True)
+            self._word_scores(of_words.permute(2, 1, 0, 3), *group)
+            for (_, of_words), group in zip(found, groups, strict=True)
         ]
         return self._region_scores(of_regions, regions, edges) + torch.cat(word_scores).T
 
@@ -121,12 +144,12 @@ class Gsmn(Network):
         """Words, and the links between them; padding behind the first caption, the longest, is cut off."""
         assert captions.lengths is not None
         longest, links = int(captions.lengths[0]), captions.links
-        side = prepared(at_least_float32(captions.vectors[:, :longest]), captions.lengths, self._spec.blocks)
-        return side, None if links is None else at_least_float32(links[:, :longest, :longest])
+        side = prepared(captions.vectors[:, :longest], captions.lengths, self._spec.blocks)
+        return side, None if links is None else links[:, :longest, :longest]
 
     def _word_scores(self, found: Tensor, words: Side, links: Tensor | None) -> Tensor:
-        """(C, N). found: (B, L, C, N)."""
-        nodes: Tensor = self.word_graph(found.permute(2, 1, 0, 3).contiguous(), links)  # (C, L, H, N)
+        """(C, N). found: (C, L, B, N)."""
+        nodes: Tensor = self.word_graph(found.contiguous(), links)  # (C, L, H, N)
         scores: Tensor = self.word_scores(nodes.flatten(0, 1)).reshape(*nodes.shape[:2], -1)
         mask = words.mask.T.to(scores)
         return (scores * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)

@@ -15,6 +15,7 @@ from torch.nn.functional import leaky_relu
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import at_least_float32, region_mask, word_mask
+from vsetune.networks.parts.matrix_products import linear
 
 WORDS, REGIONS = 1, 3
 """Axes of (C, L, N, R) products."""
@@ -77,7 +78,7 @@ def inverse_length(squared: Tensor) -> Tensor:
 
 def products_of(words: Tensor, regions: Tensor) -> Tensor:
     """(C, L, N, R) dot products. words: (C, L, D); regions: (N, R, D)."""
-    flat = words.flatten(end_dim=1) @ regions.flatten(end_dim=1).T
+    flat = linear(words.flatten(end_dim=1), regions.flatten(end_dim=1))
     return flat.view(*words.shape[:2], *regions.shape[:2])
 
 

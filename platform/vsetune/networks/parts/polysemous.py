@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from vsetune.networks.network_base import at_least_float32, unit_length, word_mask
-from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.linear import Linear, xavier_linear
 from vsetune.networks.parts.recurrence import run_gru
 
 
@@ -23,7 +23,7 @@ class ItemAttention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         hidden = max(1, width // 2)
-        self.inner = nn.Linear(width, hidden, bias=False)
+        self.inner = Linear(width, hidden, bias=False)
         self.outer = nn.Linear(hidden, heads, bias=False)
         nn.init.xavier_uniform_(self.inner.weight)
         nn.init.xavier_uniform_(self.outer.weight)

@@ -23,6 +23,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from vsetune.networks.network_base import at_least_float32
 from vsetune.networks.parts.gradients import hand_derived
+from vsetune.networks.parts.matrix_products import product
 
 
 def run_gru(gru: nn.GRU, inputs: PackedSequence) -> tuple[PackedSequence, Tensor]:
@@ -59,9 +60,19 @@ class _Step(NamedTuple):
     before: slice
 
     @property
+    def known(self) -> int:
+        """How many rows have a state before them; the others start at zero."""
+        return int(self.before.stop - self.before.start)
+
+    @property
     def continued(self) -> slice:
-        """The rows that have a state before them; the others start at zero."""
-        return slice(self.rows.start, self.rows.start + self.before.stop - self.before.start)
+        """Those rows."""
+        return slice(self.rows.start, self.rows.start + self.known)
+
+    @property
+    def first(self) -> slice:
+        """The others."""
+        return slice(self.rows.start + self.known, self.rows.stop)
 
 
 def _steps(sizes: list[int], *, backwards: bool) -> list[_Step]:
@@ -88,7 +99,10 @@ def _parameters(gru: nn.GRU, suffix: str) -> list[Tensor]:
 
 
 class _Gru(torch.autograd.Function):
-    """(P, D) states of one direction. inputs: (P, W); parameters as those of nn.GRU, gates in the order r, u, c."""
+    """(P, D) states of one direction. inputs: (P, W); parameters as those of nn.GRU, gates in the order r, u, c.
+
+    A step works on what stays in a processor's cache; all that has P rows is written once.
+    """
 
     @staticmethod
     def forward(
@@ -97,44 +111,52 @@ class _Gru(torch.autograd.Function):
     ) -> Tensor:
         size = weight.shape[1]
         both = 2 * size  # r and u
-        gates = torch.addmm(input_bias[:both] + bias[:both], inputs, input_weight[:both].T)
-        candidates = torch.addmm(input_bias[both:], inputs, input_weight[both:].T)
-        recurrent = bias[both:].expand(len(inputs), size).clone()  # n
-        states = torch.empty_like(candidates)
+        values = product(inputs, input_weight.T, input_bias)  # of r, u and c, one beside the other
+        recurrent = inputs.new_empty(len(inputs), size)  # n
+        states = torch.empty_like(recurrent)
         for step in steps:
-            before, continued = states[step.before], step.continued
-            gates[continued].addmm_(before, weight[:both].T)
-            recurrent[continued].addmm_(before, weight[both:].T)
-            reset, update = gates[step.rows].sigmoid_().chunk(2, dim=1)
-            candidate = candidates[step.rows].addcmul_(reset, recurrent[step.rows]).tanh_()
-            torch.mul(candidate, 1 - update, out=states[step.rows])
-            states[continued].addcmul_(gates[continued, size:], before)
-        ctx.save_for_backward(inputs, input_weight, weight, gates, candidates, recurrent, states)
+            before, continued, first = states[step.before], step.continued, step.first
+            if len(before):
+                found = product(before, weight.T, bias)
+                values[continued, :both] += found[:, :both]
+                recurrent[continued] = found[:, both:]
+            values[first, :both] += bias[:both]
+            recurrent[first] = bias[both:]
+            _, update = values[step.rows, :both].sigmoid_().chunk(2, dim=1)
+            candidates = values[step.rows, both:].addcmul_(values[step.rows, :size], recurrent[step.rows]).tanh_()
+            torch.lerp(candidates[: len(before)], before, update[: len(before)], out=states[continued])
+            states[first] = candidates[len(before) :] * (1 - update[len(before) :])
+        ctx.save_for_backward(inputs, input_weight, weight, values, recurrent, states)
         ctx.steps = steps
         return states
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, input_weight, weight, gates, candidates, recurrent, states = ctx.saved_tensors
-        reset, update = gates.chunk(2, dim=1)
-        before = torch.zeros_like(states)
-        for step in ctx.steps:
-            before[step.continued] = states[step.before]
-        of_candidate = (1 - update) * (1 - candidates.square())
-        # d h' by what r, u and n are made of; the gradient of a state times these is that of W_h h + b_h
-        slopes = torch.stack((
-            of_candidate * recurrent * reset * (1 - reset), (before - candidates) * update * (1 - update),
-            of_candidate * reset,
-        ), dim=1)
+        inputs, input_weight, weight, values, recurrent, states = ctx.saved_tensors
+        size = weight.shape[1]
         gradient = gradient.clone()
+        befores = torch.zeros_like(states)
+        of_hidden = torch.empty_like(values)  # of W_h h + b_h, gate by gate
         for step in reversed(ctx.steps):
-            slopes[step.rows] *= gradient[step.rows, None]
-            earlier = gradient[step.before]
-            earlier.addcmul_(gradient[step.continued], update[step.continued])
-            earlier.addmm_(slopes[step.continued].flatten(1), weight)
-        of_hidden = slopes.flatten(1)
-        of_weight, of_bias = of_hidden.T @ before, of_hidden.sum(dim=0)
-        torch.mul(gradient, of_candidate, out=slopes[:, 2])
-        of_input_weight, of_input_bias = of_hidden.T @ inputs, of_hidden.sum(dim=0)
-        return of_hidden @ input_weight, of_input_weight, of_weight, of_input_bias, of_bias, None
+            reset, update, candidates = values[step.rows].chunk(3, dim=1)
+            of_reset, of_update, of_recurrent = of_hidden[step.rows].chunk(3, dim=1)
+            here, before = gradient[step.rows], befores[step.rows]
+            before[: step.known] = states[step.before]
+            carried = here * update
+            of_candidates = here - carried
+            of_candidates.addcmul_(of_candidates * candidates, candidates, value=-1)
+            torch.mul(of_candidates, reset, out=of_recurrent)
+            slope = of_recurrent * recurrent[step.rows]
+            torch.addcmul(slope, slope, reset, value=-1, out=of_reset)
+            torch.mul(before - candidates, torch.addcmul(carried, carried, update, value=-1), out=of_update)
+            here.copy_(of_candidates)
+            if step.known:
+                earlier = gradient[step.before]
+                earlier += carried[: step.known]
+                earlier += product(of_hidden[step.continued], weight)
+        of_weight, of_bias = product(of_hidden.T, befores), of_hidden.sum(dim=0)
+        of_hidden[:, 2 * size :] = gradient  # now of W_i x + b_i
+        of_input_weight, of_input_bias = product(of_hidden.T, inputs), of_hidden.sum(dim=0)
+        of_inputs = product(of_hidden, input_weight) if ctx.needs_input_grad[0] else None
+        return of_inputs, of_input_weight, of_weight, of_input_bias, of_bias, None

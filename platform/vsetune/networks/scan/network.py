@@ -5,6 +5,7 @@ Letters of shapes: N images, R regions, C captions of a block, L words of its lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -13,7 +14,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.network_base import Network, region_mask, unit_length
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.cross_attention import (
     REGIONS,
@@ -29,11 +30,15 @@ from vsetune.networks.parts.cross_attention import (
 )
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.network_devices import numbers_at_once
+from vsetune.networks.parts.pair_gradients import Seen, scores_by_pair
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.scan.spec import ScanSpec
 
 # of the (C, L, N, R) products: 4 MiB of float32 stay in a CPU's cache; 128 MiB keep a GPU busy
 _NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**20, 2**25
+
+SquaresOf = Callable[[Tensor], Tensor]
+"""(C, L, N, R) weights of words to the (C, L, N) squared lengths of what they attend to."""
 
 
 @register(ScanSpec)
@@ -49,6 +54,7 @@ class Scan(Network):
         self.image_map = weight_norm(image_map, dim=cast(int, None)) if spec.weight_norm else image_map
         self.words = word_embedding(vocabulary_size, spec.word_size)
         self.gru = nn.GRU(spec.word_size, spec.embedding_size, batch_first=True, bidirectional=True)
+        self._seen = Seen()
 
     def encode_images(self, images: ImageInputs) -> Encoded:
         """v_r = n(W x_r + b)."""
@@ -61,13 +67,39 @@ class Scan(Network):
         return Encoded(unit_length(states), captions.lengths)
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
-        """In blocks of captions; training keeps about 6 numbers per word, image and region."""
-        with torch.autocast(images.vectors.device.type, enabled=False):
-            regions, is_region = at_least_float32(images.vectors), region_mask_of(images)
-            budget = numbers_at_once(regions, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
-            blocks = CaptionBlocks(captions, budget // max(1, regions.shape[0] * regions.shape[1]))
-            gram = regions @ regions.mT if self._spec.direction == "text_to_image" else None
-            return blocks.columns_of([self._columns(regions, is_region, gram, block) for block in blocks])
+        """In blocks of captions. Where a loss reads most scores, training keeps about 6 numbers per word, image and
+        region."""
+        with torch.autocast(images.device.type, enabled=False):
+            items = images.at_least_float32(), captions.at_least_float32()
+            return scores_by_pair(self._scores_of_all, self._scores_of_pairs, *items, (), self._seen)
+
+    def _scores_of_all(self, images: Encoded, captions: Encoded) -> Tensor:
+        regions, is_region = images.vectors, region_mask_of(images)
+        budget = numbers_at_once(regions, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
+        blocks = CaptionBlocks(captions, budget // max(1, regions.shape[0] * regions.shape[1]))
+        gram = regions @ regions.mT if self._spec.direction == "text_to_image" else None
+
+        def squares(weights: Tensor) -> Tensor:
+            """|k|^2 = weight' G weight."""
+            assert gram is not None
+            by_image = weights.flatten(end_dim=1).transpose(0, 1)
+            return squared_region_lengths(by_image, gram).T.view(weights.shape[:3])
+
+        return blocks.columns_of([
+            self._scores(products_of(block.vectors, regions), regions, is_region, squares, block).T for block in blocks
+        ])
+
+    def _scores_of_pairs(self, images: Encoded, captions: Encoded) -> Tensor:
+        """(P,): each caption meets one image, so N = 1 and what differs by image differs by caption."""
+        regions, is_region = images.vectors, region_mask_of(images)
+        products = (captions.vectors @ regions.mT)[:, :, None]
+        is_region = None if is_region is None else is_region[:, None]
+
+        def squares(weights: Tensor) -> Tensor:
+            """Of k itself, of which there is one per word here."""
+            return (weights.squeeze(2) @ regions).square().sum(dim=-1, keepdim=True)
+
+        return self._scores(products, regions[:, None], is_region, squares, captions).squeeze(1)
 
     def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
         """Where words attend (text_to_image)."""
@@ -75,17 +107,20 @@ class Scan(Network):
             return None
         return word_attention(self._attention, images, captions)
 
-    def _columns(self, regions: Tensor, is_region: Tensor | None, gram: Tensor | None, block: Encoded) -> Tensor:
-        """(N, C) scores of a block. gram: (N, R, R), where words attend."""
-        words, is_word = at_least_float32(block.vectors), word_mask_of(block)
-        products = products_of(words, regions)
-        if gram is not None:
-            weights = self._attention.of_words(products, is_word, is_region)
-            cosines = word_cosines(products, weights, words, gram)
-            return self._pooled(cosines, is_word[:, :, None], dim=WORDS).T
-        weights = self._attention.of_regions(products, is_word, is_region)
+    def _scores(
+        self, products: Tensor, regions: Tensor, is_region: Tensor | None, squares: SquaresOf, block: Encoded
+    ) -> Tensor:
+        """(C, N) scores of a block. products: (C, L, N, R). regions: (N, R, D) and is_region: (N, R), or of each
+        caption its own, (C, 1, R, D) and (C, 1, R)."""
+        words, is_word = block.vectors, word_mask_of(block)
+        of_strengths = is_region if is_region is None or is_region.ndim == 2 else is_region[:, None]
+        if self._spec.direction == "text_to_image":
+            weights = self._attention.of_words(products, is_word, of_strengths)
+            cosines = word_cosines(products, weights, words, squares(weights))
+            return self._pooled(cosines, is_word[:, :, None], dim=WORDS)
+        weights = self._attention.of_regions(products, is_word, of_strengths)
         cosines = region_cosines(products, weights, words, regions)
-        return self._pooled(cosines, is_region, dim=2).T
+        return self._pooled(cosines, is_region, dim=2)
 
     def _pooled(self, cosines: Tensor, mask: Tensor | None, *, dim: int) -> Tensor:
         """(C, N). mask: True for what counts, None for all."""
@@ -99,22 +134,19 @@ class Scan(Network):
         return total / (cosines.shape[dim] if mask is None else mask.sum(dim=dim - cosines.ndim))
 
 
-def word_cosines(products: Tensor, weights: Tensor, words: Tensor, regions_gram: Tensor) -> Tensor:
-    """(C, L, N): cosine of each word w with k = sum_r weight_r v_r, without forming k (Gram shortcut).
+def word_cosines(products: Tensor, weights: Tensor, words: Tensor, squares: Tensor) -> Tensor:
+    """(C, L, N): cosine of each word w with k = sum_r weight_r v_r: w.k = sum_r weight_r (w.v_r).
 
-    w.k = sum_r weight_r (w.v_r) and |k|^2 = weight' G weight. products, weights: (C, L, N, R); words: (C, L, D);
-    regions_gram: (N, R, R).
+    products, weights: (C, L, N, R); words: (C, L, D); squares: (C, L, N) |k|^2.
     """
     inner = (weights * products).sum(dim=REGIONS)
-    by_image = weights.flatten(end_dim=1).transpose(0, 1)
-    squared = squared_region_lengths(by_image, regions_gram).T.view_as(inner)
-    return inner * inverse_length(squared * words.square().sum(dim=-1)[..., None])
+    return inner * inverse_length(squares * words.square().sum(dim=-1)[..., None])
 
 
 def region_cosines(products: Tensor, weights: Tensor, words: Tensor, regions: Tensor) -> Tensor:
     """(C, N, R): cosine of each region v with k = sum_l weight_l w_l, without forming k (Gram shortcut).
 
-    products, weights: (C, L, N, R); words: (C, L, D); regions: (N, R, D).
+    products, weights: (C, L, N, R); words: (C, L, D); regions: (N, R, D), or (C, 1, R, D).
     """
     inner = (weights * products).sum(dim=WORDS)
     by_caption = weights.flatten(start_dim=2)

@@ -29,9 +29,9 @@ from vsetune.networks.parts.cross_attention import (
 )
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.network_devices import numbers_at_once
+from vsetune.networks.parts.pair_gradients import Seen, scores_by_pair
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.sgraf.masked_statistics import normalize_regions
-from vsetune.networks.sgraf.pair_gradients import scores_by_pair
 from vsetune.networks.sgraf.similarity_reasoning import AttentionFiltration, GraphReasoning, Nodes, Reasoning
 from vsetune.networks.sgraf.spec import SgrafSafSpec, SgrafSgrSpec
 from vsetune.networks.sgraf.squared_differences import kept_numbers, similarity_vectors
@@ -70,6 +70,7 @@ class Sgraf(Network):
         self.local_map = xavier_linear(size, spec.similarity_size, bias=spec.map_bias)
         self.global_map = xavier_linear(size, spec.similarity_size, bias=spec.map_bias)
         self.reasoning = _reasoning(spec)
+        self._seen = Seen()
 
     def encode_images(self, images: ImageInputs) -> Encoded:
         """v_r = n(W x_r + b) and v*. DataError for more regions than the network was made for."""
@@ -96,17 +97,36 @@ class Sgraf(Network):
         What training keeps is about 3 S + 7 R numbers per word and image, and up to 2 GiB of differences; SGR up to
         2 GiB more.
         """
-        images, captions = _in_float32(images), _in_float32(captions)
-        if isinstance(self.reasoning, AttentionFiltration) and self.training:
-            return self._scores(images, captions)
-        maps = (self.local_map, self.global_map, self.reasoning)
-        return scores_by_pair(self._scores, images, captions, [one for part in maps for one in part.parameters()])
-
-    def _scores(self, images: Encoded, captions: Encoded) -> Tensor:
+        images, captions = images.at_least_float32(), captions.at_least_float32()
         with torch.autocast(images.device.type, enabled=False):
-            numbers = numbers_at_once(images.vectors, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
-            blocks = CaptionBlocks(captions, numbers // max(1, len(images) * self._spec.similarity_size))
-            return blocks.columns_of(self.reasoning.columns(self._nodes(images, blocks)))
+            if isinstance(self.reasoning, AttentionFiltration) and self.training:
+                return self._scores_of_all(images, captions)
+            maps = (self.local_map, self.global_map, self.reasoning)
+            parameters = [one for part in maps for one in part.parameters()]
+            ways = self._scores_of_all, self._scores_of_pairs
+            return scores_by_pair(*ways, images, captions, parameters, self._seen)
+
+    def _scores_of_all(self, images: Encoded, captions: Encoded) -> Tensor:
+        numbers = numbers_at_once(images.vectors, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
+        blocks = CaptionBlocks(captions, numbers // max(1, len(images) * self._spec.similarity_size))
+        return blocks.columns_of(self.reasoning.columns(self._nodes(images, blocks)))
+
+    def _scores_of_pairs(self, images: Encoded, captions: Encoded) -> Tensor:
+        """(P,)."""
+        regions, words, is_word = images.vectors, captions.vectors, word_mask_of(captions)
+        is_region = region_mask_of(images)
+        of_pair = None if is_region is None else is_region[:, None, None]
+        weights = self._attention.of_words((words @ regions.mT)[:, :, None], is_word, of_pair).squeeze(2)
+        squares = (weights @ regions).square().sum(dim=-1)
+        local = self._local_nodes(weights, squares, regions, words, is_kept=True)
+        assert images.whole is not None
+        assert captions.whole is not None
+        one = regions.new_ones(()).expand(len(images), 1, 1)
+        matrix, bias = self.global_map.weight, self.global_map.bias
+        whole = similarity_vectors(one, images.whole[:, None], captions.whole[:, None], matrix, bias)
+        is_node = nn.functional.pad(is_word, (1, 0), value=True)
+        nodes = torch.cat((whole, local), dim=1).masked_fill(~is_node[..., None], 0.0)
+        return self.reasoning.columns([(nodes[None], is_node)])[0].squeeze(0)
 
     def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
         """Of the words, hence of all nodes but the one of whole image and whole caption."""
@@ -122,16 +142,19 @@ class Sgraf(Network):
             # real words only: padding would cost as much as they do
             words = block.vectors[is_word]
             kept += kept_numbers(len(regions), *words.shape)
-            local = self._local_nodes(weights[is_word], regions, gram, words, is_kept=kept <= _MOST_KEPT)
+            by_image = weights[is_word].transpose(0, 1)
+            squares = squared_region_lengths(by_image, gram)
+            local = self._local_nodes(by_image, squares, regions, words, is_kept=kept <= _MOST_KEPT)
             yield self._placed(self._global_nodes(images, block), local, is_node), is_node
 
-    def _local_nodes(self, weights: Tensor, regions: Tensor, gram: Tensor, words: Tensor, *, is_kept: bool) -> Tensor:
-        """(N, T, S) of unit length. weights: (T, N, R); words: (T, D), those of all captions of a block."""
-        by_image = weights.transpose(0, 1)
-        # n(k) = sum_r (weight_r / |k|) v_r, the length from products of regions
-        by_image = by_image * inverse_length(squared_region_lengths(by_image, gram))[..., None]
+    def _local_nodes(
+        self, weights: Tensor, squares: Tensor, regions: Tensor, words: Tensor, *, is_kept: bool
+    ) -> Tensor:
+        """(N, T, S) of unit length. weights: (N, T, R); squares: (N, T) |sum_r weight_r v_r|^2. words: (T, D), those
+        of all captions of a block, or (N, T, D) where each image has words of its own."""
+        weights = weights * inverse_length(squares)[..., None]
         matrix, bias = self.local_map.weight, self.local_map.bias
-        return similarity_vectors(by_image, regions, words, matrix, bias, is_kept=is_kept)
+        return similarity_vectors(weights, regions, words, matrix, bias, is_kept=is_kept)
 
     def _global_nodes(self, images: Encoded, block: Encoded) -> Tensor:
         """(N, C, S) of unit length."""
@@ -185,7 +208,3 @@ def _reasoning(spec: SgrafSafSpec | SgrafSgrSpec) -> Reasoning:
     return AttentionFiltration(
         spec.similarity_size, statistics=spec.gate_statistics, normalize=spec.normalize_filtered
     )
-
-
-def _in_float32(items: Encoded) -> Encoded:
-    return items if items.vectors.dtype == torch.float64 else items.to(torch.float32)

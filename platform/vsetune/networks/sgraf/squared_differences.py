@@ -8,12 +8,14 @@ their squares, or N x T x (R + S) where they are formed again.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
 from vsetune.networks.network_base import unit_length
+from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.parts.network_devices import numbers_at_once
 
 # of a tile's differences, a matter of memory and speed only: 4 MiB of float32 on a CPU, 512 MiB on a GPU
@@ -26,14 +28,16 @@ def similarity_vectors(
     """(N, T, S) of unit length, or 0: n(matrix (k - w)^2 + bias), k_nt = sum_r weights_ntr regions_nr, squares by
     element.
 
-    weights: (N, T, R); regions: (N, R, D); words: (T, D); matrix: (S, D); bias: (S,) or None. As with `unit_length` a
-    vector of 0 gets no gradient. is_kept: or else all is computed twice, which makes a step 1.3 times as long.
+    weights: (N, T, R); regions: (N, R, D); words: (T, D), or (N, T, D) where each image has words of its own; matrix:
+    (S, D); bias: (S,) or None. As with `unit_length` a vector of 0 gets no gradient. is_kept: or else all is computed
+    twice, which makes a step 1.3 times as long.
     """
     numbers = numbers_at_once(words, cpu=_NUMBERS_PER_TILE_CPU, gpu=_NUMBERS_PER_TILE)
-    images = max(1, numbers // max(1, words.numel()))
+    images = max(1, numbers // max(1, words.shape[-2] * words.shape[-1]))
+    theirs = torch.split(words, images) if words.ndim == 3 else [words] * math.ceil(len(weights) / images)
     tiles = [
-        (some, theirs, words, matrix, bias)
-        for some, theirs in zip(torch.split(weights, images), torch.split(regions, images), strict=True)
+        (*tile, matrix, bias)
+        for tile in zip(torch.split(weights, images), torch.split(regions, images), theirs, strict=True)
     ]
     if is_kept:
         return torch.cat([_vectors(*tile) for tile in tiles])
@@ -47,5 +51,5 @@ def kept_numbers(images: int, words: int, size: int) -> int:
 
 def _vectors(weights: Tensor, regions: Tensor, words: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
     """(n, T, S)."""
-    differences = torch.baddbmm(words.expand(len(weights), -1, -1), weights, regions, beta=-1)
+    differences = torch.baddbmm(words.expand(len(weights), *words.shape[-2:]), weights, regions, beta=-1)
     return unit_length(linear(differences.square(), matrix, bias))

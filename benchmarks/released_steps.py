@@ -1,0 +1,120 @@
+"""A whole training step as released code takes it, against ours: both in turns in one run.
+
+    python benchmarks/released_steps.py [--repeats 5] [--threads 1] [--batch 64] [--size 1024] [--only SCAN] [--adam]
+
+A step encodes, scores all pairs, takes the hardest negatives (LMH) and carries back; with --adam it also clips and
+changes the weights, which both sides do alike. Released-style are torch's own GRU and linear maps, and of networks that
+score pairs one caption after the other (benchmarks/loops); the loss is the same on both sides. B = 64 pairs of 36
+regions of 2,048 numbers, captions as long as those of Flickr8k, 10,000 words, D = 1024. Processor time, as other work
+on the machine does not count; medians of the repeats. Both sides must have found the same loss first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from network_steps import Run, batch_of, begin, inputs_of, lmh, new_network
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.network_base import Network
+from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
+
+STEPS: dict[str, tuple[str, str | None]] = {
+    "VSE++": ("vsepp", None), "VSE-infinity": ("vse_infinity", None), "SCAN": ("scan", "scan"),
+    "SGRAF-SAF": ("sgraf_saf", "sgraf"), "SGRAF-SGR": ("sgraf_sgr", "sgraf"), "GSMN": ("gsmn", "gsmn"),
+}
+"""Label: network, its loop over captions."""
+
+LARGEST_NORM, RATE, CLOSE = 2.0, 2e-4, 1e-3
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--repeats", type=int, default=5)
+    arguments.add_argument("--threads", type=int, default=1)
+    arguments.add_argument("--batch", type=int, default=64)
+    arguments.add_argument("--size", type=int, default=1024)
+    arguments.add_argument("--only", default=",".join(STEPS), help="rows to measure, by comma")
+    arguments.add_argument("--adam", action="store_true", help="clipping and Adam too")
+    given = arguments.parse_args()
+    torch.set_num_threads(given.threads)
+    table = Table("network", "released-style, ms", "ours, ms", "ratio", "slowest and fastest turn",
+                  title=f"training step, B = {given.batch}, D = {given.size}, {given.threads} threads, processor time")
+    for label in given.only.split(","):
+        name, loop = STEPS[label]
+        released, ours = in_turns(*both_steps(label, name, loop, given), given.repeats)
+        ratios = [one / other for one, other in zip(released, ours, strict=True)]
+        table.add_row(label, f"{1e3 * statistics.median(released):.0f}", f"{1e3 * statistics.median(ours):.0f}",
+                      f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f} {max(ratios):.2f}")
+    Console(width=120).print(table)
+
+
+def both_steps(label: str, name: str, loop: str | None, given: argparse.Namespace) -> tuple[Run, Run]:
+    looped = importlib.import_module(f"loops.{loop}").looped_similarity if loop is not None else None
+    steps, losses = [], []
+    for similarity in (looped or Network.similarity, None):
+        begin(f"{label}, {'ours' if similarity is None else 'released-style'}")
+        network = new_network(name, embedding_size=given.size)
+        step = whole_step(network, given.batch, similarity, changes_weights=given.adam)
+        steps.append(step)
+        with released_way(similarity is not None):
+            torch.manual_seed(1)  # the same words dropped
+            losses.append(step())
+    if not abs(losses[0] - losses[1]) <= CLOSE * abs(losses[0]):
+        sys.exit(f"{label}: released-style finds a loss of {losses[0]:.6g}, ours {losses[1]:.6g}")
+    return steps[0], steps[1]
+
+
+def whole_step(
+    network: Network, batch: int, similarity: Callable[[Network, Encoded, Encoded], Tensor] | None, *,
+    changes_weights: bool,
+) -> Callable[[], float]:
+    images, captions = batch_of(batch)
+    loss, optimizer = lmh(batch), torch.optim.Adam(network.parameters(), RATE)
+
+    def run() -> float:
+        optimizer.zero_grad(set_to_none=True)
+        encoded = network.encode_images(images), network.encode_captions(captions)
+        scores = network.similarity(*encoded) if similarity is None else similarity(network, *encoded)
+        value = loss(inputs_of(scores, encoded)).value
+        value.backward()
+        if changes_weights:
+            torch.nn.utils.clip_grad_norm_(network.parameters(), LARGEST_NORM)
+            optimizer.step()
+        return float(value.detach())
+
+    return run
+
+
+def released_way(is_on: bool) -> patch.dict:
+    """What torch itself does, where it is on."""
+    return patch.dict(os.environ, {PLAIN_AUTOGRAD: str(int(is_on))})
+
+
+def in_turns(released: Run, ours: Run, repeats: int) -> tuple[list[float], list[float]]:
+    """Seconds of processor time of every turn."""
+    times: tuple[list[float], list[float]] = [], []
+    for _ in range(repeats):
+        for seconds, step, is_on in zip(times, (released, ours), (True, False), strict=True):
+            with released_way(is_on):
+                start = time.process_time()
+                step()
+                seconds.append(time.process_time() - start)
+    return times
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    main()

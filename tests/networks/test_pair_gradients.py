@@ -1,0 +1,92 @@
+"""Gradients of few scores, and of most, equal those of plain autograd over a loop of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from network_cases import CASES
+from torch import Tensor
+
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.gsmn.network import Gsmn
+from vsetune.networks.parts import pair_gradients
+from vsetune.networks.parts.cross_attention import word_mask_of
+from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
+from vsetune.networks.parts.pair_gradients import Seen, scores_by_pair
+
+IMAGES, CAPTIONS, LONGEST = 7, 6, 5
+
+
+def drawn() -> tuple[Encoded, Encoded, Tensor]:
+    """Images with links, captions of several lengths, a parameter."""
+    torch.manual_seed(0)
+    regions, links = torch.randn(IMAGES, 3, 4).double(), torch.randn(IMAGES, 3).double()
+    images = Encoded(regions, torch.full((IMAGES,), 3), links=links)
+    captions = Encoded(torch.randn(CAPTIONS, LONGEST, 4).double(), torch.tensor([2, 5, 1, 4, 4, 3])).without_padding()
+    for tensor in (images.vectors, images.links, captions.vectors):
+        assert tensor is not None
+        tensor.requires_grad_()
+    return images, captions, torch.randn(4).double().requires_grad_()
+
+
+def ways(parameter: Tensor) -> tuple[Callable[[Encoded, Encoded], Tensor], Callable[[Encoded, Encoded], Tensor]]:
+    def of_pairs(images: Encoded, captions: Encoded) -> Tensor:
+        products = captions.vectors @ (images.vectors * parameter).mT * word_mask_of(captions)[..., None]
+        return (products.tanh().sum(dim=1) * images.links).sum(dim=1)
+
+    def of_all(images: Encoded, captions: Encoded) -> Tensor:
+        return torch.stack([
+            torch.stack([of_pairs(images[row : row + 1], captions[column : column + 1])[0]
+                         for column in range(len(captions))])
+            for row in range(len(images))
+        ])
+
+    return of_all, of_pairs
+
+
+def gradients(weights: Tensor, seen: Seen) -> list[Tensor]:
+    images, captions, parameter = drawn()
+    scores = scores_by_pair(*ways(parameter), images, captions, [parameter], seen)
+    learned = [images.vectors, images.links, captions.vectors, parameter]
+    return [scores.detach(), *torch.autograd.grad((scores.square() * weights).sum(), learned)]
+
+
+@pytest.mark.parametrize("read", [0, 1, 4, IMAGES * CAPTIONS], ids=lambda read: f"{read} scores read")
+@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize("at_once", [1, 3, 32])
+def test_gradients_are_those_of_plain_autograd(
+    read: int, is_kept: bool, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pair_gradients, "_PAIRS_AT_ONCE", at_once)
+    weights = torch.zeros(IMAGES * CAPTIONS).double()
+    weights[torch.randperm(len(weights), generator=torch.Generator().manual_seed(1))[:read]] = 1.0
+    weights, seen = weights.view(IMAGES, CAPTIONS), Seen(is_dense=is_kept)
+    found = gradients(weights, seen)
+    assert seen.is_dense == (read > 5)
+    monkeypatch.setenv(PLAIN_AUTOGRAD, "1")
+    for ours, plain in zip(found, gradients(weights, Seen()), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-12, atol=1e-13)
+
+
+def test_what_is_kept_changes_no_number() -> None:
+    weights = torch.ones(IMAGES, CAPTIONS).double()
+    kept, formed_again = (gradients(weights, Seen(is_dense=is_kept)) for is_kept in (True, False))
+    assert all(torch.equal(one, other) for one, other in zip(kept, formed_again, strict=True))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith(("scan", "gsmn", "sgraf"))])
+def test_pairs_side_by_side_have_the_scores_of_all_pairs(case: str) -> None:
+    network: Any = CASES[case].trained().eval()
+    inputs = CASES[case].draw(4)
+    images, captions = network.encode_images(inputs[0]), network.encode_captions(inputs[1])
+    if isinstance(network, Gsmn):
+        images = network._with_edges(images)
+    rows = torch.arange(4).repeat_interleave(4)
+    columns = captions.lengths.argsort(descending=True).repeat(4)
+    order = captions.lengths[columns].argsort(descending=True, stable=True)
+    found = network._scores_of_pairs(images[rows[order]], captions[columns[order]])
+    expected = network._scores_of_all(images, captions)[rows[order], columns[order]]
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
