@@ -147,8 +147,8 @@ class _Place:
             if note and note["tags"] != _state(here.data.tags):
                 raise StudyConflict(
                     f"study {self._exported.study}: run {here.info.run_id} ({self.name(run_id)}) has changed here "
-                    "since it was imported, and the export has another state of it; keep one of the two, or import into "
-                    "another store"
+                    "since it was imported, and the export has another state of it; keep one of the two, or import "
+                    "into another store"
                 )
             self._completed += 1
         else:
