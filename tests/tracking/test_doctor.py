@@ -11,7 +11,7 @@ from mlflow.entities import Metric
 from vsetune.errors import UsageError
 from vsetune.tracking import encoding, open_store
 from vsetune.tracking.doctor import doctor_of
-from vsetune.tracking.encoding import curve_from_tags, curve_tags
+from vsetune.tracking.encoding import CURVE, curve_from_tags, in_pieces, to_json
 
 
 def no_weights(start):
@@ -20,17 +20,15 @@ def no_weights(start):
 
 @pytest.fixture
 def sound(mlflow_store, study, start, points, tmp_path):
-    """A finished attempt with weights and picture, a pruned one, and one that is running."""
+    """A finished attempt with weights, a pruned one, and one that is running."""
     weights = tmp_path / "best.safetensors"
     weights.write_bytes(b"weights")
-    picture = tmp_path / "curve.png"
-    picture.write_bytes(b"png")
     mlflow_store.open_study(study, resume=False)
     ids = [mlflow_store.start_attempt(start(trial=trial)) for trial in ("a", "b", "c")]
     for run in ids:
         mlflow_store.record_points(run, points(1, 3))
-    mlflow_store.finish_attempt(ids[0], "finished", {"best_m_recall": 50.0}, [weights, picture], None)
-    mlflow_store.finish_attempt(ids[1], "pruned", {"best_m_recall": 50.0}, [picture], None)
+    mlflow_store.finish_attempt(ids[0], "finished", {"best_m_recall": 50.0}, [weights], None)
+    mlflow_store.finish_attempt(ids[1], "pruned", {"best_m_recall": 50.0}, [], None)
     return ids
 
 
@@ -69,7 +67,7 @@ def test_a_run_whose_status_was_half_set_and_one_without_params_are_completed(so
     said = sorted(finding.what for finding in examine(mend=True))
     assert said == sorted([
         "ended as finished, and MLflow shows RUNNING", "has no params", "config.yaml is not among its artifacts",
-        "curve.png is not among its artifacts", "3 points of the curve are not among MLflow's numbers",
+        "3 points of the curve are not among MLflow's numbers",
     ])
     assert client.get_run(sound[0]).info.status == "FINISHED"
     assert client.get_run(bare).data.params["loss.margin"] == "0.2"
@@ -92,7 +90,7 @@ def test_points_recorded_twice_are_kept_once_in_the_curve_and_in_the_charts(
 ):
     before = open_store(f"sqlite:///{database}", None).attempt(sound[0])
     curve = curve_from_tags(client.get_run(sound[0]).data.tags)
-    for name, text in curve_tags([*curve, curve[1]]).items():
+    for name, text in in_pieces(CURVE, to_json([*curve, curve[1]])).items():
         client.set_tag(sound[0], name, text)
     stamps = {each.step: each.timestamp for each in client.get_metric_history(sound[0], "m_recall")}
     again = [Metric(name, value, stamps[30] + 777, 30) for name, value in (("m_recall", 1.0), ("epoch", 9.0))]
@@ -109,7 +107,7 @@ def test_points_recorded_twice_are_kept_once_in_the_curve_and_in_the_charts(
 
 def test_of_two_runs_of_one_attempt_the_one_that_got_further_stays(sound, examine, client):
     tags = {key: text for key, text in client.get_run(sound[0]).data.tags.items() if not key.startswith("mlflow.")}
-    tags |= {"status": "killed"} | curve_tags(curve_from_tags(tags)[:1])
+    tags |= {"status": "killed"} | in_pieces(CURVE, to_json(curve_from_tags(tags)[:1]))
     second = client.create_run(client.get_run(sound[0]).info.experiment_id, tags=tags).info.run_id
     (finding,) = examine(mend=True)
     assert second in finding.where
@@ -135,14 +133,13 @@ def test_missing_files_are_made_again_or_fetched_from_the_trials_folder(sound, e
     shutil.rmtree(artifacts)
     found = examine()
     assert [finding.what for finding in found] == [
-        "config.yaml is not among its artifacts", "curve.png is not among its artifacts",
+        "config.yaml is not among its artifacts",
         "best.safetensors is not among its artifacts nor in the folder of its trial",
     ]
-    assert [finding.mend is None for finding in found] == [False, False, True]
-    assert "by hand: bring the file back into the trial's folder" in found[2].line
+    assert [finding.mend is None for finding in found] == [False, True]
+    assert "by hand: bring the file back into the trial's folder" in found[1].line
     examine(mend=True, weights=lambda start: tmp_path / "best.safetensors")
     assert (artifacts / "best.safetensors").read_bytes() == b"weights"
-    assert (artifacts / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_record_that_cannot_be_read_goes_to_the_bin_and_the_study_can_be_read_again(

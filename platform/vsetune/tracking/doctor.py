@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import UsageError
-from vsetune.tracking.encoding import CurvePoint
 from vsetune.tracking.opening import is_memory, made_ready
 from vsetune.tracking.records import AttemptStart
 
@@ -61,11 +60,3 @@ def doctor_of(uri: str) -> Doctor:
 def worth(status: str, points: int) -> tuple[int, int]:
     """Of two runs of one attempt the one with the larger worth is kept: it got further."""
     return (_WORTH.index(status) if status in _WORTH else -1, points)
-
-
-def in_order(curve: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """A curve with each step once, the first that was written, in the order of the steps."""
-    first: dict[int, CurvePoint] = {}
-    for point in curve:
-        first.setdefault(point.step, point)
-    return [first[step] for step in sorted(first)]

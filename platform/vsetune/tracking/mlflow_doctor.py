@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,8 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
 
 from vsetune.tracking import encoding
-from vsetune.tracking.artifacts import draw_curve
-from vsetune.tracking.doctor import SILENT_AFTER_S, Doctor, Finding, WeightsOf, in_order, worth
-from vsetune.tracking.encoding import CurvePoint
+from vsetune.tracking.doctor import SILENT_AFTER_S, Doctor, Finding, WeightsOf, worth
+from vsetune.tracking.kept_curve import KeptCurve
 from vsetune.tracking.mlflow_batches import log_in_batches
 from vsetune.tracking.mlflow_errors import in_one_line
 from vsetune.tracking.mlflow_importing import MOVING
@@ -29,7 +28,7 @@ _RUN_STATUS = {
     "finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED", "running": "RUNNING",
 }
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
-_STUDY_FILE, _CONFIG_FILE, _PICTURE, _WEIGHTS = "study.yaml", "config.yaml", "curve.png", "best.safetensors"
+_STUDY_FILE, _CONFIG_FILE, _WEIGHTS = "study.yaml", "config.yaml", "best.safetensors"
 
 
 class MlflowDoctor(Doctor):
@@ -136,35 +135,35 @@ class MlflowDoctor(Doctor):
 
     def _of_curve(self, where: str, run: Run) -> Iterator[Finding]:
         """The curve of the record against itself, then against the series that MLflow draws."""
-        run_id = run.info.run_id
-        curve = encoding.curve_from_tags(run.data.tags)
-        ordered = in_order(curve)
-        if ordered != curve:
+        run_id, kept = run.info.run_id, KeptCurve(run.data.tags)
+        if kept.doubled:
             yield Finding(
-                where, f"its curve has {len(curve) - len(ordered)} points twice" if len(ordered) < len(curve) else
-                "its curve is not in order", "keeps the first of each step, in order",
-                partial(self._keep_curve, run_id, ordered),
+                where, f"its curve has {kept.doubled} points twice",
+                "keeps the first of each step" if kept.can_mend else "delete the run, and resume the study",
+                partial(self._keep_curve, run_id, kept.with_points([])) if kept.can_mend else None,
             )
-        drawn = self._series.steps(run_id)
-        lost = self._series.points(run_id, sorted(drawn.keys() - {point.step for point in ordered}))
+        drawn, curve = self._series.steps(run_id), kept.curve
+        lost = sorted(drawn.keys() - {point.step for point in curve})
         if lost:
+            found = self._series.points(run_id, lost)
             yield Finding(
                 where, f"{len(lost)} points are among MLflow's numbers and not in the curve",
-                "adds them to the curve", partial(self._keep_curve, run_id, in_order([*ordered, *lost])),
+                f"adds {len(found)} of them to the curve" if found else "nothing, what else makes them points is gone",
+                partial(self._keep_curve, run_id, kept.with_points(found)) if found else None,
             )
-        undrawn = [point for point in ordered if point.step not in drawn]
+        undrawn = [point for point in curve if point.step not in drawn]
         if undrawn:
             yield Finding(
                 where, f"{len(undrawn)} points of the curve are not among MLflow's numbers", "adds them",
                 partial(self._series.draw, run_id, run.info.start_time, undrawn),
             )
-        doubled = sum(count > 1 for count in drawn.values())
-        if doubled:
+        twice = sum(count > 1 for count in drawn.values())
+        if twice:
             is_ours = self._series.reaches_rows
             yield Finding(
-                where, f"MLflow's charts have {doubled} points twice (boards read the curve, which has them once)",
+                where, f"MLflow's charts have {twice} points twice (boards read the curve, which has them once)",
                 "removes the second" if is_ours else "run vsetune tracking doctor --mend where the database is reached",
-                partial(self._series.remove_doubles, run_id, ordered) if is_ours else None,
+                partial(self._series.remove_doubles, run_id, curve) if is_ours else None,
             )
 
     def _of_files(
@@ -175,13 +174,6 @@ class MlflowDoctor(Doctor):
             yield Finding(
                 where, f"{_CONFIG_FILE} is not among its artifacts", "writes it from the record",
                 partial(self._client.log_text, run_id, encoding.to_yaml(record.start.resolved), _CONFIG_FILE),
-            )
-        if record.status not in ("finished", "pruned"):
-            return
-        if _PICTURE not in names and record.curve:
-            yield Finding(
-                where, f"{_PICTURE} is not among its artifacts", "draws it from the curve",
-                partial(draw_curve, self._client, run_id, record.curve),
             )
         if _WEIGHTS not in names and record.status == "finished":
             kept = weights(record.start)
@@ -204,8 +196,8 @@ class MlflowDoctor(Doctor):
         self._client.set_tag(run_id, encoding.STATUS, status)
         self._client.set_terminated(run_id, _RUN_STATUS[status])
 
-    def _keep_curve(self, run_id: str, curve: Sequence[CurvePoint]) -> None:
-        log_in_batches(self._client, run_id, tags=encoding.curve_tags(curve))
+    def _keep_curve(self, run_id: str, tags: Mapping[str, str]) -> None:
+        log_in_batches(self._client, run_id, tags=tags)
 
     def _keep_file(self, run_id: str, file: Path) -> None:
         self._client.log_artifact(run_id, str(file))

@@ -51,14 +51,11 @@ class Series:
         ]
 
     def draw(self, run_id: str, start_ms: int, points: Sequence[CurvePoint]) -> None:
-        """Give MLflow points that only the curve has; recalls and rates of that validation are gone."""
-        metrics = []
-        for point in points:
-            stamp = start_ms + round(1000 * point.train_seconds)
-            numbers = {_CURVE: point.m_recall, _EPOCH: point.epoch, _SECONDS: point.train_seconds}
-            if point.device_seconds is not None:
-                numbers[_DEVICE_SECONDS] = point.device_seconds
-            metrics += [Metric(name, value, stamp, point.step) for name, value in numbers.items()]
+        """Give MLflow the M-Recall of points that only the curve has."""
+        metrics = [
+            Metric(_CURVE, point.m_recall, start_ms + round(1000 * point.train_seconds), point.step)
+            for point in points
+        ]
         log_in_batches(self._client, run_id, metrics=metrics)
 
     def remove_doubles(self, run_id: str, curve: Sequence[CurvePoint]) -> None:
