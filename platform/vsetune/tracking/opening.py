@@ -38,6 +38,8 @@ _NOISY = {
     # Every schema migration, and a traceback for every statement that met a lock; the error itself reaches us.
     "alembic": logging.WARNING, "mlflow.store.db_migrations": logging.WARNING,
     "mlflow.store.db.utils": logging.CRITICAL,
+    # That it validates an example.
+    "mlflow.pyfunc": logging.WARNING,
     # Every retry of a request.
     "urllib3.connectionpool": logging.ERROR,
 }
