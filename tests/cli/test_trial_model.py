@@ -43,7 +43,7 @@ def test_mlflow_loads_the_model_and_asks_it_with_captions_and_with_features(vset
     with pytest.raises(UsageError, match="row 0: got neither"):
         model.predict(pandas.DataFrame({"caption": [""]}))
     with pytest.raises(UsageError, match=r"image 0: got features of shape \(1, 2\)"):
-        model.predict({"image_features": [[[0.5, 0.5]]]})
+        model.predict(pandas.DataFrame({"image_features": [[[0.5, 0.5]]]}))
     weights = next((home / "artifacts").rglob(f"{run}/artifacts/best.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
     with pytest.raises(DamagedCheckpoint, match="is not the one that was logged"):
