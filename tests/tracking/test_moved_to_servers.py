@@ -15,6 +15,7 @@ from short_folders import place
 
 from chaos.processes import Processes
 from chaos.servers import HOST, Server, free_ports
+from vsetune.errors import UsageError
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import curves_to_csv, to_csv
 from vsetune.tracking import moving, open_store
@@ -97,7 +98,9 @@ def test_a_study_goes_to_a_server_on_postgresql_and_back_and_its_board_stays(
     kept.unlink()
     assert doctor_of(address).examine("nightly", weights=lambda start: None) == []
     back = f"sqlite:///{tmp_path / 'back' / 'mlflow.db'}"
-    assert carry(uri, back, tmp_path / "back.zip") == moving.Imported(4, 0, 0)
+    with pytest.raises(UsageError, match="kept by an MLflow server in front of this database"):
+        carry(uri, back, tmp_path / "refused.zip")
+    assert carry(address, back, tmp_path / "back.zip") == moving.Imported(4, 0, 0)
     assert boards(back) == boards(here)
     client.set_tag(attempt.attempt_id, "status", "killed")
     (finding,) = doctor_of(uri).examine("nightly", weights=lambda start: None)

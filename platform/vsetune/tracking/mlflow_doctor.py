@@ -13,6 +13,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
 
 from vsetune.tracking import encoding
+from vsetune.tracking.artifacts import files_in_reach
 from vsetune.tracking.doctor import SILENT_AFTER_S, Doctor, Finding, WeightsOf, worth
 from vsetune.tracking.kept_curve import KeptCurve
 from vsetune.tracking.mlflow_batches import log_in_batches
@@ -35,7 +36,7 @@ class MlflowDoctor(Doctor):
     """Made by `doctor.doctor_of`, which has checked that the URI answers."""
 
     def __init__(self, uri: str, *, shown_uri: str) -> None:
-        self._shown_uri = shown_uri
+        self._uri, self._shown_uri = uri, shown_uri
         with self._storing("open"):
             self._client = MlflowClient(tracking_uri=uri)
             shorten_busy_timeout(uri)
@@ -70,8 +71,8 @@ class MlflowDoctor(Doctor):
                 "moves its attempts below the first, and the run to MLflow's bin",
                 partial(self._adopt, other.info.run_id, first, runs),
             )
-        names = {found.path for found in self._client.list_artifacts(first)}
-        if _STUDY_FILE not in names:
+        names = self._files(parents[0])
+        if names is not None and _STUDY_FILE not in names:
             config = encoding.to_yaml(encoding.study_from_tags(parents[0].data.tags).config)
             yield Finding(
                 f"{where}, run {first}", f"{_STUDY_FILE} is not among its artifacts", "writes it from the record",
@@ -131,7 +132,7 @@ class MlflowDoctor(Doctor):
                 partial(log_in_batches, self._client, run_id, params=encoding.attempt_params(record.start)),
             )
         yield from self._of_curve(where, run)
-        yield from self._of_files(where, run_id, record, weights)
+        yield from self._of_files(where, run, record, weights)
 
     def _of_curve(self, where: str, run: Run) -> Iterator[Finding]:
         """The curve of the record against itself, then against the series that MLflow draws."""
@@ -167,9 +168,11 @@ class MlflowDoctor(Doctor):
             )
 
     def _of_files(
-        self, where: str, run_id: str, record: AttemptRecord, weights: WeightsOf
+        self, where: str, run: Run, record: AttemptRecord, weights: WeightsOf
     ) -> Iterator[Finding]:
-        names = {found.path for found in self._client.list_artifacts(run_id)}
+        run_id, names = run.info.run_id, self._files(run)
+        if names is None:
+            return
         if _CONFIG_FILE not in names:
             yield Finding(
                 where, f"{_CONFIG_FILE} is not among its artifacts", "writes it from the record",
@@ -182,6 +185,12 @@ class MlflowDoctor(Doctor):
                 f"copies {kept}" if kept else "bring the file back into the trial's folder, or train the trial again",
                 partial(self._keep_file, run_id, kept) if kept else None,
             )
+
+    def _files(self, run: Run) -> set[str] | None:
+        """None where a server keeps them and this is its database: examine the server for its files."""
+        if not files_in_reach(self._uri, run):
+            return None
+        return {found.path for found in self._client.list_artifacts(run.info.run_id)}
 
     def _adopt(self, other: str, first: str, runs: Sequence[Run]) -> None:
         for run in runs:

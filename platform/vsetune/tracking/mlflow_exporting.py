@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, LifecycleStage, Run
 
+from vsetune.errors import UsageError
 from vsetune.tracking import encoding
+from vsetune.tracking.artifacts import files_in_reach
 from vsetune.tracking.exported_study import SEARCH_FILE, StudyWriter, artifact_file, run_file
 from vsetune.tracking.mlflow_errors import in_one_line
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
@@ -27,7 +29,7 @@ class MlflowExporter(StudyExporter):
     """Reads through MLflow's client alone, so any store will do. Made by `moving.exporter`."""
 
     def __init__(self, uri: str, *, shown_uri: str) -> None:
-        self._shown_uri = shown_uri
+        self._uri, self._shown_uri = uri, shown_uri
         with self._reading("open"):
             self._client = MlflowClient(tracking_uri=uri)
             shorten_busy_timeout(uri)
@@ -39,6 +41,7 @@ class MlflowExporter(StudyExporter):
             experiment = self._experiment(study)
             runs = sorted(self._runs(experiment.experiment_id), key=lambda run: (run.info.start_time, run.info.run_id))
             bare = []
+            self._require_files_in_reach(runs)
             for run in runs:
                 on_run(run.info.run_name or run.info.run_id)
                 if not self._write(run, writer) and encoding.KIND in run.data.tags:
@@ -51,6 +54,14 @@ class MlflowExporter(StudyExporter):
         })
         states = [run.data.tags.get(encoding.STATUS) for run in runs if run.data.tags.get(encoding.KIND) == "attempt"]
         return Exported(len(runs), states.count("running"), bare)
+
+    def _require_files_in_reach(self, runs: Sequence[Run]) -> None:
+        behind = [run for run in runs if not files_in_reach(self._uri, run)]
+        if behind:
+            raise UsageError(
+                f"tracking store {self._shown_uri}: artifacts of {len(behind)} runs are kept by an MLflow server in "
+                "front of this database; name the server, --tracking-uri http://..."
+            )
 
     def _write(self, run: Run, writer: StudyWriter) -> bool:
         """Whether the run has artifacts."""

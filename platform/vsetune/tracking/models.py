@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import UsageError
@@ -14,22 +13,15 @@ ATTEMPT_FILE = "attempt.json"
 LOADER = "vsetune.serving.recorded_model"
 
 
-@dataclass(frozen=True)
-class ModelFacts:
-    """weights_sha256: of the recorded best checkpoint. version: of vsetune, which the model needs to be loaded."""
-
-    weights_sha256: str
-    version: str
-
-
 class LoggedModels(ABC):
     """Models of the store; the weights stay where the run has them."""
 
     @abstractmethod
-    def log(self, record: AttemptRecord, facts: ModelFacts) -> tuple[str, bool]:
+    def log(self, record: AttemptRecord, *, weights_sha256: str) -> tuple[str, bool]:
         """(address for `mlflow.pyfunc.load_model`, whether it is new). The same weights are logged once.
 
-        UsageError for an unknown attempt, StorageError when the store cannot be written.
+        weights_sha256: of the recorded best checkpoint. UsageError for an unknown attempt, StorageError when the store
+        cannot be written.
         """
 
 
