@@ -62,10 +62,15 @@ def test_descriptions_tell_how_runs_ended_and_link_to_their_pages(client, mlflow
 
 
 def test_charts_are_set_up_with_every_chart_in_a_group_that_folds(client, mlflow_store):
-    view = json.loads(client.get_experiment_by_name("nightly").tags[VIEW_TAG])
+    experiment = client.get_experiment_by_name("nightly")
+    view = json.loads(experiment.tags[VIEW_TAG])
     assert view == charts_view()
     groups = {each["uuid"] for each in view["compareRunSections"]}
     assert {each["metricSectionId"] for each in view["compareRunCharts"]} < groups
+    generated = [each["metricKey"] for each in view["compareRunCharts"] if each["isGenerated"]]
+    assert len(set(generated)) == len(generated)
+    assert {each["metricKey"] for each in view["compareRunCharts"]} == set(generated)
+    assert charts_link(experiment.experiment_id) in experiment.tags["mlflow.note.content"].splitlines()[0]
     assert len({each["uuid"] for each in view["compareRunCharts"]}) == len(view["compareRunCharts"])
 
 

@@ -38,7 +38,7 @@ from vsetune.tracking.mlflow_rows import point_rows
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.mlflow_views import keep_data_sets, keep_view
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
-from vsetune.tracking.run_descriptions import attempt_note, study_links, with_links
+from vsetune.tracking.run_descriptions import attempt_note, command_tags, study_links, with_links
 from vsetune.tracking.store import (
     StudyStatus,
     TrackingStore,
@@ -229,9 +229,9 @@ class MlflowStore(TrackingStore):
         return str(experiment_id)
 
     def _create_parent(self, record: StudyRecord, experiment_id: str) -> None:
-        tags = encoding.study_tags(record) | encoding.seen_tag(time.time())
+        tags = command_tags(record.name) | encoding.study_tags(record) | encoding.seen_tag(time.time())
         tags[encoding.NOTE] = encoding.study_note(record)
-        keep_view(self._client, experiment_id)
+        keep_view(self._client, experiment_id, tags[encoding.NOTE])
         parent = self._client.create_run(experiment_id, tags=tags, run_name=record.name, start_time=_now_ms())
         self._client.log_text(parent.info.run_id, encoding.to_yaml(record.config), _STUDY_FILE)
 

@@ -13,8 +13,9 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
+from vsetune.tracking.encoding import NOTE, PIECE
 from vsetune.tracking.records import AttemptStart
-from vsetune.tracking.run_descriptions import VIEW_KEY, data_set_facts
+from vsetune.tracking.run_descriptions import VIEW_KEY, data_set_facts, experiment_links
 
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 _GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -29,9 +30,13 @@ _GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
 which MLflow has of every number."""
 
 
-def keep_view(client: MlflowClient, experiment_id: str) -> None:
-    """Set up the charts of an experiment; what somebody has changed in them since is kept under a key of his own."""
+def keep_view(client: MlflowClient, experiment_id: str, note: str) -> None:
+    """Set up the charts of an experiment, and begin its description with links to its runs and them.
+
+    What somebody changes in the charts MLflow keeps under a key of his own. note: the description.
+    """
     client.set_experiment_tag(experiment_id, VIEW_TAG, json.dumps(charts_view(), separators=(",", ":")))
+    client.set_experiment_tag(experiment_id, NOTE, f"{experiment_links(experiment_id)}\n\n{note}"[:PIECE])
 
 
 def charts_view() -> dict[str, Any]:
@@ -42,7 +47,10 @@ def charts_view() -> dict[str, Any]:
         {"uuid": place, "name": name, "display": True, "isReordered": False, "deleted": False, "isGenerated": True}
         for name, place in place_of.items()
     ]
-    charts = [_chart(kind, metric, place_of[name]) for name, (kind, metrics) in _GROUPS.items() for metric in metrics]
+    charts = [
+        chart for name, (kind, metrics) in _GROUPS.items() for metric in metrics
+        for chart in (_line(metric, place_of[name]) if kind == "LINE" else _bar(metric, place_of[name]))
+    ]
     return {
         "compareRunSections": sections, "compareRunCharts": charts, "isAccordionReordered": True,
         "hideEmptyCharts": True,
@@ -69,16 +77,24 @@ def keep_data_sets(client: MlflowClient, run_id: str, start: AttemptStart) -> No
     client.log_inputs(run_id, datasets=[DatasetInput(data, tags=[InputTag("mlflow.data.context", facts["split"])])])
 
 
+def _line(metric: str, group: str) -> list[dict[str, Any]]:
+    """MLflow adds no second chart of a metric that has one it takes for its own (isGenerated)."""
+    return [_chart("LINE", metric, group) | {
+        "isGenerated": True, "lineSmoothness": 0, "scaleType": "linear", "xAxisScaleType": "linear",
+        "xAxisKey": "step", "selectedXAxisMetricKey": "", "yAxisKey": "metric", "yAxisExpressions": [],
+        "selectedMetricKeys": [metric], "ignoreOutliers": False, "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True, "range": {},
+    }]
+
+
+def _bar(metric: str, group: str) -> list[dict[str, Any]]:
+    """MLflow makes lines of bars that it takes for its own; so it gets one of its own that is deleted."""
+    removed = _chart("LINE", metric, group) | {"uuid": f"vsetune-no-{metric}", "isGenerated": True, "deleted": True}
+    return [_chart("BAR", metric, group) | {"isGenerated": False}, removed]
+
+
 def _chart(kind: str, metric: str, group: str) -> dict[str, Any]:
-    chart: dict[str, Any] = {
+    return {
         "type": kind, "uuid": f"vsetune-{metric}", "metricSectionId": group, "metricKey": metric, "deleted": False,
-        "isGenerated": True, "runsCountToCompare": 20,
+        "runsCountToCompare": 20,
     }
-    if kind == "LINE":
-        chart |= {
-            "lineSmoothness": 0, "scaleType": "linear", "xAxisScaleType": "linear", "xAxisKey": "step",
-            "selectedXAxisMetricKey": "", "yAxisKey": "metric", "yAxisExpressions": [],
-            "selectedMetricKeys": [metric], "ignoreOutliers": False, "useGlobalXaxisKey": True,
-            "useGlobalLineSmoothing": True, "range": {},
-        }
-    return chart

@@ -17,9 +17,14 @@ _PAGES = (".html", ".md", ".csv", ".tex")
 _MOST_LINKS = 20
 
 
+def command_tags(study: str) -> dict[str, str]:
+    """MLflow's column Source: the command."""
+    return {"mlflow.source.name": f"vsetune study run {study}", "mlflow.source.type": "LOCAL"}
+
+
 def source_tags(start: AttemptStart) -> dict[str, str]:
     """MLflow's columns Source and Version: the command, and the commit of the code where it is known."""
-    tags = {"mlflow.source.name": f"vsetune study run {start.study}", "mlflow.source.type": "LOCAL"}
+    tags = command_tags(start.study)
     revision = start.environment.get("git_revision", "")
     commit = revision.removesuffix(_CHANGES)
     if _COMMIT.fullmatch(commit):
@@ -71,6 +76,13 @@ def with_links(note: str, experiment_id: str, run_id: str, pages: Sequence[str])
     """The description of a run with a link to each page among its artifacts, once. pages: with their folders."""
     links = [f"- [{name}]({artifact_link(experiment_id, run_id, name)})" for name in pages if name.endswith(_PAGES)]
     return "\n".join([*filter(None, [note]), *(link for link in links if link not in note)])
+
+
+def experiment_links(experiment_id: str) -> str:
+    """How the description of an experiment begins: MLflow shows two lines of it, also on the face for language models.
+    """
+    runs = f"#/experiments/{experiment_id}/runs?{_query({})}"
+    return f"[Runs of this study]({runs}), and [their charts]({charts_link(experiment_id)})."
 
 
 def charts_link(experiment_id: str) -> str:
