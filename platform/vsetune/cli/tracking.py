@@ -1,4 +1,4 @@
-"""`vsetune tracking`: what studies recorded while their tracking store was away."""
+"""`vsetune tracking`: what studies recorded while their tracking store was away; studies moved, looked over, mended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vsetune.cli import tracking_doctor, tracking_moving
 from vsetune.cli.output import interruptible, messages, results
 from vsetune.cli.tracking_option import tracking_of
 from vsetune.config.study.study_spec import TrackingSpec
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
     from vsetune.tracking.journaled_store import JournaledStore
 
 app = typer.Typer(
-    no_args_is_help=True, help="Deliver what a study recorded while its tracking store was away.",
+    no_args_is_help=True, help="Deliver, move, examine and mend what studies recorded.",
     epilog="Example: vsetune tracking flush studies/quickstart.yaml",
 )
+app.command("doctor", epilog=tracking_doctor.EXAMPLE)(tracking_doctor.doctor)
+app.command("export", epilog=tracking_moving.EXPORT_EXAMPLE)(tracking_moving.export)
+app.command("import", epilog=tracking_moving.IMPORT_EXAMPLE)(tracking_moving.import_)
 
 _PATIENCE_S = 20.0
 _SPEC_FILE = "study.yaml"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from vsetune.cli import trial_curves, trial_rerank
+from vsetune.cli import trial_curves, trial_model, trial_rerank
 from vsetune.cli.output import interruptible, print_json, results, say
 from vsetune.cli.recorded_runs import Device, Run, Split, load_run, recorded_store
 from vsetune.cli.scoring import recall_table, scoring
@@ -33,6 +33,7 @@ app = typer.Typer(
     epilog="Example: vsetune trial gallery quickstart/vsepp.lseh-c000-s0",
 )
 app.command("curves", epilog=trial_curves.EXAMPLE)(trial_curves.curves)
+app.command("model", epilog=trial_model.EXAMPLE)(trial_model.model)
 app.command("rerank", epilog=trial_rerank.EXAMPLE)(trial_rerank.rerank)
 
 _DEFAULTS = GallerySpec()

@@ -38,6 +38,12 @@ def holds(client: ArtifactClient, run_id: str, name: str) -> bool:
     return name in {found.path for found in client.list_artifacts(run_id, parent or None)}
 
 
+def files_in_reach(uri: str, run: Any) -> bool:
+    """Whether the files of an MLflow run can be asked for through this tracking URI; those that a server keeps only
+    through the server."""
+    return uri.startswith(("http:", "https:")) or not str(run.info.artifact_uri).startswith("mlflow-artifacts:")
+
+
 def fetch(client: ArtifactClient, run_id: str, name: str, into: Path) -> Path | None:
     """A copy in a local folder, or None where the run has no such file."""
     if not holds(client, run_id, name):

@@ -32,6 +32,7 @@ from vsetune.tracking.records import (
     StudyRecord,
     ValidationPoint,
 )
+from vsetune.tracking.run_descriptions import source_tags
 
 KIND = "vsetune.kind"
 KEY = "vsetune.key"
@@ -81,6 +82,7 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
     }
     for_people |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in start.resolved.get("plugins", {}).items()}
     for_people |= {key: start.environment[key][:PIECE] for key in (WARM_START,) if key in start.environment}
+    for_people |= source_tags(start)
     exact = {KIND: "attempt", KEY: attempt_key(start), STATUS: "running"}
     return for_people | exact | in_pieces(RECORD, packed(asdict(start)))
 

@@ -20,6 +20,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from mlflow import MlflowClient
@@ -34,8 +35,10 @@ from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
 from vsetune.tracking.mlflow_reading import attempt_rows
 from vsetune.tracking.mlflow_rows import point_rows
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
+from vsetune.tracking.mlflow_views import keep_data_sets, keep_view
 from vsetune.tracking.point_blocks import CurvePoint
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
+from vsetune.tracking.run_descriptions import attempt_note, command_tags, study_links, with_links
 from vsetune.tracking.store import (
     StudyStatus,
     TrackingStore,
@@ -127,6 +130,9 @@ class MlflowStore(TrackingStore):
             last = CurvePoint.of(points[-1]) if points else CurvePoint(0, 0.0, 0.0, 0.0, None)
             metrics = summary_metrics(summary, last, run.info.start_time, all_numbers=self._all_numbers)
             tags = encoding.in_pieces(encoding.SUMMARY, encoding.to_json(dict(summary)))
+            ended = replace(encoding.attempt_from_tags(attempt_id, run.data.tags), status=status, summary=summary,
+                            error=error)
+            tags[encoding.NOTE] = attempt_note(ended, run.info.experiment_id)
             if error is not None or encoding.ERROR in run.data.tags:
                 tags[encoding.ERROR] = (error or "")[: encoding.PIECE]
             log_in_batches(self._client, attempt_id, metrics=metrics, tags=tags)
@@ -139,7 +145,8 @@ class MlflowStore(TrackingStore):
             keep(self._client, parent_id, artifacts)
             parent = self._run(parent_id)
             ended = [run.data.tags[encoding.STATUS] for run in self._attempt_runs(experiment_id)]
-            note = {encoding.NOTE: encoding.closing_note(parent.data.tags, ended)}
+            links = study_links(name, experiment_id, parent_id, [artifact.name for artifact in artifacts])
+            note = {encoding.NOTE: f"{encoding.closing_note(parent.data.tags, ended)}\n\n{links}"[: encoding.PIECE]}
             log_in_batches(self._client, parent_id, tags=note)
             self._set_status(parent_id, status)
 
@@ -166,8 +173,11 @@ class MlflowStore(TrackingStore):
 
     def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
         with self._storage(f"keep files of attempt {attempt_id}"):
-            self._run(attempt_id)
+            run = self._run(attempt_id)
             keep(self._client, attempt_id, artifacts, folder)
+            pages = [f"{folder}/{artifact.name}" for artifact in artifacts]
+            note = with_links(run.data.tags.get(encoding.NOTE, ""), run.info.experiment_id, attempt_id, pages)
+            log_in_batches(self._client, attempt_id, tags={encoding.NOTE: note[: encoding.PIECE]})
 
     def fetch_artifact(self, attempt_id: str, name: str, into: Path) -> Path | None:
         with self._storage(f"fetch {name} of attempt {attempt_id}"):
@@ -233,8 +243,9 @@ class MlflowStore(TrackingStore):
         return str(experiment_id)
 
     def _create_parent(self, record: StudyRecord, experiment_id: str) -> None:
-        tags = encoding.study_tags(record) | encoding.seen_tag(time.time())
+        tags = command_tags(record.name) | encoding.study_tags(record) | encoding.seen_tag(time.time())
         tags[encoding.NOTE] = encoding.study_note(record)
+        keep_view(self._client, experiment_id, tags[encoding.NOTE])
         parent = self._client.create_run(experiment_id, tags=tags, run_name=record.name, start_time=_now_ms())
         self._client.log_text(parent.info.run_id, encoding.to_yaml(record.config), _STUDY_FILE)
 
@@ -245,6 +256,7 @@ class MlflowStore(TrackingStore):
 
     def _describe_attempt(self, run_id: str, start: AttemptStart) -> None:
         self._client.log_text(run_id, encoding.to_yaml(start.resolved), "config.yaml")
+        keep_data_sets(self._client, run_id, start)
         log_in_batches(self._client, run_id, params=encoding.attempt_params(start))
 
     def _place(self, study: str) -> tuple[str, str]:

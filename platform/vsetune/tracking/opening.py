@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from vsetune.config.spec.paths import home
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import StorageError, UnusableStore
 from vsetune.tracking.guarded_store import GuardedStore
@@ -21,6 +22,7 @@ from vsetune.tracking.store import TrackingStore
 
 _SQLITE = "sqlite:///"
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+_DATABASES = {"postgresql", "mysql", "mssql"}
 _PROBE_TIMEOUT_S = 5.0
 _MLFLOW_SETTINGS = {
     # MLflow reports usage to its makers, draws a bar for every file it copies and prints the server's address (and
@@ -37,6 +39,8 @@ _NOISY = {
     # Every schema migration, and a traceback for every statement that met a lock; the error itself reaches us.
     "alembic": logging.WARNING, "mlflow.store.db_migrations": logging.WARNING,
     "mlflow.store.db.utils": logging.CRITICAL,
+    # That it validates an example.
+    "mlflow.pyfunc": logging.WARNING,
     # Every retry of a request.
     "urllib3.connectionpool": logging.ERROR,
 }
@@ -47,14 +51,14 @@ def open_store(
 ) -> TrackingStore:
     """The store behind a URI: `memory:`, `sqlite:///PATH`, or any other URI that MLflow tracks to.
 
-    artifact_root: folder or URL for artifacts; None leaves the choice to the server behind the URI, and for SQLite
-    means a folder `artifacts` beside the file. curve_plots: draw a picture of each attempt's curves when it finishes.
-    all_numbers: MLflow draws every number of every validation, not M-Recall alone.
+    artifact_root: folder or URL for artifacts; None leaves the choice to the server behind the URI, and means a folder
+    `artifacts` beside the file for SQLite, under VSETUNE_HOME for another database. curve_plots: draw a picture of each
+    attempt's curves when it finishes. all_numbers: MLflow draws every number of every validation, not M-Recall alone.
     Raises StorageError (one line) if it cannot be reached or written, within seconds.
     """
-    if _is_memory(uri):
+    if is_memory(uri):
         return MemoryStore(Path(artifact_root) if artifact_root is not None else None)
-    location = _made_ready(uri, artifact_root)
+    location = made_ready(uri, artifact_root)
     from vsetune.tracking.mlflow_store import MlflowStore
 
     return MlflowStore(uri, location, shown_uri=shown_url(uri), curve_plots=curve_plots, all_numbers=all_numbers)
@@ -73,9 +77,9 @@ def open_existing(uri: str) -> TrackingStore:
 
 def open_nights(uri: str, artifact_root: Path | str | None) -> NightRuns | None:
     """Where nights of sweeps are kept, by the same rules as `open_store`; None where nothing is: `memory:`."""
-    if _is_memory(uri):
+    if is_memory(uri):
         return None
-    location = _made_ready(uri, artifact_root)
+    location = made_ready(uri, artifact_root)
     from vsetune.tracking.mlflow_nights import MlflowNights
 
     return MlflowNights(uri, location, shown_uri=shown_url(uri))
@@ -91,7 +95,7 @@ def open_journaled(
     JournaledStore has it. Raises UnusableStore for a URI that no store is behind, StorageError for a folder that
     cannot be written.
     """
-    if not _is_memory(uri):
+    if not is_memory(uri):
         _load_adapter(uri)
 
     def opened() -> TrackingStore:
@@ -101,7 +105,7 @@ def open_journaled(
     return JournaledStore(opened, folder, bring=bring)
 
 
-def _made_ready(uri: str, artifact_root: Path | str | None) -> str | None:
+def made_ready(uri: str, artifact_root: Path | str | None) -> str | None:
     """MLflow imported, the store reachable, a SQLite file made: the place of artifacts as a URL. StorageError."""
     _load_adapter(uri)
     if uri.startswith(_SQLITE):
@@ -110,10 +114,13 @@ def _made_ready(uri: str, artifact_root: Path | str | None) -> str | None:
         artifact_root = artifact_root or database.absolute().parent / "artifacts"
     else:
         _probe(uri)
+        if urlsplit(uri).scheme.split("+")[0] in _DATABASES:  # else MLflow takes ./mlruns, wherever somebody stands
+            artifact_root = artifact_root or home().absolute() / "artifacts"
     return artifact_root.absolute().as_uri() if isinstance(artifact_root, Path) else artifact_root
 
 
-def _is_memory(uri: str) -> bool:
+def is_memory(uri: str) -> bool:
+    """Whether the store lives and dies with its process."""
     return uri in ("memory:", "memory://")
 
 

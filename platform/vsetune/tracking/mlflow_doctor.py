@@ -1,0 +1,262 @@
+"""Examines and mends what MLflow keeps of studies. See `doctor.py`; what a crash can leave: `mlflow_store.py`."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import Experiment, Run
+
+from vsetune.tracking import encoding
+from vsetune.tracking.artifacts import files_in_reach
+from vsetune.tracking.doctor import SILENT_AFTER_S, Doctor, Finding, WeightsOf, worth
+from vsetune.tracking.kept_curve import KeptCurve
+from vsetune.tracking.mlflow_batches import log_in_batches
+from vsetune.tracking.mlflow_errors import in_one_line
+from vsetune.tracking.mlflow_importing import MOVING
+from vsetune.tracking.mlflow_series import Series
+from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
+from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.store import no_sign_of_life, unknown_study
+
+_PAGE = 250
+_RUN_STATUS = {
+    "finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED", "running": "RUNNING",
+}
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
+_STUDY_FILE, _CONFIG_FILE, _WEIGHTS = "study.yaml", "config.yaml", "best.safetensors"
+
+
+class MlflowDoctor(Doctor):
+    """Made by `doctor.doctor_of`, which has checked that the URI answers."""
+
+    def __init__(self, uri: str, *, shown_uri: str) -> None:
+        self._uri, self._shown_uri = uri, shown_uri
+        with self._storing("open"):
+            self._client = MlflowClient(tracking_uri=uri)
+            shorten_busy_timeout(uri)
+            self._series = Series(self._client, uri)
+
+    def examine(self, study: str | None, *, weights: WeightsOf, now: float | None = None) -> list[Finding]:
+        moment = time.time() if now is None else now
+        with self._storing("examine it"):
+            found: list[Finding] = []
+            for experiment in self._experiments(study):
+                runs = list(self._runs(experiment.experiment_id))
+                found += self._of_study(experiment, runs)
+                found += self._of_attempts(experiment.name, runs, weights, moment)
+        return [self._guarded(finding) for finding in found]
+
+    def _of_study(self, experiment: Experiment, runs: Sequence[Run]) -> Iterator[Finding]:
+        where = f"study {experiment.name}"
+        if encoding.KIND not in experiment.tags:
+            yield Finding(where, "its import was interrupted", "repeat vsetune tracking import; it goes on")
+            return
+        parents = sorted(_of_kind(runs, "study"), key=lambda run: run.info.start_time)
+        if not parents:
+            yield Finding(
+                where, "has no run of its own, its creation was interrupted",
+                "vsetune study run FILE --resume completes it",
+            )
+            return
+        first = parents[0].info.run_id
+        for other in parents[1:]:
+            yield Finding(
+                f"{where}, run {other.info.run_id}", f"a second run of the study beside {first}",
+                "moves its attempts below the first, and the run to MLflow's bin",
+                partial(self._adopt, other.info.run_id, first, runs),
+            )
+        names = self._files(parents[0])
+        if names is not None and _STUDY_FILE not in names:
+            config = encoding.to_yaml(encoding.study_from_tags(parents[0].data.tags).config)
+            yield Finding(
+                f"{where}, run {first}", f"{_STUDY_FILE} is not among its artifacts", "writes it from the record",
+                partial(self._client.log_text, first, config, _STUDY_FILE),
+            )
+
+    def _of_attempts(
+        self, study: str, runs: Sequence[Run], weights: WeightsOf, now: float
+    ) -> Iterator[Finding]:
+        readable: dict[str, list[tuple[Run, AttemptRecord]]] = defaultdict(list)
+        for run in _of_kind(runs, "attempt"):
+            where = f"study {study}, run {run.info.run_id} ({run.info.run_name})"
+            try:
+                record = encoding.attempt_from_tags(run.info.run_id, run.data.tags)
+            except _UNREADABLE as error:
+                yield Finding(
+                    where, f"its record cannot be read ({encoding.one_line(error)})",
+                    "moves the run to MLflow's bin; a resumed study trains the trial again",
+                    partial(self._client.delete_run, run.info.run_id),
+                )
+                continue
+            readable[encoding.attempt_key(record.start)].append((run, record))
+        for same in readable.values():
+            same.sort(key=lambda each: (*worth(each[1].status, len(each[1].curve)), -each[0].info.start_time))
+            run, record = same.pop()
+            for other, spare in same:
+                yield Finding(
+                    f"study {study}, run {other.info.run_id} ({other.info.run_name})",
+                    f"records attempt {spare.start.number} of {spare.start.trial} a second time "
+                    f"({spare.status}, {len(spare.curve)} points; {run.info.run_id} is {record.status}, "
+                    f"{len(record.curve)} points)",
+                    "moves it to MLflow's bin", partial(self._client.delete_run, other.info.run_id),
+                )
+            yield from self._of_attempt(f"study {study}, run {run.info.run_id} ({run.info.run_name})", run, record,
+                                        weights, now)
+
+    def _of_attempt(
+        self, where: str, run: Run, record: AttemptRecord, weights: WeightsOf, now: float
+    ) -> Iterator[Finding]:
+        run_id, status = run.info.run_id, record.status
+        if status == "running":
+            if _seen(run) >= now - SILENT_AFTER_S:
+                return
+            yield Finding(
+                where, f"running, and silent for {(now - _seen(run)) / 3600:.0f} h",
+                "marks it as killed; a resumed study goes on with the trial",
+                partial(self._end, run_id, "killed", no_sign_of_life(SILENT_AFTER_S)),
+            )
+        elif run.info.status != _RUN_STATUS.get(status):
+            yield Finding(
+                where, f"ended as {status}, and MLflow shows {run.info.status}", "sets MLflow's status",
+                partial(self._end, run_id, status, None),
+            )
+        if not run.data.params:
+            yield Finding(
+                where, "has no params", "writes them from the record",
+                partial(log_in_batches, self._client, run_id, params=encoding.attempt_params(record.start)),
+            )
+        yield from self._of_curve(where, run)
+        yield from self._of_files(where, run, record, weights)
+
+    def _of_curve(self, where: str, run: Run) -> Iterator[Finding]:
+        """The curve of the record against itself, then against the series that MLflow draws."""
+        run_id, kept = run.info.run_id, KeptCurve(run.data.tags)
+        if kept.doubled:
+            yield Finding(
+                where, f"its curve has {kept.doubled} points twice",
+                "keeps the first of each step" if kept.can_mend else "delete the run, and resume the study",
+                partial(self._keep_curve, run_id, kept.with_points([])) if kept.can_mend else None,
+            )
+        drawn, curve = self._series.steps(run_id), kept.curve
+        lost = sorted(drawn.keys() - {point.step for point in curve})
+        if lost:
+            found = self._series.points(run_id, lost)
+            yield Finding(
+                where, f"{len(lost)} points are among MLflow's numbers and not in the curve",
+                f"adds {len(found)} of them to the curve" if found else "nothing, what else makes them points is gone",
+                partial(self._keep_curve, run_id, kept.with_points(found)) if found else None,
+            )
+        undrawn = [point for point in curve if point.step not in drawn]
+        if undrawn:
+            yield Finding(
+                where, f"{len(undrawn)} points of the curve are not among MLflow's numbers", "adds them",
+                partial(self._series.draw, run_id, run.info.start_time, undrawn),
+            )
+        twice = sum(count > 1 for count in drawn.values())
+        if twice:
+            is_ours = self._series.reaches_rows
+            yield Finding(
+                where, f"MLflow's charts have {twice} points twice (boards read the curve, which has them once)",
+                "removes the second" if is_ours else "run vsetune tracking doctor --mend where the database is reached",
+                partial(self._series.remove_doubles, run_id, curve) if is_ours else None,
+            )
+
+    def _of_files(
+        self, where: str, run: Run, record: AttemptRecord, weights: WeightsOf
+    ) -> Iterator[Finding]:
+        run_id, names = run.info.run_id, self._files(run)
+        if names is None:
+            return
+        if _CONFIG_FILE not in names:
+            yield Finding(
+                where, f"{_CONFIG_FILE} is not among its artifacts", "writes it from the record",
+                partial(self._client.log_text, run_id, encoding.to_yaml(record.start.resolved), _CONFIG_FILE),
+            )
+        if _WEIGHTS not in names and record.status == "finished":
+            kept = weights(record.start)
+            yield Finding(
+                where, f"{_WEIGHTS} is not among its artifacts" + ("" if kept else " nor in the folder of its trial"),
+                f"copies {kept}" if kept else "bring the file back into the trial's folder, or train the trial again",
+                partial(self._keep_file, run_id, kept) if kept else None,
+            )
+
+    def _files(self, run: Run) -> set[str] | None:
+        """None where a server keeps them and this is its database: examine the server for its files."""
+        if not files_in_reach(self._uri, run):
+            return None
+        return {found.path for found in self._client.list_artifacts(run.info.run_id)}
+
+    def _adopt(self, other: str, first: str, runs: Sequence[Run]) -> None:
+        for run in runs:
+            if run.data.tags.get("mlflow.parentRunId") == other:
+                self._client.set_tag(run.info.run_id, "mlflow.parentRunId", first)
+        self._client.delete_run(other)
+
+    def _end(self, run_id: str, status: str, error: str | None) -> None:
+        """As the store does it: the tag first, which is what is read back."""
+        if error is not None:
+            self._client.set_tag(run_id, encoding.ERROR, error)
+        self._client.set_tag(run_id, encoding.STATUS, status)
+        self._client.set_terminated(run_id, _RUN_STATUS[status])
+
+    def _keep_curve(self, run_id: str, tags: Mapping[str, str]) -> None:
+        log_in_batches(self._client, run_id, tags=tags)
+
+    def _keep_file(self, run_id: str, file: Path) -> None:
+        self._client.log_artifact(run_id, str(file))
+
+    def _experiments(self, study: str | None) -> list[Experiment]:
+        found = [
+            *self._client.search_experiments(filter_string=f"tags.`{encoding.KIND}` = 'study'"),
+            *(each for each in self._client.search_experiments(filter_string=f"tags.`{MOVING}` LIKE '%'")
+              if encoding.KIND not in each.tags),
+        ]
+        if study is None:
+            return sorted(found, key=lambda each: str(each.name))
+        chosen = [each for each in found if each.name == study]
+        if not chosen:
+            raise unknown_study(study, [each.name for each in found])
+        return chosen
+
+    def _runs(self, experiment_id: str) -> Iterator[Run]:
+        token: str | None = None
+        while True:
+            page = self._client.search_runs([experiment_id], max_results=_PAGE, page_token=token)
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def _guarded(self, finding: Finding) -> Finding:
+        """Its mend raises one line."""
+        mend = finding.mend
+        if mend is None:
+            return finding
+
+        def guarded(mend: Callable[[], object] = mend) -> None:
+            with self._storing(f"mend {finding.where}"):
+                mend()
+
+        return Finding(finding.where, finding.what, finding.how, guarded)
+
+    def _storing(self, doing: str) -> AbstractContextManager[None]:
+        return in_one_line(f"tracking store {self._shown_uri}: cannot {doing}", then="repeat")
+
+
+def _of_kind(runs: Sequence[Run], kind: str) -> list[Run]:
+    return [run for run in runs if run.data.tags.get(encoding.KIND) == kind]
+
+
+def _seen(run: Run) -> float:
+    """The last sign of life, seconds since 1970."""
+    try:
+        told = float(run.data.tags.get(encoding.SEEN, 0.0))
+    except ValueError:
+        told = 0.0
+    return max(told, (run.info.start_time or 0) / 1000, (run.info.end_time or 0) / 1000)

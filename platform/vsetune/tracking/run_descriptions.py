@@ -1,0 +1,101 @@
+"""What MLflow's own columns and descriptions say of a study and of an attempt. Plain text, for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from vsetune.config.spec.secrets import shown_url
+from vsetune.tracking.records import AttemptRecord, AttemptStart
+
+VIEW_KEY = "vsetune"
+"""Names the charts that are set up for a study, see `mlflow_views.py`."""
+_CHANGES = "+changes"
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
+_PAGES = (".html", ".md", ".csv", ".tex")
+_MOST_LINKS = 20
+
+
+def command_tags(study: str) -> dict[str, str]:
+    """MLflow's column Source: the command."""
+    return {"mlflow.source.name": f"vsetune study run {study}", "mlflow.source.type": "LOCAL"}
+
+
+def source_tags(start: AttemptStart) -> dict[str, str]:
+    """MLflow's columns Source and Version: the command, and the commit of the code where it is known."""
+    tags = command_tags(start.study)
+    revision = start.environment.get("git_revision", "")
+    commit = revision.removesuffix(_CHANGES)
+    if _COMMIT.fullmatch(commit):
+        tags["mlflow.source.git.commit"] = commit
+        tags["mlflow.source.git.dirty"] = str(revision.endswith(_CHANGES)).lower()
+    return tags
+
+
+def data_set_facts(start: AttemptStart) -> dict[str, str] | None:
+    """Name, digest, place and split of what an attempt trains on, for MLflow's column Dataset; None where unknown."""
+    data = start.resolved.get("data") or {}
+    path, digest = data.get("path"), start.protocol.get("data_fingerprint")
+    if not path or not digest:
+        return None
+    place = shown_url(str(path))
+    return {
+        "name": PurePosixPath(place.rstrip("/")).name or place, "digest": str(digest)[:36], "place": place,
+        "split": str(data.get("train_split", "train")),
+    }
+
+
+def attempt_note(record: AttemptRecord, experiment_id: str) -> str:
+    """The description of an attempt that has ended (Markdown)."""
+    start, best = record.start, record.summary.get("best_m_recall")
+    at = record.summary.get("epochs_to_best")
+    lines = [f"**{start.trial}**: {start.network} with {start.loss}, seed {start.seed}, {record.status}."]
+    if best is not None:
+        lines.append("" if at is None else f"- best M-Recall {best:.2f} % after {at:.2f} epochs (validation)")
+    if record.error:
+        lines.append(f"- {record.error}")
+    lines += [
+        f"- gallery of what it retrieves: `vsetune trial gallery {start.study}/{start.trial}`, then under "
+        f"[artifacts]({artifact_link(experiment_id, record.attempt_id, '')})",
+        f"- as a model: `vsetune trial model {start.study}/{start.trial}`",
+    ]
+    return "\n".join(line for line in lines if line)
+
+
+def study_links(study: str, experiment_id: str, run_id: str, pages: Sequence[str]) -> str:
+    """What the description of a study ends with: its charts, and pages among its artifacts. pages: their names."""
+    lines = [
+        f"- leaderboard: `vsetune leaderboard show {study}`",
+        f"- [charts]({charts_link(experiment_id)}): M-Recall of all runs, recalls and costs in groups",
+    ]
+    return with_links("\n".join(lines), experiment_id, run_id, sorted(pages)[:_MOST_LINKS])
+
+
+def with_links(note: str, experiment_id: str, run_id: str, pages: Sequence[str]) -> str:
+    """The description of a run with a link to each page among its artifacts, once. pages: with their folders."""
+    links = [f"- [{name}]({artifact_link(experiment_id, run_id, name)})" for name in pages if name.endswith(_PAGES)]
+    return "\n".join([*filter(None, [note]), *(link for link in links if link not in note)])
+
+
+def experiment_links(experiment_id: str) -> str:
+    """How the description of an experiment begins: MLflow shows two lines of it, also on the face for language models.
+    """
+    runs = f"#/experiments/{experiment_id}/runs?{_query({})}"
+    return f"[Runs of this study]({runs}), and [their charts]({charts_link(experiment_id)})."
+
+
+def charts_link(experiment_id: str) -> str:
+    """Of MLflow's UI, relative to any server: the runs as charts. MLflow 3 shows an experiment as that of a language
+    model unless the link says which of its two faces is meant; no tag of the experiment does."""
+    return f"#/experiments/{experiment_id}/runs?{_query({'viewStateShareKey': VIEW_KEY, 'compareRunsMode': 'CHART'})}"
+
+
+def artifact_link(experiment_id: str, run_id: str, path: str) -> str:
+    """Of MLflow's UI, relative to any server."""
+    place = f"artifacts/{path}" if path else "artifacts"
+    return f"#/experiments/{experiment_id}/runs/{run_id}/{place}?{_query({})}"
+
+
+def _query(given: Mapping[str, str]) -> str:
+    return "&".join(f"{key}={value}" for key, value in {"workflowType": "machine_learning", **given}.items())

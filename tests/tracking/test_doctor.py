@@ -1,0 +1,167 @@
+"""What a crash, a full disk or a second driver can leave in a store is found, told in a line and mended once."""
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Metric
+
+from vsetune.errors import UsageError
+from vsetune.tracking import encoding, open_store
+from vsetune.tracking.doctor import doctor_of
+from vsetune.tracking.encoding import CURVE, curve_from_tags, in_pieces, to_json
+
+
+def no_weights(start):
+    return None
+
+
+@pytest.fixture
+def sound(mlflow_store, study, start, points, tmp_path):
+    """A finished attempt with weights, a pruned one, and one that is running."""
+    weights = tmp_path / "best.safetensors"
+    weights.write_bytes(b"weights")
+    mlflow_store.open_study(study, resume=False)
+    ids = [mlflow_store.start_attempt(start(trial=trial)) for trial in ("a", "b", "c")]
+    for run in ids:
+        mlflow_store.record_points(run, points(1, 3))
+    mlflow_store.finish_attempt(ids[0], "finished", {"best_m_recall": 50.0}, [weights], None)
+    mlflow_store.finish_attempt(ids[1], "pruned", {"best_m_recall": 50.0}, [], None)
+    return ids
+
+
+@pytest.fixture
+def client(database):
+    return MlflowClient(f"sqlite:///{database}")
+
+
+@pytest.fixture
+def examine(database):
+    """The findings; `mend` mends them, and then there are none."""
+    def examined(*, mend=False, weights=no_weights, now=None):
+        found = doctor_of(f"sqlite:///{database}").examine("nightly", weights=weights, now=now)
+        if mend:
+            for finding in found:
+                finding.mend()
+            assert doctor_of(f"sqlite:///{database}").examine("nightly", weights=weights, now=now) == []
+        assert not any("\n" in finding.line for finding in found)
+        return found
+
+    return examined
+
+
+def test_a_sound_study_has_no_findings_and_an_unknown_one_is_named(sound, examine, database):
+    assert examine() == []
+    with pytest.raises(UsageError, match="study nowhere: not in this store"):
+        doctor_of(f"sqlite:///{database}").examine("nowhere", weights=no_weights)
+
+
+def test_a_run_whose_status_was_half_set_and_one_without_params_are_completed(sound, examine, client, start):
+    client.update_run(sound[0], status="RUNNING")
+    tags = {key: text for key, text in client.get_run(sound[1]).data.tags.items() if not key.startswith("mlflow.")}
+    client.delete_run(sound[1])
+    bare = client.create_run(client.get_run(sound[0]).info.experiment_id, tags=tags).info.run_id
+    client.set_terminated(bare, "FINISHED")
+    said = sorted(finding.what for finding in examine(mend=True))
+    assert said == sorted([
+        "ended as finished, and MLflow shows RUNNING", "has no params", "config.yaml is not among its artifacts",
+        "3 points of the curve are not among MLflow's numbers",
+    ])
+    assert client.get_run(sound[0]).info.status == "FINISHED"
+    assert client.get_run(bare).data.params["loss.margin"] == "0.2"
+    assert [each.value for each in client.get_metric_history(bare, "m_recall")] == [
+        pytest.approx(50 + index / 7) for index in (1, 2, 3)
+    ]
+
+
+def test_a_silent_attempt_is_closed_and_one_that_lives_is_left_alone(sound, examine, client):
+    client.set_tag(sound[2], encoding.CURVE, "[]")
+    assert examine() == []
+    said = [finding.what for finding in examine(mend=True, now=time.time() + 49 * 3600)]
+    assert said == ["running, and silent for 49 h", "3 points are among MLflow's numbers and not in the curve"]
+    assert (client.get_run(sound[2]).info.status, client.get_run(sound[2]).data.tags["status"]) == ("KILLED", "killed")
+    assert len(curve_from_tags(client.get_run(sound[2]).data.tags)) == 3
+
+
+def test_points_recorded_twice_are_kept_once_in_the_curve_and_in_the_charts(
+    sound, examine, client, database, start, points
+):
+    before = open_store(f"sqlite:///{database}", None).attempt(sound[0])
+    curve = curve_from_tags(client.get_run(sound[0]).data.tags)
+    for name, text in in_pieces(CURVE, to_json([*curve, curve[1]])).items():
+        client.set_tag(sound[0], name, text)
+    stamps = {each.step: each.timestamp for each in client.get_metric_history(sound[0], "m_recall")}
+    again = [Metric(name, value, stamps[30] + 777, 30) for name, value in (("m_recall", 1.0), ("epoch", 9.0))]
+    client.log_batch(sound[0], metrics=again)
+    said = [finding.what for finding in examine(mend=True)]
+    assert said == [
+        "its curve has 1 points twice",
+        "MLflow's charts have 1 points twice (boards read the curve, which has them once)",
+    ]
+    assert open_store(f"sqlite:///{database}", None).attempt(sound[0]) == before
+    assert [each.value for each in client.get_metric_history(sound[0], "epoch")] == [1 / 3, 2 / 3, 1.0]
+    assert client.get_run(sound[0]).data.metrics["m_recall"] == pytest.approx(50 + 3 / 7)
+
+
+def test_of_two_runs_of_one_attempt_the_one_that_got_further_stays(sound, examine, client):
+    tags = {key: text for key, text in client.get_run(sound[0]).data.tags.items() if not key.startswith("mlflow.")}
+    tags |= {"status": "killed"} | in_pieces(CURVE, to_json(curve_from_tags(tags)[:1]))
+    second = client.create_run(client.get_run(sound[0]).info.experiment_id, tags=tags).info.run_id
+    (finding,) = examine(mend=True)
+    assert second in finding.where
+    assert finding.what == (
+        f"records attempt 1 of a a second time (killed, 1 points; {sound[0]} is finished, 3 points)"
+    )
+    assert client.get_run(second).info.lifecycle_stage == "deleted"
+    assert client.get_run(sound[0]).info.lifecycle_stage == "active"
+
+
+def test_a_second_run_of_the_study_gives_its_attempts_to_the_first(sound, examine, client):
+    first = client.get_run(sound[0]).data.tags["mlflow.parentRunId"]
+    tags = {key: text for key, text in client.get_run(first).data.tags.items() if not key.startswith("mlflow.")}
+    second = client.create_run(client.get_run(sound[0]).info.experiment_id, tags=tags).info.run_id
+    client.set_tag(sound[1], "mlflow.parentRunId", second)
+    (finding,) = examine(mend=True)
+    assert finding.what == f"a second run of the study beside {first}"
+    assert client.get_run(sound[1]).data.tags["mlflow.parentRunId"] == first
+
+
+def test_missing_files_are_made_again_or_fetched_from_the_trials_folder(sound, examine, client, tmp_path):
+    artifacts = Path(client.get_run(sound[0]).info.artifact_uri.removeprefix("file://"))
+    shutil.rmtree(artifacts)
+    found = examine()
+    assert [finding.what for finding in found] == [
+        "config.yaml is not among its artifacts",
+        "best.safetensors is not among its artifacts nor in the folder of its trial",
+    ]
+    assert [finding.mend is None for finding in found] == [False, True]
+    assert "by hand: bring the file back into the trial's folder" in found[1].line
+    examine(mend=True, weights=lambda start: tmp_path / "best.safetensors")
+    assert (artifacts / "best.safetensors").read_bytes() == b"weights"
+
+
+def test_a_record_that_cannot_be_read_goes_to_the_bin_and_the_study_can_be_read_again(
+    sound, examine, client, database
+):
+    client.set_tag(sound[1], encoding.RECORD, '{"study": "nightly", "tri')
+    (finding,) = examine(mend=True)
+    assert finding.what.startswith("its record cannot be read (")
+    assert [each.start.trial for each in open_store(f"sqlite:///{database}", None).attempts("nightly")] == ["a", "c"]
+
+
+def test_a_study_without_its_run_and_an_import_that_stopped_are_told(sound, examine, client):
+    client.delete_run(client.get_run(sound[0]).data.tags["mlflow.parentRunId"])
+    (finding,) = examine()
+    assert finding.line == (
+        "study nightly: has no run of its own, its creation was interrupted; by hand: vsetune study run FILE --resume "
+        "completes it"
+    )
+    experiment = client.get_run(sound[0]).info.experiment_id
+    client.set_experiment_tag(experiment, "vsetune.moving", "f00d")
+    client.delete_experiment_tag(experiment, encoding.KIND)
+    found = examine()
+    assert found[0].line == (
+        "study nightly: its import was interrupted; by hand: repeat vsetune tracking import; it goes on"
+    )
