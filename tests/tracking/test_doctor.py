@@ -11,7 +11,8 @@ from mlflow.entities import Metric
 from vsetune.errors import UsageError
 from vsetune.tracking import encoding, open_store
 from vsetune.tracking.doctor import doctor_of
-from vsetune.tracking.encoding import CURVE, curve_from_tags, in_pieces, to_json
+from vsetune.tracking.encoding import CURVE, curve_from_tags, to_json
+from vsetune.tracking.point_blocks import NO_BLOCK, POINTS, with_points
 
 
 def no_weights(start):
@@ -77,12 +78,28 @@ def test_a_run_whose_status_was_half_set_and_one_without_params_are_completed(so
 
 
 def test_a_silent_attempt_is_closed_and_one_that_lives_is_left_alone(sound, examine, client):
-    client.set_tag(sound[2], encoding.CURVE, "[]")
     assert examine() == []
     said = [finding.what for finding in examine(mend=True, now=time.time() + 49 * 3600)]
-    assert said == ["running, and silent for 49 h", "3 points are among MLflow's numbers and not in the curve"]
+    assert said == ["running, and silent for 49 h"]
     assert (client.get_run(sound[2]).info.status, client.get_run(sound[2]).data.tags["status"]) == ("KILLED", "killed")
-    assert len(curve_from_tags(client.get_run(sound[2]).data.tags)) == 3
+
+
+def test_points_that_only_mlflow_has_come_back_where_it_has_all_that_makes_a_point(
+    sound, examine, client, database, start, points
+):
+    store = open_store(f"sqlite:///{database}", None, all_numbers=True)
+    drawn = store.start_attempt(start(trial="d"))
+    store.record_points(drawn, points(1, 3))
+    store.finish_attempt(drawn, "pruned", {"best_m_recall": 50.0}, [], None)
+    before = store.attempt(drawn)
+    client.delete_tag(drawn, f"{POINTS}.0")
+    (finding,) = examine(mend=True)
+    assert finding.what == "3 points are among MLflow's numbers and not in the curve"
+    assert open_store(f"sqlite:///{database}", None).attempt(drawn) == before
+    client.delete_tag(sound[0], f"{POINTS}.0")
+    (finding,) = examine()
+    assert finding.mend is None
+    assert "what else makes them points is gone" in finding.line
 
 
 def test_points_recorded_twice_are_kept_once_in_the_curve_and_in_the_charts(
@@ -90,24 +107,25 @@ def test_points_recorded_twice_are_kept_once_in_the_curve_and_in_the_charts(
 ):
     before = open_store(f"sqlite:///{database}", None).attempt(sound[0])
     curve = curve_from_tags(client.get_run(sound[0]).data.tags)
-    for name, text in in_pieces(CURVE, to_json([*curve, curve[1]])).items():
-        client.set_tag(sound[0], name, text)
+    client.set_tag(sound[0], CURVE, to_json([curve[1]]))
     stamps = {each.step: each.timestamp for each in client.get_metric_history(sound[0], "m_recall")}
-    again = [Metric(name, value, stamps[30] + 777, 30) for name, value in (("m_recall", 1.0), ("epoch", 9.0))]
-    client.log_batch(sound[0], metrics=again)
+    client.log_batch(sound[0], metrics=[Metric("m_recall", 1.0, stamps[30] + 777, 30)])
     said = [finding.what for finding in examine(mend=True)]
     assert said == [
         "its curve has 1 points twice",
         "MLflow's charts have 1 points twice (boards read the curve, which has them once)",
     ]
     assert open_store(f"sqlite:///{database}", None).attempt(sound[0]) == before
-    assert [each.value for each in client.get_metric_history(sound[0], "epoch")] == [1 / 3, 2 / 3, 1.0]
+    assert [each.value for each in client.get_metric_history(sound[0], "m_recall")] == [
+        pytest.approx(50 + index / 7) for index in (1, 2, 3)
+    ]
     assert client.get_run(sound[0]).data.metrics["m_recall"] == pytest.approx(50 + 3 / 7)
 
 
-def test_of_two_runs_of_one_attempt_the_one_that_got_further_stays(sound, examine, client):
+def test_of_two_runs_of_one_attempt_the_one_that_got_further_stays(sound, examine, client, points):
     tags = {key: text for key, text in client.get_run(sound[0]).data.tags.items() if not key.startswith("mlflow.")}
-    tags |= {"status": "killed"} | in_pieces(CURVE, to_json(curve_from_tags(tags)[:1]))
+    (shorter,) = with_points(NO_BLOCK, points(1, 1))
+    tags |= {"status": "killed"} | shorter.tags
     second = client.create_run(client.get_run(sound[0]).info.experiment_id, tags=tags).info.run_id
     (finding,) = examine(mend=True)
     assert second in finding.where
