@@ -26,6 +26,15 @@ def store():
     return store
 
 
+@pytest.fixture
+def ctrl_c():
+    """Heard although this process was started in the background, where shells have it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_it_answers_until_ctrl_c(vsetune, store):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

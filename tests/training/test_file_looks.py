@@ -19,6 +19,7 @@ import torch
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.parses import parse_dataset
 from vsetune.data.progress import SilentProgress
+from vsetune.data.stored.array_cache import forget_arrays
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 from vsetune.networks.gsmn.spec import GsmnSpec
@@ -97,6 +98,7 @@ def test_parses_are_opened_once_for_all_epochs(
     make_trial: Any, data_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = parsed_trial(make_trial(), data_path, tmp_path, monkeypatch)
+    forget_arrays()  # what an earlier trial of this process has opened
     looks = watch(trial.data.path, monkeypatch)
     batches = TrainingBatches(trial, Dataset.open(trial.data.path), CPU)
     looks.taken()

@@ -34,10 +34,10 @@ from vsetune.metrics.seed_intervals import improvement_interval, mean_interval, 
 from vsetune.metrics.survival import Epochs, EpochsOverSeeds, epochs_over_seeds, kaplan_meier, kaplan_meier_median
 
 if TYPE_CHECKING:
+    from vsetune.metrics.averaged_ranks import RankAverages, rank_averages
     from vsetune.metrics.hard_negatives import UniqueHardNegatives, expected_if_random, unique_hard_negatives
     from vsetune.metrics.positives import Positives
     from vsetune.metrics.protocols import COCO_TEST_1K, COCO_TEST_5K, RankingProtocol
-    from vsetune.metrics.rank_averages import RankAverages, rank_averages
     from vsetune.metrics.ranks import RANKING_PROTOCOL
     from vsetune.metrics.recall import RetrievalScores, fold_scores, matrix_scores, retrieval_scores
     from vsetune.metrics.relevance import RelevanceScores, relevance_matrix_scores, relevance_scores
@@ -59,16 +59,17 @@ __all__ = [
 ]
 
 _WITH_TORCH = {
+    "averaged_ranks": ("RankAverages", "rank_averages"),
     "hard_negatives": ("UniqueHardNegatives", "expected_if_random", "unique_hard_negatives"),
     "positives": ("Positives",),
     "protocols": ("COCO_TEST_1K", "COCO_TEST_5K", "RankingProtocol"),
-    "rank_averages": ("RankAverages", "rank_averages"),
     "ranks": ("RANKING_PROTOCOL",),
     "recall": ("RetrievalScores", "fold_scores", "matrix_scores", "retrieval_scores"),
     "relevance": ("RelevanceScores", "relevance_matrix_scores", "relevance_scores"),
     "score_blocks": ("EmbeddingScores", "MatrixScores", "MeanScores", "PartOfScores", "Scores"),
     "semantic_ranking": ("CaptionSemantics", "SemanticRankingDistance", "semantic_ranking_distance"),
 }
+"""By module, none of which is called as one of the names: loading a module puts it under its name here."""
 _MODULE_OF = {name: module for module, names in _WITH_TORCH.items() for name in names}
 
 

@@ -17,9 +17,9 @@ from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.captions.semantic_sources import semantic_vectors_of, source_name
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
+from vsetune.metrics.averaged_ranks import rank_averages
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.protocols import COCO_TEST_1K, COCO_TEST_5K
-from vsetune.metrics.rank_averages import rank_averages
 from vsetune.metrics.recall import RetrievalScores, owner_scores
 from vsetune.metrics.relevance import pair_scores
 from vsetune.metrics.score_blocks import MeanScores, Scores
