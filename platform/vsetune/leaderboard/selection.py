@@ -140,25 +140,30 @@ def winner_of(trials: Sequence[Trial]) -> AttemptRecord | None:
     the search stands for it (the board says `incomplete`), and where the search has none of those either, of the
     confirming runs. None if there is no usable attempt at all.
     """
-    return next(iter(_ranked(trials)), None)
+    candidates = [(_worth(attempt), attempt) for attempt in _candidates(trials)]
+    best = max((worth for worth, _ in candidates), default=None)
+    equals = [attempt for worth, attempt in candidates if worth == best]
+    return min(equals, key=lambda attempt: _order(attempt.start.trial), default=None)
 
 
 def runner_up_of(trials: Sequence[Trial]) -> AttemptRecord | None:
     """The best finished trial of the search with another configuration than the winner's; None where there is none."""
-    ranked = _ranked(trials)
-    if not ranked:
+    winner = winner_of(trials)
+    if winner is None:
         return None
-    key = configuration_key(ranked[0])
-    return next((each for each in ranked[1:] if each.status == "finished" and configuration_key(each) != key), None)
+    key = configuration_key(winner)
+    return winner_of([
+        trial for trial in trials
+        if trial[-1].status == "finished" and trial[-1].start.phase == winner.start.phase
+        and configuration_key(trial[-1]) != key
+    ])
 
 
-def _ranked(trials: Sequence[Trial]) -> list[AttemptRecord]:
-    """The attempts that may represent a cell, the best first."""
+def _candidates(trials: Sequence[Trial]) -> list[AttemptRecord]:
+    """The attempts that may represent a cell."""
     candidates = [trial[-1] for trial in trials if usable(trial) and keeps_constraints(trial[-1])]
     searched = [attempt for attempt in candidates if attempt.start.phase == "search"] or candidates
-    finished = [attempt for attempt in searched if attempt.status == "finished"] or searched
-    ordered = sorted(finished, key=lambda attempt: _order(attempt.start.trial))
-    return sorted(ordered, key=_worth, reverse=True)
+    return [attempt for attempt in searched if attempt.status == "finished"] or searched
 
 
 def _worth(attempt: AttemptRecord) -> tuple[bool, float]:
@@ -184,10 +189,9 @@ def runs_of_configuration(trials: Sequence[Trial], winner: AttemptRecord) -> lis
     """
     key = configuration_key(winner)
     by_seed: dict[int, Trial] = {}
-    for trial in sorted(trials, key=lambda trial: _order(trial[-1].start.trial)):
+    same = [trial for trial in trials if configuration_key(trial[-1]) == key]
+    for trial in sorted(same, key=lambda trial: _order(trial[-1].start.trial)):
         last = trial[-1]
-        if configuration_key(last) != key:
-            continue
         known = by_seed.get(last.start.seed)
         if known is None or _rank(trial, winner) > _rank(known, winner):
             by_seed[last.start.seed] = trial

@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -51,9 +52,9 @@ class Tried:
     curve: Curve
     epochs: float
 
-    @property
+    @cached_property
     def best(self) -> float:
-        return max((m_recall for _, m_recall in self.curve), default=0.0)
+        return max([m_recall for _, m_recall in self.curve], default=0.0)
 
 
 @dataclass(frozen=True)
