@@ -67,9 +67,14 @@ def together(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
             process.stdin.write("go\n")
             process.stdin.flush()
         return [json.loads(_line(process)) for process in running]
+    except BaseException:
+        for process in running:
+            process.kill()
+        raise
     finally:
         for process in running:
-            process.kill() if process.poll() is None and sys.exc_info()[0] is not None else process.wait()
+            with process:  # closes its pipes and waits for it
+                pass
 
 
 def _line(process: subprocess.Popen[str]) -> str:
