@@ -65,7 +65,8 @@ def test_another_network_or_a_longer_training_is_listed_with_the_reason_and_the_
     assert told in board.rows[2].not_comparable
     assert board.rows[2].difference is None
     assert any(note.startswith("(a) vsepp lseh: first and second: ") and told in note for note in notes(board))
-    assert board.rows[1].difference is not None
+    assert not board.rows[1].not_comparable
+    assert board.rows[1].difference is not None, "it is compared all the same"
 
 
 def test_what_was_searched_may_differ(attempt):

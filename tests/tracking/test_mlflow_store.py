@@ -212,7 +212,7 @@ def test_what_only_reads_is_to_be_repeated_and_what_a_study_writes_to_be_resumed
 
 
 def test_more_attempts_than_one_page_are_all_read(monkeypatch, opened, start):
-    monkeypatch.setattr("vsetune.tracking.mlflow_store._PAGE", 2)
+    monkeypatch.setattr("vsetune.tracking.mlflow_runs._PAGE", 2)
     for index in range(5):
         opened.start_attempt(start(trial=f"t{index}"))
     assert [attempt.start.trial for attempt in opened.attempts("nightly")] == [f"t{index}" for index in range(5)]

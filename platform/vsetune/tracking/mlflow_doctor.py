@@ -19,12 +19,12 @@ from vsetune.tracking.kept_curve import KeptCurve
 from vsetune.tracking.mlflow_batches import log_in_batches
 from vsetune.tracking.mlflow_errors import in_one_line
 from vsetune.tracking.mlflow_importing import MOVING
+from vsetune.tracking.mlflow_runs import runs_in
 from vsetune.tracking.mlflow_series import Series
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.store import no_sign_of_life, unknown_study
 
-_PAGE = 250
 _RUN_STATUS = {
     "finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED", "running": "RUNNING",
 }
@@ -47,7 +47,7 @@ class MlflowDoctor(Doctor):
         with self._storing("examine it"):
             found: list[Finding] = []
             for experiment in self._experiments(study):
-                runs = list(self._runs(experiment.experiment_id))
+                runs = list(runs_in(self._client, [experiment.experiment_id]))
                 found += self._of_study(experiment, runs)
                 found += self._of_attempts(experiment.name, runs, weights, moment)
         return [self._guarded(finding) for finding in found]
@@ -223,15 +223,6 @@ class MlflowDoctor(Doctor):
         if not chosen:
             raise unknown_study(study, [each.name for each in found])
         return chosen
-
-    def _runs(self, experiment_id: str) -> Iterator[Run]:
-        token: str | None = None
-        while True:
-            page = self._client.search_runs([experiment_id], max_results=_PAGE, page_token=token)
-            yield from page
-            token = page.token
-            if not token:
-                return
 
     def _guarded(self, finding: Finding) -> Finding:
         """Its mend raises one line."""

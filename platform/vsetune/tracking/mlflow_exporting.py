@@ -17,11 +17,11 @@ from vsetune.tracking import encoding
 from vsetune.tracking.artifacts import files_in_reach
 from vsetune.tracking.exported_study import SEARCH_FILE, StudyWriter, artifact_file, run_file
 from vsetune.tracking.mlflow_errors import in_one_line
+from vsetune.tracking.mlflow_runs import runs_in
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.moving import Exported, StudyExporter
 from vsetune.tracking.store import unknown_study
 
-_PAGE = 250
 _MINE = f"tags.`{encoding.KIND}` = 'study'"
 
 
@@ -39,7 +39,8 @@ class MlflowExporter(StudyExporter):
     ) -> Exported:
         with self._reading(f"export study {study}"):
             experiment = self._experiment(study)
-            runs = sorted(self._runs(experiment.experiment_id), key=lambda run: (run.info.start_time, run.info.run_id))
+            found = runs_in(self._client, [experiment.experiment_id])
+            runs = sorted(found, key=lambda run: (run.info.start_time, run.info.run_id))
             bare = []
             self._require_files_in_reach(runs)
             for run in runs:
@@ -102,15 +103,6 @@ class MlflowExporter(StudyExporter):
             known = self._client.search_experiments(filter_string=_MINE)
             raise unknown_study(study, [each.name for each in known])
         return found
-
-    def _runs(self, experiment_id: str) -> Iterator[Run]:
-        token: str | None = None
-        while True:
-            page = self._client.search_runs([experiment_id], max_results=_PAGE, page_token=token)
-            yield from page
-            token = page.token
-            if not token:
-                return
 
     def _reading(self, doing: str) -> AbstractContextManager[None]:
         return in_one_line(f"tracking store {self._shown_uri}: cannot {doing}", then="repeat")

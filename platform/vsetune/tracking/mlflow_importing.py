@@ -24,6 +24,7 @@ from vsetune.tracking import encoding
 from vsetune.tracking.exported_study import ExportedStudy, artifact_file
 from vsetune.tracking.mlflow_batches import log_in_batches
 from vsetune.tracking.mlflow_errors import in_one_line
+from vsetune.tracking.mlflow_runs import runs_in
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.moving import Imported, StudyImporter
 from vsetune.tracking.store import require_free_name
@@ -31,7 +32,6 @@ from vsetune.tracking.store import require_free_name
 MOVED_FROM, MOVED, MOVING = "vsetune.moved_from", "vsetune.moved", "vsetune.moving"
 _PARENT = "mlflow.parentRunId"
 _OF_THE_MOVE = {MOVED_FROM, MOVED, _PARENT}
-_PAGE = 250
 _GO_ON = "repeat: the import goes on where it stopped"
 
 
@@ -49,7 +49,7 @@ class MlflowImporter(StudyImporter):
         exported.verify()
         with self._storing(f"import study {exported.study}"):
             experiment_id = self._experiment(exported)
-            place = _Place(self._client, exported, experiment_id, list(self._runs(experiment_id)))
+            place = _Place(self._client, exported, experiment_id, list(runs_in(self._client, [experiment_id])))
             place.require_ours()
             for run_id in place.parents_first():
                 on_run(place.name(run_id))
@@ -73,15 +73,6 @@ class MlflowImporter(StudyImporter):
                 f"{exported.fingerprint}); import into another store, or rename the experiment"
             )
         return str(found.experiment_id)
-
-    def _runs(self, experiment_id: str) -> Iterator[Run]:
-        token: str | None = None
-        while True:
-            page = self._client.search_runs([experiment_id], max_results=_PAGE, page_token=token)
-            yield from page
-            token = page.token
-            if not token:
-                return
 
     def _storing(self, doing: str) -> AbstractContextManager[None]:
         return in_one_line(f"tracking store {self._shown_uri}: cannot {doing}", then=_GO_ON)

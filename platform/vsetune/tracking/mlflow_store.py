@@ -34,6 +34,7 @@ from vsetune.tracking.mlflow_curves import NewPoints, RunningCurves, last_seen, 
 from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
 from vsetune.tracking.mlflow_reading import attempt_rows
 from vsetune.tracking.mlflow_rows import point_rows
+from vsetune.tracking.mlflow_runs import runs_in
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.mlflow_views import keep_data_sets, keep_view
 from vsetune.tracking.point_blocks import CurvePoint
@@ -54,7 +55,6 @@ _log = logging.getLogger(__name__)
 _RUN_STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
 _RESUME = "repeat with --resume"
 _STUDY_FILE = "study.yaml"
-_PAGE = 250
 
 
 class MlflowStore(TrackingStore):
@@ -197,7 +197,7 @@ class MlflowStore(TrackingStore):
             mine = f"tags.`{encoding.KIND}` = 'study'"
             experiments = self._client.search_experiments(filter_string=mine, order_by=["creation_time ASC"])
             ids = [experiment.experiment_id for experiment in experiments]
-            runs = sorted(self._search(ids, mine), key=lambda run: run.info.start_time) if ids else []
+            runs = sorted(runs_in(self._client, ids, mine), key=lambda run: run.info.start_time) if ids else []
         return [encoding.study_from_tags(run.data.tags) for run in runs]
 
     def close_stale(self, older_than_s: float, now: float | None = None, except_study: str | None = None) -> int:
@@ -269,14 +269,14 @@ class MlflowStore(TrackingStore):
         return self._places[study]
 
     def _parent(self, experiment_id: str) -> Run | None:
-        return next(self._search([experiment_id], f"tags.`{encoding.KIND}` = 'study'"), None)
+        return next(runs_in(self._client, [experiment_id], f"tags.`{encoding.KIND}` = 'study'"), None)
 
     def _attempt_runs(self, experiment_id: str) -> Iterator[Run]:
-        return self._search([experiment_id], f"tags.`{encoding.KIND}` = 'attempt'")
+        return runs_in(self._client, [experiment_id], f"tags.`{encoding.KIND}` = 'attempt'")
 
     def _kill_orphans(self, experiment_id: str) -> None:
         orphans = f"tags.`{encoding.KIND}` = 'attempt' AND tags.{encoding.STATUS} = 'running'"
-        for run in list(self._search([experiment_id], orphans)):
+        for run in list(runs_in(self._client, [experiment_id], orphans)):
             self._set_status(run.info.run_id, "killed")
             _log.info("attempt %s of %s: was running when its driver ended, now killed",
                       run.data.tags["attempt"], run.data.tags["trial"])
@@ -287,16 +287,7 @@ class MlflowStore(TrackingStore):
         experiments = self._client.search_experiments(filter_string=mine)
         ids = [experiment.experiment_id for experiment in experiments if experiment.name != except_study]
         of_kind = f"tags.`{encoding.KIND}` = '{kind}' AND tags.{encoding.STATUS} = 'running'"
-        return list(self._search(ids, of_kind)) if ids else []
-
-    def _search(self, experiment_ids: list[str], filter_string: str) -> Iterator[Run]:
-        token: str | None = None
-        while True:
-            page = self._client.search_runs(experiment_ids, filter_string, max_results=_PAGE, page_token=token)
-            yield from page
-            token = page.token
-            if not token:
-                return
+        return list(runs_in(self._client, ids, of_kind)) if ids else []
 
     def _run(self, run_id: str) -> Run:
         try:

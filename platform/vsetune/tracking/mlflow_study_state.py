@@ -10,12 +10,12 @@ from mlflow.entities import Run
 
 from vsetune.tracking import encoding
 from vsetune.tracking.mlflow_errors import in_one_line
+from vsetune.tracking.mlflow_runs import runs_in
 from vsetune.tracking.store import unknown_study
 from vsetune.tracking.study_state import StudyState, StudyStates
 
 STOP = "vsetune.stop"
 """Tag of a study: the last request to stop."""
-_PAGE = 250
 
 
 class MlflowStudyStates(StudyStates):
@@ -60,14 +60,7 @@ class MlflowStudyStates(StudyStates):
         return self._parents[study]
 
     def _attempts(self, experiment_id: str) -> Iterator[Run]:
-        token: str | None = None
-        of_kind = f"tags.`{encoding.KIND}` = 'attempt'"
-        while True:
-            page = self._client.search_runs([experiment_id], of_kind, max_results=_PAGE, page_token=token)
-            yield from page
-            token = page.token
-            if not token:
-                return
+        return runs_in(self._client, [experiment_id], f"tags.`{encoding.KIND}` = 'attempt'")
 
     def _reading(self, study: str) -> AbstractContextManager[None]:
         return in_one_line(f"tracking store {self._shown_uri}: cannot read study {study}", then="repeat")
