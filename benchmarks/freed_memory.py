@@ -21,7 +21,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from vsetune.training.freed_memory import keep_freed_memory
+from vsetune.data.freed_memory import keep_freed_memory
 
 NETWORKS = ("vsepp", "vse_infinity", "pvse", "scan", "sgraf_saf", "gsmn")
 

@@ -43,6 +43,7 @@ from rich.table import Table
 from torch import Tensor
 
 from vsetune.config.study.training import TrainingSpec
+from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.errors import ConfigError
 from vsetune.losses.irtm.spec import IrtmSpec
 from vsetune.losses.loss_base import Loss, LossInputs
@@ -53,7 +54,6 @@ from vsetune.networks.network_building import build_network
 from vsetune.networks.tags.generator import MaskedCopies, Sentences, mask_phrases, write_sentences
 from vsetune.networks.tags.network import Tags
 from vsetune.networks.tags.spec import TagsSpec
-from vsetune.training.freed_memory import keep_freed_memory
 from vsetune.training.optimizers import Optimizers
 
 REGIONS, WIDTH, MATRIX, SIBLINGS = 36, 2048, 2048, 4

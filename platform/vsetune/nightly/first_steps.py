@@ -29,12 +29,12 @@ from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.files.whole_files import write_json
 from vsetune.plugins.plugin_loading import load_installed, load_plugins
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.calibration import step_timer, working_clock
-from vsetune.training.freed_memory import keep_freed_memory
 from vsetune.training.random_state import RandomState
 from vsetune.training.schedule import phase_at, total_steps
 from vsetune.training.step import Learner

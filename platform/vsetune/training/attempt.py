@@ -14,6 +14,7 @@ import torch
 
 from vsetune.config.sources.reading import STREAMED, Reading
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.freed_memory import give_back_freed_memory, keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import AttemptError, Preempted, StorageError
 from vsetune.files.whole_files import make_folder
@@ -28,7 +29,6 @@ from vsetune.training.environment import describe_environment
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.failures import out_of_memory, scoring
 from vsetune.training.first_stage import KeptStage, open_first_stage
-from vsetune.training.freed_memory import give_back_freed_memory, keep_freed_memory
 from vsetune.training.negatives import NegativeSampler
 from vsetune.training.protocol import describe_protocol
 from vsetune.training.random_state import RandomState

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from vsetune.training.freed_memory import give_back_freed_memory
+from vsetune.data.freed_memory import give_back_freed_memory
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"

@@ -27,6 +27,7 @@ from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.phases import phase_starts
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.data.batches.batch import Batch
+from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.files.whole_files import write_json
 from vsetune.jobs.planning.cell_times import RESULT_FILE, CellTimes
@@ -38,7 +39,6 @@ from vsetune.training.batches import TrainingBatches
 from vsetune.training.calibration import working_clock
 from vsetune.training.checkpoint import CheckpointFolder
 from vsetune.training.failures import failure_of
-from vsetune.training.freed_memory import keep_freed_memory
 from vsetune.training.negatives import NegativeSampler
 from vsetune.training.peak_memory import peak_memory_bytes, reset_peak_memory
 from vsetune.training.random_state import RandomState

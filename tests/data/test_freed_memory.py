@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from vsetune.training.freed_memory import give_back_freed_memory, keep_freed_memory
+from vsetune.data.freed_memory import give_back_freed_memory, keep_freed_memory
 
 PROGRAM = """
 import resource, sys
 import numpy as np
-from vsetune.training.freed_memory import give_back_freed_memory, keep_freed_memory
+from vsetune.data.freed_memory import give_back_freed_memory, keep_freed_memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
@@ -50,3 +50,35 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("platform.libc_ver", lambda: ("", ""))
     assert keep_freed_memory() is False
     give_back_freed_memory()
+
+
+EXTRACTING = """
+import resource, sys
+import numpy as np
+from PIL import Image
+from vsetune.config.sources.recipe import EfficientNetLite0Spec
+from vsetune.data.making import cnn_features
+
+if sys.argv[1] == "usual":
+    cnn_features.keep_freed_memory = lambda: False
+extractor = cnn_features.EfficientNetExtractor(EfficientNetLite0Spec())
+images = [Image.new("RGB", (64, 64), (shade, 20, 30)) for shade in range(8)]
+extractor.extract(images)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+print(extractor.extract(images).sum(), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="this C library has no switch for it")
+def test_features_of_the_next_images_are_made_in_the_memory_of_the_last() -> None:
+    pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra `cnn`")
+
+    def run(word: str) -> tuple[str, int]:
+        done = subprocess.run([sys.executable, "-c", EXTRACTING, word], capture_output=True, text=True, check=True)
+        total, faults = done.stdout.split()
+        return total, int(faults)
+
+    usual_total, usual_faults = run("usual")
+    total, faults = run("kept")
+    assert total == usual_total
+    assert faults < usual_faults / 5
