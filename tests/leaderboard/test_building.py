@@ -230,6 +230,20 @@ def test_a_failed_seed_and_an_unfinished_one_are_flagged(attempt):
     assert {"seed_failed", "incomplete"} <= set(row.flags)
 
 
+def test_a_seed_that_still_trains_is_not_in_the_numbers_of_those_that_have_ended(attempt):
+    searched = [attempt(configuration=0, recalls=[40, 62]), attempt(configuration=1, recalls=[30, 40])]
+    ended = attempt(seed=1, phase="confirm", recalls=[50, 60])
+    training = attempt(seed=2, phase="confirm", recalls=[3], status="running")
+    row = row_of(build([*searched, ended, training], baseline="lmh"), "lmh")
+    assert (row.best_m_recall, row.best_m_recall_std, row.epochs_to_best) == (60, None, 1.0)
+    assert [seed.seed for seed in row.seeds] == [0, 1, 2]
+    assert "incomplete" in row.flags
+    row = row_of(build([*searched, training], baseline="lmh"), "lmh")
+    assert row.best_m_recall == 62
+    assert {"incomplete", "chosen_by_itself"} <= set(row.flags)
+    assert row_of(build([training], baseline="lmh"), "lmh").best_m_recall == 3
+
+
 def test_a_baseline_that_was_still_rising_is_flagged(attempt):
     board = build([attempt("lmh", [10, 20, 30]), attempt("lseh", [10, 30, 20])], baseline="lmh")
     assert row_of(board, "lmh").flags == ("baseline_rising",)

@@ -22,7 +22,8 @@ FLAGS = {
     "censored": "so many seeds never reached the baseline's best: they count as later than they ran, and a median that "
     "they could move is a lower bound (>)",
     "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
-    "incomplete": "a run of the shown configuration has not been trained to its budget (running, pruned or killed)",
+    "incomplete": "a run of the shown configuration has not been trained to its budget (running, pruned or killed): "
+    "beside finished ones it does not count",
     "seed_failed": "a seed of the shown configuration failed and is missing from the means",
     "chosen_by_itself": "the seed that searched chose this configuration and no other seed has confirmed it: the "
     "number is the maximum over the configurations tried, and optimistic",
@@ -170,8 +171,10 @@ class Row:
 
 
 def headline_of(seeds: tuple[SeedResult, ...]) -> tuple[SeedResult, ...]:
-    """The seeds that did not choose the configuration; all of them if there is no such."""
-    return tuple(seed for seed in seeds if not seed.chose) or seeds
+    """Of the seeds that have finished those that did not choose the configuration, or else all of them; where none has
+    finished, the same of those that have not."""
+    ended = tuple(seed for seed in seeds if seed.status == "finished") or seeds
+    return tuple(seed for seed in ended if not seed.chose) or ended
 
 
 @dataclass(frozen=True)
