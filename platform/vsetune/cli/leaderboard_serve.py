@@ -36,6 +36,7 @@ def serve(
     """Show boards in the browser, brought up to date while their studies run. Ends with Ctrl-C."""
     from vsetune.jobs.preparation import existing_store
     from vsetune.jobs.preparation import tracking_uri as store_uri
+    from vsetune.jobs.range_ends import board_with_ends
     from vsetune.jobs.recorded_studies import record_of
     from vsetune.leaderboard.serving import BoardServer
 
@@ -46,7 +47,9 @@ def serve(
     store = existing_store(tracking)
     for study in studies or []:
         record_of(store, study)
-    with BoardServer(store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui) as server:
+    with BoardServer(
+        store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui, told=board_with_ends
+    ) as server:
         say(f"leaderboard: {server.url}  (Ctrl-C ends it)")
         command = mlflow_server(store_uri(tracking)) if ui is None else None
         if command is not None:
