@@ -102,10 +102,9 @@ def export(
 def _page(
     store: TrackingStore, board: Leaderboard, attempts: Sequence[AttemptRecord], mlflow_url: str | None
 ) -> str:
-    from vsetune.leaderboard.page import to_html
-    from vsetune.leaderboard.shown_runs import shown_runs
+    from vsetune.jobs.study_page import study_page
 
-    return to_html(board, runs=shown_runs(store, board, attempts, mlflow_url=mlflow_url))
+    return study_page(store, board, attempts, mlflow_url=mlflow_url)
 
 
 def read_leaderboard(study: str, baseline: str | None, tracking_uri: str | None) -> Leaderboard:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
@@ -61,15 +60,7 @@ def serve(
 
 
 def mlflow_url(given: str | None, tracking_uri: str) -> str | None:
-    """Address of MLflow's UI without any password; None where none is known. UsageError for what is no address."""
-    address = given or (tracking_uri if tracking_uri.startswith(("http://", "https://")) else None)
-    if address is None:
-        return None
-    try:
-        parts = urlsplit(address)
-        host, at = parts.hostname, f":{parts.port}" if parts.port else ""
-    except ValueError as error:
-        raise UsageError(f"--mlflow: got an address with {error}; need one such as http://127.0.0.1:5000") from error
-    if parts.scheme not in ("http", "https") or not host:
-        raise UsageError("--mlflow: need an address that begins with http:// or https://, e.g. http://127.0.0.1:5000")
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{at}{parts.path.rstrip('/')}"
+    """As `mlflow_ui` has it."""
+    from vsetune.jobs.store_address import mlflow_ui
+
+    return mlflow_ui(given, tracking_uri)

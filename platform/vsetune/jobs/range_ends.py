@@ -97,7 +97,9 @@ def _accepted(
 ) -> Iterator[Domain]:
     """The domain widened, from much to little, as far as the study takes its new end; none where it takes not even the
     nearest."""
-    wider = [_further(domain, end)] if isinstance(domain, Choices) else [_wider(domain, end, by) for by in _WIDER]
+    wider: list[Domain] = (
+        [_further(domain, end)] if isinstance(domain, Choices) else [_wider(domain, end, by) for by in _WIDER]
+    )
     ends = [_outermost(each, end) for each in wider]
     if refusal(study, cell, {**configuration, setting: ends[-1]}) is not None:
         return
