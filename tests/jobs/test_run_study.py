@@ -17,13 +17,9 @@ import pytest
 import ray
 import torch
 import yaml
-from mlflow import MlflowClient
 from plugin_folders import NEGATIVES, write_loss, write_network
 from rich.console import Console
 
-from vsetune.cli.leaderboard import export
-from vsetune.cli.tracking_moving import export as export_study
-from vsetune.cli.tracking_moving import import_ as import_study
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import StudyConflict
 from vsetune.jobs.preparation import prepare_study, tracking_store
@@ -98,7 +94,7 @@ def finished(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VSETUNE_HOME", str(home))
         patch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
-        path = write_study(home, {"tracking": {"system_metrics": True}})
+        path = write_study(home, {})
         return home, path, *run(path)
 
 
@@ -132,94 +128,11 @@ def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(
     assert all(len(row.seeds) == 2 and row.trials == 3 for row in board.rows)
 
 
-def models_of(home: Path) -> dict[str, str]:
-    """Ids of MLflow models by the trial that they are of."""
-    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
-    experiment = client.get_experiment_by_name("tiny")
-    assert experiment is not None
-    return {model.tags["trial"]: model.model_id for model in client.search_logged_models([experiment.experiment_id])}
-
-
-def test_the_winner_of_every_cell_is_an_mlflow_model_with_its_weights(
-    finished: tuple[Path, Path, dict[str, int], str], study_file: Path
-) -> None:
-    assert "2 winners logged as MLflow models" in finished[3]
-    bests: dict[str, tuple[float, str]] = {}
-    for each in attempts():
-        if each.start.phase == "search":
-            best = (each.summary["best_m_recall"], each.start.trial)
-            bests[each.start.cell] = max(bests.get(each.start.cell, best), best)
-    assert set(models_of(finished[0])) == {trial for _, trial in bests.values()}
-
-
-@pytest.mark.usefixtures("study_file")
-def test_use_of_the_machine_is_drawn_by_mlflow_and_by_no_board(
-    finished: tuple[Path, Path, dict[str, int], str], tmp_path: Path
-) -> None:
-    client, first = MlflowClient(f"sqlite:///{finished[0] / 'mlflow.db'}"), attempts()[0]
-    drawn = {name for name in client.get_run(first.attempt_id).data.metrics if name.startswith("system/")}
-    assert {"system/cpu_utilization_percentage", "system/system_memory_usage_megabytes"} < drawn
-    history = client.get_metric_history(first.attempt_id, "system/process_memory_usage_megabytes")
-    recalls = client.get_metric_history(first.attempt_id, "m_recall")
-    assert [each.step for each in history] == [each.step for each in recalls]
-    assert all(each.value > 10 for each in history)
-    assert "system/" not in (finished[0] / "runs" / "tiny" / "leaderboard.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.usefixtures("study_file")
-def test_the_page_of_a_study_is_the_one_that_can_be_exported_later(
-    finished: tuple[Path, Path, dict[str, int], str], tmp_path: Path
-) -> None:
-    export(
-        "tiny", html=tmp_path / "board.html", csv=None, markdown=None, curves=None, latex=None, mlflow=None,
-        baseline=None, tracking_uri=None,
-    )
-    page = (finished[0] / "runs" / "tiny" / "leaderboard.html").read_text(encoding="utf-8")
-    assert page == (tmp_path / "board.html").read_text(encoding="utf-8")
-    assert 'id="runs"' in page
-    assert attempts()[0].attempt_id in page
-
-
 def test_a_finished_study_resumes_to_nothing_left_to_do(study_file: Path) -> None:
-    before, models = attempts(), models_of(study_file.parent)
-    counts, shown = run(study_file, resume=True)
+    before = attempts()
+    counts, _ = run(study_file, resume=True)
     assert counts == {"finished": 6}
     assert attempts() == before
-    assert models_of(study_file.parent) == models
-    assert "MLflow model" not in shown
-
-
-def test_a_study_that_moved_to_another_store_and_home_goes_on_there_with_nothing_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Interrupted in its first home, where storage refuses one trial; the search of that cell is not over either."""
-    first, second = (tmp_path / name for name in ("first", "second"))
-    path = write_study(tmp_path, {"seeds": [0], "resources": {**ONE_WORKER, "retries": 0}})
-    monkeypatch.setenv("VSETUNE_HOME", str(first))
-    blocked = trial_folder(first, "lseh")
-    blocked.parent.mkdir(parents=True)
-    blocked.write_text("a file stands where the trial wants its folder")
-    outcome, _ = run_to_its_end(path)
-    assert outcome.ending == "interrupted"
-    before = {each.start.trial: each for each in attempts()}
-    assert {each.status for each in before.values() if each.start.loss == "lmh"} == {"finished"}
-    export_study("tiny", tmp_path / "tiny.zip", None)
-    monkeypatch.setenv("VSETUNE_HOME", str(second))
-    import_study(tmp_path / "tiny.zip", None)
-    moved, _ = run_to_its_end(path, resume=True)
-    assert (dict(moved.counts), moved.ending) == ({"finished": 4}, "finished")
-    after = attempts()
-    assert len(after) == len({each.start.trial for each in after}) == 4
-    for each in after:
-        if each.start.trial in before:
-            was = before[each.start.trial]
-            assert (each.start, each.status, each.curve, each.summary) == (
-                was.start, was.status, was.curve, was.summary
-            )
-            assert not trial_folder(second, each.start.loss).with_name(each.start.trial).exists(), "trained again"
-    assert len(before) < 4
-    configurations = {(each.start.cell, str(each.start.configuration)) for each in after}
-    assert len(configurations) == 4, "the search goes on with what it knew"
 
 
 def test_a_worker_killed_in_the_middle_costs_an_attempt_and_no_trial(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from vsetune.errors import StorageError, UsageError
+from vsetune.errors import VsetuneError
 from vsetune.files.hashes import sha256_of_file
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.recorded import RecordedAttempt, best_weights
@@ -17,6 +18,8 @@ from vsetune.tracking.opening import is_memory
 from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.store import TrackingStore
 
+_log = logging.getLogger(__name__)
+_LONGEST = 300
 _LATER = "log one later with: vsetune trial model STUDY/TRIAL"
 
 
@@ -44,8 +47,10 @@ def log_winners(prepared: PreparedStudy, store: TrackingStore | None) -> list[st
     try:
         winners = winners_of(store.attempts(prepared.spec.study))
         return _logged(prepared, store, logged_models(uri), winners) if winners else []
-    except (StorageError, UsageError, OSError) as error:
-        return [f"winners are not all logged as MLflow models: {error}; {_LATER}"]
+    except Exception as error:  # whatever it is, the study has ended and is recorded
+        if not isinstance(error, VsetuneError):
+            _log.exception("study %s: models of its winners", prepared.spec.study)
+        return [f"winners are not all logged as MLflow models: {' '.join(str(error).split())[:_LONGEST]}; {_LATER}"]
 
 
 def _logged(
