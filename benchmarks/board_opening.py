@@ -115,7 +115,9 @@ def make_page(page: Path, attempts: int) -> None:
     except ImportError:  # an older revision, whose page knows no runs
         page.write_text(to_html(board), encoding="utf-8")
         return
-    runs = ShownRuns(records, urls={"large": "http://127.0.0.1:5000/#/experiments/1/runs/"})
+    mlflow = "http://127.0.0.1:5000/#/experiments/1/runs"
+    links = {"charts": mlflow, "run": f"{mlflow}/{{run}}", "file": f"{mlflow}/{{run}}/artifacts/{{file}}"}
+    runs = ShownRuns(records, links={"large": links})
     page.write_text(to_html(board, runs=runs), encoding="utf-8")
 
 

@@ -44,7 +44,8 @@ def page(attempts, tmp_path):
     """Address of the page of a board of two networks, three losses and three seeds."""
     run = attempts[0]
     measured = {(each.start.study, each.start.trial): {"unique_negatives_images": each.curve} for each in attempts}
-    runs = ShownRuns(attempts, {run.attempt_id: ["gallery/test.html"]}, measured, {"demo": "http://mlflow.invalid/#/runs/"})
+    links = {"charts": "http://mlflow.invalid/#/charts", **dict.fromkeys(("run", "file"), "http://mlflow.invalid/#/runs/{run}")}
+    runs = ShownRuns(attempts, {run.attempt_id: ["gallery/test.html"]}, measured, {"demo": links})
     file = tmp_path / "board.html"
     file.write_text(to_html(build(attempts, baseline="lmh"), runs=runs), encoding="utf-8")
     return file.as_uri()

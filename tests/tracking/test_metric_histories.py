@@ -22,7 +22,7 @@ def test_metrics_are_read_over_epochs(mlflow_store, study, start, points):
     assert found[runs[1]] == {"i2t_r1": ((pytest.approx(1 / 3), 31.0),)}
 
 
-def test_galleries_of_a_run_are_listed_and_a_study_has_a_page(mlflow_store, study, start, tmp_path):
+def test_galleries_of_a_run_are_listed_and_a_study_has_an_experiment(mlflow_store, study, start, tmp_path):
     mlflow_store.open_study(study, resume=False)
     run = mlflow_store.start_attempt(start())
     assert mlflow_store.artifact_names(run, "gallery") == []
@@ -30,14 +30,14 @@ def test_galleries_of_a_run_are_listed_and_a_study_has_a_page(mlflow_store, stud
     page.write_text("<p>")
     mlflow_store.keep_artifacts(run, [page], folder="gallery")
     assert mlflow_store.artifact_names(run, "gallery") == ["gallery/test.html"]
-    assert mlflow_store.page_of_study("nightly").startswith("#/experiments/")
+    assert mlflow_store.experiment_of("nightly").isdecimal()
     with pytest.raises(UsageError, match="study none: not in this store"):
-        mlflow_store.page_of_study("none")
+        mlflow_store.experiment_of("none")
 
 
-def test_a_store_in_memory_has_neither_galleries_nor_pages(study, start, tmp_path):
+def test_a_store_in_memory_has_neither_galleries_nor_experiments(study, start, tmp_path):
     store = open_store("memory:", tmp_path)
     store.open_study(study, resume=False)
     run = store.start_attempt(start())
     assert (store.metric_curves([run], ["i2t_r1"]), store.artifact_names(run, "gallery")) == ({}, [])
-    assert store.page_of_study("nightly") is None
+    assert store.experiment_of("nightly") is None

@@ -102,10 +102,9 @@ def export(
 def _page(
     store: TrackingStore, board: Leaderboard, attempts: Sequence[AttemptRecord], mlflow_url: str | None
 ) -> str:
-    from vsetune.leaderboard.page import to_html
-    from vsetune.leaderboard.shown_runs import shown_runs
+    from vsetune.jobs.study_page import study_page
 
-    return to_html(board, runs=shown_runs(store, board, attempts, mlflow_url=mlflow_url))
+    return study_page(store, board, attempts, mlflow_url=mlflow_url)
 
 
 def read_leaderboard(study: str, baseline: str | None, tracking_uri: str | None) -> Leaderboard:
@@ -116,6 +115,7 @@ def read_leaderboard(study: str, baseline: str | None, tracking_uri: str | None)
 def _read(
     study: str, baseline: str | None, tracking_uri: str | None
 ) -> tuple[TrackingStore, Leaderboard, Sequence[AttemptRecord]]:
+    from vsetune.jobs.range_ends import board_with_ends
     from vsetune.jobs.store_address import existing_store
     from vsetune.leaderboard.building import build
 
@@ -124,4 +124,5 @@ def _read(
     if not attempts:
         raise UsageError(f"study {study}: has no attempts yet; start it, or wait for its first validation")
     known = {record.name: record for record in store.studies()}
-    return store, build(attempts, baseline=baseline or str(known[study].config["baseline"])), attempts
+    board = build(attempts, baseline=baseline or str(known[study].config["baseline"]))
+    return store, board_with_ends(board, [known[study]]), attempts

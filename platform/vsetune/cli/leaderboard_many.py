@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from vsetune.cli.output import results
@@ -39,13 +39,16 @@ def show_many(names: Sequence[str], baseline: str | None, tracking_uri: str | No
 
 def read_boards(names: Sequence[str], baseline: str | None, tracking_uri: str | None) -> ManyBoards:
     """UsageError for a study that the store does not have, and for a baseline that none of them ran."""
+    from vsetune.jobs.range_ends import board_with_ends
+    from vsetune.jobs.store_address import existing_store
     from vsetune.leaderboard.many_studies import build_many
 
     studies = read_studies(names, tracking_uri)
     losses = {attempt.start.loss for study in studies for attempt in study.attempts}
     if baseline is not None and baseline not in losses:
         raise UsageError(f"leaderboard: baseline {baseline} was not run; name one of {', '.join(sorted(losses))}")
-    return build_many(studies, baseline=baseline)
+    found, records = build_many(studies, baseline=baseline), existing_store(tracking_of(tracking_uri)).studies()
+    return replace(found, boards=tuple(board_with_ends(board, records) for board in found.boards))
 
 
 def read_studies(names: Sequence[str], tracking_uri: str | None) -> list[StudyAttempts]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
@@ -36,6 +35,7 @@ def serve(
     """Show boards in the browser, brought up to date while their studies run. Ends with Ctrl-C."""
     from vsetune.jobs.preparation import existing_store
     from vsetune.jobs.preparation import tracking_uri as store_uri
+    from vsetune.jobs.range_ends import board_with_ends
     from vsetune.jobs.recorded_studies import record_of
     from vsetune.leaderboard.serving import BoardServer
 
@@ -46,7 +46,9 @@ def serve(
     store = existing_store(tracking)
     for study in studies or []:
         record_of(store, study)
-    with BoardServer(store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui) as server:
+    with BoardServer(
+        store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui, told=board_with_ends
+    ) as server:
         say(f"leaderboard: {server.url}  (Ctrl-C ends it)")
         command = mlflow_server(store_uri(tracking)) if ui is None else None
         if command is not None:
@@ -58,15 +60,7 @@ def serve(
 
 
 def mlflow_url(given: str | None, tracking_uri: str) -> str | None:
-    """Address of MLflow's UI without any password; None where none is known. UsageError for what is no address."""
-    address = given or (tracking_uri if tracking_uri.startswith(("http://", "https://")) else None)
-    if address is None:
-        return None
-    try:
-        parts = urlsplit(address)
-        host, at = parts.hostname, f":{parts.port}" if parts.port else ""
-    except ValueError as error:
-        raise UsageError(f"--mlflow: got an address with {error}; need one such as http://127.0.0.1:5000") from error
-    if parts.scheme not in ("http", "https") or not host:
-        raise UsageError("--mlflow: need an address that begins with http:// or https://, e.g. http://127.0.0.1:5000")
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{at}{parts.path.rstrip('/')}"
+    """As `mlflow_ui` has it."""
+    from vsetune.jobs.store_address import mlflow_ui
+
+    return mlflow_ui(given, tracking_uri)

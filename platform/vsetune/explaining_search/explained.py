@@ -11,7 +11,9 @@ from vsetune.explaining_search.cell_account import Account, Ending, account_of, 
 from vsetune.explaining_search.search_spaces import SearchSpace, spaces_of
 from vsetune.explaining_search.setting_axes import text_of
 from vsetune.explaining_search.tried_trials import TriedTrial, searches_of, tried
-from vsetune.leaderboard.selection import Trial, winner_of
+from vsetune.jobs.range_ends import range_ends
+from vsetune.leaderboard.range_end import RangeEnd
+from vsetune.leaderboard.selection import Trial, configurations_of, winner_of
 from vsetune.search.importances import Importances, importances_of
 from vsetune.tracking.records import AttemptRecord, StudyRecord
 
@@ -19,7 +21,7 @@ from vsetune.tracking.records import AttemptRecord, StudyRecord
 @dataclass(frozen=True)
 class ExplainedCell:
     """trials: of its search, in the order in which they started. winner: the one that the leaderboard shows, None where
-    none has a result."""
+    none has a result. range_ends: its settings at an end of what was searched."""
 
     space: SearchSpace
     trials: tuple[TriedTrial, ...]
@@ -27,6 +29,7 @@ class ExplainedCell:
     account: Account
     endings: tuple[Ending, ...]
     importances: Importances
+    range_ends: tuple[RangeEnd, ...] = ()
 
     @property
     def name(self) -> str:
@@ -62,9 +65,13 @@ def _cell(space: SearchSpace, search: Sequence[Trial], constraints: ConstraintSp
     trials = tuple(tried(trial, constraints) for trial in search)
     best = winner_of(search)
     level = [(trial.configuration, trial.value) for trial in trials if trial.value is not None and has_levelled(trial)]
+    ends = []
+    if space.written is not None and best is not None and configurations_of(search) > 1:
+        ends = range_ends(*space.written, best.start.configuration)
     return ExplainedCell(
         space, trials, next((trial for trial in trials if best is not None and trial.name == best.start.trial), None),
         account_of(trials, given=space.epochs), tuple(endings_of(trials)), importances_of(space.domains, level),
+        tuple(ends),
     )
 
 

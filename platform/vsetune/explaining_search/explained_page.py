@@ -115,6 +115,7 @@ def _lead(cell: ExplainedCell) -> str:
 def _notes(cell: ExplainedCell) -> list[str]:
     """What a reader of the drawings must know."""
     notes = []
+    notes += [f"{end.sentence(cell.name)}." for end in cell.range_ends]
     axis = recall_axis(cell.trials)
     if len(cell.trials) > MOST_DRAWN:
         notes.append(f"{MOST_DRAWN} of {len(cell.trials)} trials are drawn: the best, and others all over the search.")

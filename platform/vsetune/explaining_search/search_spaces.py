@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from vsetune.config.spec.base import Domain
-from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError, StorageError
 from vsetune.explaining_search.setting_axes import seen_domain
 from vsetune.jobs.cell_budget import epochs_of_cell
@@ -21,7 +22,8 @@ class SearchSpace:
     """One cell. domains: of every searched setting by dotted name. epochs: its budget, None where nobody knows.
     device_seconds: the same where the study limits them, else None.
 
-    is_seen: the study could not be read here, so the domains are what the trials span.
+    is_seen: the study could not be read here, so the domains are what the trials span. written: what they are read
+    from, where it could.
     """
 
     cell: str
@@ -29,6 +31,7 @@ class SearchSpace:
     epochs: float | None
     device_seconds: float | None = None
     is_seen: bool = False
+    written: tuple[StudySpec, Cell] | None = None
 
 
 def spaces_of(record: StudyRecord, searches: Mapping[str, Sequence[Trial]]) -> tuple[list[SearchSpace], str]:
@@ -48,7 +51,10 @@ def spaces_of(record: StudyRecord, searches: Mapping[str, Sequence[Trial]]) -> t
 def _as_written(record: StudyRecord) -> list[SearchSpace]:
     study = study_of(record)
     return [
-        SearchSpace(cell.name, cell.domains, epochs_of_cell(study, cell), study.budget.device_seconds_per_cell)
+        SearchSpace(
+            cell.name, cell.domains, epochs_of_cell(study, cell), study.budget.device_seconds_per_cell,
+            written=(study, cell),
+        )
         for cell in resolve_cells(study, where=f"study {record.name}")
     ]
 

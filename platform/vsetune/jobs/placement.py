@@ -108,6 +108,7 @@ def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs
         "needs": asdict(needs),
         "reading": asdict(prepared.spec.resources.reading_of(needs)),
         "calibrates": prepared.calibrates,
+        "system_metrics": prepared.spec.tracking.system_metrics,
     }
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.spec.secrets import shown_plain
-from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.errors import StudyConflict, UsageError
 from vsetune.files.whole_files import write_text
 from vsetune.jobs.cluster import ray_cluster
 from vsetune.jobs.confirmations import Confirming
@@ -27,10 +27,9 @@ from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.jobs.study_home import StudyHome, held_home
 from vsetune.jobs.study_metrics import exported
+from vsetune.jobs.study_results import recorded_in, write_results
 from vsetune.jobs.warm_start import kept_or_taken, lines_of
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
-from vsetune.leaderboard.page import to_html
+from vsetune.jobs.winner_models import log_winners
 from vsetune.leaderboard.rows import Leaderboard
 from vsetune.search.loaded_ahead import load_ahead
 from vsetune.tracking.journaled_store import JournaledStore
@@ -93,8 +92,7 @@ def run_study(
             spec, prepared.cells, folder, store=lambda: existing_store(spec.tracking),
             data_fingerprint=prepared.data_fingerprint,
         )
-        for line in lines_of(warm_start):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        _say(lines_of(warm_start), console)
         _open(store, prepared, resume=resume)
         copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
         write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
@@ -125,18 +123,25 @@ def run_study(
         ledger.interrupt()
         ending = _ending(ledger)
         attempts = store.attempts(spec.study)
-        board, remark = _leaderboard(attempts, spec.baseline)
-        exports, remark = _export(board, folder) if board is not None else ([], remark)
-        store.finish_study(spec.study, "killed" if ending == "interrupted" else "finished", exports)
-        undelivered = store.deliver(DELIVER_WITHIN_S)
+        is_away = store.deliver(DELIVER_WITHIN_S) > 0
+        recorded = None if is_away or ending == "interrupted" else recorded_in(prepared)
+        results = write_results(prepared, attempts, recorded)
+        store.finish_study(spec.study, "killed" if ending == "interrupted" else "finished", results.files)
+        undelivered = store.deliver(0.0 if is_away else DELIVER_WITHIN_S)
         outage = store.outage() or "it is slow"
+        if ending != "interrupted":
+            _say(log_winners(prepared, None if undelivered else recorded), console)
     counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
     stopped_by = stop.reason or (ledger.search_outage if ending == "interrupted" else None)
-    page = exports[0] if exports else None
-    troubles = _troubles(ledger)
     return StudyOutcome(
-        counts, ending, board, page, remark, troubles, stopped_by, undelivered, outage, tuple(attempts)
+        counts, ending, results.board, results.page, results.remark, _troubles(ledger), stopped_by, undelivered, outage,
+        tuple(attempts),
     )
+
+
+def _say(lines: Sequence[str], console: Console) -> None:
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool) -> None:
@@ -173,25 +178,3 @@ def _troubles(ledger: StudyLedger) -> list[Trouble]:
         Trouble(name, not trial.is_closed, trial.error or "not started yet")
         for name, trial in ledger.trials.items() if trial.status == "failed" or not trial.is_closed
     ]
-
-
-def _leaderboard(attempts: Sequence[AttemptRecord], baseline: str) -> tuple[Leaderboard | None, str]:
-    """The leaderboard, or why there is none; a study without a result has still run."""
-    try:
-        return build(attempts, baseline=baseline), ""
-    except UsageError as error:
-        return None, str(error)
-
-
-def _export(board: Leaderboard, folder: Path) -> tuple[list[Path], str]:
-    """The files, the page first; or none, and why. The study has ended all the same."""
-    texts = {
-        "leaderboard.html": to_html(board), "leaderboard.csv": to_csv(board), "curves.csv": curves_to_csv(board),
-        "leaderboard.tex": to_latex(board),
-    }
-    try:
-        for name, text in texts.items():
-            write_text(folder / name, text)
-    except StorageError as error:
-        return [], str(error)
-    return [folder / name for name in texts], ""

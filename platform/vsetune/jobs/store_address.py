@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from urllib.parse import urlsplit
 
 from vsetune.config.spec.paths import HOME_VARIABLE, home, remote_home, usable_uri
 from vsetune.config.spec.secrets import usable_url
 from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, UsageError
 from vsetune.tracking.opening import open_existing, open_store
 from vsetune.tracking.store import TrackingStore
 
@@ -44,3 +45,19 @@ def tracking_uri(tracking: TrackingSpec) -> str:
         return usable_url(usable_uri(given), where=TRACKING_VARIABLE)
     except ValueError as error:
         raise ConfigError(f"{TRACKING_VARIABLE}: {error}") from error
+
+
+def mlflow_ui(given: str | None, tracking_uri: str) -> str | None:
+    """Address of MLflow's UI without any password: as given (`--mlflow`), or of the tracking server; None where none is
+    known. UsageError for what is no address."""
+    address = given or (tracking_uri if tracking_uri.startswith(("http://", "https://")) else None)
+    if address is None:
+        return None
+    try:
+        parts = urlsplit(address)
+        host, at = parts.hostname, f":{parts.port}" if parts.port else ""
+    except ValueError as error:
+        raise UsageError(f"--mlflow: got an address with {error}; need one such as http://127.0.0.1:5000") from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise UsageError("--mlflow: need an address that begins with http:// or https://, e.g. http://127.0.0.1:5000")
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{at}{parts.path.rstrip('/')}"

@@ -11,7 +11,7 @@ import logging
 import os
 import traceback
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from vsetune.jobs.metrics_export import MetricsBoard
 from vsetune.jobs.prices import node_of_this_worker, place_of_this_worker
 from vsetune.jobs.signs_of_life import tell_sign
 from vsetune.jobs.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WITHIN_S, fetch_trial, trial_mirror
+from vsetune.jobs.system_metrics import SystemMetrics
 from vsetune.jobs.trial_meter import TrialMeter
 from vsetune.jobs.trial_metrics import TrialMetrics
 from vsetune.object_storage.mirror import Mirror
@@ -64,7 +65,7 @@ class AttemptTrainable(tune.Trainable):
     config: trial (TrialSpec as plain data), folder (the trial's own: seen by every node, or relative to the folder of
     whatever node it runs on), home (the remote home under which `folder` is mirrored, or None), needs (`Needs` as plain
     data), reading (`Reading` as plain data), calibrates (whether times are also told in calibration products, see
-    `TrialMeter`).
+    `TrialMeter`), system_metrics (whether points carry `SystemMetrics`).
     Reports, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted` at most once and
     last.
     """
@@ -75,6 +76,7 @@ class AttemptTrainable(tune.Trainable):
         self._mirror: Mirror | None = None
         self._metrics: TrialMetrics | None = None
         self._meter: TrialMeter | None = None
+        self._system: SystemMetrics | None = None
         self._wanted = config
         if config.get("home") is not None:
             os.environ[HOME_VARIABLE] = config["home"]
@@ -96,6 +98,8 @@ class AttemptTrainable(tune.Trainable):
             self._leave_folder()  # the trial may go on in another process of this node
         if report.get("done") and self._metrics is not None:  # the actor may be kept for a while
             self._metrics.close()
+        if report.get("done"):
+            self._close_system()
         return report
 
     def cleanup(self) -> None:
@@ -132,6 +136,8 @@ class AttemptTrainable(tune.Trainable):
         labels = {"study": trial.study, "cell": trial.cell, "trial": trial.trial, "phase": self._wanted["phase"]}
         self._metrics = TrialMetrics(self._board, labels, self._attempt.history)
         self._meter.opened()
+        if self._wanted.get("system_metrics", False):
+            self._system = SystemMetrics(chosen)
         return {
             "event": "opened",
             "node_id": node_of_this_worker(),
@@ -150,6 +156,8 @@ class AttemptTrainable(tune.Trainable):
         with LeaveWatch(self._attempt.leave, live=self._live).watching():
             attempt = self._attempt
             point = self._meter.around(attempt.advance, attempt.history, lambda: attempt.worked_seconds)
+        if self._system is not None:
+            point = replace(point, metrics={**point.metrics, **self._system.taken()})
         self._keep()
         if self._metrics is not None:
             self._metrics.validated(point)
@@ -229,7 +237,13 @@ class AttemptTrainable(tune.Trainable):
         attempt, self._attempt = getattr(self, "_attempt", None), None
         if attempt is not None:
             attempt.close()
+        self._close_system()
         self._leave_folder()
+
+    def _close_system(self) -> None:
+        system, self._system = getattr(self, "_system", None), None
+        if system is not None:
+            system.close()
 
     def _leave_folder(self) -> None:
         mirror, self._mirror = getattr(self, "_mirror", None), None

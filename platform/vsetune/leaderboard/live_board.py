@@ -15,13 +15,15 @@ from vsetune.leaderboard.page import Live, to_html, to_update
 from vsetune.leaderboard.rows import Leaderboard
 from vsetune.leaderboard.selection import dataset_of
 from vsetune.leaderboard.shown_runs import ShownRuns, shown_runs
-from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.records import AttemptRecord, StudyRecord
 from vsetune.tracking.store import TrackingStore
 
 PAUSE_S = 1.0
 """The least between two looks into the store, however many ask."""
 SHARE = 5
 """A look that takes long is followed by a pause so many times as long."""
+
+Told = Callable[[Leaderboard, Sequence[StudyRecord]], Leaderboard]
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class _Made:
 
 
 class LiveBoard:
-    """lock: of the store, which boards share. mlflow_url: of MLflow's UI, None without one.
+    """lock: of the store, which boards share. mlflow_url: of MLflow's UI, None without one. told: a board with what is
+    known of its studies, from their records, beside their attempts.
 
     Every method raises UsageError while there is nothing to show, or for what is unknown, and StorageError while the
     store cannot be read. Threads may share it.
@@ -60,10 +63,10 @@ class LiveBoard:
 
     def __init__(
         self, store: TrackingStore, source: Source, *, mlflow_url: str | None, lock: threading.Lock,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, told: Told = lambda board, _: board,
     ) -> None:
         self._store, self._source, self._mlflow_url = store, source, mlflow_url
-        self._lock, self._clock = lock, clock
+        self._lock, self._clock, self._told = lock, clock, told
         self._next_look = float("-inf")
         self._attempts: list[Sequence[AttemptRecord]] = []
         self._made: _Made | None = None
@@ -105,12 +108,13 @@ class LiveBoard:
 
     def _built(self, attempts: Sequence[Sequence[AttemptRecord]]) -> tuple[Leaderboard, tuple[str, ...]]:
         source = self._source
-        own = {record.name: str(record.config.get("baseline", "")) for record in self._store.studies()}
+        records = self._store.studies()
+        own = {record.name: str(record.config.get("baseline", "")) for record in records}
         if source.dataset is None:
             (study,), (of_study,) = source.studies, attempts
             if study not in own:
                 raise UsageError(f"study {study}: not in this store any more")
-            return build(of_study, baseline=source.baseline or own[study]), ()
+            return self._told(build(of_study, baseline=source.baseline or own[study]), records), ()
         told = [
             StudyAttempts(study, own.get(study, ""), of_study)
             for study, of_study in zip(source.studies, attempts, strict=True)
@@ -119,7 +123,7 @@ class LiveBoard:
         boards = [board for board in found.boards if board.rows[0].dataset == source.dataset]
         if source.place >= len(boards):
             raise UsageError(f"data set {source.dataset}: no board of it has number {source.place + 1}")
-        return boards[source.place], found.notes
+        return self._told(boards[source.place], records), found.notes
 
 
 def boards_by_dataset(store: TrackingStore, studies: Sequence[str], baseline: str | None) -> list[tuple[str, int, str]]:

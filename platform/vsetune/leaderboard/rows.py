@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from vsetune.leaderboard.comparison import Bounds, Comparison
+from vsetune.leaderboard.range_end import RangeEnd
 from vsetune.leaderboard.search_budgets import SearchBudget
 from vsetune.leaderboard.time_profile import TimeProfile
 from vsetune.metrics.best_of_k import TuningCurves
 from vsetune.metrics.efficiency import SeedDifference
 from vsetune.metrics.survival import Epochs
 from vsetune.tracking.records import AttemptStatus
+
+AT_RANGE_END = "at_range_end"
 
 FLAGS = {
     "baseline_rising": "the baseline was still rising when it ended, so its best is an easy target: nothing is said of "
@@ -36,6 +39,7 @@ FLAGS = {
     "failed, or nothing was left to try): the others had more chances",
     "more_than_budget": "the search trained more than one whole training beyond its budget: it had more chances than "
     "the others",
+    AT_RANGE_END: "the winner has a setting at an end of the range that its search was given",
     "none_allowed": "every trial of this cell breaks a constraint of the search",
     "no_result": "no trial of this cell has a usable validation",
 }
@@ -123,6 +127,7 @@ class Row:
     contenders: what was confirmed beside the winner (`vsetune study confirm`). search_budget: None where none is
     recorded. tuning: what its search was expected to find with less; None where there was none. is_on_front: no other
     of its data set and network beats it in both M-Recall and epochs to the baseline's best. study: that it ran in.
+    range_ends: settings of the winner at an end of what was searched, where the study could be read for that.
     """
 
     dataset: str
@@ -158,6 +163,7 @@ class Row:
     tuning: TuningCurves | None = None
     is_on_front: bool = False
     study: str = ""
+    range_ends: tuple[RangeEnd, ...] = ()
 
     @property
     def headline(self) -> tuple[SeedResult, ...]:

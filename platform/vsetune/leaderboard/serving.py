@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from vsetune.errors import StorageError, UsageError
-from vsetune.leaderboard.live_board import LiveBoard, Source, boards_by_dataset
+from vsetune.leaderboard.live_board import LiveBoard, Source, Told, boards_by_dataset
 from vsetune.leaderboard.waiting_page import list_page, waiting_page
 from vsetune.tracking.store import TrackingStore
 
@@ -39,15 +39,16 @@ class _Answer:
 
 class BoardServer(ThreadingHTTPServer):
     """studies: those to be served; empty for all that the store has, now or later. host, port: to listen on, port 0 for
-    any that is free. UsageError in one line where that cannot be."""
+    any that is free. told: as of `LiveBoard`. UsageError in one line where that cannot be."""
 
     daemon_threads = True
 
     def __init__(
         self, store: TrackingStore, studies: Sequence[str], *, host: str, port: int, baseline: str | None = None,
-        mlflow_url: str | None = None,
+        mlflow_url: str | None = None, told: Told = lambda board, _: board,
     ) -> None:
         self._store, self._studies, self._baseline, self._mlflow_url = store, studies, baseline, mlflow_url
+        self._told = told
         self._lock, self._boards = threading.Lock(), dict[Source, LiveBoard]()
         try:
             super().__init__((host, port), _Handler)
@@ -109,7 +110,7 @@ class BoardServer(ThreadingHTTPServer):
     def _of_board(self, source: Source, name: str, address: str, rest: Sequence[str], tag: str | None) -> _Answer:
         board = self._boards.get(source)
         if board is None:
-            board = LiveBoard(self._store, source, mlflow_url=self._mlflow_url, lock=self._lock)
+            board = LiveBoard(self._store, source, mlflow_url=self._mlflow_url, lock=self._lock, told=self._told)
         answer = self._board_json(board, tag) if rest else self._page(board, name, address)
         if answer.status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED):
             self._boards[source] = board

@@ -12,6 +12,7 @@ from vsetune.leaderboard.selection import dataset_of
 from vsetune.leaderboard.table_text import in_order
 from vsetune.metrics.curves import Curve, best_of_curve
 from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.run_descriptions import artifact_link, charts_link, run_link
 from vsetune.tracking.store import TrackingStore
 
 COLUMNS = (
@@ -25,12 +26,13 @@ _ERROR_LENGTH = 300
 @dataclass(frozen=True)
 class ShownRuns:
     """All attempts of a board. galleries: of a run, the names of its pages; measured: of a (study, trial) shown, curves
-    of its metrics by name. urls: of a study, the address of its runs in MLflow's UI up to their ids, if it has one."""
+    of its metrics by name. links: of a study, its addresses in MLflow's UI, if that has one: `charts`, and
+    `run` and `file`, in which {run} and {file} stand for the id of a run and the name of a file of it."""
 
     attempts: Sequence[AttemptRecord]
     galleries: Mapping[str, Sequence[str]] = field(default_factory=dict)
     measured: Mapping[tuple[str, str], Mapping[str, Curve]] = field(default_factory=dict)
-    urls: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def to_plain(self, leaderboard: Leaderboard) -> dict[str, Any]:
         """Columns and one list per run, since there may be ten thousand; each with the key of its row."""
@@ -39,7 +41,7 @@ class ShownRuns:
         places = {study: place for place, study in enumerate(studies)}
         return {
             "columns": COLUMNS, "runs": [_numbers(attempt, keys, places) for attempt in self.attempts],
-            "studies": studies, "urls": [self.urls.get(study) for study in studies], "galleries": self.galleries,
+            "studies": studies, "links": [self.links.get(study) for study in studies], "galleries": self.galleries,
         }
 
 
@@ -58,12 +60,19 @@ def shown_runs(
     ids = {trial: latest[trial] for trial in shown}
     measured = store.metric_curves(list(ids.values()), NEGATIVE_METRICS)
     galleries = {run: store.artifact_names(run, "gallery") for run in ids.values()}
-    pages = {study: store.page_of_study(study) for study, _ in ids} if mlflow_url is not None else {}
+    experiments = {study: store.experiment_of(study) for study, _ in ids} if mlflow_url is not None else {}
     return ShownRuns(
         attempts, {run: names for run, names in galleries.items() if names},
         {trial: measured[run] for trial, run in ids.items() if run in measured},
-        {study: f"{mlflow_url}/{page}/runs/" for study, page in pages.items() if page is not None},
+        {study: _links(f"{mlflow_url}/", of) for study, of in experiments.items() if of is not None},
     )
+
+
+def _links(ui: str, experiment_id: str) -> dict[str, str]:
+    return {
+        "charts": ui + charts_link(experiment_id), "run": ui + run_link(experiment_id, "{run}"),
+        "file": ui + artifact_link(experiment_id, "{run}", "{file}"),
+    }
 
 
 def _numbers(

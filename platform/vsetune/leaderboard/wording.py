@@ -11,7 +11,7 @@ from typing import Any
 from vsetune.leaderboard.comparison import Bounds
 from vsetune.leaderboard.fronts import pareto_front
 from vsetune.leaderboard.published_notes import published_notes
-from vsetune.leaderboard.rows import FLAGS, Leaderboard, Row
+from vsetune.leaderboard.rows import AT_RANGE_END, FLAGS, Leaderboard, Row
 from vsetune.leaderboard.search_budgets import LESS, MORE
 from vsetune.metrics.curve_noise import noise_tolerance
 from vsetune.metrics.efficiency import SeedDifference
@@ -126,6 +126,10 @@ def notes(leaderboard: Leaderboard) -> list[str]:
         lines.append(f"({mark}) {', '.join(_name(row, flag) for row in named)}: {FLAGS[flag]}.")
         if flag == "baseline_rising":
             lines += [f"({mark}) {_longer(row)}" for row in rows if row.is_baseline]
+        if flag == AT_RANGE_END:
+            lines += [
+                f"({mark}) {end.sentence(f'{row.network} {row.loss}')}" for row in rows for end in row.range_ends
+            ]
         if flag == "not_comparable":
             lines += [f"({mark}) {row.network} {row.loss}: {row.not_comparable}." for row in rows]
     return lines + published_notes(leaderboard)

@@ -9,7 +9,7 @@ from mlflow.entities import Metric, Param, RunTag
 
 from vsetune.tracking.encoding import point_metrics
 from vsetune.tracking.point_blocks import CurvePoint
-from vsetune.tracking.records import ValidationPoint
+from vsetune.tracking.records import SYSTEM, ValidationPoint
 
 DRAWN = "m_recall"
 """The number of which MLflow gets every validation: a row of a number takes 250 bytes in its tables."""
@@ -18,14 +18,16 @@ _BATCH_METRICS, _BATCH_STRINGS = 900, 90  # MLflow takes 1,000 entities a batch,
 
 
 def metrics_of(point: ValidationPoint, start_ms: int, *, all_numbers: bool) -> list[Metric]:
-    """What MLflow draws of a validation: M-Recall, or all its numbers.
+    """What MLflow draws of a validation: M-Recall and what was measured of its machine, or all its numbers.
 
     start_ms: when the run started; time stamps depend on it and the point alone.
     """
     stamp = _stamp(start_ms, point.train_seconds)
     numbers = point_metrics(point)
-    names = numbers if all_numbers else (DRAWN,)
-    return [Metric(name, float(numbers[name]), stamp, point.step) for name in names]
+    return [
+        Metric(name, float(value), stamp, point.step) for name, value in numbers.items()
+        if all_numbers or name == DRAWN or name.startswith(SYSTEM)
+    ]
 
 
 def summary_metrics(

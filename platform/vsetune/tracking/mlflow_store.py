@@ -188,9 +188,9 @@ class MlflowStore(TrackingStore):
         with self._storage(f"list files of attempt {attempt_id}"):
             return [str(found.path) for found in self._client.list_artifacts(attempt_id, folder) if not found.is_dir]
 
-    def page_of_study(self, name: str) -> str | None:
-        with self._storage(f"find study {name}"):
-            return f"#/experiments/{self._place(name)[0]}"
+    def experiment_of(self, study: str) -> str | None:
+        with self._storage(f"find study {study}"):
+            return self._place(study)[0]
 
     def studies(self) -> list[StudyRecord]:
         with self._storage("list studies"):

@@ -12,6 +12,9 @@ AttemptStatus = Literal["running", "finished", "pruned", "failed", "killed"]
 PLUGIN_TAG = "vsetune.plugin."
 """Tags of a study and of an attempt: the hash of other people's code in it, `vsetune.plugin.loss.my_loss`."""
 
+SYSTEM = "system/"
+"""Opens the names of a point's metrics that are of its machine; MLflow shows those apart, and draws them always."""
+
 WARM_START = "warm_start"
 """In the environment of an attempt: what the search of its cell was told of other studies, in one line."""
 TARGET_REACHED = "target reached"

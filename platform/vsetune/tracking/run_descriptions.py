@@ -91,6 +91,11 @@ def charts_link(experiment_id: str) -> str:
     return f"#/experiments/{experiment_id}/runs?{_query({'viewStateShareKey': VIEW_KEY, 'compareRunsMode': 'CHART'})}"
 
 
+def run_link(experiment_id: str, run_id: str) -> str:
+    """Of MLflow's UI, relative to any server."""
+    return f"#/experiments/{experiment_id}/runs/{run_id}?{_query({})}"
+
+
 def artifact_link(experiment_id: str, run_id: str, path: str) -> str:
     """Of MLflow's UI, relative to any server."""
     place = f"artifacts/{path}" if path else "artifacts"

@@ -46,8 +46,8 @@ class ReadStore(TrackingStore):
     def artifact_names(self, attempt_id: str, folder: str) -> list[str]:
         return self.whole.artifact_names(attempt_id, folder)
 
-    def page_of_study(self, name: str) -> str | None:
-        return self.whole.page_of_study(name)
+    def experiment_of(self, study: str) -> str | None:
+        return self.whole.experiment_of(study)
 
     def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
         self.whole.keep_artifacts(attempt_id, artifacts, folder=folder)

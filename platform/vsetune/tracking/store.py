@@ -147,9 +147,9 @@ class TrackingStore(ABC):
                 found[attempt_id] = {name: curve for name, curve in curves.items() if curve}
         return found
 
-    def page_of_study(self, name: str) -> str | None:
-        """The study's page in the store's own UI, below the address of that UI; None where it has none. UsageError for
-        an unknown study."""
+    def experiment_of(self, study: str) -> str | None:
+        """The id of the study's experiment in MLflow's UI, for the links of `run_descriptions`; None where it has none.
+        UsageError for an unknown study."""
         return None
 
     @abstractmethod

@@ -111,6 +111,14 @@ def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
     return cells
 
 
+def cell_of(study: StudySpec, name: str) -> Cell | None:
+    """One cell of a study that was checked before; None where it has none of this name."""
+    return next((
+        _resolve(study, network, loss, keys=("networks", "losses"), where=f"study {study.study}")
+        for network in study.networks for loss in study.losses if f"{network.cell_name}.{loss.cell_name}" == name
+    ), None)
+
+
 def build_trial(study: StudySpec, cell: Cell, configuration: Configuration, *, trial: str, seed: int) -> TrialSpec:
     """The trial that runs one configuration of a cell with one seed."""
     parts = _parts(cell, configuration)

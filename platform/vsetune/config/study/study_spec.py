@@ -277,6 +277,16 @@ class TrackingSpec(Spec):
         description="what MLflow draws of every validation: M-Recall, or all numbers, which takes six times the room; "
         "all are kept either way (`vsetune trial curves`)",
     )
+    models: Literal["winners", "none"] = Field(
+        "winners",
+        description="what is logged as MLflow models when the study has ended: the winner of every cell, whose weights "
+        "are not copied, or nothing",
+    )
+    system_metrics: bool = Field(
+        False,
+        description="MLflow also draws use of processor, memory and GPU by the machine of each attempt, over its "
+        "training; nothing else reads them",
+    )
 
 
 class StudySpec(Spec):

@@ -79,17 +79,17 @@ const runs = {
 
   /** To MLflow's page of the run and its galleries, where the board knows them. */
   links(run) {
-    const { urls, studies, galleries } = page.data.runs;
-    const url = urls[run.study];
+    const { links, studies, galleries } = page.data.runs;
+    const inMlflow = links[run.study];
     const isServed = document.getElementById("live") !== null;
     const link = (address, text) => element("a", { href: address, rel: "noreferrer" }, text);
     const shown = (galleries[run.run] ?? []).map((name) => {
       const text = `gallery ${name.split("/").pop()}`;
       const place = [studies[run.study], "artifacts", run.run, ...name.split("/")].map(encodeURIComponent).join("/");
       if (isServed) return link(`/studies/${place}`, text);
-      return url === null ? text : link(`${url}${run.run}/artifacts/${name}`, text);
+      return inMlflow === null ? text : link(inMlflow.file.replace("{run}", run.run).replace("{file}", name), text);
     });
-    const all = [...(url === null ? [] : [link(url + run.run, "MLflow")]), ...shown];
+    const all = [...(inMlflow === null ? [] : [link(inMlflow.run.replace("{run}", run.run), "MLflow")]), ...shown];
     if (all.length === 0) all.push(element("code", {}, run.run));
     return all.flatMap((each, at) => (at ? [", ", each] : [each]));
   },
@@ -98,6 +98,9 @@ const runs = {
     if (!this.section) return;
     this.section.hidden = false;
     document.getElementById("runs-count").textContent = "them";
+    const { links, studies } = page.data.runs;
+    const charts = links.flatMap((each, at) => (each === null ? [] : [" ", element("a", { href: each.charts, rel: "noreferrer" }, `Charts of ${studies[at]} in MLflow.`)]));
+    document.getElementById("runs-charts").append(...charts);
     document.getElementById("runs-list").addEventListener("toggle", (event) => {
       if (event.target.open === page.runs.shown) return;
       page.runs.shown = event.target.open;

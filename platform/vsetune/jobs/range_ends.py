@@ -1,0 +1,215 @@
+"""Which settings of a winner lie at an end of what its search was given, and what a study file says to search wider."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from vsetune.config.spec.base import Choices, Domain, Range
+from vsetune.config.study.cells import Cell, Configuration, cell_of, refusal
+from vsetune.config.study.study_spec import LossEntry, NetworkEntry, Settings, StudySpec
+from vsetune.errors import ConfigError, StorageError
+from vsetune.jobs.recorded_studies import study_of
+from vsetune.leaderboard.range_end import RangeEnd
+from vsetune.leaderboard.rows import AT_RANGE_END, Leaderboard, Row
+from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
+
+NEAR = 0.05
+"""Share of a range, on the scale on which it is searched, that counts as its end. Of n values spread over a range the
+outermost lies 1/(n + 1) of it from the end: up to 19 trials, a winner so near is the outermost one that was tried."""
+_WIDER = (0.5, 0.25, 0.1, NEAR)
+"""Shares of the range by which to widen it, the most that the setting takes."""
+_SLACK = 1e-9
+_FEWEST = 3
+"""Values of a list or of whole numbers that have an inside."""
+
+End = Literal["low", "high"]
+
+
+def board_with_ends(board: Leaderboard, studies: Sequence[StudyRecord]) -> Leaderboard:
+    """The board with a mark and a note at every row whose winner has such settings.
+
+    studies: records of those on the board. Nothing is said of a row of which one configuration alone was tried, of
+    studies of another version, and of those with somebody's own components, whose code a board does not run.
+    """
+    known = {record.name: record for record in studies}
+    read: dict[str, StudySpec | None] = {}
+    rows = []
+    for row in board.rows:
+        if row.study not in read:
+            read[row.study] = _readable(known.get(row.study))
+        rows.append(_marked(row, read[row.study]))
+    return replace(board, rows=tuple(rows))
+
+
+def range_ends(study: StudySpec, cell: Cell, configuration: Configuration) -> list[RangeEnd]:
+    """Of the winner of a cell, in the order of its settings. configuration: what the search chose.
+
+    An end beyond which the setting itself takes nothing (0 of a probability) is no end of the search: nothing is said
+    where the study would refuse the value that lies NEAR beyond it.
+    """
+    found = []
+    for setting, domain in cell.domains.items():
+        value = configuration.get(setting)
+        end = None if value is None else near_end(domain, value)
+        wider = None if end is None else next(_accepted(study, cell, configuration, setting, domain, end), None)
+        if end is not None and wider is not None:
+            place, line = _edit(study, cell, setting, wider)
+            found.append(RangeEnd(setting, _text(value), end, _span(domain), place, line))
+    return found
+
+
+def near_end(domain: Domain, value: Any) -> End | None:
+    """The end of the domain that a value is at. None for what has no order (words, yes or no) or no inside."""
+    if isinstance(value, bool | str):
+        return None
+    if isinstance(domain, Choices):
+        numbers = _numbers(domain)
+        if len(numbers) < _FEWEST or value not in (numbers[0], numbers[-1]):
+            return None
+        return "low" if value == numbers[0] else "high"
+    if domain.low == domain.high or (domain.integer and domain.high - domain.low < _FEWEST - 1):
+        return None
+    low, high = _turned(domain, domain.low), _turned(domain, domain.high)
+    place = (_turned(domain, value) - low) / (high - low)
+    return "low" if place <= NEAR else "high" if place >= 1 - NEAR else None
+
+
+def _marked(row: Row, study: StudySpec | None) -> Row:
+    cell = cell_of(study, row.cell) if study is not None and row.configurations > 1 else None
+    ends = tuple(range_ends(study, cell, row.configuration)) if study is not None and cell is not None else ()
+    return replace(row, range_ends=ends, flags=(*row.flags, AT_RANGE_END)) if ends else row
+
+
+def _readable(record: StudyRecord | None) -> StudySpec | None:
+    if record is None or any(tag.startswith(PLUGIN_TAG) for tag in record.tags):
+        return None
+    try:
+        return study_of(record)
+    except (ConfigError, StorageError):
+        return None
+
+
+def _accepted(
+    study: StudySpec, cell: Cell, configuration: Configuration, setting: str, domain: Domain, end: End
+) -> Iterator[Domain]:
+    """The domain widened, from much to little, as far as the study takes its new end; none where it takes not even the
+    nearest."""
+    wider: list[Domain] = (
+        [_further(domain, end)] if isinstance(domain, Choices) else [_wider(domain, end, by) for by in _WIDER]
+    )
+    ends = [_outermost(each, end) for each in wider]
+    if refusal(study, cell, {**configuration, setting: ends[-1]}) is not None:
+        return
+    for each, value in zip(wider, ends, strict=True):
+        if refusal(study, cell, {**configuration, setting: value}) is None:
+            yield each
+
+
+def _wider(domain: Range, end: End, by: float) -> Range:
+    low, high = _turned(domain, domain.low), _turned(domain, domain.high)
+    reach = by * (high - low)
+    beyond = low - reach if end == "low" else high + reach
+    value = _outwards(math.exp(beyond) if domain.log else beyond, end, of=domain)
+    if domain.integer:
+        value = min(math.floor(value), domain.low - 1) if end == "low" else max(math.ceil(value), domain.high + 1)
+    return domain.model_copy(update={end: float(value)})
+
+
+def _outwards(value: float, end: End, *, of: Range) -> float:
+    """As people write the ends of ranges: one digit of the way beyond the end, or of what is left of a log scale."""
+    way = abs(value - (of.low if end == "low" else of.high))
+    digit = 10.0 ** math.floor(math.log10(min(way, value) if of.log else way))
+    whole = math.floor(value / digit + _SLACK) if end == "low" else math.ceil(value / digit - _SLACK)
+    return _plain(whole * digit)
+
+
+def _further(domain: Choices, end: End) -> Choices:
+    """One more choice, as far from the outermost as that is from the next, by factors where the steps grow."""
+    numbers = _numbers(domain)
+    third, second, first = numbers[2::-1] if end == "low" else numbers[-3:]
+    steps = abs(second - third), abs(first - second)
+    is_scaled = numbers[0] > 0 and not math.isclose(*steps)
+    value: int | float = _plain(first * first / second if is_scaled else 2 * first - second)
+    if all(isinstance(number, int) for number in numbers):
+        value = round(value)
+    listed = [value, *domain.choices] if end == "low" else [*domain.choices, value]
+    return Choices(choices=listed)
+
+
+def _outermost(domain: Domain, end: End) -> int | float:
+    if isinstance(domain, Choices):
+        return _numbers(domain)[0 if end == "low" else -1]
+    value = domain.low if end == "low" else domain.high
+    return int(value) if domain.integer else value
+
+
+def _numbers(domain: Choices) -> list[int | float]:
+    """The choices in order; none where one of them is no number."""
+    if any(isinstance(choice, bool | str) for choice in domain.choices):
+        return []
+    return sorted({choice for choice in domain.choices if not isinstance(choice, bool | str)})
+
+
+def _turned(domain: Range, value: float) -> float:
+    return math.log(value) if domain.log else float(value)
+
+
+def _plain(value: float) -> float:
+    """Without the noise of its last digits."""
+    return float(f"{value:.6g}")
+
+
+def _edit(study: StudySpec, cell: Cell, setting: str, wider: Domain) -> tuple[str, str]:
+    """Where the file says what is searched of a setting, and what says it is to be this domain. Where the entry has
+    `search: default`, its other settings are named too, or they would not be searched any more."""
+    part, name = setting.split(".", 1)
+    if part == "training":
+        return "search.training", f"{name}: {_flow(wider)}"
+    entry, place = _entry(study, cell, part)
+    prefix = f"{part}."
+    if isinstance(entry, LossEntry) and entry.loss:
+        label, name = name.rsplit(".", 1)
+        entry = next(each for each in entry.loss if each.part_name == label)
+        place, prefix = f"{place}, its part {label}", f"{part}.{label}."
+    search = entry.search
+    others: Mapping[str, Any] = search if isinstance(search, dict) else {
+        other.removeprefix(prefix): "default" for other in cell.domains if other.startswith(prefix)
+    }
+    words = ", ".join(f"{other}: {_flow(wider if other == name else of)}" for other, of in others.items())
+    return place, f"search: {{{words}}}"
+
+
+def _entry(study: StudySpec, cell: Cell, part: str) -> tuple[Settings, str]:
+    """The entry of the file from which a part of the cell comes, and its place in words."""
+    listed: Sequence[NetworkEntry | LossEntry] = study.networks if part == "network" else study.losses
+    wanted = cell.network_name if part == "network" else cell.loss_name
+    place = f"{'networks' if part == 'network' else 'losses'}, entry {wanted}"
+    return next(each for each in listed if each.cell_name == wanted), place
+
+
+def _flow(domain: Domain | str) -> str:
+    """`{low: 0.01, high: 1, log: true}`, as YAML."""
+    if isinstance(domain, str):
+        return domain
+    if isinstance(domain, Choices):
+        return f"{{choices: [{', '.join(map(_text, domain.choices))}]}}"
+    scale = "".join(f", {name}: true" for name in ("log", "integer") if getattr(domain, name))
+    return f"{{low: {_text(domain.low)}, high: {_text(domain.high)}{scale}}}"
+
+
+def _span(domain: Domain) -> str:
+    if isinstance(domain, Choices):
+        return ", ".join(map(_text, domain.choices))
+    return f"{_text(domain.low)} to {_text(domain.high)}{', log' if domain.log else ''}"
+
+
+def _text(value: Any) -> str:
+    """To six digits; YAML takes a number with an exponent for one where it has a point."""
+    if not isinstance(value, float):
+        return str(value)
+    text = f"{value:g}"
+    mantissa, e, exponent = text.partition("e")
+    return f"{mantissa}.0e{exponent}" if e and "." not in mantissa else text

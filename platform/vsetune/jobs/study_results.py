@@ -1,0 +1,88 @@
+"""What a study leaves when a run of it ends: its board as files, and models of its winners."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vsetune.errors import StorageError, UsageError
+from vsetune.files.whole_files import write_text
+from vsetune.jobs.preparation import PreparedStudy
+from vsetune.jobs.range_ends import board_with_ends
+from vsetune.jobs.store_address import existing_store, mlflow_ui, tracking_uri
+from vsetune.jobs.study_page import study_page
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
+from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.rows import Leaderboard
+from vsetune.leaderboard.shown_runs import ShownRuns
+from vsetune.tracking.opening import is_memory
+from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.store import TrackingStore
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Results:
+    """board: None if there is nothing to compare. files: of it, the page first; empty where none could be written.
+    remark: why there is no board, or no file."""
+
+    board: Leaderboard | None
+    files: Sequence[Path] = ()
+    remark: str = ""
+
+    @property
+    def page(self) -> Path | None:
+        return self.files[0] if self.files else None
+
+
+def recorded_in(prepared: PreparedStudy) -> TrackingStore | None:
+    """The tracking store of a study whose journal is delivered, to be read; None where none can be."""
+    if is_memory(tracking_uri(prepared.spec.tracking)):
+        return None
+    try:
+        return existing_store(prepared.spec.tracking)
+    except StorageError as error:
+        _log.warning("study %s: %s", prepared.spec.study, error)
+        return None
+
+
+def write_results(
+    prepared: PreparedStudy, attempts: Sequence[AttemptRecord], recorded: TrackingStore | None
+) -> Results:
+    """The leaderboard and its files, or why there are none; a study without a result has still run.
+
+    recorded: the store behind the attempts. The page then has what `leaderboard export` gives it: links to MLflow,
+    galleries, hard negatives.
+    """
+    try:
+        board = build(attempts, baseline=prepared.spec.baseline)
+    except UsageError as error:
+        return Results(None, remark=str(error))
+    board = board_with_ends(board, [prepared.record()])
+    texts = {
+        "leaderboard.html": _page(prepared, board, attempts, recorded), "leaderboard.csv": to_csv(board),
+        "curves.csv": curves_to_csv(board), "leaderboard.tex": to_latex(board),
+    }
+    try:
+        for name, text in texts.items():
+            write_text(prepared.folder / name, text)
+    except StorageError as error:
+        return Results(board, remark=str(error))
+    return Results(board, [prepared.folder / name for name in texts])
+
+
+def _page(
+    prepared: PreparedStudy, board: Leaderboard, attempts: Sequence[AttemptRecord], recorded: TrackingStore | None
+) -> str:
+    """Of a store that does not answer, without what only it knows of the runs."""
+    if recorded is not None:
+        ui = mlflow_ui(None, tracking_uri(prepared.spec.tracking))
+        try:
+            return study_page(recorded, board, recorded.attempts(prepared.spec.study), mlflow_url=ui)
+        except StorageError as error:
+            _log.warning("study %s: its page has neither galleries nor hard negatives: %s", prepared.spec.study, error)
+    return to_html(board, runs=ShownRuns(attempts))

@@ -1,0 +1,168 @@
+"""What a study leaves: its page, its winners as models, what was asked for beside; and how it goes on elsewhere."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from mlflow import MlflowClient
+from rich.console import Console
+from trials_here import without_ray
+
+from vsetune.cli.leaderboard import export
+from vsetune.cli.tracking_moving import export as export_study
+from vsetune.cli.tracking_moving import import_ as import_study
+from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.jobs.run import StudyOutcome, run_study
+from vsetune.tracking.mlflow_importing import MOVED_FROM
+from vsetune.tracking.records import AttemptRecord
+
+pytestmark = [
+    pytest.mark.filterwarnings("default"),  # Ray and MLflow warn about themselves
+    pytest.mark.usefixtures("schema_made_once"),
+]
+PAGE = Path("runs") / "tiny" / "leaderboard.html"
+
+
+class Finished(NamedTuple):
+    """A study that was run to its end: its home, its file, what was shown."""
+
+    home: Path
+    file: Path
+    shown: str
+
+
+def write_study(folder: Path, changes: dict[str, Any]) -> Path:
+    plain = {
+        "study": "tiny",
+        "data": {"path": "data/scenes", "scenes": {"train": 48, "validation": 16, "test": 16}},
+        "networks": [{"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}],
+        "losses": [{"name": "lmh"}, {"name": "lseh"}],
+        "training": {"epochs": 2, "batch_size": 40, "validate_every_steps": 3, "learning_rate": 1e-3},
+        "search": {"configurations": 2}, "scheduler": {"kind": "none"}, "seeds": [0],
+        "resources": {"cpus": 1, "retries": 0},
+    }
+    path = folder / "tiny.yaml"
+    path.write_text(yaml.safe_dump(plain | changes))
+    return path
+
+
+def run(path: Path, *, resume: bool = False) -> tuple[StudyOutcome, str]:
+    """The tracking database is made before, which may take longer than a tiny study waits for it at its end."""
+    tracking_store(TrackingSpec())
+    console = Console(file=io.StringIO(), width=200)
+    prepared = prepare_study(path, console)
+    outcome = run_study(prepared, resume=resume, retry_failed=False, address=None, console=console)
+    return outcome, console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def attempts() -> list[AttemptRecord]:
+    return tracking_store(TrackingSpec()).attempts("tiny")
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[Path], None]) -> Finished:
+    home = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VSETUNE_HOME", str(home))
+        patch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
+        without_ray(patch)
+        path = write_study(home, {"tracking": {"system_metrics": True}})
+        return Finished(home, path, run(path)[1])
+
+
+@pytest.fixture
+def finished(once: Finished, monkeypatch: pytest.MonkeyPatch) -> Finished:
+    """That study, at home where it was run."""
+    monkeypatch.setenv("VSETUNE_HOME", str(once.home))
+    without_ray(monkeypatch)
+    return once
+
+
+def models_of(home: Path) -> dict[str, str]:
+    """Ids of MLflow models by the trial that they are of."""
+    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("tiny")
+    assert experiment is not None
+    return {model.tags["trial"]: model.model_id for model in client.search_logged_models([experiment.experiment_id])}
+
+
+def test_the_winner_of_every_cell_is_an_mlflow_model(finished: Finished) -> None:
+    assert "2 winners logged as MLflow models" in finished.shown
+    bests: dict[str, tuple[float, str]] = {}
+    for each in reversed(attempts()):  # of equals the earlier configuration wins
+        known = bests.get(each.start.cell)
+        if known is None or each.summary["best_m_recall"] >= known[0]:
+            bests[each.start.cell] = (each.summary["best_m_recall"], each.start.trial)
+    assert set(models_of(finished.home)) == {trial for _, trial in bests.values()}
+
+
+def test_a_finished_study_resumes_to_nothing_left_to_do_and_logs_nothing_twice(finished: Finished) -> None:
+    before, models = attempts(), models_of(finished.home)
+    outcome, shown = run(finished.file, resume=True)
+    assert (dict(outcome.counts), outcome.ending) == ({"finished": 4}, "finished")
+    assert (attempts(), models_of(finished.home)) == (before, models)
+    assert "MLflow models" not in shown
+
+
+def test_use_of_the_machine_is_drawn_by_mlflow_and_by_no_board(finished: Finished) -> None:
+    client, first = MlflowClient(f"sqlite:///{finished.home / 'mlflow.db'}"), attempts()[0]
+    drawn = {name for name in client.get_run(first.attempt_id).data.metrics if name.startswith("system/")}
+    assert {"system/process_memory_usage_megabytes", "system/system_memory_usage_megabytes"} < drawn
+    history = client.get_metric_history(first.attempt_id, "system/process_memory_usage_megabytes")
+    recalls = client.get_metric_history(first.attempt_id, "m_recall")
+    assert [each.step for each in history] == [each.step for each in recalls]
+    assert all(each.value > 10 for each in history)
+    assert "system/" not in (finished.home / PAGE).read_text(encoding="utf-8")
+
+
+def test_the_page_of_a_study_is_the_one_that_can_be_exported_later(finished: Finished, tmp_path: Path) -> None:
+    export(
+        "tiny", html=tmp_path / "board.html", csv=None, markdown=None, curves=None, latex=None, mlflow=None,
+        baseline=None, tracking_uri=None,
+    )
+    page = (finished.home / PAGE).read_text(encoding="utf-8")
+    assert page == (tmp_path / "board.html").read_text(encoding="utf-8")
+    assert 'id="runs"' in page
+    assert attempts()[0].attempt_id in page, "links need the ids of the store, not those of the journal"
+
+
+@pytest.mark.parametrize("place", ["here", pytest.param("on Ray", marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
+def test_a_study_that_moved_to_another_store_and_home_goes_on_there_with_nothing_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Interrupted in its first home, where storage refuses one trial; the search of that cell is not over either."""
+    if place == "here":
+        without_ray(monkeypatch)
+    first, second = (tmp_path / name for name in ("first", "second"))
+    path = write_study(tmp_path, {})
+    monkeypatch.setenv("VSETUNE_HOME", str(first))
+    blocked = first / "runs" / "tiny" / "trials" / "vsepp.lseh-c000-s0"
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("a file stands where the trial wants its folder")
+    assert run(path)[0].ending == "interrupted"
+    before = {each.start.trial: each for each in attempts()}
+    assert {each.status for each in before.values() if each.start.loss == "lmh"} == {"finished"}
+    assert blocked.name not in before
+    export_study("tiny", tmp_path / "tiny.zip", None)
+
+    monkeypatch.setenv("VSETUNE_HOME", str(second))
+    import_study(tmp_path / "tiny.zip", None)
+    outcome, shown = run(path, resume=True)
+    assert (dict(outcome.counts), outcome.ending) == ({"finished": 4}, "finished")
+    after = {each.start.trial: each for each in attempts()}
+    assert len(attempts()) == len(after) == 4
+    assert len({(each.start.cell, str(each.start.configuration)) for each in after.values()}) == 4
+    for trial, was in before.items():
+        now = after[trial]
+        assert (now.start, now.status, now.curve, now.summary) == (was.start, was.status, was.curve, was.summary)
+        assert not (second / "runs" / "tiny" / "trials" / trial).exists(), "trained again"
+    client = MlflowClient(f"sqlite:///{second / 'mlflow.db'}")
+    moved = {trial for trial, each in after.items() if MOVED_FROM in client.get_run(each.attempt_id).data.tags}
+    assert moved == before.keys()
+    assert "2 winners logged as MLflow models" in shown

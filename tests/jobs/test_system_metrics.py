@@ -1,0 +1,81 @@
+"""What a machine did between two validations, in numbers that MLflow draws and nothing else reads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from statistics import fmean
+
+import pytest
+import torch
+
+from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.jobs.system_metrics import SystemMetrics
+from vsetune.tracking.mlflow_batches import metrics_of
+from vsetune.tracking.records import ValidationPoint
+
+CPU = torch.device("cpu")
+PROCESSOR = {"system/cpu_utilization_percentage", "system/process_cpu_utilization_percentage"}
+
+
+def test_numbers_are_means_of_the_looks_since_the_last_validation() -> None:
+    looks: list[float] = []
+
+    def look() -> dict[str, float]:
+        looks.append(float(len(looks)))
+        return {"memory": looks[-1]}
+
+    metrics = SystemMetrics(CPU, look=look, every_s=1e-3)
+    try:
+        while len(looks) < 20:
+            time.sleep(1e-3)
+        first = metrics.taken()["system/memory"]
+    finally:
+        metrics.close()
+    second = metrics.taken()["system/memory"]
+    count = round(2 * first + 1)  # 0, 1, ... have this mean
+    assert count >= 20
+    assert second == pytest.approx(fmean(looks[count:]))
+    assert metrics.taken()["system/memory"] == looks[-1], "one look at the validation itself"
+
+
+def test_without_a_look_in_between_the_validation_has_its_own() -> None:
+    metrics = SystemMetrics(CPU, every_s=1e6)
+    try:
+        end = time.process_time() + 0.05
+        while time.process_time() < end:
+            pass
+        found = metrics.taken()
+    finally:
+        metrics.close()
+    assert {
+        "system/system_memory_usage_megabytes", "system/system_memory_usage_percentage",
+        "system/process_memory_usage_megabytes",
+    } <= found.keys()
+    assert all(value >= 0 for value in found.values())
+    if PROCESSOR & found.keys():  # the clock of the processors moves in steps
+        assert found["system/cpu_utilization_percentage"] <= 100
+    assert "system-metrics" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_mlflow_draws_them_beside_m_recall_whatever_else_it_draws() -> None:
+    point = ValidationPoint(3, 0.5, 120, 40.0, 2.0, {"loss": 1.5, "system/cpu_utilization_percentage": 80.0})
+    few, whole = (metrics_of(point, 0, all_numbers=all_numbers) for all_numbers in (False, True))
+    assert {each.key for each in few} == {"m_recall", "system/cpu_utilization_percentage"}
+    assert {"loss", "epoch"} < {each.key for each in whole}
+    assert {(each.step, each.timestamp) for each in few} == {(3, 2000)}
+
+
+def test_they_are_off_unless_asked_for() -> None:
+    assert TrackingSpec().system_metrics is False
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_tells_its_memory() -> None:
+    metrics = SystemMetrics(torch.device("cuda"), every_s=1e6)
+    try:
+        found = metrics.taken()
+    finally:
+        metrics.close()
+    assert 0 < found["system/gpu_0_memory_usage_percentage"] <= 100

@@ -1,0 +1,110 @@
+"""Winners become MLflow models at the end of a study; what goes wrong there is a line and no failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.errors import StorageError
+from vsetune.files.hashes import sha256_of_file
+from vsetune.jobs import winner_models
+from vsetune.jobs.winner_models import log_winners, winners_of
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+
+
+class Models:
+    """Remembers what was logged."""
+
+    def __init__(self) -> None:
+        self.logged: dict[tuple[str, str], str] = {}
+
+    def log(self, record: Any, *, weights_sha256: str) -> tuple[str, bool]:
+        key = (record.start.trial, weights_sha256)
+        is_new = key not in self.logged
+        return self.logged.setdefault(key, f"models:/m-{len(self.logged)}"), is_new
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch) -> Models:
+    made = Models()
+    monkeypatch.setattr(winner_models, "logged_models", lambda uri: made)
+    return made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MemoryStore:
+    """Two cells of two configurations with weights, and one that has not finished."""
+    store = MemoryStore(tmp_path / "artifacts")
+    store.open_study(StudyRecord("demo", "beef", {}, {}), resume=False)
+    for number, (loss, recall, status) in enumerate([
+        ("lmh", 40.0, "finished"), ("lmh", 50.0, "finished"), ("lseh", 60.0, "finished"), ("lseh", 30.0, "finished"),
+        ("top_f", 70.0, "killed"),
+    ]):
+        run = store.start_attempt(AttemptStart(
+            "demo", f"vsepp.{loss}-c{number:03d}-s0", f"vsepp.{loss}", "vsepp", loss, 1, 0, "search",
+            {"loss.margin": 0.1 * number}, {},
+        ))
+        store.record_points(run, [ValidationPoint(10, 1.0, 10, recall, 1.0)])
+        weights = tmp_path / str(number) / "best.safetensors"
+        weights.parent.mkdir()
+        weights.write_bytes(bytes([number]) * 8)
+        store.finish_attempt(run, status, {}, [weights] if number < 3 else [], None)  # type: ignore[arg-type]
+    return store
+
+
+def prepared(tmp_path: Path, **tracking: Any) -> Any:
+    tracked = TrackingSpec(**{"uri": f"sqlite:///{tmp_path / 'mlflow.db'}", **tracking})
+    spec = SimpleNamespace(study="demo", tracking=tracked)
+    return SimpleNamespace(spec=spec, trial_folder=lambda trial: tmp_path / "trials" / trial)
+
+
+def test_the_best_finished_trial_of_every_cell_is_logged_once(
+    store: MemoryStore, models: Models, tmp_path: Path
+) -> None:
+    assert log_winners(prepared(tmp_path), store) == ["2 winners logged as MLflow models"]
+    weights = {trial: tmp_path / number / "best.safetensors" for trial, number in (
+        ("vsepp.lmh-c001-s0", "1"), ("vsepp.lseh-c002-s0", "2"),
+    )}
+    assert set(models.logged) == {(trial, sha256_of_file(file)) for trial, file in weights.items()}
+    assert log_winners(prepared(tmp_path), store) == []
+    assert len(models.logged) == 2
+    assert "vsepp.top_f-c004-s0" not in {winner.start.trial for winner in winners_of(store.attempts("demo"))}
+
+
+def test_weights_that_are_gone_are_a_line(
+    store: MemoryStore, models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "fetch_artifact", lambda attempt_id, name, into: None)
+    assert log_winners(prepared(tmp_path), store) == [
+        "no checkpoint is left of vsepp.lmh-c001-s0, vsepp.lseh-c002-s0: not logged as MLflow models"
+    ]
+    folder = tmp_path / "trials" / "vsepp.lseh-c002-s0"
+    folder.mkdir(parents=True)
+    (folder / "best.safetensors").write_bytes(b"2")
+    assert log_winners(prepared(tmp_path), store)[0] == "1 winner logged as MLflow models"
+
+
+def test_a_store_that_is_away_or_full_is_a_line_that_says_what_to_do(
+    store: MemoryStore, models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise StorageError("tracking store x: no space left")
+
+    (line,) = log_winners(prepared(tmp_path), None)
+    assert "the tracking store has not got them yet; log one later with: vsetune trial model STUDY/TRIAL" in line
+    monkeypatch.setattr(models, "log", full)
+    (line,) = log_winners(prepared(tmp_path), store)
+    assert line.startswith("winners are not all logged as MLflow models: tracking store x: no space left; ")
+
+
+def test_nothing_is_logged_where_it_is_turned_off_or_the_store_is_in_memory(
+    store: MemoryStore, models: Models, tmp_path: Path
+) -> None:
+    assert log_winners(prepared(tmp_path, models="none"), store) == []
+    assert log_winners(prepared(tmp_path, uri="memory:"), store) == []
+    assert not models.logged

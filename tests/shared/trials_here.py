@@ -1,0 +1,47 @@
+"""Trials of a study one after another in this process, by the worker that Ray would run; recorded as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.placement import _worker_config
+from vsetune.jobs.preparation import PreparedStudy
+from vsetune.jobs.stopping import StopRequest
+from vsetune.jobs.trainable import AttemptTrainable
+from vsetune.jobs.trial_progress import Assignment
+from vsetune.jobs.tune_adapter import record_report
+
+
+def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run_study` trains here and needs no Ray; it waits for the store as long as it takes."""
+    monkeypatch.setattr("vsetune.jobs.run.DELIVER_WITHIN_S", 120.0)
+    monkeypatch.setattr("vsetune.jobs.run.place_trials", place_here)
+    monkeypatch.setattr("vsetune.jobs.run.ray_cluster", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("vsetune.jobs.run.exported", lambda *_, **__: nullcontext())
+
+
+def place_here(
+    prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest, console: Console, *,
+    forget: Callable[[Path], None], metrics: Any,
+) -> None:
+    """As `placement.place_trials`, until the ledger hands out no more."""
+    while isinstance(assignment := ledger.next(), Assignment):
+        name, cell = assignment.trial.trial, assignment.trial.cell
+        network, loss = cell.split(".", 1)
+        needs = prepared.spec.resources.needs_of(network, loss)
+        worker = AttemptTrainable(_worker_config(prepared, assignment, needs))
+        report: dict[str, Any] = {}
+        while not report.get("done"):
+            report = worker.step()
+            if report["event"] == "interrupted":
+                ledger.interrupted(name, report["error"])
+            else:
+                record_report(ledger, name, report)
+        worker.cleanup()
