@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
 import statistics
+from fractions import Fraction
 
 import pytest
 
-from vsetune.metrics.best_of_k import Tried, best_after_epochs, best_after_trials, best_with_replacement
+from vsetune.metrics.best_of_k import (
+    _DRAWN_ORDERS,
+    Tried,
+    _orders,
+    best_after_epochs,
+    best_after_trials,
+    best_with_replacement,
+    tuning_curves,
+)
 
 VALUES = [61.0, 40.0, 58.5, 61.0, 0.0, 55.25]
 TRIALS = [
@@ -34,6 +45,16 @@ def test_three_trials_by_hand():
     """1, 2, 6: one gives 3 on average; of the pairs two have 6 and one has 2, 14 / 3; all three have 6."""
     assert [each.mean for each in best_after_trials([6, 1, 2])] == pytest.approx([3, 14 / 3, 6])
     assert [each.at for each in best_after_trials([6, 1, 2], [3, 1])] == [3, 1]
+
+
+def test_the_best_of_k_of_a_thousand_trials_is_that_of_binomials_in_fractions():
+    """The chance to be below most of them is less than a float can be."""
+    values = random.Random(1).sample(range(10_000), 1000)
+    counts = [1, 2, 30, 400, 999, 1000]
+    for found, count in zip(best_after_trials(values, counts), counts, strict=True):
+        below = [Fraction(math.comb(place, count), math.comb(1000, count)) for place in range(1001)]
+        mean = sum(value * (high - low) for value, low, high in zip(sorted(values), below, below[1:], strict=False))
+        assert found.mean == pytest.approx(float(mean), rel=1e-12)
 
 
 def test_with_replacement_it_is_the_mean_over_every_draw_and_never_higher_than_without():
@@ -72,10 +93,45 @@ def test_of_many_trials_of_one_length_the_drawn_orders_agree_with_the_exact_choi
     assert (drawn[2].mean, drawn[2].low, drawn[2].high) == (every.mean, 60, 60)
 
 
+def many(count):
+    """Trials of unequal lengths; some were validated never, or not at their end."""
+    draw = random.Random(count)
+    lengths = [draw.choice([0, 1, 3, 8]) for _ in range(count)]
+    return [
+        Tried([(step / 2, 60 * draw.random()) for step in range(1, points + 1)], points / 2 + draw.choice([0, 0.25]))
+        for points in lengths
+    ]
+
+
+@pytest.mark.parametrize("count", [7, 30, 401])
+def test_of_many_trials_the_drawn_orders_are_walked_through_one_trial_after_another(count):
+    trials = many(count)
+    orders = [order for group in _orders(count, 5).tolist() for order in group]
+    assert _DRAWN_ORDERS <= len(orders) < 2 * _DRAWN_ORDERS
+    assert all(sorted(order) == list(range(count)) for order in orders)
+    firsts = [order[0] for order in orders]
+    if count <= _DRAWN_ORDERS:
+        assert {firsts.count(trial) for trial in range(count)} == {len(orders) // count}
+    whole = sum(trial.epochs for trial in trials)
+    moments = [0, 1.5, whole / 3, whole]
+    for found, moment in zip(best_after_epochs(trials, moments, seed=5), moments, strict=True):
+        bests = [after([trials[place] for place in order], moment) for order in orders]
+        assert found.mean == pytest.approx(statistics.fmean(bests))
+        assert (found.low, found.high) == (quantile(bests, 0.05), quantile(bests, 0.95))
+
+
+def test_the_curves_of_a_search_are_those_of_its_bests_and_of_its_epochs():
+    trials = many(30)
+    found = tuning_curves(trials, budget_epochs=90.0)
+    bests = [max([m_recall for _, m_recall in trial.curve], default=0.0) for trial in trials]
+    assert list(found.after_trials) == best_after_trials(bests, [int(each.at) for each in found.after_trials])
+    assert list(found.after_epochs) == best_after_epochs(trials, [each.at for each in found.after_epochs])
+
+
 def test_what_cannot_be_counted_is_refused():
     for refused in (
         lambda: best_after_trials([]), lambda: best_after_trials([1.0], [2]), lambda: best_after_epochs([], [1]),
-        lambda: best_with_replacement([1.0], 0),
+        lambda: best_with_replacement([1.0], 0), lambda: tuning_curves([]),
     ):
         with pytest.raises(ValueError, match="need"):
             refused()

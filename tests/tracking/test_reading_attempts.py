@@ -9,6 +9,7 @@ from mlflow import MlflowClient
 
 from vsetune.errors import StorageError, UsageError
 from vsetune.tracking import open_store
+from vsetune.tracking.mlflow_searching import SearchedAttempts
 from vsetune.tracking.opening import open_existing
 
 
@@ -25,7 +26,7 @@ def test_attempts_out_of_the_tables_are_those_of_mlflows_search(mlflow_store, da
     client.delete_run(ids["deleted"])
     client.create_run(client.get_experiment_by_name("nightly").experiment_id, run_name="of somebody else")
     searching = open_store(f"sqlite:///{database}", None)
-    searching._reading = None
+    searching._reading = SearchedAttempts(client)
     found = mlflow_store.attempts("nightly")
     assert found == searching.attempts("nightly") == open_existing(f"sqlite:///{database}").attempts("nightly")
     assert [attempt.start.trial for attempt in found] == [name for name in names if name != "deleted"]

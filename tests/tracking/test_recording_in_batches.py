@@ -17,6 +17,7 @@ from vsetune.errors import StorageError
 from vsetune.tracking import JournaledStore, ValidationPoint, backlog, delivery, open_store
 from vsetune.tracking.journal import JOURNAL_FILE, Journal, Place
 from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.mlflow_searching import SearchedAttempts
 
 __all__ = ["place"]
 
@@ -259,7 +260,7 @@ def shown(client, run_id):
 def rows_and_requests_agree(uri, study, start, points):
     """Also what is read out of the tables, and by MLflow's search."""
     by_rows, by_requests = (open_store(uri, None, curve_plots=False, all_numbers=True) for _ in range(2))
-    by_requests._rows = by_requests._reading = None
+    by_requests._rows, by_requests._reading = None, SearchedAttempts(by_requests._client)
     by_rows.open_study(study, resume=False)
     ids = {each: each.start_attempt(start(trial=name)) for each, name in ((by_rows, "a"), (by_requests, "b"))}
     other = by_rows.start_attempt(start(trial="c"))

@@ -18,11 +18,13 @@ from vsetune.leaderboard.selection import (
     RUNNER_UP,
     Trial,
     budget_of_search,
+    by_configuration,
     configurations_of,
-    cost_of,
+    costs_of,
     dataset_of,
     keeps_constraints,
     runs_of_configuration,
+    sum_of,
     trials_of,
     usable,
     winner_of,
@@ -97,16 +99,16 @@ def group_rows(
 def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
     """A cell by itself, not yet compared."""
     start = trials[0][-1].start
-    winner = winner_of(trials)
-    runs = runs_of_configuration(trials, winner) if winner else []
-    configurations = configurations_of(trials)
+    winner, costs, by_key = winner_of(trials), costs_of(trials), by_configuration(trials)
+    runs = runs_of_configuration(by_key, winner) if winner else []
+    configurations = configurations_of(by_key)
     seeds = tuple(seed_result(run[-1], was_searched=configurations > 1) for run in runs if usable(run))
     noise = curve_noise([seed.curve for seed in headline_of(seeds)])
     seeds = tuple(replace(seed, epochs_to_level=_epochs_to_level(seed, noise)) for seed in seeds)
     headline = headline_of(seeds)
     bests = [seed.best_m_recall for seed in headline]
-    contenders = contenders_of(trials, headline) if winner else ()
-    flags, budget = _flags(trials, runs, seeds, contenders), budget_of_search(trials)
+    contenders = contenders_of(trials, by_key, winner, headline) if winner else ()
+    flags, budget = _flags(trials, runs, seeds, contenders), budget_of_search(trials, costs)
     flags += [budget.flag] if budget is not None and budget.flag is not None else []
     return Row(
         dataset=dataset, network=start.network, loss=start.loss, cell=start.cell, study=start.study,
@@ -118,12 +120,12 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
         resolution_epochs=max((resolution(seed.curve) for seed in headline), default=None),
         seconds_per_epoch=_median([seed.seconds_per_epoch for seed in headline]),
         test_m_recall=_mean([seed.test_m_recall for seed in headline]),
-        cost=cost_of(trials), configurations=configurations, trials=len(trials), attempts=sum(map(len, trials)),
+        cost=sum_of(costs), configurations=configurations, trials=len(trials), attempts=sum(map(len, trials)),
         counts=dict(Counter(attempt.status for trial in trials for attempt in trial)),
         protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags), contenders=contenders,
         noise=noise, epochs_to_level=_median([seed.epochs_to_level for seed in headline]),
         m_recall_bounds=_recall_bounds(headline),
-        search_budget=budget, tuning=tuning_of(trials, budget),
+        search_budget=budget, tuning=tuning_of(trials, costs, budget),
     )
 
 
@@ -160,18 +162,18 @@ def _checked(row: Row, trials: Sequence[Trial], reference: Row | None, known: st
 def _incompatibility(row: Row, trials: Sequence[Trial], reference: Row) -> str | None:
     """Why a row does not compare: its own trials under several protocols, another protocol or another cadence."""
     shown = row.headline[0].trial
-    for trial in sorted(trials, key=lambda trial: trial[-1].start.trial):
-        if usable(trial):
-            try:
-                check_same_protocol(row.protocol, trial[-1].start.protocol)
-            except IncompatibleCurves as error:
-                return f"{shown} against {trial[-1].start.trial}: {error}"
-    for seed, other in itertools.product(row.headline, reference.headline):
+    others = [trial[-1].start for trial in trials if usable(trial) and trial[-1].start.protocol != row.protocol]
+    for other in sorted(others, key=lambda start: start.trial):
+        try:
+            check_same_protocol(row.protocol, other.protocol)
+        except IncompatibleCurves as error:
+            return f"{shown} against {other.trial}: {error}"
+    for seed, against in itertools.product(row.headline, reference.headline):
         try:
             check_same_protocol(reference.protocol, row.protocol)
-            check_same_cadence(seed.curve, other.curve)
+            check_same_cadence(seed.curve, against.curve)
         except IncompatibleCurves as error:
-            return f"{other.trial} against {seed.trial}: {error}"
+            return f"{against.trial} against {seed.trial}: {error}"
     return None
 
 

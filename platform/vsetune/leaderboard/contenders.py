@@ -10,11 +10,11 @@ from vsetune.leaderboard.selection import (
     PAPERS,
     ROLES,
     RUNNER_UP,
+    Configurations,
     Trial,
     configuration_key,
     runs_of_configuration,
     usable,
-    winner_of,
 )
 from vsetune.metrics.curves import best_of_curve
 from vsetune.metrics.efficiency import epochs_to_best
@@ -36,18 +36,19 @@ def seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
     )
 
 
-def contenders_of(trials: Sequence[Trial], headline: Sequence[SeedResult]) -> tuple[Contender, ...]:
-    """trials: of one cell. headline: the seeds of its winner that its numbers come from.
+def contenders_of(
+    trials: Sequence[Trial], configurations: Configurations, winner: AttemptRecord, headline: Sequence[SeedResult]
+) -> tuple[Contender, ...]:
+    """trials: of one cell, and by configuration. headline: the seeds of its winner that its numbers come from.
 
     Only whole trainings over seeds that the winner has too are compared; one that searched is none of them.
     """
     shown = {seed.seed: seed.best_m_recall for seed in headline if not seed.chose}
-    winner = winner_of(trials)
     found = []
     for role, first in _roles(trials).items():
-        if winner is None or configuration_key(first) == configuration_key(winner):
+        if configuration_key(first) == configuration_key(winner):
             continue
-        runs = [run[-1] for run in runs_of_configuration(trials, first) if usable(run)]
+        runs = [run[-1] for run in runs_of_configuration(configurations, first) if usable(run)]
         seeds = tuple(
             seed_result(run, was_searched=False) for run in runs
             if run.start.phase == "confirm" and run.status == "finished" and run.start.seed in shown

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from vsetune.leaderboard.rows import Cost
@@ -15,6 +16,9 @@ from vsetune.tracking.records import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptRec
 
 Trial = tuple[AttemptRecord, ...]
 """All attempts at one trial, by number; the last one counts."""
+Configurations = Mapping[str, Sequence[Trial]]
+"""Trials of one cell by their configuration, as `by_configuration` has grouped them."""
+_KEYS = json.JSONEncoder(sort_keys=True, default=str)
 
 WINNER, RUNNER_UP, PAPERS = "winner", "runner-up", "papers' settings"
 """What a configuration is that `study confirm` runs again; it may be two of them."""
@@ -27,7 +31,12 @@ def dataset_of(attempt: AttemptRecord) -> str:
     named = attempt.start.protocol.get("dataset")
     data = attempt.start.resolved.get("data")
     path = data.get("path", "") if isinstance(data, dict) else ""
-    return str(named or PurePosixPath(str(path)).name or "data")
+    return str(named or _last_part(str(path)) or "data")
+
+
+@lru_cache
+def _last_part(path: str) -> str:
+    return PurePosixPath(path).name
 
 
 def trials_of(attempts: Sequence[AttemptRecord]) -> list[Trial]:
@@ -40,7 +49,15 @@ def trials_of(attempts: Sequence[AttemptRecord]) -> list[Trial]:
 
 def cost_of(trials: Sequence[Trial]) -> Cost:
     """What the trials used, whatever became of them. The one definition, of the leaderboard and of a study's budget."""
-    costs = [_cost(trial) for trial in trials]
+    return sum_of(costs_of(trials))
+
+
+def costs_of(trials: Iterable[Trial]) -> list[Cost]:
+    """What each of them used; of many it takes a while, so that who needs them again keeps them."""
+    return [_cost(trial) for trial in trials]
+
+
+def sum_of(costs: Sequence[Cost]) -> Cost:
     return Cost(
         epochs=sum(cost.epochs for cost in costs),
         device_seconds=sum(cost.device_seconds for cost in costs),
@@ -50,10 +67,10 @@ def cost_of(trials: Sequence[Trial]) -> Cost:
     )
 
 
-def budget_of_search(trials: Sequence[Trial]) -> SearchBudget | None:
-    """Of one cell, whatever else ran of it; None where its attempts tell of none."""
+def budget_of_search(trials: Sequence[Trial], costs: Sequence[Cost]) -> SearchBudget | None:
+    """Of one cell, whatever else ran of it; None where its attempts tell of none. costs: of each trial."""
     searched = [trial for trial in trials if trial[-1].start.phase == "search"]
-    cost = cost_of(searched)
+    cost = sum_of([cost for trial, cost in zip(trials, costs, strict=True) if trial[-1].start.phase == "search"])
     budgets = (
         SearchBudget.recorded(
             attempt.start.environment, trained=cost.budget_epochs, device_seconds=cost.device_seconds
@@ -128,7 +145,15 @@ def usable(trial: Trial) -> bool:
 def configuration_key(attempt: AttemptRecord) -> str:
     """Equal for attempts that differ in nothing but the seed."""
     plain = {key: value for key, value in attempt.start.configuration.items() if key != "seed"}
-    return json.dumps(plain, sort_keys=True, default=str)
+    return _KEYS.encode(plain)
+
+
+def by_configuration(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
+    """By `configuration_key` of the latest attempt, each in the order in which they are given."""
+    grouped: defaultdict[str, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        grouped[configuration_key(trial[-1])].append(trial)
+    return dict(grouped)
 
 
 def winner_of(trials: Sequence[Trial]) -> AttemptRecord | None:
@@ -177,19 +202,18 @@ def keeps_constraints(attempt: AttemptRecord) -> bool:
     return attempt.summary.get(CONSTRAINT_EXCESS, 0.0) <= 0
 
 
-def configurations_of(trials: Sequence[Trial]) -> int:
+def configurations_of(configurations: Configurations) -> int:
     """How many configurations the search of a cell has tried, whatever became of them."""
-    return len({configuration_key(trial[-1]) for trial in trials if trial[-1].start.phase == "search"})
+    return sum(any(trial[-1].start.phase == "search" for trial in trials) for trials in configurations.values())
 
 
-def runs_of_configuration(trials: Sequence[Trial], winner: AttemptRecord) -> list[Trial]:
+def runs_of_configuration(configurations: Configurations, winner: AttemptRecord) -> list[Trial]:
     """One trial per seed of the winner's configuration, by seed.
 
     Of several with one seed the usable one, of those a confirming one, of those the winner itself.
     """
-    key = configuration_key(winner)
     by_seed: dict[int, Trial] = {}
-    same = [trial for trial in trials if configuration_key(trial[-1]) == key]
+    same = configurations.get(configuration_key(winner), ())
     for trial in sorted(same, key=lambda trial: _order(trial[-1].start.trial)):
         last = trial[-1]
         known = by_seed.get(last.start.seed)

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,12 @@ _ALL_ORDERS_OF = 6
 _DRAWN_ORDERS = 400
 _POINTS = 24
 """Of a curve, about."""
+_AT_ONCE = 2**16
+"""Numbers, about, that orders are worked on with at once: what a processor keeps near."""
 
 _Floats = npt.NDArray[np.float64]
+_Orders = npt.NDArray[np.int64]
+_Values = Sequence[float] | _Floats
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,31 @@ class Tried:
     curve: Curve
     epochs: float
 
-    @cached_property
-    def best(self) -> float:
-        return max([m_recall for _, m_recall in self.curve], default=0.0)
+
+class _Searched(NamedTuple):
+    """Trials in the order in which they are given. took: epochs of each. shown_at: (trials, points) epochs of the
+    validations, infinite beyond the last. so_far: (trials, points + 1) the highest M-Recall after so many of them, 0
+    after none, the best beyond the last."""
+
+    took: _Floats
+    shown_at: _Floats
+    so_far: _Floats
+
+    @property
+    def bests(self) -> _Floats:
+        return self.so_far[:, -1]
+
+    @classmethod
+    def of(cls, trials: Sequence[Tried]) -> _Searched:
+        counts = np.array([len(trial.curve) for trial in trials])
+        points = itertools.chain.from_iterable(trial.curve for trial in trials)
+        numbers = itertools.chain.from_iterable(points)
+        told = np.fromiter(numbers, np.float64, count=2 * int(counts.sum())).reshape(-1, 2)
+        is_told = np.arange(counts.max()) < counts[:, None]
+        shown_at, recalls = np.full(is_told.shape, math.inf), np.zeros(is_told.shape)
+        shown_at[is_told], recalls[is_told] = told[:, 0], told[:, 1]
+        so_far = np.maximum.accumulate(np.pad(recalls, ((0, 0), (1, 0))), axis=1)
+        return cls(np.array([trial.epochs for trial in trials]), shown_at, so_far)
 
 
 @dataclass(frozen=True)
@@ -77,7 +103,10 @@ def tuning_curves(trials: Sequence[Tried], *, budget_epochs: float | None = None
 
     budget_epochs: of the search, what was trained where it is not known. Raises ValueError without trials.
     """
-    bests, trained = [trial.best for trial in trials], math.fsum(trial.epochs for trial in trials)
+    if not trials:
+        raise ValueError("tuning curves: got no trials, need at least one")
+    searched, trained = _Searched.of(trials), math.fsum(trial.epochs for trial in trials)
+    bests = searched.bests
     counts = list(range(1, len(bests) + 1))
     if len(bests) > _POINTS:
         counts = sorted({round(2 ** (place / 2)) for place in range(2 * len(bests).bit_length() - 1)} | {len(bests)})
@@ -86,11 +115,11 @@ def tuning_curves(trials: Sequence[Tried], *, budget_epochs: float | None = None
     moments = [*(gap * place for place in range(1, _POINTS + 1) if gap * place < trained - SAME_EPOCH), trained]
     return TuningCurves(
         len(bests), trained, tuple(best_after_trials(bests, counts)),
-        tuple(best_with_replacement(bests, count) for count in counts), tuple(best_after_epochs(trials, moments)),
+        tuple(best_with_replacement(bests, count) for count in counts), tuple(_after_epochs(searched, moments, seed=0)),
     )
 
 
-def best_after_trials(values: Sequence[float], counts: Sequence[int] | None = None) -> list[ExpectedBest]:
+def best_after_trials(values: _Values, counts: Sequence[int] | None = None) -> list[ExpectedBest]:
     """Of k trials drawn without replacement the expected highest, for every k of `counts` (all by default), exactly.
 
     The i-th smallest of n values is the highest of k, or one below it is, in C(i, k) of C(n, k) cases. values: best of
@@ -100,9 +129,14 @@ def best_after_trials(values: Sequence[float], counts: Sequence[int] | None = No
     trials = len(ordered)
     if any(not 1 <= count <= trials for count in wanted):
         raise ValueError(f"best after k trials: got k from {min(wanted)} to {max(wanted)}, need 1 to {trials}")
-    places, below, found = np.arange(1, trials + 1), np.ones(trials), {}
+    numbers, below, zeros, found = np.arange(1.0, trials + 1), np.ones(trials), 0, {}
     for count in range(1, max(wanted, default=0) + 1):
-        below = below * np.maximum(places - count + 1, 0) / (trials - count + 1)
+        below[zeros : count - 1] = 0.0
+        while zeros < count - 1 or below[zeros] == 0.0:  # no share below `count` values, or less than a number can be
+            zeros += 1
+        left = trials - count + 1
+        below[zeros:] *= numbers[zeros - count + 1 : left]
+        below[zeros:] /= left
         if count in wanted:
             weights = np.diff(below, prepend=0.0)
             low, high = (ordered[np.searchsorted(below, share - 1e-12)] for share in _ends())
@@ -110,7 +144,7 @@ def best_after_trials(values: Sequence[float], counts: Sequence[int] | None = No
     return [found[count] for count in wanted]
 
 
-def best_with_replacement(values: Sequence[float], count: int) -> float:
+def best_with_replacement(values: _Values, count: int) -> float:
     """Expected highest of `count` draws with replacement (Dodge et al. 2019), to compare with their figures:
     sum of v_i ((i / n)^k - ((i - 1) / n)^k) over the sorted values. Raises ValueError without values or draws."""
     ordered = _sorted(values)
@@ -129,55 +163,55 @@ def best_after_epochs(trials: Sequence[Tried], moments: Sequence[float], *, seed
     """
     if not trials:
         raise ValueError("best after epochs: got no trials, need at least one")
-    orders = _orders(len(trials), seed)
-    ends = np.cumsum(np.array([trial.epochs for trial in trials])[orders], axis=1)
-    bests = np.maximum.accumulate(np.array([trial.best for trial in trials])[orders], axis=1)
-    epochs, so_far = _padded([trial.curve for trial in trials])
-    lines = np.arange(len(orders))
-    highest = np.empty((len(moments), len(orders)))
-    for place, moment in enumerate(moments):
-        over = (ends <= moment + SAME_EPOCH).sum(axis=1)
-        whole = np.where(over > 0, bests[lines, over - 1], 0.0)
-        at_work = orders[lines, np.minimum(over, len(trials) - 1)]
-        spent = moment - np.where(over > 0, ends[lines, over - 1], 0.0)
-        shown = (epochs[at_work] <= spent[:, None] + SAME_EPOCH).sum(axis=1)
-        highest[place] = np.maximum(whole, np.where(over < len(trials), so_far[at_work, shown], 0.0))
+    return _after_epochs(_Searched.of(trials), moments, seed=seed)
+
+
+def _after_epochs(searched: _Searched, moments: Sequence[float], *, seed: int) -> list[ExpectedBest]:
+    orders, until = _orders(len(searched.took), seed), np.array(moments, dtype=np.float64)
+    groups, begins, trials = orders.shape
+    rows = max(1, _AT_ONCE // max(trials, len(until) * searched.so_far.shape[1]))
+    highest = np.empty((len(until), groups * begins))
+    for first in range(0, groups * begins, rows):
+        some = np.arange(first, min(first + rows, groups * begins))
+        highest[:, some] = _shown(searched, orders[some // begins, some % begins], until).T
     ordered, means = np.sort(highest, axis=1), highest.mean(axis=1)
-    low, high = (ordered[:, math.ceil(share * len(orders) - 1e-9) - 1] for share in _ends())
+    low, high = (ordered[:, math.ceil(share * ordered.shape[1] - 1e-9) - 1] for share in _ends())
     return [
         ExpectedBest(moment, float(means[place]), float(low[place]), float(high[place]))
         for place, moment in enumerate(moments)
     ]
 
 
+def _shown(searched: _Searched, orders: _Orders, moments: _Floats) -> _Floats:
+    """(orders, moments): the highest M-Recall of any validation until then."""
+    ends = np.cumsum(searched.took[orders], axis=1)
+    bests = np.maximum.accumulate(searched.bests[orders], axis=1)
+    over = np.array([line.searchsorted(moments + SAME_EPOCH, side="right") for line in ends])
+    lines, last, trials = np.arange(len(orders))[:, None], np.maximum(over - 1, 0), orders.shape[1]
+    whole = np.where(over > 0, bests[lines, last], 0.0)
+    at_work = orders[lines, np.minimum(over, trials - 1)]
+    spent = moments - np.where(over > 0, ends[lines, last], 0.0)
+    told = (searched.shown_at[at_work] <= spent[..., None] + SAME_EPOCH).sum(axis=-1)
+    return np.maximum(whole, np.where(over < trials, searched.so_far[at_work, told], 0.0))
+
+
 def _ends() -> tuple[float, float]:
     return (1 - BAND) / 2, (1 + BAND) / 2
 
 
-def _sorted(values: Sequence[float]) -> _Floats:
+def _sorted(values: _Values) -> _Floats:
     if not len(values):
         raise ValueError("best of trials: got no trials, need at least one")
     return np.sort(np.asarray(values, dtype=np.float64))
 
 
-def _orders(trials: int, seed: int) -> npt.NDArray[np.int64]:
-    """(orders, trials): which trial comes when. Drawn orders are begun everywhere, so that every trial is as often the
-    first, the second, ..., which leaves less to chance."""
+def _orders(trials: int, seed: int) -> _Orders:
+    """(groups, orders, trials): which trial comes when. Of a drawn order all are a group that begin it somewhere else,
+    so that every trial is as often the first, the second, ..., which leaves less to chance; they share its memory."""
     if trials <= _ALL_ORDERS_OF:
-        return np.array(list(itertools.permutations(range(trials))))
-    generator, begins = np.random.default_rng(seed), range(0, trials, -(-trials // _DRAWN_ORDERS))
-    drawn = [generator.permutation(trials) for _ in range(-(-_DRAWN_ORDERS // len(begins)))]
-    places = (np.arange(trials) + np.array(begins)[:, None]) % trials
-    return np.concatenate([order[places] for order in drawn])
-
-
-def _padded(curves: Sequence[Curve]) -> tuple[_Floats, _Floats]:
-    """(trials, points) epochs of the validations, infinite beyond the last, and (trials, points + 1) the highest
-    M-Recall after so many of them, 0 after none."""
-    points = max(len(curve) for curve in curves)
-    epochs, so_far = np.full((len(curves), points), math.inf), np.zeros((len(curves), points + 1))
-    for line, curve in enumerate(curves):
-        if curve:
-            epochs[line, : len(curve)], recalls = np.array(curve).T
-            so_far[line, 1 : len(curve) + 1] = np.maximum.accumulate(recalls)
-    return epochs, so_far
+        return np.array([list(itertools.permutations(range(trials)))])
+    generator, gap = np.random.default_rng(seed), -(-trials // _DRAWN_ORDERS)
+    begins = -(-trials // gap)
+    drawn = np.array([generator.permutation(trials) for _ in range(-(-_DRAWN_ORDERS // begins))])
+    twice = np.concatenate([drawn, drawn[:, :-1]], axis=1)
+    return np.lib.stride_tricks.sliding_window_view(twice, trials, axis=1)[:, ::gap]

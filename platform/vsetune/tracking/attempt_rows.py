@@ -43,7 +43,7 @@ _PREFIXES = (encoding.RECORD, encoding.CURVE, encoding.SUMMARY, POINTS)
 _AT_ONCE = 500
 
 
-class _Run(NamedTuple):
+class ReadRun(NamedTuple):
     """A run that may be an attempt. status, seen, ended_ms: whatever is written of an attempt changes one of them."""
 
     started_ms: int
@@ -63,7 +63,7 @@ class AttemptRows:
     def __init__(self, connected: Callable[[], AbstractContextManager[Ask]]) -> None:
         self._connected = connected
         self._experiment = ""
-        self._known: dict[_Run, AttemptRecord] = {}
+        self._known: dict[ReadRun, AttemptRecord] = {}
 
     def studies(self) -> list[StudyRecord]:
         """Oldest first."""
@@ -99,13 +99,13 @@ class AttemptRows:
         return [(encoding.study_from_tags(found[run]), places[run]) for run in sorted(found)]
 
 
-def _runs(ask: Ask, experiment_id: str) -> Iterator[_Run]:
+def _runs(ask: Ask, experiment_id: str) -> Iterator[ReadRun]:
     """What changes with an attempt is read before its tags: what comes between the two is read again next time."""
     for started_ms, name, run_id, ended_ms, status, seen in ask(_OF_ATTEMPTS, {"experiment": int(experiment_id)}):
-        yield _Run(started_ms, name or "", run_id, ended_ms, status or "", seen or "")
+        yield ReadRun(started_ms, name or "", run_id, ended_ms, status or "", seen or "")
 
 
-def _with_tags(ask: Ask, runs: Sequence[_Run]) -> Iterator[tuple[_Run, dict[str, str]]]:
+def _with_tags(ask: Ask, runs: Sequence[ReadRun]) -> Iterator[tuple[ReadRun, dict[str, str]]]:
     """Each with the tags of which an attempt is made."""
     prefixes = " OR ".join(f"tags.key LIKE '{name}%'" for name in _PREFIXES)
     for at in range(0, len(runs), _AT_ONCE):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mlflow import MlflowClient
-from mlflow.entities import Run
+from mlflow.entities import Run, RunStatus
 
 from vsetune.tracking import encoding
 from vsetune.tracking.mlflow_batches import metrics_of
@@ -21,16 +21,19 @@ _OWN = {"m_recall", "epoch", "pairs_seen", "train_seconds"}
 
 @dataclass(frozen=True)
 class RunCurve:
-    """Of one run. start_ms: since 1970. steps: of all points. last: the block that takes the next one."""
+    """Of one run. start_ms: since 1970. steps: of all points. last: the block that takes the next one. ended_as: what
+    MLflow says of it, where its attempt was over when it was read; None for one that runs."""
 
     start_ms: int
     steps: frozenset[int]
     last: Block
+    ended_as: str | None = None
 
     @classmethod
     def of(cls, run: Run) -> RunCurve:
         steps = frozenset(point.step for point in encoding.curve_from_tags(run.data.tags))
-        return cls(run.info.start_time, steps, last_block(run.data.tags))
+        is_over = run.info.status != RunStatus.to_string(RunStatus.RUNNING)
+        return cls(run.info.start_time, steps, last_block(run.data.tags), run.info.status if is_over else None)
 
 
 class NewPoints:
@@ -56,7 +59,8 @@ class RunningCurves:
         self._known: dict[str, RunCurve] = {}
 
     def begin(self, run: Run) -> None:
-        self._known[run.info.run_id] = RunCurve.of(run)
+        """It runs from now on, whatever it was when it was read."""
+        self._known[run.info.run_id] = replace(RunCurve.of(run), ended_as=None)
 
     def end(self, run_id: str) -> None:
         self._known.pop(run_id, None)

@@ -9,9 +9,10 @@ What MLflow is told beyond the records, so that its UI is useful on its own:
 - artifacts: config.yaml (resolved trial), curves.svg (all numbers over epochs), and what the driver hands in.
 
 A curve is written twice: as metrics for people, and for us with all numbers as compressed tags (`point_blocks.py`), so
-that a thousand attempts are read with one search instead of a thousand requests, or straight out of the tables
-(`mlflow_reading.py`). Time stamps depend on the point alone, hence MLflow drops a repeated metric even when the process
-died between the two. In a database of our own both are one transaction (`mlflow_rows.py`).
+that a thousand attempts are read with a few searches instead of a thousand requests (`mlflow_searching.py`), or
+straight out of the tables (`mlflow_reading.py`). Time stamps depend on the point alone, hence MLflow drops a repeated
+metric even when the process died between the two. In a database of our own both are one transaction
+(`mlflow_rows.py`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
 from vsetune.tracking.mlflow_reading import attempt_rows
 from vsetune.tracking.mlflow_rows import point_rows
 from vsetune.tracking.mlflow_runs import runs_in
+from vsetune.tracking.mlflow_searching import SearchedAttempts
 from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.mlflow_views import keep_data_sets, keep_view
 from vsetune.tracking.point_blocks import CurvePoint
@@ -71,7 +73,7 @@ class MlflowStore(TrackingStore):
         with opening(shown_uri):
             self._client = MlflowClient(tracking_uri=uri)
             shorten_busy_timeout(uri)
-            self._rows, self._reading = point_rows(uri), attempt_rows(uri)
+            self._rows, self._reading = point_rows(uri), attempt_rows(uri) or SearchedAttempts(self._client)
             self._client.search_experiments(max_results=1)
 
     def open_study(self, record: StudyRecord, *, resume: bool) -> None:
@@ -153,12 +155,7 @@ class MlflowStore(TrackingStore):
     def attempts(self, study: str) -> list[AttemptRecord]:
         with self._storage(f"read study {study}"):
             experiment_id, _ = self._place(study)
-            if self._reading is not None:
-                return self._reading.of(experiment_id)
-            runs = list(self._attempt_runs(experiment_id))
-        runs.sort(key=lambda run: (run.info.start_time, run.info.run_name))
-        decoding = encoding.Decoding()
-        return [decoding.attempt(run.info.run_id, run.data.tags) for run in runs]
+            return self._reading.of(experiment_id)
 
     def attempt(self, attempt_id: str) -> AttemptRecord:
         with self._storage(f"read attempt {attempt_id}"):
@@ -222,6 +219,8 @@ class MlflowStore(TrackingStore):
         while left:
             written, left = (left, []) if self._write_rows(left) else (left[:1], left[1:])
             for each in written:
+                if each.then.ended_as is not None:  # by its end a reader behind a server sees that it has changed
+                    self._client.set_terminated(each.told.run_id, each.then.ended_as)
                 self._curves.written(each)
 
     def _write_rows(self, points: Sequence[NewPoints]) -> bool:
