@@ -34,6 +34,7 @@ def test_every_step_of_a_compared_row_is_told(board):
     )
     assert f"{row.m_recall_bounds[0]:.6g} to {row.m_recall_bounds[1]:.6g}" in told["best M-Recall"][-1]
     assert told["M-Recall over lmh"][0] == "seed 0: 62 - 60 = 2"
+    assert told["M-Recall over lmh"][-2].startswith("higher in 5 of 6 seeds, 0.833333; ")
     assert f"after Holm, among 1 comparison: {row.comparison.height_p:.6g}" in told["M-Recall over lmh"][-3]
     assert told["epochs to the best of lmh"][5:] == [
         "seed 5: target 60.5 of scenes.vsepp.lmh-c0-s5: not reached in 4 epochs",

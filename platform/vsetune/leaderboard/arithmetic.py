@@ -119,8 +119,8 @@ def _gain(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]], leaderboard:
     if comparison.improvement is not None and comparison.improvement_bounds is not None:
         low, high = comparison.improvement_bounds
         lines.append(
-            f"higher in {_n(comparison.improvement)} of the seeds; 95 % interval of that probability, of the "
-            f"non-central t: {_n(low)} to {_n(high)}"
+            f"higher in {_n(comparison.improvement * len(gains))} of {len(gains)} seeds, {_n(comparison.improvement)}; "
+            f"95 % interval of that probability, of the non-central t: {_n(low)} to {_n(high)}"
         )
     return [*lines, f"so the claim that it gets higher is: {comparison.height}"]
 
