@@ -48,9 +48,7 @@ def place_trials(
     forget: told the folder of each trial from whose checkpoint nobody will go on.
     """
     spec = prepared.spec
-    needs_of = {
-        cell.name: spec.resources.needs_of(cell.network_name, cell.loss_name) for cell in prepared.cells
-    }
+    needs_of = _needs_of_cells(prepared)
     capacity = capacity_of(spec.resources, needs_of.values())
     lengths = {cell.name: float(cell.training["epochs"]) for cell in prepared.cells}
     scheduler = CellScheduler(
@@ -84,11 +82,24 @@ def place_trials(
         progress.changed()
 
 
+def modules_of_workers(prepared: PreparedStudy) -> list[str]:
+    """What workers of a Ray on this machine may import before they are given trials. It has one of them begin ahead for
+    each CPU, so this is for studies of which as many trials run at once."""
+    cpus, limit = os.cpu_count() or 1, prepared.spec.resources.concurrent_trials
+    fills = all(needs == Needs(cpus=1) for needs in _needs_of_cells(prepared).values())
+    return [AttemptTrainable.__module__] if fills and (limit is None or limit >= cpus) else []
+
+
 def quiet_tune() -> None:
     """Has Tune keep and print nothing of its own, in this process."""
     os.environ.update(_TUNE_SETTINGS)
     for name in ("ray.tune", "ray.train", "ray._private", "ray.air"):  # else a page for every worker that dies
         logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _needs_of_cells(prepared: PreparedStudy) -> dict[str, Needs]:
+    resources = prepared.spec.resources
+    return {cell.name: resources.needs_of(cell.network_name, cell.loss_name) for cell in prepared.cells}
 
 
 def _bundle(needs: Needs) -> tune.PlacementGroupFactory:

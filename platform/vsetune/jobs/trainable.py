@@ -15,8 +15,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ray import tune
-
 from vsetune.config.sources.reading import Reading
 from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.spec.paths import HOME_VARIABLE, home
@@ -32,6 +30,7 @@ from vsetune.jobs.signs_of_life import tell_sign
 from vsetune.jobs.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WITHIN_S, fetch_trial, trial_mirror
 from vsetune.jobs.trial_meter import TrialMeter
 from vsetune.jobs.trial_metrics import TrialMetrics
+from vsetune.jobs.tune_trainable import Trainable
 from vsetune.object_storage.mirror import Mirror
 from vsetune.scoring.device import choose_device, take_share
 from vsetune.training.attempt import Attempt
@@ -58,7 +57,7 @@ class SpoiltProcess(Exception):
         return str(self.args[0])
 
 
-class AttemptTrainable(tune.Trainable):
+class AttemptTrainable(Trainable):
     """A warm actor that runs one attempt after another.
 
     config: trial (TrialSpec as plain data), folder (the trial's own: seen by every node, or relative to the folder of
