@@ -1,16 +1,16 @@
 """A Ray that is started for one study on this machine consists of what runs trials, and waits for nothing else.
 
 Left to itself `ray.init` starts two agents, an API server, an autoscaler and a reader of logs beside GCS and raylet,
-each a Python process that imports Ray, and waits for three of them before a worker can begin. The API server has nothing
-to serve without a dashboard, the autoscaler nothing to add, and nobody reads the logs. The agents stay, since the raylet
-insists on them and one serves the metrics, but with ports that were chosen before nobody waits for them. `ray.init` has
-no settings for this, its class of a node has.
+each a Python process that imports Ray, and waits for three of them before a worker can begin. The API server has
+nothing to serve without a dashboard, the autoscaler nothing to add, and nobody reads the logs. The agents stay, since
+the raylet insists on them and one serves the metrics, but with ports that were chosen before nobody waits for them.
+`ray.init` has no settings for this, its class of a node has.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,8 @@ _AGENT_PORTS = (
     "metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port",
 )
 _LOOPBACK = "127.0.0.1"
+_KEPT_MS = 60_000
+"""Left to itself Ray ends a worker that waits for 1 s while its CPU is promised, which comes before its trial."""
 
 
 class _BareNode(ray_node.Node):
@@ -52,6 +54,12 @@ def bare_ray() -> Iterator[None]:
         yield
     finally:
         ray_node.Node = whole
+
+
+def workers_ahead(preloaded: Sequence[str]) -> dict[str, Any]:
+    """Ray's system settings for workers that begin before they have work, and stay until they get it. preloaded: the
+    modules that they import meanwhile."""
+    return {"idle_worker_killing_time_threshold_ms": _KEPT_MS, "preload_python_modules": [*preloaded]}
 
 
 def kept_port() -> int:

@@ -13,7 +13,7 @@ from ray.exceptions import RayError
 
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError, UsageError
-from vsetune.jobs.bare_ray import bare_ray
+from vsetune.jobs.bare_ray import bare_ray, workers_ahead
 from vsetune.jobs.capacity import Capacity, RayCluster
 from vsetune.jobs.loopback import loopback_only
 from vsetune.jobs.node_types import known_node_types, refused
@@ -35,9 +35,10 @@ def ray_cluster(
     address: str | None, stop: StopRequest, *, farewell: str, modules: Sequence[Path] = (),
     preloaded: Sequence[str] = (),
 ) -> Iterator[bool]:
-    """A connection to Ray, and whether Ray was started here. address: of a running cluster, `auto`, or None to start Ray
-    here unless RAY_ADDRESS is set. preloaded: modules that the workers of a Ray started here import before they have
-    work.
+    """A connection to Ray, and whether Ray was started here.
+
+    address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set. preloaded: modules that
+    workers of a Ray started here import before they have work.
 
     A connection that this process has already is used and left open. Of any other the parts are watched: `stop` is
     requested when Ray dies, and the process leaves with `farewell` when Ray does not let it go. Inside, `stop` listens.
@@ -84,7 +85,7 @@ def _connect(target: str | None, modules: Sequence[Path], preloaded: Sequence[st
             with loopback_only(), bare_ray():
                 ray.init(
                     address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-                    _system_config={"preload_python_modules": [*preloaded]} if preloaded else None,
+                    _system_config=workers_ahead(preloaded),
                 )
     except (OSError, RuntimeError, RayError) as error:
         if target is None:
