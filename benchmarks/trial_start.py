@@ -5,9 +5,9 @@
 FOLDER: an ingested data set; without one, scenes with features of Flickr8k's shape are made. The trial is VSE++ with
 LSEH, D = 512, which reads semantic vectors. Each round starts it with and without what a process keeps and leaves out
 (bank, vectors, spread; neither compiler nor search nor all of Ray Tune among the imports), in turn: warm in this
-process, fresh in a process of its own, whose interpreter and Ray are not counted. Seconds by the clock and, in brackets,
-of the processor, which other work on the machine moves less; one thread. About a minute; expect at most 0.3 s warm and
-3 s fresh until the first step begins.
+process, fresh in a process of its own, whose interpreter and Ray are not counted. Seconds by the clock and, in
+brackets, of the processor, which other work on the machine moves less; one thread. About a minute; expect at most 0.3 s
+warm and 3 s fresh until the first step begins.
 """
 
 from __future__ import annotations

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from vsetune.jobs.unused_modules import UnusedModule, import_when_used
+from vsetune.jobs.unused_modules import UnusedModule, import_when_used, submodules_alone
 
 
 @pytest.fixture
@@ -37,13 +38,17 @@ def test_it_is_imported_twice_without_loading_and_loads_when_something_of_it_is_
     assert not first.inner.has_value, "a module that is loading has no more than it has come to"
 
 
-@pytest.mark.parametrize("keep", [False, True])
-def test_submodules_load_it_first_unless_they_are_kept(package: Path, keep: bool) -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_submodules_load_it_first_unless_they_are_imported_alone(package: Path, alone: bool) -> None:
     (package / "__init__.py").write_text("value = 1\n")
     (package / "inner.py").write_text("")
-    import_when_used("spared_package", keep_submodules=keep)
-    importlib.import_module("spared_package.inner")
-    assert ("value" in vars(sys.modules["spared_package"])) != keep
+    (package / "later.py").write_text("")
+    import_when_used("spared_package")
+    with submodules_alone("spared_package") if alone else nullcontext():
+        importlib.import_module("spared_package.inner")
+    assert ("value" in vars(sys.modules["spared_package"])) != alone
+    importlib.import_module("spared_package.later")
+    assert "value" in vars(sys.modules["spared_package"])
 
 
 def test_what_fails_when_it_loads_is_raised_and_may_be_tried_again(package: Path) -> None:

@@ -59,7 +59,7 @@ def place_trials(
     # Tune writes notes of its own about each trial; they are of no use, and must not need the disk of the results.
     with StudyProgress(ledger, console) as progress, tempfile.TemporaryDirectory(prefix="vsetune-tune-") as scratch:
         tuner = tune.Tuner(
-            tune.with_resources(AttemptTrainable, lambda config: _bundle(needs_of[config["trial"]["cell"]])),
+            AttemptTrainable,
             tune_config=tune.TuneConfig(
                 search_alg=LedgerSearcher(
                     ledger, lambda assignment: _worker_config(prepared, assignment, needs_of[assignment.trial.cell]),
@@ -100,14 +100,6 @@ def quiet_tune() -> None:
 def _needs_of_cells(prepared: PreparedStudy) -> dict[str, Needs]:
     resources = prepared.spec.resources
     return {cell.name: resources.needs_of(cell.network_name, cell.loss_name) for cell in prepared.cells}
-
-
-def _bundle(needs: Needs) -> tune.PlacementGroupFactory:
-    """The needs of a trial as Ray's resources."""
-    amounts = {"CPU": float(needs.cpus), "GPU": needs.gpus, "memory": needs.memory_gib * 2**30}
-    if needs.accelerator:
-        amounts[f"accelerator_type:{needs.accelerator}"] = 0.001  # any share of what marks the node
-    return tune.PlacementGroupFactory([{name: amount for name, amount in amounts.items() if amount}])
 
 
 def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from vsetune.jobs.signs_of_life import tell_sign
 from vsetune.jobs.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WITHIN_S, fetch_trial, trial_mirror
 from vsetune.jobs.trial_meter import TrialMeter
 from vsetune.jobs.trial_metrics import TrialMetrics
-from vsetune.jobs.tune_trainable import Trainable
+from vsetune.jobs.tune_trainable import PlacementGroupFactory, Trainable
 from vsetune.object_storage.mirror import Mirror
 from vsetune.scoring.device import choose_device, take_share
 from vsetune.training.attempt import Attempt
@@ -67,6 +67,16 @@ class AttemptTrainable(Trainable):
     Reports, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted` at most once and
     last.
     """
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
+        """The needs of a trial as Ray's resources. Here, since a function that Tune is given of the driver's would make
+        each worker import what the driver needs."""
+        needs = Needs(**config["needs"])
+        amounts = {"CPU": float(needs.cpus), "GPU": needs.gpus, "memory": needs.memory_gib * 2**30}
+        if needs.accelerator:
+            amounts[f"accelerator_type:{needs.accelerator}"] = 0.001  # any share of what marks the node
+        return PlacementGroupFactory([{name: amount for name, amount in amounts.items() if amount}])
 
     def setup(self, config: dict[str, Any]) -> None:
         mask_output()

@@ -4,13 +4,13 @@ The rest (with Ray Data and pandas, which Tune imports for types and tables that
 it is used, as a driver does.
 """
 
-# ruff: noqa: E402
-from vsetune.jobs.unused_modules import import_when_used
+from vsetune.jobs.unused_modules import import_when_used, submodules_alone
 
-import_when_used("ray.tune", keep_submodules=True)
-import_when_used("ray.data")
-import_when_used("pandas")
+for name in ("ray.tune", "ray.data", "pandas"):
+    import_when_used(name)
 
-from ray.tune.trainable import Trainable
+with submodules_alone("ray.tune"):
+    from ray.tune.execution.placement_groups import PlacementGroupFactory
+    from ray.tune.trainable import Trainable
 
-__all__ = ["Trainable"]
+__all__ = ["PlacementGroupFactory", "Trainable"]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -31,23 +33,33 @@ class UnusedModule(ModuleType):
         return getattr(self, name)
 
 
-def import_when_used(name: str, *, keep_submodules: bool = False) -> None:
-    """Have `import name` load nothing. A module that was imported already, or is not installed, stays as it is.
-
-    keep_submodules: these can be imported without it; else, as always, it loads before them.
-    """
+def import_when_used(name: str) -> None:
+    """Have `import name` load nothing. A module that was imported already, or is not installed, stays as it is."""
     spec = None if name in sys.modules else importlib.util.find_spec(name)
     if spec is None:
         return
     module = importlib.util.module_from_spec(spec)
     module.__class__ = UnusedModule
     vars(module)[_PATH] = spec.submodule_search_locations
-    if not keep_submodules:
-        vars(module).pop("__path__", None)
+    vars(module).pop("__path__", None)  # whoever imports a submodule asks for it, and loads the package before
     sys.modules[name] = module
     package, _, last = name.rpartition(".")
     if package:
         setattr(sys.modules[package], last, module)
+
+
+@contextmanager
+def submodules_alone(package: str) -> Iterator[None]:
+    """Inside, submodules of a package that is not used yet are imported without it."""
+    found = vars(sys.modules[package])
+    path = found.get(_PATH)
+    if path is not None:
+        found["__path__"] = path
+    try:
+        yield
+    finally:
+        if _PATH in found:
+            found.pop("__path__", None)
 
 
 def _load(module: UnusedModule) -> None:
