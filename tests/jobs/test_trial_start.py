@@ -2,16 +2,21 @@ from __future__ import annotations
 
 import ast
 import os
+import pickle
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from ray import cloudpickle
 
 import vsetune
+from vsetune.config.study.resources import Needs
 from vsetune.data.stored.array_cache import cached_array, forget_arrays
+from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.training import without_compiler
 
 PACKAGE = Path(vsetune.__file__).parent
@@ -60,6 +65,14 @@ def test_a_worker_has_tune_s_class_without_what_tune_imports_beside_it():
         env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
     )
     assert done.stdout.split() == ["ray.tune.trainable"]
+
+
+def test_tune_is_sent_the_name_of_a_trial_s_class_and_nothing_of_the_driver():
+    sent = cloudpickle.dumps(AttemptTrainable)
+    assert pickle.loads(sent) is AttemptTrainable
+    assert len(sent) < 200
+    bundles = AttemptTrainable.default_resource_request({"needs": asdict(Needs(2, 0.5, 1.0, "H100"))}).bundles
+    assert bundles == [{"CPU": 2.0, "GPU": 0.5, "memory": 2.0**30, "accelerator_type:H100": 0.001}]
 
 
 @pytest.mark.parametrize("make", [
