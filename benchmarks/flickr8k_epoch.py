@@ -34,10 +34,10 @@ from vsetune.config.spec.paths import home
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.making.ingest import ingest
 from vsetune.data.making.recipe_file import load_recipe
-from vsetune.data.progress import terminal_progress
 from vsetune.data.stored.bank_file import SplitBank
 from vsetune.data.stored.banks import bank_of
 from vsetune.data.stored.dataset import Dataset
+from vsetune.data.terminal_progress import terminal_progress
 from vsetune.training.attempt import Attempt
 
 THREADS, BATCH, D, TURNS = 2, 128, 512, 8

@@ -7,8 +7,8 @@ leaderboard. Training time is what the trials report as time in training steps a
 time is what a worker took from being given a trial to its first step. `plain` is a `tune.Tuner` over a class that
 trains the very same trials, with the checkpoints that a training writes and two warm actors, and records nothing: no
 search, no store, no loggers, no leaderboard. A round is ours and then plain, each with a Ray of its own; the ratio is
-of their wall times, the median over rounds. Five minutes a round on two idle cores; expect an efficiency of 0.93 and a
-ratio of at most 1.02.
+of their wall times, the median over rounds. Each round prints where the time of ours went, phase by phase. Five minutes
+a round on two idle cores; expect an efficiency of 0.93 and a ratio of at most 1.02.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +28,8 @@ import yaml
 from rich.console import Console
 
 CELLS = CORES = 2
+LONG_EPOCHS = 10.0
+"""Of the trials that tell how long an epoch takes: their first steps are slower."""
 
 
 class Ended(NamedTuple):
@@ -45,6 +49,7 @@ class Round(NamedTuple):
     ours: float
     plain: float
     trials: Sequence[Ended]
+    phases: Mapping[str, float]
 
     @property
     def efficiency(self) -> float:
@@ -74,12 +79,62 @@ def main() -> None:
 
 def one_round(home: Path, name: str, epochs: float, configurations: int, console: Console) -> Round:
     path = write_study(home, name, epochs, configurations)
-    begin = time.perf_counter()
-    trials = run(path, console)
-    ours = time.perf_counter() - begin
+    moments = Moments()
+    with moments.noted():
+        trials = run(path, console)
+    ours = moments.end - moments.begin
     begin = time.perf_counter()
     train_plainly([each.resolved for each in trials], home / "plain" / name)
-    return Round(ours, time.perf_counter() - begin, trials)
+    return Round(ours, time.perf_counter() - begin, trials, moments.phases())
+
+
+class Moments:
+    """When what happened while a study ran, on the clock of this process."""
+
+    def __init__(self) -> None:
+        self.begin = self.end = 0.0
+        self._calls: dict[str, list[tuple[float, float]]] = {}
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Inside, starts and ends of Ray and of trials are noted."""
+        import ray
+
+        from vsetune.jobs.ledger import StudyLedger
+
+        places = [(ray, "init"), (ray, "shutdown"), (StudyLedger, "open_attempt"), (StudyLedger, "close")]
+        before = [getattr(place, name) for place, name in places]
+        self.begin = time.perf_counter()
+        for (place, name), function in zip(places, before, strict=True):
+            setattr(place, name, self._noting(name, function))
+        try:
+            yield
+        finally:
+            self.end = time.perf_counter()
+            for (place, name), function in zip(places, before, strict=True):
+                setattr(place, name, function)
+
+    def phases(self) -> dict[str, float]:
+        """Seconds by the clock, from the first phase to the last; together the whole run."""
+        opened, closed = ([at for at, _ in self._calls[name]] for name in ("open_attempt", "close"))
+        (init, ready), (bye, gone) = self._calls["init"][0], self._calls["shutdown"][-1]
+        moments = {
+            "preparation": init, "Ray's start": ready, "until the first trial is open": opened[0],
+            "until all cores have one": opened[CORES - 1], "until a core has no more trials": closed[-CORES],
+            "the last trial alone": closed[-1], "until Ray's end": bye, "Ray's end": gone, "board and page": self.end,
+        }
+        spans = pairwise([self.begin, *moments.values()])
+        return {name: after - before for name, (before, after) in zip(moments, spans, strict=True)}
+
+    def _noting(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arguments: Any, **settings: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return function(*arguments, **settings)
+            finally:
+                self._calls.setdefault(name, []).append((begin, time.perf_counter()))
+
+        return noted
 
 
 def shown(one: Round) -> None:
@@ -91,13 +146,14 @@ def shown(one: Round) -> None:
     print(f"{count} trials, {training / count:.1f} s each; wall time {one.ours:.1f} s on {CORES} cores, by Ray Tune "
           f"alone {one.plain:.1f} s")
     print(f"seconds of {CORES} cores: training {training:.1f}, starts of trials {parts['start']:.1f}, checkpoints "
-          f"{parts['checkpoint']:.1f}, all else {rest:.1f}", flush=True)
+          f"{parts['checkpoint']:.1f}, all else {rest:.1f}")
+    print("by the clock: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in one.phases.items()), flush=True)
 
 
 def calibrate(home: Path, seconds: float, console: Console) -> float:
     """Epochs that take `seconds` with one thread while the other core is busy with the same."""
-    trials = run(write_study(home, "calibration", 2.0, 1), console)
-    per_epoch = sum(each.summary["device_seconds"] for each in trials) / sum(each.summary["epochs"] for each in trials)
+    trials = run(write_study(home, "calibration", LONG_EPOCHS, 1), console)
+    per_epoch = sum(each.training for each in trials) / sum(each.summary["epochs"] for each in trials)
     return max(0.5, round(seconds / per_epoch, 1))
 
 

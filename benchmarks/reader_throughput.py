@@ -29,8 +29,8 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.bank_batches import BankRows, bank_rows
 from vsetune.data.batches.reader import training_batches
 from vsetune.data.making.ingest import ingest
-from vsetune.data.progress import terminal_progress
 from vsetune.data.stored.dataset import Dataset
+from vsetune.data.terminal_progress import terminal_progress
 from vsetune.training.step import Learner
 
 BATCH, STEPS, REPEATS, ROUNDS = 128, 15, 2, 5

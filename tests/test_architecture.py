@@ -42,6 +42,7 @@ ROWS: list[tuple[tuple[str, ...], set[str]]] = [
     (("losses",), {*COMPONENT_SPECS, *LOSS_SPECS}),
     (("networks",), {"files", *COMPONENT_SPECS, *NETWORK_SPECS}),
     (("data.progress", "data.devices", "data.freed_memory"), {"errors"}),
+    (("data.terminal_progress",), {"data.progress"}),
     (("data.stored",), {"errors", "files", "config.spec", "config.sources", "object_storage"}),
     (("data.captions",),
      {"errors", "files", "config.spec", "config.sources", "object_storage", "data.progress", "data.devices",

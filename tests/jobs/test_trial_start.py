@@ -1,19 +1,34 @@
 from __future__ import annotations
 
 import ast
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from ray import cloudpickle
 
 import vsetune
+from vsetune.config.study.resources import Needs
 from vsetune.data.stored.array_cache import cached_array, forget_arrays
+from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.training import without_compiler
 
 PACKAGE = Path(vsetune.__file__).parent
-NOT_FOR_WORKERS = {"optuna", "sqlalchemy", "mlflow", "sklearn", "transformers", "nltk", "spacy"}
+NOT_FOR_WORKERS = {"optuna", "sqlalchemy", "mlflow", "sklearn", "transformers", "nltk", "spacy", "rich"}
 """Each takes a worker a second or so to import."""
+UNUSED = ("pandas", "ray.data", "ray.tune.tuner", "scipy.special", "rich")
+LOADED = """
+import sys
+import vsetune.jobs.trainable
+from vsetune.jobs.unused_modules import UnusedModule
+print(*(name for name in sys.argv[1:] if type(sys.modules.get(name)) not in (UnusedModule, type(None))))
+"""
 
 
 def imported_at_once(module: str) -> set[str]:
@@ -42,6 +57,22 @@ def test_a_worker_imports_nothing_that_only_the_driver_needs():
             waiting += imported_at_once(module)
     assert "vsetune.training.attempt" in seen
     assert not {module for module in seen if module.split(".")[0] in NOT_FOR_WORKERS}
+
+
+def test_a_worker_has_tune_s_class_without_what_tune_imports_beside_it():
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *UNUSED, "ray.tune.trainable"], check=True, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+    )
+    assert done.stdout.split() == ["ray.tune.trainable"]
+
+
+def test_tune_is_sent_the_name_of_a_trial_s_class_and_nothing_of_the_driver():
+    sent = cloudpickle.dumps(AttemptTrainable)
+    assert pickle.loads(sent) is AttemptTrainable
+    assert len(sent) < 200
+    bundles = AttemptTrainable.default_resource_request({"needs": asdict(Needs(2, 0.5, 1.0, "H100"))}).bundles
+    assert bundles == [{"CPU": 2.0, "GPU": 0.5, "memory": 2.0**30, "accelerator_type:H100": 0.001}]
 
 
 @pytest.mark.parametrize("make", [

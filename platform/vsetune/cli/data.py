@@ -79,7 +79,7 @@ def _ingested(recipe: IngestRecipe, address: str | None) -> tuple[Manifest, str]
     """(manifest, where the data set stands). address: of a cluster, None for this process alone."""
     from vsetune.data.making.data_place import data_place
     from vsetune.data.making.ingest import ingest
-    from vsetune.data.progress import terminal_progress
+    from vsetune.data.terminal_progress import terminal_progress
 
     place = data_place(recipe, in_parallel=address is not None)
     if address is not None:
@@ -104,7 +104,7 @@ def parse(
     """Add dependency parses of the captions (sparse GSMN, CGMN), and phrases. Killed, the same command goes on."""
     from vsetune.config.sources.recipe import ParsesSpec
     from vsetune.data.captions.parses import PARSES_FILE, parse_dataset
-    from vsetune.data.progress import terminal_progress
+    from vsetune.data.terminal_progress import terminal_progress
 
     where = under_home(path)
     name = ParsesSpec().pipeline if pipeline is None else pipeline
@@ -192,8 +192,8 @@ def semantics(
     from vsetune.config.sources.data_set import DataSpec
     from vsetune.config.spec.loading import parse_spec
     from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of, source_name
-    from vsetune.data.progress import terminal_progress
     from vsetune.data.stored.dataset import Dataset
+    from vsetune.data.terminal_progress import terminal_progress
 
     given = {name: value for name, value in (("model", model), ("pooling", pooling)) if value is not None}
     if given and source == "svd":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @contextmanager
 def scoring(names: Sequence[str]) -> Iterator[list[Report | None]]:
     """One report for each network: bars that appear with its first scored block; fast networks never show any."""
-    from vsetune.data.progress import terminal_progress
+    from vsetune.data.terminal_progress import terminal_progress
 
     with terminal_progress(messages) as progress:
         yield [_bar(progress, name) for name in names]

@@ -13,6 +13,7 @@ from ray.exceptions import RayError
 
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError, UsageError
+from vsetune.jobs.bare_ray import bare_ray, workers_ahead
 from vsetune.jobs.capacity import Capacity, RayCluster
 from vsetune.jobs.loopback import loopback_only
 from vsetune.jobs.node_types import known_node_types, refused
@@ -31,9 +32,13 @@ _JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 @contextmanager
 def ray_cluster(
-    address: str | None, stop: StopRequest, *, farewell: str, modules: Sequence[Path] = ()
-) -> Iterator[None]:
-    """A connection to Ray. address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set.
+    address: str | None, stop: StopRequest, *, farewell: str, modules: Sequence[Path] = (),
+    preloaded: Sequence[str] = (),
+) -> Iterator[bool]:
+    """A connection to Ray, and whether Ray was started here.
+
+    address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set. preloaded: modules that
+    workers of a Ray started here import before they have work.
 
     A connection that this process has already is used and left open. Of any other the parts are watched: `stop` is
     requested when Ray dies, and the process leaves with `farewell` when Ray does not let it go. Inside, `stop` listens.
@@ -44,25 +49,25 @@ def ray_cluster(
     """
     if ray.is_initialized():  # whoever connected this process to Ray decides when it ends
         with stop.listening():
-            yield
+            yield False
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     target = address or os.environ.get("RAY_ADDRESS")
     with stop.listening():
         before = children()
         with sigterm_handler_kept():
-            _connect(target, modules)
+            _connect(target, modules, preloaded)
         parts: RayParts = RemoteRay.of_this_driver() if target else LocalRay.started_since(before)
         with RayWatch(parts, stop, farewell=farewell).watching():
             try:
                 if stop.is_requested:  # while Ray started
                     raise KeyboardInterrupt
-                yield
+                yield not target
             finally:
                 ray.shutdown()
 
 
-def _connect(target: str | None, modules: Sequence[Path]) -> None:
+def _connect(target: str | None, modules: Sequence[Path], preloaded: Sequence[str]) -> None:
     """UsageError in one line when there is no Ray to be had. target: None starts one on this machine."""
     try:
         if target:
@@ -77,9 +82,10 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
             for name, value in _WORKER_ENVIRONMENT.items():
                 os.environ.setdefault(name, value)  # workers inherit it
             # `local`, or Ray would join whatever cluster was last started on this machine
-            with loopback_only():
+            with loopback_only(), bare_ray():
                 ray.init(
-                    address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+                    address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+                    _system_config=workers_ahead(preloaded),
                 )
     except (OSError, RuntimeError, RayError) as error:
         if target is None:

@@ -16,8 +16,8 @@ from vsetune.config.components.catalogue import code_of
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.spec.masked_output import mask_output
 from vsetune.data.making.parallel_ingest import ShardTask, ingest_in_parallel
-from vsetune.data.progress import terminal_progress
 from vsetune.data.stored.manifest import Manifest
+from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, StorageError, VsetuneError
 from vsetune.jobs.cluster import ray_cluster
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c

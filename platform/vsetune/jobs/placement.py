@@ -48,9 +48,7 @@ def place_trials(
     forget: told the folder of each trial from whose checkpoint nobody will go on.
     """
     spec = prepared.spec
-    needs_of = {
-        cell.name: spec.resources.needs_of(cell.network_name, cell.loss_name) for cell in prepared.cells
-    }
+    needs_of = _needs_of_cells(prepared)
     capacity = capacity_of(spec.resources, needs_of.values())
     lengths = {cell.name: float(cell.training["epochs"]) for cell in prepared.cells}
     scheduler = CellScheduler(
@@ -61,7 +59,7 @@ def place_trials(
     # Tune writes notes of its own about each trial; they are of no use, and must not need the disk of the results.
     with StudyProgress(ledger, console) as progress, tempfile.TemporaryDirectory(prefix="vsetune-tune-") as scratch:
         tuner = tune.Tuner(
-            tune.with_resources(AttemptTrainable, lambda config: _bundle(needs_of[config["trial"]["cell"]])),
+            AttemptTrainable,
             tune_config=tune.TuneConfig(
                 search_alg=LedgerSearcher(
                     ledger, lambda assignment: _worker_config(prepared, assignment, needs_of[assignment.trial.cell]),
@@ -84,6 +82,14 @@ def place_trials(
         progress.changed()
 
 
+def modules_of_workers(prepared: PreparedStudy) -> list[str]:
+    """What workers of a Ray on this machine may import before they are given trials. It has one of them begin ahead for
+    each CPU, so this is for studies of which as many trials run at once."""
+    cpus, limit = os.cpu_count() or 1, prepared.spec.resources.concurrent_trials
+    fills = all(needs == Needs(cpus=1) for needs in _needs_of_cells(prepared).values())
+    return [AttemptTrainable.__module__] if fills and (limit is None or limit >= cpus) else []
+
+
 def quiet_tune() -> None:
     """Has Tune keep and print nothing of its own, in this process."""
     os.environ.update(_TUNE_SETTINGS)
@@ -91,12 +97,9 @@ def quiet_tune() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def _bundle(needs: Needs) -> tune.PlacementGroupFactory:
-    """The needs of a trial as Ray's resources."""
-    amounts = {"CPU": float(needs.cpus), "GPU": needs.gpus, "memory": needs.memory_gib * 2**30}
-    if needs.accelerator:
-        amounts[f"accelerator_type:{needs.accelerator}"] = 0.001  # any share of what marks the node
-    return tune.PlacementGroupFactory([{name: amount for name, amount in amounts.items() if amount}])
+def _needs_of_cells(prepared: PreparedStudy) -> dict[str, Needs]:
+    resources = prepared.spec.resources
+    return {cell.name: resources.needs_of(cell.network_name, cell.loss_name) for cell in prepared.cells}
 
 
 def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs) -> dict[str, Any]:

@@ -28,10 +28,11 @@ from vsetune.data.captions.phrases import lacks_phrases
 from vsetune.data.captions.semantic_sources import semantic_vectors_of
 from vsetune.data.looking.verify import require_unchanged
 from vsetune.data.making.ingest import ingest
-from vsetune.data.progress import SilentProgress, terminal_progress
+from vsetune.data.progress import SilentProgress
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, load_manifest
 from vsetune.data.stored.manifest import MANIFEST_FILE
+from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, StudyConflict
 from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.first_stages import StageSearch, with_first_stage

@@ -21,7 +21,7 @@ from vsetune.jobs.credentials import credentials_not_forwarded
 from vsetune.jobs.first_stages import plugins_of_stage
 from vsetune.jobs.kept_plugins import changed_since, keep_plugins
 from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.placement import place_trials
+from vsetune.jobs.placement import modules_of_workers, place_trials
 from vsetune.jobs.preparation import PreparedStudy, existing_store, open_search, open_tracking, tracking_uri
 from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
@@ -115,7 +115,10 @@ def run_study(
             going_on = "--resume" if confirming is None else "the same command"
             farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
             with (
-                ray_cluster(address, stop, farewell=farewell, modules=copies), credentials_not_forwarded(),
+                ray_cluster(
+                    address, stop, farewell=farewell, modules=copies, preloaded=modules_of_workers(prepared)
+                ) as started_here,
+                credentials_not_forwarded(inherited=started_here),
                 stop_watched(spec.study, tracking_uri(spec.tracking), stop),
                 exported(ledger, backlog=store.pending, stop=stop) as metrics,
             ):

@@ -15,8 +15,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ray import tune
-
 from vsetune.config.sources.reading import Reading
 from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.spec.paths import HOME_VARIABLE, home
@@ -33,6 +31,7 @@ from vsetune.jobs.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WI
 from vsetune.jobs.system_metrics import SystemMetrics
 from vsetune.jobs.trial_meter import TrialMeter
 from vsetune.jobs.trial_metrics import TrialMetrics
+from vsetune.jobs.tune_trainable import PlacementGroupFactory, Trainable
 from vsetune.object_storage.mirror import Mirror
 from vsetune.scoring.device import choose_device, take_share
 from vsetune.training.attempt import Attempt
@@ -59,7 +58,7 @@ class SpoiltProcess(Exception):
         return str(self.args[0])
 
 
-class AttemptTrainable(tune.Trainable):
+class AttemptTrainable(Trainable):
     """A warm actor that runs one attempt after another.
 
     config: trial (TrialSpec as plain data), folder (the trial's own: seen by every node, or relative to the folder of
@@ -69,6 +68,16 @@ class AttemptTrainable(tune.Trainable):
     Reports, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted` at most once and
     last.
     """
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
+        """The needs of a trial as Ray's resources. Here, since a function that Tune is given of the driver's would make
+        each worker import what the driver needs."""
+        needs = Needs(**config["needs"])
+        amounts = {"CPU": float(needs.cpus), "GPU": needs.gpus, "memory": needs.memory_gib * 2**30}
+        if needs.accelerator:
+            amounts[f"accelerator_type:{needs.accelerator}"] = 0.001  # any share of what marks the node
+        return PlacementGroupFactory([{name: amount for name, amount in amounts.items() if amount}])
 
     def setup(self, config: dict[str, Any]) -> None:
         mask_output()

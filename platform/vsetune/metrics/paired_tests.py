@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special
+import scipy
 
 
 def paired_t(differences: Sequence[float]) -> float:
@@ -23,7 +23,7 @@ def paired_t(differences: Sequence[float]) -> float:
     if not np.ptp(values) > 0:
         return 1.0
     statistic = abs(values.mean()) * math.sqrt(len(values)) / values.std(ddof=1)
-    return float(min(1.0, 2 * special.stdtr(len(values) - 1, -statistic)))
+    return float(min(1.0, 2 * scipy.special.stdtr(len(values) - 1, -statistic)))
 
 
 def sign_test(sooner: int, later: int) -> float:
@@ -31,7 +31,7 @@ def sign_test(sooner: int, later: int) -> float:
 
     Ties are left out before (Conover 1999, 3.4).
     """
-    return float(min(1.0, 2 * special.bdtr(min(sooner, later), sooner + later, 0.5)))
+    return float(min(1.0, 2 * scipy.special.bdtr(min(sooner, later), sooner + later, 0.5)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

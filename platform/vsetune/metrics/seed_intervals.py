@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,7 +34,7 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> tuple[Floats, 
     if seeds < MEAN_SEEDS:
         return _nothing(rows)
     deviation = np.where(np.ptp(rows, axis=-1) > 0, rows.std(axis=-1, ddof=1), np.nan)
-    half = special.stdtrit(seeds - 1, (1 + level) / 2) * deviation / np.sqrt(seeds)
+    half = scipy.special.stdtrit(seeds - 1, (1 + level) / 2) * deviation / np.sqrt(seeds)
     mean = rows.mean(axis=-1)
     return mean - half, mean + half
 
@@ -75,17 +75,15 @@ def improvement_interval(differences: npt.ArrayLike, level: float = LEVEL) -> tu
     deviation = rows.std(axis=-1, ddof=1)
     statistic = np.sqrt(seeds) * rows.mean(axis=-1) / np.where(known, deviation, 1.0)
     tail = (1 - level) * (1 - _FOR_LONG_TAILS) / 2
-    low, high = (
-        np.where(known, special.ndtr(special.nctdtrinc(seeds - 1, share, statistic) / np.sqrt(seeds)), np.nan)
-        for share in (1 - tail, tail)
-    )
+    shifts = (scipy.special.nctdtrinc(seeds - 1, share, statistic) for share in (1 - tail, tail))
+    low, high = (np.where(known, scipy.special.ndtr(shift / np.sqrt(seeds)), np.nan) for shift in shifts)
     return low, high
 
 
 def median_depth(seeds: int, level: float = LEVEL) -> tuple[int, float]:
     """(d, share) of `median_interval`: how many values to count from either end, and how far to go on to the next, 0 to
     1. seeds: at least five."""
-    cover = [1 - 2 * float(special.bdtr(d - 1, seeds, 0.5)) for d in range(1, seeds // 2 + 2)]
+    cover = [1 - 2 * float(scipy.special.bdtr(d - 1, seeds, 0.5)) for d in range(1, seeds // 2 + 2)]
     if cover[0] < level:
         return 1, 0.0
     depth = max(d for d, covered in enumerate(cover, 1) if covered >= level)

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import scipy
 import torch
-from scipy import special
 from torch import Tensor
 
 _CUTOFFS = (1, 5, 10)
@@ -97,7 +97,7 @@ def m_recall_difference_interval(
     if not variance > 0:
         return Interval(value, value, value)
     freedom = (count - 1) * max(1.0, (variance / float(of_seeds)) ** 2) if of_seeds > 0 else math.inf
-    half = float(special.stdtrit(min(freedom, _MANY), (1 + level) / 2)) * math.sqrt(variance)
+    half = float(scipy.special.stdtrit(min(freedom, _MANY), (1 + level) / 2)) * math.sqrt(variance)
     return Interval(value, value - half, value + half)
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from vsetune.config.sources.recipe import IngestRecipe, expand_path
 from vsetune.config.spec.loading import load_spec
-from vsetune.data.progress import terminal_progress
+from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError
 
 STUDIES = Path(__file__).parents[3] / "studies" / "data"
