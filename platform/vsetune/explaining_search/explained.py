@@ -13,7 +13,7 @@ from vsetune.explaining_search.setting_axes import text_of
 from vsetune.explaining_search.tried_trials import TriedTrial, searches_of, tried
 from vsetune.jobs.range_ends import range_ends
 from vsetune.leaderboard.range_end import RangeEnd
-from vsetune.leaderboard.selection import Trial, configurations_of, winner_of
+from vsetune.leaderboard.selection import Trial, by_configuration, configurations_of, winner_of
 from vsetune.search.importances import Importances, importances_of
 from vsetune.tracking.records import AttemptRecord, StudyRecord
 
@@ -66,7 +66,7 @@ def _cell(space: SearchSpace, search: Sequence[Trial], constraints: ConstraintSp
     best = winner_of(search)
     level = [(trial.configuration, trial.value) for trial in trials if trial.value is not None and has_levelled(trial)]
     ends = []
-    if space.written is not None and best is not None and configurations_of(search) > 1:
+    if space.written is not None and best is not None and configurations_of(by_configuration(search)) > 1:
         ends = range_ends(*space.written, best.start.configuration)
     return ExplainedCell(
         space, trials, next((trial for trial in trials if best is not None and trial.name == best.start.trial), None),
