@@ -112,7 +112,7 @@ def test_a_keyboard_skips_to_the_table_and_nothing_chosen_is_lost(tab):
     tab.run("document.querySelector('[data-filter=loss][data-value=lseh]').click()")
     tab.run("document.querySelector('.skip').focus()")
     tab.press("Enter")
-    tab.wait("location.hash === '#table-region'")
+    tab.wait("location.hash === '#tables'")
     assert len(tab.run(ORDER)) == 2
     tab.run("document.querySelector('th[data-column=best_m_recall] button').click()")
     assert tab.run("location.hash") == "#sort=best_m_recall.ascending&loss=lseh"
@@ -152,10 +152,10 @@ def test_on_a_phone_nothing_stands_out_sideways_and_rows_are_cards(browser, page
     tab.run("document.querySelector('#runs summary').click()")
     tab.wait("document.querySelectorAll('#runs tbody tr').length > 0")
     assert tab.run("document.documentElement.scrollWidth") == 360
-    assert tab.run("[...document.querySelectorAll('#leaderboard td')].every((cell) => "
+    assert tab.run("[...document.querySelectorAll('.leaderboard td')].every((cell) => "
                    "cell.getBoundingClientRect().right <= 360)")
-    tab.run("document.getElementById('sort-by').value = 'best_m_recall'; document.getElementById('sort-by')"
-            ".dispatchEvent(new Event('change'))")
+    tab.run("(() => { const sort = document.querySelector('[data-sort-by]'); sort.value = 'best_m_recall';"
+            "sort.dispatchEvent(new Event('change', {bubbles: true})); })()")
     assert tab.run(ORDER)[0] == "vse_infinity lseh"
 
 
