@@ -66,8 +66,10 @@ def build(attempts: Sequence[AttemptRecord], *, baseline: str) -> Leaderboard:
 
 def board_of(rows: Sequence[Row], *, study: str, baseline: str, number: int = 1) -> Leaderboard:
     """The board of rows that `group_rows` made: what is said of all of them together is added."""
-    profiles = (time_profile(rows, baseline, unit=unit) for unit in UNITS)
-    return Leaderboard(study, baseline, tuple(answered(rows)), *profiles, number=number)
+    by_epochs, by_seconds = (time_profile(rows, baseline, unit=unit) for unit in UNITS)
+    return Leaderboard(
+        study, baseline, tuple(answered(rows)), profile=by_epochs, seconds_profile=by_seconds, number=number,
+    )
 
 
 def group_rows(

@@ -57,13 +57,14 @@ def nice_ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def curve_charts(leaderboard: Leaderboard) -> list[dict[str, Any]]:
-    """One per comparison that has a curve: means over the seeds that count, with their bands."""
+    """One per comparison that has a curve: means over the seeds that count, with their bands, of what compares."""
     return [
         {
             "dataset": dataset, "network": network, "summary": _summary(dataset, network, shown),
             "target": _target(shown), "series": [_series(row, leaderboard.number) for row in shown],
         }
-        for dataset, network, rows in leaderboard.groups() if (shown := [row for row in rows if row.seeds])
+        for dataset, network, rows in leaderboard.groups()
+        if (shown := [row for row in rows if row.seeds and row.not_comparable is None])
     ]
 
 
@@ -84,7 +85,9 @@ def band(loss: str, curves: Sequence[Curve]) -> list[BandPoint]:
 def height_chart(leaderboard: Leaderboard) -> dict[str, Any]:
     """Best M-Recall against what it took, with the intervals that the board has; front: rows that no other of their
     comparison beats in both M-Recall and epochs to the baseline's best."""
-    rows = [(key, row) for key, row in in_order(leaderboard) if row.best_m_recall is not None]
+    rows = [
+        (key, row) for key, row in in_order(leaderboard) if row.best_m_recall is not None and row.not_comparable is None
+    ]
     number = leaderboard.number
     fronts = [row_key(row, number) for *_, group in leaderboard.groups() for row in pareto_front(group)]
     points: list[dict[str, Any]] = [

@@ -108,14 +108,17 @@ def _charts(
 
 def _profiles(shown: Leaderboard | ManyBoards, boards: Sequence[Leaderboard]) -> dict[str, Any]:
     """Over all data sets, and over the networks of each board that has several."""
-    of = [(wording.board_title(board), board, board.baseline) for board in boards]
-    across = [("all data sets", shown, boards[0].baseline)] if isinstance(shown, ManyBoards) else []
-    found = []
-    for where, profiled, baseline in (*across, *of):
-        for profile in (profiled.profile, profiled.seconds_profile):
-            chart = profile_chart(profile, baseline)
-            if chart is not None:
-                found.append(chart | {"where": where if isinstance(shown, ManyBoards) else ""})
+    is_several = isinstance(shown, ManyBoards)
+    told = [("all data sets", boards[0].baseline, profile) for profile in (shown.profile, shown.seconds_profile)]
+    of_boards = [
+        (wording.board_title(board), board.baseline, profile)
+        for board in boards for profile in (board.profile, board.seconds_profile)
+    ]
+    found = [
+        chart | {"where": where if is_several else ""}
+        for where, baseline, profile in (*told, *(of_boards if is_several else ()))
+        if (chart := profile_chart(profile, baseline)) is not None
+    ]
     notes = [
         note if len(found) == 1 or not note.startswith("Not in it") else f"{_name(chart)}: {note}"
         for chart in found for note in chart["notes"]
