@@ -233,7 +233,8 @@ def test_every_board_has_its_own_order_and_the_address_keeps_them_all(browser, s
     again.open(tab.run("location.href"))
     assert again.run(order) == after
     again.run("document.querySelector('[data-filter=study][data-value=third]').click()")
-    assert again.run("[...document.querySelectorAll('section.board')].map((each) => each.hidden)") == [False, False, True]
+    hidden = again.run("[...document.querySelectorAll('section.board')].map((each) => each.hidden)")
+    assert hidden == [False, False, True]
 
 
 @pytest.mark.slow
