@@ -44,7 +44,27 @@ def test_studies_that_compare_share_a_board_and_a_table_of_a_paper(vsetune, two)
     assert "−0.5 (−50.0%)" in said.out
 
 
+def test_several_studies_are_written_as_they_are_shown(vsetune, two, tmp_path) -> None:
+    kinds = ("html", "csv", "json", "markdown", "latex", "curves")
+    files = {kind: tmp_path / "made" / f"board.{kind}" for kind in kinds}
+    options = [word for kind, file in files.items() for word in (f"--{kind}", str(file))]
+    said = vsetune("leaderboard", "export", "first", "second", *options)
+    assert said.code == 0, said.err
+    shown = vsetune("leaderboard", "show", "first", "second", "--json").out
+    assert json.loads(files["json"].read_text()) == json.loads(shown)
+    assert "<h1>first + second</h1>" in files["html"].read_text()
+    assert files["csv"].read_text().startswith("board,study,dataset,")
+    assert r"\begin{table}" in files["latex"].read_text()
+    assert len(files["curves"].read_text().splitlines()) == 1 + 6
+    said = vsetune("leaderboard", "export", "--all", "--markdown", str(tmp_path / "all.md"))
+    assert said.code == 0, said.err
+    assert (tmp_path / "all.md").read_text() == files["markdown"].read_text()
+
+
 @pytest.mark.parametrize(("words", "told"), [
+    (("export",), "leaderboard export: need the names of studies, or --all"),
+    (("export", "first", "--profile", "p.pdf"), "--profile p.pdf: got .pdf, need .svg or .png"),
+    (("export", "first", "second", "--profile", "p.svg"), "fewer than two networks or data sets"),
     (("show",), "need the names of studies, or --all"), (("show", "first", "--all"), "need the names of studies, or"),
     (("show", "first", "secnd"), "secnd"), (("show", "first", "second", "--baseline", "lsh"), "lmh, lseh"),
     (("table", "lseh_tabel3", "first"), "did you mean lseh_table3?"),

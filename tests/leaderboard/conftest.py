@@ -1,9 +1,11 @@
 """Attempts made by hand. The two curves are the worked example of the definition of Difference."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
+from vsetune.leaderboard.many_studies import StudyAttempts
 from vsetune.tracking import AttemptRecord, AttemptStart
 
 BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
@@ -37,3 +39,27 @@ def attempt() -> Callable[..., AttemptRecord]:
 @pytest.fixture
 def pair(attempt) -> list[AttemptRecord]:
     return [attempt("lmh"), attempt("lseh", NEW)]
+
+
+@pytest.fixture
+def several(attempt) -> list[StudyAttempts]:
+    """Two studies of one data set under different batch sizes, a third with a loss for each of them and one for none,
+    one of another data set, and one without attempts."""
+
+    def study(name: str, *attempts: AttemptRecord) -> StudyAttempts:
+        return StudyAttempts(name, "lmh", [replace(each, start=replace(each.start, study=name)) for each in attempts])
+
+    def seeds(loss: str, recalls: Sequence[float], **about: object) -> list[AttemptRecord]:
+        return [
+            attempt(loss, [recall + seed / 10 for recall in recalls], seed=seed, phase="confirm", **about)
+            for seed in (1, 2)
+        ]
+
+    falling = [40, 50, 60, 58, 57]
+    return [
+        study("first", *seeds("lmh", BASELINE), *seeds("lseh", NEW)),
+        study("second", *seeds("lmh", BASELINE, batch_size=64), *seeds("lseh", NEW, batch_size=64)),
+        study("third", *seeds("lsh", NEW, batch_size=64), *seeds("top_f", NEW, batch_size=32)),
+        study("first_flickr", *(each for loss in ("lmh", "lseh") for each in seeds(loss, falling, dataset="flickr"))),
+        study("fourth"),
+    ]

@@ -12,7 +12,10 @@ import headless_browser
 import pytest
 
 from vsetune.leaderboard.building import build
+from vsetune.leaderboard.columns import COLUMNS
 from vsetune.leaderboard.export import to_csv, to_latex
+from vsetune.leaderboard.many_export import TEXTS, shown_to_json
+from vsetune.leaderboard.many_studies import build_many
 from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.shown_runs import ShownRuns
 
@@ -112,7 +115,7 @@ def test_a_keyboard_skips_to_the_table_and_nothing_chosen_is_lost(tab):
     tab.run("document.querySelector('[data-filter=loss][data-value=lseh]').click()")
     tab.run("document.querySelector('.skip').focus()")
     tab.press("Enter")
-    tab.wait("location.hash === '#table-region'")
+    tab.wait("location.hash === '#tables'")
     assert len(tab.run(ORDER)) == 2
     tab.run("document.querySelector('th[data-column=best_m_recall] button').click()")
     assert tab.run("location.hash") == "#sort=best_m_recall.ascending&loss=lseh"
@@ -152,10 +155,10 @@ def test_on_a_phone_nothing_stands_out_sideways_and_rows_are_cards(browser, page
     tab.run("document.querySelector('#runs summary').click()")
     tab.wait("document.querySelectorAll('#runs tbody tr').length > 0")
     assert tab.run("document.documentElement.scrollWidth") == 360
-    assert tab.run("[...document.querySelectorAll('#leaderboard td')].every((cell) => "
+    assert tab.run("[...document.querySelectorAll('.leaderboard td')].every((cell) => "
                    "cell.getBoundingClientRect().right <= 360)")
-    tab.run("document.getElementById('sort-by').value = 'best_m_recall'; document.getElementById('sort-by')"
-            ".dispatchEvent(new Event('change'))")
+    tab.run("(() => { const sort = document.querySelector('[data-sort-by]'); sort.value = 'best_m_recall';"
+            "sort.dispatchEvent(new Event('change', {bubbles: true})); })()")
     assert tab.run(ORDER)[0] == "vse_infinity lseh"
 
 
@@ -201,3 +204,62 @@ def test_a_point_under_the_pointer_is_told_in_words(tab):
     tab.wait("document.querySelector('.vg-tooltip')?.textContent.includes('M-Recall')")
     told = tab.run("document.querySelector('.vg-tooltip').textContent")
     assert told == "lmh: M-Recall 59.9 % at epoch 4.00, 3 seeds from 59.8 to 60.0"
+
+
+@pytest.fixture
+def several_page(several, tmp_path):
+    """Address of the page of three boards of several studies, and these boards."""
+    found = build_many(several)
+    file = tmp_path / "several.html"
+    file.write_text(to_html(found), encoding="utf-8")
+    return file.as_uri(), found
+
+
+def test_every_board_has_its_own_order_and_the_address_keeps_them_all(browser, several_page):
+    address, found = several_page
+    tab = browser.tab()
+    tab.open(address)
+    order = "board.tables.map((each) => board.shownOf(each).map((row) => row.dataset.key.split('\\t')[2]).join())"
+    before = tab.run(order)
+    assert before == [",".join(row.loss for row in board.rows) for board in found.boards]
+    tab.run("document.querySelector('[data-board=\"scenes.2\"] th[data-column=loss] button').click()")
+    tab.run("document.querySelector('[data-board=flickr] th[data-column=loss] button').click()")
+    tab.run("document.querySelector('[data-board=flickr] th[data-column=loss] button').click()")
+    after = tab.run(order)
+    assert after[0] == before[0]
+    assert after[1] == ",".join(sorted(before[1].split(",")))
+    assert after[2] == ",".join(sorted(before[2].split(","), reverse=True))
+    again = browser.tab()
+    again.open(tab.run("location.href"))
+    assert again.run(order) == after
+    again.run("document.querySelector('[data-filter=study][data-value=third]').click()")
+    hidden = again.run("[...document.querySelectorAll('section.board')].map((each) => each.hidden)")
+    assert hidden == [False, False, True]
+
+
+@pytest.mark.slow
+def test_what_is_shown_of_several_boards_is_saved_as_export_writes_it(browser, several_page):
+    address, found = several_page
+    tab = browser.tab()
+    tab.open(address)
+    for kind, texts in TEXTS.items():
+        assert tab.run(f"savedText('{kind}')") == texts(found, COLUMNS).whole()
+    assert json.loads(tab.run("savedText('json')")) == json.loads(shown_to_json(found))
+    tab.run("document.querySelector('[data-filter=data][data-value=flickr]').click()")
+    assert [board["study"] for board in json.loads(tab.run("savedText('json')"))["boards"]] == ["first_flickr"]
+    assert tab.run("savedText('tex')").count("\\begin{tabular}") == 2  # the board and the profile
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_on_the_page_of_several_studies(browser, several_page, dark, width):
+    tab = browser.tab(width=width, dark=dark)
+    tab.open(several_page[0])
+    drawn(tab, width, dark=dark)
+    assert tab.run("document.documentElement.scrollWidth") == width
+    assert tab.run("document.querySelectorAll('[data-charts=profiles] figure').length") == 1
+    tab.run(axe_script() + "; true")
+    found = tab.run("axe.run(document).then(({violations}) => violations.map(({id, nodes}) => "
+                    "[id, nodes.length, nodes[0].html.slice(0, 200), nodes[0].failureSummary]))")
+    assert (found, tab.problems) == ([], [])

@@ -86,13 +86,27 @@ def test_studies_stand_side_by_side_by_data_set(server, study):
         phase="search", configuration={}, resolved={"data": {"path": "data/scenes"}},
     ))
     study.store.record_points(run, [ValidationPoint(1, 0.5, 1, 33.0, 1.0)])
-    assert b'<a href="/data/scenes/1">scenes: scenes/first + second</a>' in get(server, "/data")[1]
-    assert get(server, "/data/scenes/1")[0].status == 200
-    update = json.loads(get(server, "/data/scenes/1/board.json")[1])["data"]
-    assert {row["loss"] for row in update["board"]["rows"]} == {"lmh", "lseh", "top_f"}
+    assert b'<a href="/all">all studies side by side, by data set</a>' in get(server, "/")[1]
+    assert b"<h1>scenes/first + second</h1>" in get(server, "/all")[1]
+    first, content = get(server, "/all/board.json")
+    update = json.loads(content)["data"]
+    assert [{row["loss"] for row in each["board"]["rows"]} for each in update["boards"]] == [{"lmh", "lseh", "top_f"}]
     assert update["runs"]["studies"] == [NAME, "second"]
-    answer, content = get(server, "/data/scenes/2/board.json")
-    assert (answer.status, content) == (503, b"data set scenes: no board of it has number 2")
+    tag = {"If-None-Match": first.headers["ETag"]}
+    assert get(server, "/all/board.json", **tag)[0].status == 304
+    study.store.open_study(StudyRecord("third", "f", {"baseline": "lmh"}), resume=False)
+    answer, content = get(server, "/all/board.json", **tag)
+    assert answer.status == 200
+    assert "third: has no attempts yet" in json.loads(content)["parts"]["across"]
+
+
+def test_of_a_store_without_any_attempt_the_page_waits(tmp_path):
+    store = open_store("memory:", tmp_path)
+    store.open_study(StudyRecord("first", "f", {"baseline": "lmh"}), resume=False)
+    with BoardServer(store, [], host="127.0.0.1", port=0) as server:
+        answer = server.answer("/all", host="127.0.0.1", tag=None)
+        assert b"no study has attempts yet" in answer.content
+        assert server.answer("/all/board.json", host="127.0.0.1", tag=None).status == 503
 
 
 def test_a_board_is_sent_again_only_when_it_has_changed(server, study):
@@ -105,8 +119,9 @@ def test_a_board_is_sent_again_only_when_it_has_changed(server, study):
     assert new.status == 200
     assert new.headers["ETag"] != first.headers["ETag"]
     update = json.loads(content)
-    assert {row["loss"]: row["best_m_recall"] for row in update["data"]["board"]["rows"]} == {"lmh": 20, "lseh": 44}
-    assert ">44.0</td>" in update["parts"]["table"]
+    (shown,) = update["data"]["boards"]
+    assert {row["loss"]: row["best_m_recall"] for row in shown["board"]["rows"]} == {"lmh": 20, "lseh": 44}
+    assert ">44.0</td>" in update["parts"]["table 0"]
 
 
 def test_a_page_whose_name_was_pointed_here_gets_nothing(server):
@@ -149,7 +164,7 @@ def test_a_page_follows_its_study_and_keeps_sort_filter_and_focus(server, study,
         tab.open(f"http://127.0.0.1:{server.server_port}{PLACE}")
         tab.run("document.querySelector('[data-filter=loss][data-value=lseh]').click();"
                 "document.querySelector('[data-filter=loss][data-value=lsh]').click();"
-                "page.sort = {column: 'best_m_recall', direction: 'descending'}; page.changed();"
+                "page.sorts[''] = {column: 'best_m_recall', direction: 'descending'}; page.changed();"
                 "document.querySelector('th[data-column=best_m_recall] button').focus()")
         assert tab.run(order) == "lseh,lsh"
         study.validate("lsh", 2, 50.0)

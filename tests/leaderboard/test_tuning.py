@@ -6,6 +6,7 @@ import io
 import json
 import math
 import statistics
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import to_json
+from vsetune.leaderboard.profile_charts import profile_chart
 from vsetune.leaderboard.terminal import render_table
 
 BESTS = (50.0, 58.0, 0.0, 61.0, 55.0)
@@ -103,3 +105,61 @@ def test_a_task_whose_baseline_still_rose_and_seeds_that_searched_are_in_no_prof
     assert board.profile.left_out == ("vsrn on scenes: lmh was still rising when it ended",)
     searching = [attempt(loss, configuration=place) for loss in ("lmh", "lseh") for place in (0, 1)]
     assert build(searching, baseline="lmh").profile is None
+
+
+def timed(attempt, *, seconds, hardware="one CPU", **epochs_of_lseh):
+    """`tasks` with the seconds of an epoch of lmh and lseh, and what they ran on."""
+    return [
+        replace(
+            each, summary={"seconds_per_epoch": seconds[each.start.loss]}, start=replace(each.start, environment={
+                "device": "cpu", "processor": hardware if each.start.loss == "lseh" else "one CPU", "threads": "1",
+            }),
+        )
+        for each in tasks(attempt, **epochs_of_lseh)
+    ]
+
+
+def test_profiles_by_seconds_take_the_pace_of_every_seed(attempt):
+    """On vsepp lseh needs 1 of 3 epochs at four times the seconds, on vsrn 6: 4 / 3 and 8 times as long."""
+    board = build(timed(attempt, seconds={"lmh": 10.0, "lseh": 40.0}, vsepp=1, vsrn=6), baseline="lmh")
+    assert (board.profile.unit, board.seconds_profile.unit) == ("epochs", "seconds")
+    by_loss = {each.loss: each.factors for each in board.seconds_profile.losses}
+    assert by_loss == {"lmh": (1, 1), "lseh": pytest.approx((4 / 3, 8))}
+    assert {each.loss: each.factors for each in board.profile.losses} == {"lmh": (3, 1), "lseh": (1, 2)}
+    text = " ".join(printed(board).split())
+    assert "within a factor of the seconds of training of the soonest loss" in text
+    assert "Seconds are epochs at the pace of the seed's whole training" in text
+
+
+def test_seconds_of_different_hardware_are_not_compared(attempt):
+    board = build(timed(attempt, seconds={"lmh": 1.0, "lseh": 1.0}, hardware="another", vsepp=1), baseline="lmh")
+    assert board.profile is not None
+    assert board.seconds_profile is None
+    attempts = timed(attempt, seconds={"lmh": 1.0, "lseh": 1.0}, hardware="another", vsepp=1)
+    third = [replace(each, start=replace(each.start, loss="lsh", cell="vsepp.lsh", trial=f"lsh-s{each.start.seed}"))
+             for each in timed(attempt, seconds={"lmh": 1.0, "lseh": 1.0}, vsepp=1) if each.start.loss == "lseh"]
+    profile = build([*attempts, *third], baseline="lmh").seconds_profile
+    assert [each.loss for each in profile.losses] == ["lsh", "lmh"]
+    assert profile.left_out == (
+        "lseh: vsepp on scenes (trained on different hardware: one CPU, 1 thread; another, 1 thread)",
+    )
+
+
+def test_seconds_that_nobody_recorded_make_no_profile(attempt):
+    assert build(tasks(attempt, vsepp=1, vsrn=6), baseline="lmh").seconds_profile is None
+
+
+def test_a_profile_is_drawn_up_to_its_largest_factor(attempt):
+    """On vsrn lseh takes 6 times the epochs of lmh: the line ends at 4 with what is within 4, it does not turn back."""
+    attempts = [
+        attempt(loss, curve, seed=seed, network=network, phase="confirm", gap=1.0)
+        for network, first in (("vsepp", "lmh"), ("vsrn", "lseh")) for seed in (1, 2)
+        for loss, curve in (
+            ("lmh", [60, 50, 49, 48, 47, 46]), ("lseh", [61 if first == "lmh" else 40, 41, 42, 43, 44, 61]),
+        )
+    ]
+    board = build(attempts, baseline="lmh")
+    assert {each.loss: each.factors for each in board.profile.losses} == {"lmh": (1, 1), "lseh": (1, 6)}
+    lines = {line["loss"]: line["steps"] for line in profile_chart(board.profile, board.baseline)["lines"]}
+    assert lines["lseh"] == [(1.0, 0.0), (1.0, 0.5), (4.0, 0.5)]
+    assert lines["lmh"] == [(1.0, 0.0), (1.0, 1.0), (4.0, 1.0)]

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from vsetune.cli.leaderboard_many import read_studies
+from vsetune.cli.leaderboard_reading import read_studies
 from vsetune.cli.output import results
-from vsetune.cli.tracking_option import Tracking
+from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.errors import UsageError
 
 TABLE_EXAMPLE = "Example: vsetune leaderboard table lseh_table3 flickr8k --as LMH1=lmh --format latex"
@@ -48,12 +48,14 @@ def table(
 ) -> None:
     """Print a table of a paper in its layout: our numbers, and below them those that the paper prints. Cells that are
     empty say why."""
+    from vsetune.jobs.store_address import existing_store
     from vsetune.leaderboard.paper_table import paper_table
     from vsetune.leaderboard.table_filling import fill, renamed
     from vsetune.leaderboard.table_formats import FORMATS, to_terminal
 
     layout = renamed(paper_table(name), _pairs(names or []))
-    filled = fill(layout, read_studies(study or [], tracking_uri))
+    store = existing_store(tracking_of(tracking_uri))
+    filled = fill(layout, read_studies(store, study or []))
     if form is Format.text:
         results.print(to_terminal(filled))
     else:

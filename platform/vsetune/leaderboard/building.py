@@ -29,6 +29,7 @@ from vsetune.leaderboard.selection import (
     usable,
     winner_of,
 )
+from vsetune.leaderboard.time_profile import UNITS
 from vsetune.leaderboard.time_profiles import time_profile
 from vsetune.leaderboard.tuning import tuning_of
 from vsetune.metrics.curve_noise import baseline_flags, curve_noise, noise_tolerance
@@ -63,9 +64,12 @@ def build(attempts: Sequence[AttemptRecord], *, baseline: str) -> Leaderboard:
     return board_of(rows, study=attempts[0].start.study, baseline=baseline)
 
 
-def board_of(rows: Sequence[Row], *, study: str, baseline: str) -> Leaderboard:
+def board_of(rows: Sequence[Row], *, study: str, baseline: str, number: int = 1) -> Leaderboard:
     """The board of rows that `group_rows` made: what is said of all of them together is added."""
-    return Leaderboard(study, baseline, tuple(answered(rows)), time_profile(rows, baseline))
+    by_epochs, by_seconds = (time_profile(rows, baseline, unit=unit) for unit in UNITS)
+    return Leaderboard(
+        study, baseline, tuple(answered(rows)), profile=by_epochs, seconds_profile=by_seconds, number=number,
+    )
 
 
 def group_rows(

@@ -9,13 +9,16 @@ import zlib
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, Literal
 
 import vl_convert
 
 from vsetune.errors import StorageError
 from vsetune.files.whole_files import whole_file
 
+PictureKind = Literal["svg", "png"]
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
+_PNG_SCALE = 2.0
 
 
 @cache
@@ -33,6 +36,13 @@ def packed_library() -> str:
         if kept.is_absolute():
             _keep(kept, content)
     return base64.b64encode(content).decode()
+
+
+def picture(spec: dict[str, Any], kind: PictureKind) -> bytes:
+    """A drawing in Vega-Lite as a file: SVG in UTF-8, or PNG with two pixels for each of its units."""
+    if kind == "svg":
+        return vl_convert.vegalite_to_svg(spec).encode()
+    return bytes(vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE))
 
 
 def _cache_folder() -> Path:

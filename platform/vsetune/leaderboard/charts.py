@@ -39,9 +39,11 @@ class BandPoint:
     words: str
 
 
-def loss_colours(leaderboard: Leaderboard) -> dict[str, int]:
-    """Index of each loss, the baseline's is 0."""
-    names = dict.fromkeys([leaderboard.baseline, *(row.loss for row in leaderboard.rows)])
+def loss_colours(*boards: Leaderboard) -> dict[str, int]:
+    """Index of each loss of a page, that of the (first) baseline is 0."""
+    names = dict.fromkeys([
+        *(board.baseline for board in boards), *(row.loss for board in boards for row in board.rows),
+    ])
     return {loss: index for index, loss in enumerate(names)}
 
 
@@ -55,13 +57,14 @@ def nice_ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def curve_charts(leaderboard: Leaderboard) -> list[dict[str, Any]]:
-    """One per comparison that has a curve: means over the seeds that count, with their bands."""
+    """One per comparison that has a curve: means over the seeds that count, with their bands, of what compares."""
     return [
         {
             "dataset": dataset, "network": network, "summary": _summary(dataset, network, shown),
-            "target": _target(shown), "series": [_series(row) for row in shown],
+            "target": _target(shown), "series": [_series(row, leaderboard.number) for row in shown],
         }
-        for dataset, network, rows in leaderboard.groups() if (shown := [row for row in rows if row.seeds])
+        for dataset, network, rows in leaderboard.groups()
+        if (shown := [row for row in rows if row.seeds and row.not_comparable is None])
     ]
 
 
@@ -82,8 +85,11 @@ def band(loss: str, curves: Sequence[Curve]) -> list[BandPoint]:
 def height_chart(leaderboard: Leaderboard) -> dict[str, Any]:
     """Best M-Recall against what it took, with the intervals that the board has; front: rows that no other of their
     comparison beats in both M-Recall and epochs to the baseline's best."""
-    rows = [(key, row) for key, row in in_order(leaderboard) if row.best_m_recall is not None]
-    fronts = [row_key(row) for *_, group in leaderboard.groups() for row in pareto_front(group)]
+    rows = [
+        (key, row) for key, row in in_order(leaderboard) if row.best_m_recall is not None and row.not_comparable is None
+    ]
+    number = leaderboard.number
+    fronts = [row_key(row, number) for *_, group in leaderboard.groups() for row in pareto_front(group)]
     points: list[dict[str, Any]] = [
         {
             "key": key, "y": row.best_m_recall, "y_low": _end(row.m_recall_bounds, 0),
@@ -137,7 +143,7 @@ def seconds_chart(leaderboard: Leaderboard) -> list[dict[str, Any]]:
     """Training time of an epoch, of every row and its seeds (LSEH, Fig. 6)."""
     return [
         {
-            "key": row_key(row), "value": row.seconds_per_epoch,
+            "key": row_key(row, leaderboard.number), "value": row.seconds_per_epoch,
             "words": f"{row.loss}: {wording.fixed(row.seconds_per_epoch, 1)} s per epoch, median of "
                      f"{len(row.headline)} seed{'s' if len(row.headline) > 1 else ''}",
             "seeds": [seed.seconds_per_epoch for seed in row.headline if seed.seconds_per_epoch is not None],
@@ -180,9 +186,9 @@ NEGATIVE_METRICS = tuple(f"{prefix}{name}" for name in _NEGATIVES for prefix in 
 """Metrics of a validation that `negatives_charts` draws."""
 
 
-def _series(row: Row) -> dict[str, Any]:
+def _series(row: Row, number: int) -> dict[str, Any]:
     points = band(row.loss, [seed.curve for seed in row.headline])
-    return {"key": row_key(row), "points": [asdict(point) for point in points]}
+    return {"key": row_key(row, number), "points": [asdict(point) for point in points]}
 
 
 def _target(rows: Sequence[Row]) -> dict[str, Any] | None:

@@ -30,6 +30,17 @@ def _configuration(row: Row) -> str:
     return wording.configuration(row.configuration) if row.seeds else wording.NOTHING
 
 
+OF_SEVERAL: tuple[Column, ...] = (
+    Column(
+        key="dataset", heading="data", meaning="The data set", kind="text", value=lambda row: row.dataset,
+        views=_CONFIGURATIONS,
+    ),
+    Column(
+        key="study", meaning="The study that ran it", kind="text", value=lambda row: row.study, views=_CONFIGURATIONS,
+    ),
+)
+"""Before those of `COLUMNS` where a page has the boards of several studies."""
+
 COLUMNS: tuple[Column, ...] = (
     Column(
         key="dataset", heading="data", meaning="The data set", kind="text", part="comparison",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vsetune.leaderboard.rows import Contender, SeedResult
 from vsetune.leaderboard.selection import (
@@ -32,8 +32,17 @@ def seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
         seed=attempt.start.seed, trial=attempt.start.trial, status=attempt.status, curve=attempt.curve,
         best_m_recall=best.m_recall, epochs_to_best=epochs_to_best(attempt.curve, tolerance=0.0),
         seconds_per_epoch=seconds, test_m_recall=summary.get("test_m_recall"),
-        chose=was_searched and attempt.start.phase == "search",
+        chose=was_searched and attempt.start.phase == "search", hardware=_hardware(attempt.start.environment),
     )
+
+
+def _hardware(environment: Mapping[str, str]) -> str:
+    """A GPU by its model; a processor with the threads that computed on it."""
+    device = environment.get("device", "")
+    if device and device != "cpu":
+        return environment.get("device_name", device)
+    processor, threads = environment.get("processor", ""), environment.get("threads", "")
+    return f"{processor}, {threads} thread{'' if threads == '1' else 's'}" if processor and threads else ""
 
 
 def contenders_of(

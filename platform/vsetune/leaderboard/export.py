@@ -24,14 +24,21 @@ def to_csv(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> str
     return csv_text(leaderboard, columns).whole()
 
 
-def csv_text(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> TableText:
-    """`to_csv` in parts."""
+def csv_text(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS, *, board_id: str = "") -> TableText:
+    """`to_csv` in parts. board_id: of one of several boards, which stands before its rows; their common head is
+    `csv_head`."""
     shown = columns_of("csv", columns, leaderboard.rows)
+    first = [board_id] if board_id else []
     lines = {
-        key: _csv_line([leaderboard.study, *(column.value(row) for column in shown)])
+        key: _csv_line([*first, row.study or leaderboard.study, *(column.value(row) for column in shown)])
         for key, row in rows_by_key(leaderboard).items()
     }
-    return TableText(_csv_line(["study", *(column.key for column in shown)]), "", lines, "")
+    return TableText("" if board_id else csv_head(columns, has_board=False), "", lines, "")
+
+
+def csv_head(columns: Sequence[Column], *, has_board: bool) -> str:
+    first = ["board", "study"] if has_board else ["study"]
+    return _csv_line([*first, *(column.key for column in columns_of("csv", columns, ()))])
 
 
 def curves_to_csv(leaderboard: Leaderboard) -> str:
@@ -39,7 +46,7 @@ def curves_to_csv(leaderboard: Leaderboard) -> str:
     return _csv([
         {
             "dataset": row.dataset, "network": row.network, "loss": row.loss, "seed": seed.seed, "trial": seed.trial,
-            "chose": seed.chose, "epoch": epoch, "m_recall": recall,
+            "chose": seed.chose, "epoch": epoch, "m_recall": recall, "study": row.study,
         }
         for row in leaderboard.rows for seed in row.seeds for epoch, recall in seed.curve
     ])
@@ -73,11 +80,11 @@ def markdown_text(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS)
     sides = " | ".join(":---" if column.kind == "text" else "---:" for column in shown)
     notes = [*findings(leaderboard), *wording.notes(leaderboard)]
     return TableText(
-        f"**{_markdown(leaderboard.study)}**: losses compared with {_markdown(leaderboard.baseline)}. "
-        f"{_markdown(wording.protocol_line(leaderboard))}\n\n"
-        f"| {' | '.join(_markdown(_heading(column)) for column in shown)} |\n| {sides} |\n", "",
-        _lines(leaderboard, shown, lambda words: f"| {' | '.join(map(_markdown, words))} |\n"),
-        "".join(["\n", *(f"- {_markdown(note)}\n" for note in notes)]) if notes else "",
+        f"**{markdown_words(leaderboard.study)}**: losses compared with {markdown_words(leaderboard.baseline)}. "
+        f"{markdown_words(wording.protocol_line(leaderboard))}\n\n"
+        f"| {' | '.join(markdown_words(_heading(column)) for column in shown)} |\n| {sides} |\n", "",
+        _lines(leaderboard, shown, lambda words: f"| {' | '.join(map(markdown_words, words))} |\n"),
+        "".join(["\n", *(f"- {markdown_words(note)}\n" for note in notes)]) if notes else "",
     )
 
 
@@ -89,10 +96,11 @@ def to_latex(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> s
 def latex_text(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> TableText:
     """`to_latex` in parts."""
     shown = columns_of("latex", columns, leaderboard.rows)
+    studies = "study" if len({row.study for row in leaderboard.rows}) == 1 else "studies"
     sides = "".join("l" if column.kind == "text" else "r" for column in shown)
     head = [
         r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering",
-        rf"\caption{{Losses compared with {_tex(leaderboard.baseline)} in the study {_tex(leaderboard.study)}. "
+        rf"\caption{{Losses compared with {_tex(leaderboard.baseline)} in the {studies} {_tex(leaderboard.study)}. "
         rf"{_tex(wording.protocol_line(leaderboard))}}}",
         rf"\begin{{tabular}}{{{sides}}}", r"\toprule", " & ".join(_tex(_heading(column)) for column in shown) + r" \\",
     ]
@@ -138,11 +146,12 @@ def _csv(lines: Iterable[dict[str, Any]]) -> str:
     return buffer.getvalue()
 
 
-_MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|#~"}
+_ESCAPED = {character: f"\\{character}" for character in "\\`*_[]<>|#~"}
 
 
-def _markdown(text: str) -> str:
-    return "".join(_MARKDOWN.get(character, character) for character in text).replace("\n", " ")
+def markdown_words(text: str) -> str:
+    """With what Markdown would take for its own escaped."""
+    return "".join(_ESCAPED.get(character, character) for character in text).replace("\n", " ")
 
 
 def finite_of(plain: Any) -> Any:

@@ -6,14 +6,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vsetune.errors import UsageError
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.many_studies import StudyAttempts, build_many
-from vsetune.leaderboard.page import Live, to_html, to_update
+from vsetune.leaderboard.page import Live, Shown, boards_of, to_html, to_update
 from vsetune.leaderboard.rows import Leaderboard
-from vsetune.leaderboard.selection import dataset_of
 from vsetune.leaderboard.shown_runs import ShownRuns, shown_runs
 from vsetune.tracking.records import AttemptRecord, StudyRecord
 from vsetune.tracking.store import TrackingStore
@@ -28,13 +27,12 @@ Told = Callable[[Leaderboard, Sequence[StudyRecord]], Leaderboard]
 
 @dataclass(frozen=True)
 class Source:
-    """What a board is of. studies: one; or several side by side on `dataset`, and of the boards of that data set the
-    one at `place`, from 0. baseline: name of a loss, None for the studies' own."""
+    """What a page is of: one study, or several side by side by data set. baseline: name of a loss, None for the
+    studies' own."""
 
     studies: tuple[str, ...]
     baseline: str | None = None
-    dataset: str | None = None
-    place: int = 0
+    is_several: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,7 @@ class Update:
 
 @dataclass(frozen=True)
 class _Made:
-    board: Leaderboard
-    notes: tuple[str, ...]
+    shown: Shown
     runs: ShownRuns
     update: Update
 
@@ -82,7 +79,7 @@ class LiveBoard:
         with self._lock:
             made = self._current()
             live = Live(updates, made.update.tag, boards)
-            return to_html(made.board, runs=made.runs, live=live, more_notes=made.notes).encode()
+            return to_html(made.shown, runs=made.runs, live=live).encode()
 
     def _current(self) -> _Made:
         began = self._clock()
@@ -96,43 +93,26 @@ class LiveBoard:
         return self._made
 
     def _make(self, attempts: Sequence[Sequence[AttemptRecord]]) -> _Made:
-        board, notes = self._built(attempts)
-        shown = [
-            attempt for of_study in attempts for attempt in of_study
-            if self._source.dataset is None or dataset_of(attempt) == self._source.dataset
-        ]
-        runs = shown_runs(self._store, board, shown, mlflow_url=self._mlflow_url)
+        shown = self._built(attempts)
+        every = [attempt for of_study in attempts for attempt in of_study]
+        runs = shown_runs(self._store, boards_of(shown), every, mlflow_url=self._mlflow_url)
         self._number += 1
-        content = to_update(board, runs=runs, more_notes=notes).encode()
-        return _Made(board, notes, runs, Update(f'"{self._process}-{self._number}"', content))
+        return _Made(shown, runs, Update(f'"{self._process}-{self._number}"', to_update(shown, runs=runs).encode()))
 
-    def _built(self, attempts: Sequence[Sequence[AttemptRecord]]) -> tuple[Leaderboard, tuple[str, ...]]:
+    def _built(self, attempts: Sequence[Sequence[AttemptRecord]]) -> Shown:
         source = self._source
         records = self._store.studies()
         own = {record.name: str(record.config.get("baseline", "")) for record in records}
-        if source.dataset is None:
+        if not source.is_several:
             (study,), (of_study,) = source.studies, attempts
             if study not in own:
                 raise UsageError(f"study {study}: not in this store any more")
-            return self._told(build(of_study, baseline=source.baseline or own[study]), records), ()
+            return self._told(build(of_study, baseline=source.baseline or own[study]), records)
         told = [
             StudyAttempts(study, own.get(study, ""), of_study)
             for study, of_study in zip(source.studies, attempts, strict=True)
         ]
+        if not any(attempts):
+            raise UsageError("no study has attempts yet; start one, or wait for its first validation")
         found = build_many(told, baseline=source.baseline)
-        boards = [board for board in found.boards if board.rows[0].dataset == source.dataset]
-        if source.place >= len(boards):
-            raise UsageError(f"data set {source.dataset}: no board of it has number {source.place + 1}")
-        return self._told(boards[source.place], records), found.notes
-
-
-def boards_by_dataset(store: TrackingStore, studies: Sequence[str], baseline: str | None) -> list[tuple[str, int, str]]:
-    """(data set, place, studies in words) of every board that these studies make side by side; reads all of them."""
-    own = {record.name: str(record.config.get("baseline", "")) for record in store.studies()}
-    told = [StudyAttempts(study, own[study], store.attempts(study)) for study in studies]
-    found = build_many(told, baseline=baseline)
-    listed: list[tuple[str, int, str]] = []
-    for board in found.boards:
-        dataset = board.rows[0].dataset
-        listed.append((dataset, sum(of == dataset for of, *_ in listed), board.study))
-    return listed
+        return replace(found, boards=tuple(self._told(board, records) for board in found.boards))

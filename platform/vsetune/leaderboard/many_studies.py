@@ -17,7 +17,7 @@ from vsetune.errors import IncompatibleCurves
 from vsetune.leaderboard.building import board_of, group_rows
 from vsetune.leaderboard.rows import Leaderboard, Row
 from vsetune.leaderboard.selection import Trial, dataset_of, trials_of, winner_of
-from vsetune.leaderboard.time_profile import TimeProfile
+from vsetune.leaderboard.time_profile import UNITS, TimeProfile, Unit
 from vsetune.leaderboard.time_profiles import time_profile
 from vsetune.metrics.curves import check_same_protocol
 from vsetune.tracking.records import AttemptRecord
@@ -36,11 +36,17 @@ class StudyAttempts:
 class ManyBoards:
     """One board for each data set, and a further one for what has its own baseline under other conditions. notes: what
     differs between studies that stand side by side, and what is on no board. profile: of the losses over the first
-    board of every data set, if these have one baseline."""
+    board of every data set, if these have one baseline, by epochs; seconds_profile by seconds of training."""
 
     boards: tuple[Leaderboard, ...]
     notes: tuple[str, ...]
     profile: TimeProfile | None = None
+    seconds_profile: TimeProfile | None = None
+
+    @property
+    def studies(self) -> list[str]:
+        """Those with a row on any board."""
+        return list(dict.fromkeys(row.study for board in self.boards for row in board.rows))
 
 
 @dataclass
@@ -91,20 +97,22 @@ def build_many(studies: Sequence[StudyAttempts], *, baseline: str | None = None)
                     layers.append([])
                 layers[layer] += rows
         boards += [
-            board_of(rows, study=" + ".join(dict.fromkeys(row.study for row in rows)), baseline=yardstick)
-            for rows in layers
+            board_of(
+                rows, study=" + ".join(dict.fromkeys(row.study for row in rows)), baseline=yardstick, number=layer + 1,
+            )
+            for layer, rows in enumerate(layers)
         ]
-    return ManyBoards(tuple(boards), tuple(notes), _profile(boards))
+    return ManyBoards(tuple(boards), tuple(notes), *(_profile(boards, unit) for unit in UNITS))
 
 
-def _profile(boards: Sequence[Leaderboard]) -> TimeProfile | None:
+def _profile(boards: Sequence[Leaderboard], unit: Unit) -> TimeProfile | None:
     first: dict[str, Leaderboard] = {}
     for board in boards:
         first.setdefault(board.rows[0].dataset, board)
     baselines = {board.baseline for board in first.values()}
     if len(first) < 2 or len(baselines) > 1:
         return None
-    return time_profile([row for board in first.values() for row in board.rows], baselines.pop())
+    return time_profile([row for board in first.values() for row in board.rows], baselines.pop(), unit=unit)
 
 
 def _units(study: StudyAttempts) -> Iterator[tuple[str, str, _Unit]]:

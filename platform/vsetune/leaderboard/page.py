@@ -1,33 +1,35 @@
-"""The leaderboard as one self-contained HTML page: no request leaves it, everything written by people is escaped.
+"""Boards as one self-contained HTML page: no request leaves it, everything written by people is escaped.
 
-The markup is made here. The scripts in `templates/` sort, filter and draw what they find in the page's own data; they
-compute nothing. A served page asks for the same parts and data again and puts them in place (`to_update`).
+The markup is made here. The scripts in `templates/` sort, filter and draw what they find in the page's own data
+(`page_data.py`); they compute nothing. A served page asks for the same parts and data again and puts them in place
+(`to_update`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-from vsetune.leaderboard import charts, wording
+from vsetune.leaderboard import wording
 from vsetune.leaderboard.chart_library import packed_library
 from vsetune.leaderboard.column import Column, columns_of
-from vsetune.leaderboard.columns import COLUMNS
-from vsetune.leaderboard.export import csv_text, finite_of, latex_text, markdown_text, to_plain
+from vsetune.leaderboard.columns import COLUMNS, OF_SEVERAL
 from vsetune.leaderboard.findings import findings, headline, is_ahead
+from vsetune.leaderboard.many_studies import ManyBoards
+from vsetune.leaderboard.page_data import filters_of, page_data
 from vsetune.leaderboard.rows import Leaderboard, Row
 from vsetune.leaderboard.shown_runs import ShownRuns
-from vsetune.leaderboard.table_text import group_of, row_key, rows_by_key
-from vsetune.leaderboard.tuning_charts import profile_chart, tuning_charts
+from vsetune.leaderboard.table_text import group_of, rows_by_key
 
-PARTS = ("lead", "filters", "table", "notes", "configurations")
-"""Blocks of the template that an update brings anew."""
+Shown = Leaderboard | ManyBoards
+"""The board of one study, or those of several."""
 _SCRIPTS = (
     "page_state.js", "page_table.js", "page_drawing.js", "page_charts.js", "page_runs.js", "page_downloads.js",
     "page_live.js", "page.js",
@@ -45,7 +47,7 @@ class Live:
 
 
 @dataclass(frozen=True)
-class _Line:
+class ShownLine:
     """A row as the table shows it. is_ahead: supported to get higher than the baseline. is_first: of its comparison."""
 
     row: Row
@@ -55,119 +57,111 @@ class _Line:
     is_first: bool
 
 
-def to_html(
-    leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS, *, runs: ShownRuns | None = None,
-    live: Live | None = None, more_notes: Sequence[str] = (),
-) -> str:
-    """The whole page as text. Needs no network; without JavaScript it has its tables and sentences, no charts.
+@dataclass(frozen=True)
+class ShownBoard:
+    """A board as its part of the page shows it. place: on the page, from 0. id: names it in addresses; empty for one
+    alone. level: of the headings of its notes."""
 
-    more_notes: on what stands side by side here, and what does not.
-    """
-    return _template().render(
-        _context(leaderboard, columns, runs, more_notes), data=_in_script(_data(leaderboard, columns, runs)), live=live,
-        scripts=[_text(name) for name in _SCRIPTS], library=packed_library(), style=_text("page.css"),
+    place: int
+    id: str
+    title: str
+    level: int
+    baseline: str
+    protocol: str
+    columns: Sequence[Column]
+    lines: Sequence[ShownLine]
+    headline: Sequence[str]
+    findings: Sequence[str]
+    notes: Sequence[str]
+
+
+def to_html(
+    shown: Shown, columns: Sequence[Column] = COLUMNS, *, runs: ShownRuns | None = None, live: Live | None = None
+) -> str:
+    """The whole page as text. Needs no network; without JavaScript it has its tables and sentences, no charts."""
+    boards, parts = boards_of(shown), _parts(shown, columns)
+    return _environment().get_template("page.html.j2").render(
+        title=wording.page_title(boards), is_several=isinstance(shown, ManyBoards), parts=parts,
+        baselines=list(dict.fromkeys(board.baseline for board in boards)), has_runs=runs is not None,
+        has_curves=any(row.seeds for board in boards for row in board.rows),
+        data=_in_script(page_data(shown, columns, runs)), live=live, scripts=[_text(name) for name in _SCRIPTS],
+        library=packed_library(), style=_text("page.css"),
     )
 
 
-def to_update(
-    leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS, *, runs: ShownRuns | None = None,
-    more_notes: Sequence[str] = (),
-) -> str:
-    """What of a page changes with its board, as JSON: `parts`, markup by name, and `data`."""
-    template = _template()
-    context = template.new_context(_context(leaderboard, columns, runs, more_notes) | {"live": None})
-    parts = {name: "".join(template.blocks[name](context)) for name in PARTS}
-    return json.dumps({"parts": parts, "data": _data(leaderboard, columns, runs)}, allow_nan=False)
+def to_update(shown: Shown, columns: Sequence[Column] = COLUMNS, *, runs: ShownRuns | None = None) -> str:
+    """What of a page changes with its boards, as JSON: `parts`, markup by name, and `data`. The part `boards` has the
+    places of those that follow it and is empty."""
+    parts = _parts(shown, columns)
+    boards = _macros().shell(_shown_boards(shown, columns), {}, isinstance(shown, ManyBoards))
+    return json.dumps({"parts": parts | {"boards": boards}, "data": page_data(shown, columns, runs)}, allow_nan=False)
 
 
-def tags_of(row: Row) -> list[str]:
-    """Words to filter by: what the data support of a row, and what to know before quoting it."""
-    told = [("higher", is_ahead(row)), ("sooner", row.comparison is not None and row.comparison.epochs == "supported")]
-    return [name for name, holds in told if holds] + [flag.replace("_", " ") for flag in row.flags]
-
-
-def _context(
-    leaderboard: Leaderboard, columns: Sequence[Column], runs: ShownRuns | None, more_notes: Sequence[str]
-) -> dict[str, Any]:
-    letters = wording.flag_marks(leaderboard)
-    firsts = {group_of(key): key for key in reversed(rows_by_key(leaderboard))}
-    lines = [
-        _Line(row, key, wording.marks(row, letters), is_ahead=is_ahead(row), is_first=key in firsts.values())
-        for key, row in rows_by_key(leaderboard).items()
-    ]
+def _parts(shown: Shown, columns: Sequence[Column]) -> dict[str, Markup]:
+    """Markup by the name of its place, the places within others after them."""
+    macros, boards = _macros(), _shown_boards(shown, columns)
+    is_several = isinstance(shown, ManyBoards)
+    inner = {}
+    for board in boards:
+        inner[f"lead {board.place}"] = macros.lead(board)
+        inner[f"table {board.place}"] = macros.table(board, wording.NOTHING)
+        inner[f"notes {board.place}"] = macros.notes(board)
+    across = {"across": macros.across(boards, shown.studies, shown.notes)} if isinstance(shown, ManyBoards) else {}
+    lines = [line for board in boards for line in board.lines]
+    every = (*(OF_SEVERAL if is_several else ()), *columns)
+    configured = columns_of("configurations", every, [line.row for line in lines])
     return {
-        "leaderboard": leaderboard, "lines": lines, "headline": headline(leaderboard),
-        "columns": columns_of("page", columns, leaderboard.rows),
-        "configuration_columns": columns_of("configurations", columns, leaderboard.rows),
-        "findings": findings(leaderboard), "protocol": wording.protocol_line(leaderboard),
-        "notes": [*more_notes, *wording.notes(leaderboard)], "filters": _filters(leaderboard),
-        "has_runs": runs is not None, "has_curves": any(row.seeds for row in leaderboard.rows),
-        "nothing": wording.NOTHING,
+        **across, "filters": macros.filters(filters_of(boards_of(shown))),
+        "boards": macros.shell(boards, inner, is_several), **inner,
+        "configurations": macros.configurations(configured, lines, wording.NOTHING),
     }
 
 
-def _filters(leaderboard: Leaderboard) -> list[dict[str, Any]]:
-    """What rows can be chosen by: of each, its values with the colour of a loss."""
-    rows, colours = leaderboard.rows, charts.loss_colours(leaderboard)
-    values: dict[str, list[str]] = {
-        "data": [row.dataset for row in rows], "network": [row.network for row in rows],
-        "loss": [loss for loss in colours if any(row.loss == loss for row in rows)],
-        "tag": [tag for row in rows for tag in tags_of(row)],
-    }
+def boards_of(shown: Shown) -> Sequence[Leaderboard]:
+    """Those of several, or the one alone."""
+    return shown.boards if isinstance(shown, ManyBoards) else (shown,)
+
+
+def _shown_boards(shown: Shown, columns: Sequence[Column]) -> list[ShownBoard]:
+    is_several = isinstance(shown, ManyBoards)
     return [
-        {
-            "name": name, "values": [
-                {"name": value, "colour": colours[value] % charts.PALETTE, "dashed": colours[value] >= charts.PALETTE}
-                if name == "loss" else {"name": value} for value in dict.fromkeys(of_name)
-            ],
-        }
-        for name, of_name in values.items() if len(set(of_name)) > (0 if name == "tag" else 1)
+        ShownBoard(
+            place=place, id=wording.board_id(board) if is_several else "",
+            title=wording.board_title(board) if is_several else board.study, level=4 if is_several else 3,
+            baseline=board.baseline, protocol=wording.protocol_line(board),
+            columns=columns_of("page", columns, board.rows), lines=_lines(board), headline=headline(board),
+            findings=findings(board), notes=wording.notes(board),
+        )
+        for place, board in enumerate(boards_of(shown))
     ]
 
 
-def _data(leaderboard: Leaderboard, columns: Sequence[Column], runs: ShownRuns | None) -> dict[str, Any]:
-    """All that the scripts read: what `to_json` gives, in which rows stand by their keys, texts and charts."""
-    colours = charts.loss_colours(leaderboard)
-    texts = {"csv": csv_text, "md": markdown_text, "tex": latex_text}
-    plain = {
-        "board": to_plain(leaderboard), "keys": [row_key(row) for row in leaderboard.rows],
-        "rows": {
-            key: {
-                "data": row.dataset, "network": row.network, "loss": row.loss, "tag": tags_of(row),
-                "group": group_of(key), "colour": colours[row.loss],
-            }
-            for key, row in rows_by_key(leaderboard).items()
-        },
-        "texts": {
-            kind: {"head": text.head, "before_group": text.before_group, "lines": text.lines, "tail": text.tail}
-            for kind, text in ((kind, of_kind(leaderboard, columns)) for kind, of_kind in texts.items())
-        },
-        "palette": charts.PALETTE,
-        "charts": {
-            "curves": charts.curve_charts(leaderboard), "heights": charts.height_chart(leaderboard),
-            "negatives": charts.negatives_charts(leaderboard, runs.measured if runs else {}),
-            "seconds": charts.seconds_chart(leaderboard), "tuning": tuning_charts(leaderboard),
-            "profiles": profile_chart(leaderboard),
-        },
-        "runs": None if runs is None else runs.to_plain(leaderboard),
-    }
-    finite: dict[str, Any] = finite_of(plain)
-    return finite
+def _lines(board: Leaderboard) -> list[ShownLine]:
+    letters, rows = wording.flag_marks(board), rows_by_key(board)
+    firsts = {group_of(key): key for key in reversed(rows)}
+    return [
+        ShownLine(row, key, wording.marks(row, letters), is_ahead=is_ahead(row), is_first=key in firsts.values())
+        for key, row in rows.items()
+    ]
 
 
-def _in_script(plain: dict[str, Any]) -> str:
+def _in_script(plain: Mapping[str, Any]) -> str:
     """JSON that may stand inside a script element, whatever people wrote."""
     text = json.dumps(plain, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @cache
-def _template() -> Template:
-    environment = Environment(
+def _environment() -> Environment:
+    return Environment(
         loader=PackageLoader("vsetune.leaderboard", "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )
-    return environment.get_template("page.html.j2")
+
+
+@cache
+def _macros() -> Any:
+    return _environment().get_template("page_parts.html.j2").module
 
 
 @cache

@@ -53,7 +53,8 @@ class SeedResult:
     curve: (epoch, M-Recall in per cent) of every validation. epochs_to_target: to the best of the baseline of the same
     seed; None without one. test_m_recall: per cent, by the best checkpoint; None if it was not scored. chose: its curve
     was the highest of several configurations, so it is a maximum beside fresh draws. epochs_to_level: to the first
-    validation that the noise of the curve cannot tell from the best; None where that noise is not known.
+    validation that the noise of the curve cannot tell from the best; None where that noise is not known. hardware: that
+    it trained on, in words; empty where none is recorded.
     """
 
     seed: int
@@ -67,6 +68,7 @@ class SeedResult:
     epochs_to_target: Epochs | None = None
     chose: bool = False
     epochs_to_level: float | None = None
+    hardware: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,14 +189,17 @@ def headline_of(seeds: tuple[SeedResult, ...]) -> tuple[SeedResult, ...]:
 class Leaderboard:
     """All cells of a study, by dataset and network, the baseline of each first and then by best M-Recall.
 
-    study: its name, or those of all whose rows are here.
-    profile: of the losses over all data sets and networks; None where fewer than two compare.
+    study: its name, or those of all whose rows are here. profile: of the losses over all data sets and networks, by
+    epochs, and seconds_profile by seconds of training; None where fewer than two compare. number: of several boards of
+    one data set, from 1.
     """
 
     study: str
     baseline: str
     rows: tuple[Row, ...]
     profile: TimeProfile | None = None
+    seconds_profile: TimeProfile | None = None
+    number: int = 1
 
     def groups(self) -> list[tuple[str, str, tuple[Row, ...]]]:
         """(dataset, network, rows) of every comparison, in order."""

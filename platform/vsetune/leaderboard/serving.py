@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from vsetune.errors import StorageError, UsageError
-from vsetune.leaderboard.live_board import LiveBoard, Source, Told, boards_by_dataset
+from vsetune.leaderboard.live_board import LiveBoard, Source, Told
 from vsetune.leaderboard.waiting_page import list_page, waiting_page
 from vsetune.tracking.store import TrackingStore
 
@@ -25,6 +25,7 @@ _HEADERS = {
     "Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
+_ALL, _SIDE_BY_SIDE = "/all", "all studies side by side, by data set"
 _SANDBOX = {"Content-Security-Policy": "sandbox allow-scripts"}
 """Files of runs may show themselves and read nothing of the boards beside them."""
 
@@ -67,11 +68,9 @@ class BoardServer(ThreadingHTTPServer):
         match [unquote(part) for part in path.strip("/").split("/")]:
             case [""]:
                 return self._start()
-            case ["data"]:
-                return self._side_by_side()
-            case ["data", dataset, place, *rest] if place.isdecimal() and rest in ([], ["board.json"]):
-                source = Source(tuple(self._known()), self._baseline, dataset, int(place) - 1)
-                return self._of_board(source, f"{dataset} {place}", _data_address(dataset, int(place)), rest, tag)
+            case ["all", *rest] if rest in ([], ["board.json"]):
+                source = Source(tuple(self._known()), self._baseline, is_several=True)
+                return self._of_board(source, _SIDE_BY_SIDE, _ALL, rest, tag)
             case ["studies", study, *rest] if rest in ([], ["board.json"]) and self._serves(study):
                 return self._of_board(Source((study,), self._baseline), study, _address(study), rest, tag)
             case ["studies", study, "artifacts", run, *name] if name and self._serves(study):
@@ -93,19 +92,8 @@ class BoardServer(ThreadingHTTPServer):
             return _Answer(HTTPStatus.FOUND, b"", headers={"Location": _address(known[0])})
         links = [(name, _address(name)) for name in known]
         if links:
-            links.append(("all of them side by side, by data set", "/data"))
+            links.insert(0, (_SIDE_BY_SIDE, _ALL))
         return _Answer(HTTPStatus.OK, list_page("Studies", links).encode())
-
-    def _side_by_side(self) -> _Answer:
-        """What boards there are over all studies; takes as long as reading them all."""
-        try:
-            known = self._known()
-            with self._lock:
-                found = boards_by_dataset(self._store, known, self._baseline)
-        except UsageError as error:
-            return _Answer(HTTPStatus.OK, waiting_page("By data set", str(error)).encode())
-        links = [(f"{dataset}: {studies}", _data_address(dataset, place + 1)) for dataset, place, studies in found]
-        return _Answer(HTTPStatus.OK, list_page("By data set", links).encode())
 
     def _of_board(self, source: Source, name: str, address: str, rest: Sequence[str], tag: str | None) -> _Answer:
         board = self._boards.get(source)
@@ -119,9 +107,9 @@ class BoardServer(ThreadingHTTPServer):
     def _page(self, board: LiveBoard, name: str, address: str) -> _Answer:
         others = [(each, _address(each)) for each in self._known()]
         if address not in {place for _, place in others}:
-            others.append((name, address))
-        if len(others) > 1:
-            others.append(("all boards", "/"))
+            others.insert(0, (name, address))
+        elif len(others) > 1:
+            others.insert(0, (_SIDE_BY_SIDE, _ALL))
         try:
             return _Answer(HTTPStatus.OK, board.page(f"{address}/board.json", others))
         except UsageError as error:
@@ -185,10 +173,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _address(study: str) -> str:
     return f"/studies/{quote(study, safe='')}"
-
-
-def _data_address(dataset: str, number: int) -> str:
-    return f"/data/{quote(dataset, safe='')}/{number}"
 
 
 def _is_local(host: str) -> bool:

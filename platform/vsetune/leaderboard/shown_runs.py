@@ -25,7 +25,7 @@ _ERROR_LENGTH = 300
 
 @dataclass(frozen=True)
 class ShownRuns:
-    """All attempts of a board. galleries: of a run, the names of its pages; measured: of a (study, trial) shown, curves
+    """All attempts of a page. galleries: of a run, the names of its pages; measured: of a (study, trial) shown, curves
     of its metrics by name. links: of a study, its addresses in MLflow's UI, if that has one: `charts`, and
     `run` and `file`, in which {run} and {file} stand for the id of a run and the name of a file of it."""
 
@@ -34,9 +34,9 @@ class ShownRuns:
     measured: Mapping[tuple[str, str], Mapping[str, Curve]] = field(default_factory=dict)
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def to_plain(self, leaderboard: Leaderboard) -> dict[str, Any]:
+    def to_plain(self, boards: Sequence[Leaderboard]) -> dict[str, Any]:
         """Columns and one list per run, since there may be ten thousand; each with the key of its row."""
-        keys = {(row.study, row.dataset, row.cell): key for key, row in in_order(leaderboard)}
+        keys = {(row.study, row.dataset, row.cell): key for board in boards for key, row in in_order(board)}
         studies = list(dict.fromkeys(attempt.start.study for attempt in self.attempts))
         places = {study: place for place, study in enumerate(studies)}
         return {
@@ -46,9 +46,9 @@ class ShownRuns:
 
 
 def shown_runs(
-    store: TrackingStore, leaderboard: Leaderboard, attempts: Sequence[AttemptRecord], *, mlflow_url: str | None
+    store: TrackingStore, boards: Sequence[Leaderboard], attempts: Sequence[AttemptRecord], *, mlflow_url: str | None
 ) -> ShownRuns:
-    """From a store, what it has of the seeds that the board shows. mlflow_url: where MLflow's UI answers, if it does.
+    """From a store, what it has of the seeds that the boards show. mlflow_url: where MLflow's UI answers, if it does.
 
     StorageError where the store cannot be read.
     """
@@ -56,7 +56,7 @@ def shown_runs(
         (attempt.start.study, attempt.start.trial): attempt.attempt_id
         for attempt in sorted(attempts, key=lambda each: each.start.number)
     }
-    shown = [(row.study, seed.trial) for row in leaderboard.rows for seed in row.seeds]
+    shown = [(row.study, seed.trial) for board in boards for row in board.rows for seed in row.seeds]
     ids = {trial: latest[trial] for trial in shown}
     measured = store.metric_curves(list(ids.values()), NEGATIVE_METRICS)
     galleries = {run: store.artifact_names(run, "gallery") for run in ids.values()}

@@ -9,6 +9,19 @@ from vsetune.leaderboard.rows import Leaderboard, Row
 
 
 @dataclass(frozen=True)
+class TableTexts:
+    """Of a page's boards, with what stands before, between and after them. A board without any row is left out."""
+
+    head: str
+    between: str
+    boards: tuple[TableText, ...]
+    tail: str
+
+    def whole(self) -> str:
+        return self.head + self.between.join(board.whole() for board in self.boards) + self.tail
+
+
+@dataclass(frozen=True)
 class TableText:
     """lines: of every row, by `row_key`. before_group: stands before the rows of every comparison. Each of them ends
     where the next begins."""
@@ -29,14 +42,15 @@ class TableText:
         return "".join([*parts, self.tail])
 
 
-def row_key(row: Row) -> str:
-    """Names a row within its board, whatever else comes to stand there."""
-    return f"{row.dataset}\t{row.network}\t{row.loss}"
+def row_key(row: Row, number: int) -> str:
+    """Names a row, whatever else comes to stand on its page. number: of its board, of several of one data set."""
+    return "\t".join([row.dataset, row.network, row.loss, *([str(number)] if number > 1 else [])])
 
 
 def group_of(key: str) -> str:
     """The comparison of a row by its key."""
-    return key.rpartition("\t")[0]
+    dataset, network, _, *number = key.split("\t")
+    return "\t".join([dataset, network, *number])
 
 
 def rows_by_key(leaderboard: Leaderboard) -> dict[str, Row]:
@@ -45,4 +59,4 @@ def rows_by_key(leaderboard: Leaderboard) -> dict[str, Row]:
 
 
 def in_order(leaderboard: Leaderboard) -> Iterable[tuple[str, Row]]:
-    return ((row_key(row), row) for _, _, rows in leaderboard.groups() for row in rows)
+    return ((row_key(row, leaderboard.number), row) for _, _, rows in leaderboard.groups() for row in rows)

@@ -43,7 +43,8 @@ class LeaderboardView:
                 for part in ("result", "epochs", "cost"):
                     yield _table(board, [rows], [column for column in columns if column.part in ("name", part)])
         yield Text("\n".join([wording.protocol_line(board), *findings(board), *wording.notes(board)]), style="dim")
-        for words in (tuning_table(board), profile_table(board.profile, board.baseline)):
+        profiles = (profile_table(each, board.baseline) for each in (board.profile, board.seconds_profile))
+        for words in (tuning_table(board), *profiles):
             if words is not None:
                 yield render_words(words)
 

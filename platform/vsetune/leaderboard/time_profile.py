@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Unit = Literal["epochs", "seconds"]
+UNITS: tuple[Unit, ...] = ("epochs", "seconds")
+"""What time to the target is counted in; seconds are of training alone."""
 
 
 @dataclass(frozen=True)
 class LossProfile:
-    """factors: by task, epochs to the target over those of the soonest loss, infinite (null in JSON) where too few
+    """factors: by task, time to the target over that of the soonest loss, infinite (null in JSON) where too few
     seeds got there. steps: (tau, share of the tasks within the factor tau), at every tau where it rises. score: mean
     height of these steps from 1 to the largest factor, 0 to 1. seeds: the fewest that a task was decided by."""
 
@@ -31,3 +36,4 @@ class TimeProfile:
     largest_factor: float
     losses: tuple[LossProfile, ...]
     left_out: tuple[str, ...]
+    unit: Unit = "epochs"

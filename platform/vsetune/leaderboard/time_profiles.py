@@ -1,7 +1,7 @@
 """Performance profiles of the losses of a board: which gets to the baseline's best within which factor of the soonest.
 
 A task is a network on a data set. A loss is in it with all of them or not at all: one that was not run somewhere has
-neither won nor lost there, and shares over different tasks do not compare.
+neither won nor lost there, and shares over different tasks do not compare. Seconds are compared on one hardware only.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from vsetune.leaderboard.comparing import NO_YARDSTICK, is_evidence
-from vsetune.leaderboard.rows import Row
-from vsetune.leaderboard.time_profile import LossProfile, TimeProfile
+from vsetune.leaderboard.rows import Row, SeedResult
+from vsetune.leaderboard.time_profile import LossProfile, TimeProfile, Unit
 from vsetune.metrics.performance_profiles import (
     HIT_SHARE,
     LARGEST_FACTOR,
@@ -24,7 +24,9 @@ from vsetune.metrics.survival import Epochs
 Task = tuple[str, str]
 
 
-def time_profile(rows: Sequence[Row], baseline: str, *, hit_share: float = HIT_SHARE) -> TimeProfile | None:
+def time_profile(
+    rows: Sequence[Row], baseline: str, *, unit: Unit = "epochs", hit_share: float = HIT_SHARE
+) -> TimeProfile | None:
     """Of the rows of one board. Only seeds count that finished and did not choose the configuration, of the loss and of
     the baseline. None where nothing but the baseline is left to be compared."""
     tasks: dict[Task, dict[str, Row]] = {}
@@ -32,62 +34,84 @@ def time_profile(rows: Sequence[Row], baseline: str, *, hit_share: float = HIT_S
         tasks.setdefault((row.dataset, row.network), {})[row.loss] = row
     left_out = []
     for task, of in list(tasks.items()):
-        reason = _no_target(of.get(baseline), baseline)
+        reason = _no_target(of.get(baseline), baseline, unit)
         if reason is not None:
             left_out.append(f"{_name(task)}: {reason}")
             del tasks[task]
-    epochs: dict[str, list[list[Epochs]]] = {}
+    times: dict[str, list[list[Epochs]]] = {}
     for loss in dict.fromkeys(row.loss for row in rows):
         missing = [
-            f"{_name(task)} ({reason})" for task, of in tasks.items() if (reason := _not_in(of.get(loss))) is not None
+            f"{_name(task)} ({reason})" for task, of in tasks.items()
+            if (reason := _not_in(of.get(loss), of[baseline], unit)) is not None
         ]
         if missing:
             left_out.append(f"{loss}: {', '.join(missing)}")
         else:
-            epochs[loss] = [_counted(of[loss]) for of in tasks.values()]
-    if not tasks or len(epochs) < 2:
+            times[loss] = [[_time(seed, unit) for seed in _counted(of[loss])] for of in tasks.values()]
+    if not tasks or len(times) < 2:
         return None
-    times = {loss: [time_for_share(values, hit_share) for values in of] for loss, of in epochs.items()}
-    profiles = performance_profiles(times)
-    losses = (_loss_profile(loss, profile, epochs) for loss, profile in profiles.items())
+    profiles = performance_profiles({
+        loss: [time_for_share(values, hit_share) for values in of] for loss, of in times.items()
+    })
+    losses = (_loss_profile(loss, profile, times) for loss, profile in profiles.items())
     return TimeProfile(
-        tuple(tasks), hit_share, LARGEST_FACTOR, tuple(sorted(losses, key=lambda each: -each.score)), tuple(left_out)
+        tuple(tasks), hit_share, LARGEST_FACTOR, tuple(sorted(losses, key=lambda each: -each.score)), tuple(left_out),
+        unit,
     )
 
 
-def _loss_profile(loss: str, profile: Profile, epochs: Mapping[str, Sequence[Sequence[Epochs]]]) -> LossProfile:
+def _loss_profile(loss: str, profile: Profile, times: Mapping[str, Sequence[Sequence[Epochs]]]) -> LossProfile:
     rises = sorted({1.0, *(factor for factor in profile.factors if math.isfinite(factor))})
     return LossProfile(
         loss, profile.factors, tuple((tau, profile.share(tau)) for tau in rises), profile.score,
-        min(len(values) for values in epochs[loss]),
+        min(len(values) for values in times[loss]),
     )
 
 
-def _no_target(baseline: Row | None, name: str) -> str | None:
+def _no_target(baseline: Row | None, name: str, unit: Unit) -> str | None:
     """Why a task has no target; None if it has one."""
     if baseline is None or not baseline.seeds:
         return f"no result of {name}"
     flag = next((flag for flag in NO_YARDSTICK if flag in baseline.flags), None)
     if flag is not None:
         return f"{name} {'was still rising when it ended' if flag == 'baseline_rising' else 'collapsed'}"
-    return _not_in(baseline)
+    return _not_in(baseline, baseline, unit)
 
 
-def _not_in(row: Row | None) -> str | None:
-    """Why a row has no epochs to the target of a task; None if it has."""
+def _not_in(row: Row | None, baseline: Row, unit: Unit) -> str | None:
+    """Why a row has no time to the target of a task; None if it has."""
     if row is None:
         return "not run"
     if row.not_comparable is not None:
         return "not comparable"
-    return None if _counted(row) else "no finished seed, shared with the baseline, that chose nothing"
+    if not _counted(row):
+        return "no finished seed, shared with the baseline, that chose nothing"
+    return None if unit == "epochs" else _no_seconds(row, baseline)
 
 
-def _counted(row: Row) -> list[Epochs]:
+def _no_seconds(row: Row, baseline: Row) -> str | None:
+    """Why the seconds of a row say nothing beside those of the baseline."""
+    if any(not seed.seconds_per_epoch or not seed.hardware for seed in _counted(row)):
+        return "not recorded how long an epoch took, or on which hardware"
+    used = dict.fromkeys(seed.hardware for each in (baseline, row) for seed in _counted(each))
+    return None if len(used) == 1 else f"trained on different hardware: {'; '.join(used)}"
+
+
+def _counted(row: Row) -> list[SeedResult]:
     fresh = row.comparison.seeds if row.comparison is not None else [seed.seed for seed in row.seeds]
     return [
-        seed.epochs_to_target for seed in row.seeds
+        seed for seed in row.seeds
         if seed.epochs_to_target is not None and is_evidence(seed) and seed.seed in fresh
     ]
+
+
+def _time(seed: SeedResult, unit: Unit) -> Epochs:
+    """To the target; in seconds its epochs at the pace of its whole training."""
+    told = seed.epochs_to_target
+    assert told is not None
+    if unit == "epochs":
+        return told
+    return Epochs(told.value * (seed.seconds_per_epoch or 0.0), told.censored)
 
 
 def _name(task: Task) -> str:

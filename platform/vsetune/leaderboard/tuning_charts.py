@@ -1,5 +1,5 @@
-"""What the page draws of searches that had ended sooner, and of performance profiles; the tables of both stand in
-`tuning_table.py`, with the same thresholds."""
+"""What the page draws of searches that had ended sooner; their table stands in `tuning_table.py`, with the same
+threshold."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from vsetune.leaderboard import wording
 from vsetune.leaderboard.rows import Leaderboard, Row
-from vsetune.leaderboard.table_text import in_order, row_key
-from vsetune.leaderboard.tuning_table import profile_table, tuning_table
+from vsetune.leaderboard.table_text import in_order
+from vsetune.leaderboard.tuning_table import tuning_table
 from vsetune.metrics.best_of_k import ExpectedBest
 
 
@@ -18,32 +18,15 @@ def tuning_charts(leaderboard: Leaderboard) -> dict[str, Any]:
     table = tuning_table(leaderboard)
     if table is None:
         return {"notes": [], "series": []}
-    shown = [row for _, row in in_order(leaderboard) if row.tuning is not None and row.tuning.trials > 1]
-    return {"notes": table.notes, "series": [_searched(row) for row in shown]}
+    shown = [(key, row) for key, row in in_order(leaderboard) if row.tuning is not None and row.tuning.trials > 1]
+    return {"notes": table.notes, "series": [_searched(key, row) for key, row in shown]}
 
 
-def profile_chart(leaderboard: Leaderboard) -> dict[str, Any] | None:
-    """Share of the tasks on which a loss is within a factor of the soonest; None for fewer than two tasks."""
-    profile = leaderboard.profile
-    table = profile_table(profile, leaderboard.baseline)
-    if table is None or profile is None:
-        return None
-    lines = []
-    for each in profile.losses:
-        steps = [(1.0, 0.0), *each.steps]
-        last = max(share for _, share in steps)
-        lines.append({
-            "loss": each.loss, "score": each.score, "words": f"{each.loss}: score {wording.fixed(each.score, 2)}",
-            "steps": [*steps, (profile.largest_factor, last)],
-        })
-    return {"title": table.title, "notes": table.notes, "lines": lines}
-
-
-def _searched(row: Row) -> dict[str, Any]:
+def _searched(key: str, row: Row) -> dict[str, Any]:
     tuning = row.tuning
     assert tuning is not None
     return {
-        "key": row_key(row), "trials": _points(row, tuning.after_trials, "trials", 0),
+        "key": key, "trials": _points(row, tuning.after_trials, "trials", 0),
         "epochs": _points(row, tuning.after_epochs, "epochs", 1),
     }
 

@@ -15,6 +15,10 @@ _TRIALS = 4
 _COUNTS = 5
 _PARTS = {"¼ of epochs": 0.25, "½ of epochs": 0.5}
 _TAUS = (1.0, 1.25, 1.5, 2.0, 4.0)
+_SECONDS = (
+    "Seconds are epochs at the pace of the seed's whole training, without validations, on one hardware; what ran "
+    "beside it is in them."
+)
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,15 @@ def profile_table(profile: TimeProfile | None, baseline: str) -> WordTable | Non
     """A row per loss; None for fewer than two tasks, of which Difference says as much."""
     if profile is None or len(profile.tasks) < 2:
         return None
+    counted = "epochs" if profile.unit == "epochs" else "seconds of training"
     return WordTable(
         f"Share of {len(profile.tasks)} tasks on which a loss is at the best of {baseline} within a factor of "
-        "the soonest loss",
+        f"the {counted} of the soonest loss",
         ("loss", *(f"{tau:g}×" for tau in _TAUS), "score", "seeds"),
         tuple(_profile_row(each) for each in profile.losses), (
             f"A task is a network on a data set; a loss is there when {100 * profile.hit_share:.0f} % of its seeds "
             f"are. Score: mean share from 1 to {profile.largest_factor:g}×. As measured, not tested.",
+            *([_SECONDS] if profile.unit == "seconds" else []),
             *(f"Not in it: {each}." for each in profile.left_out),
         ),
     )

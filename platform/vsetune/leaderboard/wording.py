@@ -19,6 +19,7 @@ from vsetune.metrics.seed_intervals import MEAN_SEEDS, MEDIAN_SEEDS
 from vsetune.metrics.survival import Epochs
 
 NOTHING = "–"
+_MOST_NAMED = 4
 _PROTOCOL_WORDS = {
     "split": "split", "images": "images", "captions": "captions", "validation_images": "images ranked",
     "reranking": "re-ranking", "batch_size": "batch size",
@@ -99,6 +100,27 @@ def seeds(row: Row) -> str:
 def configuration(plain: Mapping[str, Any]) -> str:
     shown = (f"{key} = {value:.4g}" if isinstance(value, float) else f"{key} = {value}" for key, value in plain.items())
     return ", ".join(shown) or "defaults"
+
+
+def page_title(boards: Sequence[Leaderboard]) -> str:
+    """The studies shown, of many how many they are."""
+    studies = dict.fromkeys(row.study for board in boards for row in board.rows)
+    if len(boards) == 1 and len(studies) < 2:
+        return boards[0].study
+    return " + ".join(studies) if len(studies) <= _MOST_NAMED else f"{len(studies)} studies"
+
+
+def board_id(board: Leaderboard) -> str:
+    """Names one of several boards in addresses and files: its data set, with a number if that has others."""
+    return board.rows[0].dataset if board.number == 1 else f"{board.rows[0].dataset}.{board.number}"
+
+
+def board_title(board: Leaderboard, dataset: str = "") -> str:
+    """What one of several boards is of. dataset: in place of that of its first row."""
+    name = dataset or board.rows[0].dataset
+    if board.number == 1:
+        return name
+    return f"{name}, other conditions" + (f" ({board.number})" if board.number > 2 else "")
 
 
 def protocol_line(leaderboard: Leaderboard) -> str:

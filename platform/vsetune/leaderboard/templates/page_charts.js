@@ -54,20 +54,24 @@ function lineNumbers(series, digits, over = "epoch") {
 }
 
 const groupsOf = (keys) => [...new Set(keys.map((key) => rowOf(key).group))];
-const titleOf = (group) => { const [data, network] = group.split("\t"); return [network, ` on ${data}`]; };
+const titleOf = (group) => {
+  const { network, place } = Object.values(page.data.rows).find((row) => row.group === group);
+  return [network, ` on ${place}`];
+};
 const inView = (series) => series.filter(({ key }) => page.shows(key));
 
 /** Figures by section: id, title, what it is in words, how it is drawn, and its numbers. */
 const figures = {
   curves() {
-    return page.data.charts.curves.flatMap(({ dataset, network, summary, target, series }) => {
+    return page.data.charts.curves.flatMap(({ summary, target, series }) => {
       const shown = inView(series);
+      const { group } = rowOf(series[0].key);
       const rule = target && {
         data: { values: [{ value: target.value }] }, mark: { type: "rule", strokeDash: [5, 4], opacity: 0.8, color: drawing.config().axis.labelColor },
         encoding: { y: axis("value", "M-Recall (%)", page.near ? { scale: nearTheBest(shown) } : {}), color: null },
       };
       return shown.length === 0 ? [] : [{
-        id: `${dataset}\t${network}`, title: [network, ` on ${dataset}`], aside: target?.words ?? "", words: summary,
+        id: group, title: titleOf(group), aside: target?.words ?? "", words: summary,
         spec: () => lineSpec(shown, "M-Recall (%)", { layers: rule ? [rule] : [], near: page.near }), numbers: () => lineNumbers(shown, 1),
       }];
     });
@@ -89,10 +93,10 @@ const figures = {
     const { axes, points, front } = page.data.charts.heights;
     const over = page.over in axes ? page.over : Object.keys(axes)[0];
     const known = points.filter(({ key, x }) => page.shows(key) && x[over]);
-    return [...new Set(known.map(({ key }) => rowOf(key).data))].map((data) => {
-      const shown = known.filter(({ key }) => rowOf(key).data === data);
+    return [...new Set(known.map(({ key }) => rowOf(key).place))].map((place) => {
+      const shown = known.filter(({ key }) => rowOf(key).place === place);
       return {
-        id: `${over}\t${data}`, title: [data, ""], aside: "",
+        id: `${over}\t${place}`, title: [place, ""], aside: "",
         words: `Best M-Recall over ${axes[over]}: ${shown.map(({ words, x }) => `${words}, ${x[over].words}`).join("; ")}.`,
         spec: () => heightSpec(shown, over, axes[over], over === "target" ? front : []),
         numbers: () => ({
@@ -117,17 +121,18 @@ const figures = {
   },
 
   profiles() {
-    const chart = page.data.charts.profiles;
     const wanted = page.chosen.loss;
-    const shown = (chart?.lines ?? []).filter(({ loss }) => wanted.size === 0 || wanted.has(loss));
-    return shown.length === 0 ? [] : [{
-      id: "profile", title: ["performance profile", ""], aside: "", words: `${chart.title}. ${shown.map(({ words }) => words).join("; ")}.`,
-      spec: () => profileSpec(shown),
-      numbers: () => ({
-        heads: ["loss", "score", "share of tasks within a factor"],
-        rows: shown.map(({ loss, score, steps }) => [loss, number(score, 2), steps.map(([tau, share]) => `${number(share, 2)} at ${number(tau, 2)}×`).join(", ")]),
-      }),
-    }];
+    return page.data.charts.profiles.charts.flatMap((chart) => {
+      const shown = chart.lines.filter(({ loss }) => wanted.size === 0 || wanted.has(loss));
+      return shown.length === 0 ? [] : [{
+        id: `${chart.where}\t${chart.unit}`, title: [`by ${chart.unit}`, chart.where ? `, ${chart.where}` : ""], aside: chart.aside,
+        words: `${chart.title}. ${shown.map(({ words }) => words).join("; ")}.`, spec: () => profileSpec(chart, shown),
+        numbers: () => ({
+          heads: ["loss", "score", "share of tasks within a factor"],
+          rows: shown.map(({ loss, score, steps }) => [loss, number(score, 2), steps.slice(1).map(([tau, share]) => `${number(share, 2)} at ${number(tau, 2)}×`).join(", ")]),
+        }),
+      }];
+    });
   },
 
   seconds() {
@@ -186,17 +191,13 @@ function heightSpec(shown, over, title, front) {
   };
 }
 
-function profileSpec(shown) {
+/** What Python drew up, with the lines that are shown and the colours of the page. */
+function profileSpec({ spec }, shown) {
   const colours = new Map(Object.values(page.data.rows).map(({ loss, colour }) => [loss, colour]));
-  const { color, dash } = drawing.lossScales(shown.map(({ loss }) => [loss, colours.get(loss) ?? 0]));
-  const values = shown.flatMap(({ loss, words, steps }) => steps.map(([tau, share], order) => ({ loss, words, tau, share, order })));
-  return {
-    height: 240, data: { values }, encoding: { color, strokeDash: dash, tooltip: { field: "words", type: "nominal" } },
-    layer: [{ mark: { type: "line", interpolate: "step-after", strokeWidth: 2.4 }, encoding: {
-      x: axis("tau", "factor of the soonest loss's epochs"), order: { field: "order" },
-      y: axis("share", "share of the tasks", { scale: { domain: [0, 1] } }),
-    } }],
-  };
+  const losses = shown.map(({ loss }) => loss);
+  const { color, dash } = drawing.lossScales(losses.map((loss) => [loss, colours.get(loss) ?? 0]));
+  const values = spec.data.values.filter(({ loss }) => losses.includes(loss));
+  return { ...spec, data: { values }, encoding: { color, strokeDash: dash } };
 }
 
 function secondsSpec(shown) {

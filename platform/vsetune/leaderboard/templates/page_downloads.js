@@ -1,13 +1,19 @@
-// Saves the rows that are shown, in the order shown. The texts of rows come with the page.
+// Saves the rows that are shown, in the order shown, board by board. The texts of rows come with the page.
 const TYPES = { csv: "text/csv", json: "application/json", md: "text/markdown", tex: "text/x-tex" };
 
+/** Keys of the rows shown, of every board that shows one: [place of the board on the page, keys]. */
+function shownKeys() {
+  const keys = board.tables.map((each, at) => [at, board.shownOf(each).map((row) => row.dataset.key)]);
+  return keys.filter(([, of]) => of.length > 0);
+}
+
 function savedText(kind) {
-  const keys = board.shown().map((row) => row.dataset.key);
-  if (kind === "json") {
-    const rows = keys.map((key) => page.data.board.rows[page.data.keys.indexOf(key)]);
-    return JSON.stringify({ ...page.data.board, rows }, null, 2);
-  }
-  const { head, before_group, lines, tail } = page.data.texts[kind];
+  if (kind === "json") return JSON.stringify(savedData(), null, 2);
+  const { head, between, tail, boards } = page.data.texts[kind];
+  return head + shownKeys().map(([at, keys]) => textOfBoard(boards[at], keys)).join(between) + tail;
+}
+
+function textOfBoard({ head, before_group, lines, tail }, keys) {
   const parts = [head];
   let group = null;
   for (const key of keys) {
@@ -18,11 +24,19 @@ function savedText(kind) {
   return [...parts, tail].join("");
 }
 
+function savedData() {
+  const boards = shownKeys().map(([at, wanted]) => {
+    const { board: whole, keys } = page.data.boards[at];
+    return { ...whole, rows: wanted.map((key) => whole.rows[keys.indexOf(key)]) };
+  });
+  return page.data.across === null ? boards[0] ?? { ...page.data.boards[0].board, rows: [] } : { boards, ...page.data.across };
+}
+
 document.querySelector(".downloads").addEventListener("click", (event) => {
   const kind = event.target.closest("[data-save]")?.dataset.save;
   if (!kind) return;
   const address = URL.createObjectURL(new Blob([savedText(kind)], { type: TYPES[kind] }));
-  const name = `${page.data.board.study.replace(/[^\w.-]+/g, "_")}.${kind}`;
+  const name = `${page.data.title.replace(/[^\w.-]+/g, "_")}.${kind}`;
   element("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10000);
 });

@@ -36,6 +36,7 @@ const live = {
     const before = this.words();
     const focus = this.focused();
     page.parsed = data;
+    if (this.markup.boards !== parts.boards) this.markup = {}; // places of other parts stand in it
     for (const [name, markup] of Object.entries(parts)) {
       if (this.markup[name] === markup) continue;
       this.markup[name] = markup;
@@ -54,18 +55,22 @@ const live = {
     const quoted = (value) => `"${CSS.escape(value)}"`;
     if (at?.dataset?.filter) return `[data-filter=${quoted(at.dataset.filter)}][data-value=${quoted(at.dataset.value)}]`;
     const head = at?.closest?.("th[data-column]");
-    if (head) return `th[data-column=${quoted(head.dataset.column)}] button`;
+    if (head) return `table[data-board=${quoted(head.closest("table").dataset.board)}] th[data-column=${quoted(head.dataset.column)}] button`;
     if (at?.dataset?.runsColumn) return `[data-runs-column=${quoted(at.dataset.runsColumn)}]`;
     return at?.matches?.("a[href]") && at.closest("#runs") ? `#runs a[href=${quoted(at.getAttribute("href"))}]` : null;
   },
 
+  rows() {
+    return board.tables.flatMap(({ table }) => [...table.tBodies[0].rows]);
+  },
+
   words() {
-    return new Map([...board.table.tBodies[0].rows].map((row) => [row.dataset.key, [...row.cells].map((cell) => cell.textContent)]));
+    return new Map(this.rows().map((row) => [row.dataset.key, [...row.cells].map((cell) => cell.textContent)]));
   },
 
   /** What has changed is marked for a moment. */
   mark(before) {
-    for (const row of board.table.tBodies[0].rows) {
+    for (const row of this.rows()) {
       const old = before.get(row.dataset.key);
       [...row.cells].forEach((cell, at) => {
         if (old?.[at] !== cell.textContent) cell.classList.add("changed");

@@ -1,5 +1,6 @@
 // Every attempt, a hundred at a time: made when it is asked for, there may be ten thousand.
 const RUNS_AT_ONCE = 100;
+const STUDY = ["study", (run) => page.data.runs.studies[run.study]];
 const RUN_COLUMNS = [
   // title, column of the data or a function of a run, digits of a number
   ["network", (run) => rowOf(run.key)?.network ?? run.key.split("\t")[1]], ["loss", (run) => rowOf(run.key)?.loss ?? run.key.split("\t")[2]],
@@ -11,11 +12,13 @@ const RUN_COLUMNS = [
 const runs = {
   section: document.getElementById("runs"),
   all: null,
+  columns: RUN_COLUMNS,
   most: RUNS_AT_ONCE,
 
   /** As objects, once; again after an update. */
   read() {
-    const { columns, runs: rows } = page.data.runs;
+    const { columns, runs: rows, studies } = page.data.runs;
+    this.columns = studies.length > 1 ? [STUDY, ...RUN_COLUMNS] : RUN_COLUMNS;
     this.all = rows.map((row) => Object.fromEntries(columns.map((column, at) => [column, row[at]])));
     const statuses = [...new Set(this.all.map(({ status }) => status))].sort();
     const choice = document.getElementById("runs-status");
@@ -30,9 +33,9 @@ const runs = {
   chosen() {
     const { status, search, sort } = page.runs;
     const found = this.all.filter((run) => page.shows(run.key) && (!status || run.status === status) && run.trial.includes(search));
-    const at = RUN_COLUMNS.findIndex(([title]) => title.replace(/\W/g, "_") === sort?.column);
+    const at = this.columns.findIndex(([title]) => title.replace(/\W/g, "_") === sort?.column);
     if (at < 0) return found;
-    const [, column, digits] = RUN_COLUMNS[at];
+    const [, column, digits] = this.columns[at];
     return sortedBy(found, (run) => this.value(run, column), digits !== undefined, sort.direction);
   },
 
@@ -56,7 +59,7 @@ const runs = {
 
   heads() {
     const line = element("tr", { role: "row" });
-    for (const [title, , digits] of RUN_COLUMNS) {
+    for (const [title, , digits] of this.columns) {
       const column = title.replace(/\W/g, "_");
       const button = element("button", { type: "button", "data-runs-column": column }, title);
       const sort = page.runs.sort?.column === column ? page.runs.sort.direction : null;
@@ -68,7 +71,7 @@ const runs = {
 
   line(run) {
     const line = element("tr", { role: "row" });
-    for (const [title, column, digits] of RUN_COLUMNS) {
+    for (const [title, column, digits] of this.columns) {
       const value = this.value(run, column);
       const text = value === null || value === undefined ? "–" : digits === undefined ? value : number(value, digits);
       line.append(element("td", { role: "cell", "data-label": title, class: (digits === undefined ? "text" : "number") + (text === "–" ? " none" : "") }, text));

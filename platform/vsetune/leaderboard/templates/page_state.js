@@ -1,11 +1,12 @@
 "use strict";
 // What is shown, kept in the address: #sort=loss.descending&loss=lmh&loss=lseh&over=best&runs=shown
-const FILTERS = ["data", "network", "loss", "tag"];
+// Of several boards each has its own order: #sort.flickr8k=best_m_recall.descending
+const FILTERS = ["data", "network", "loss", "study", "tag"];
 
 const page = {
   parsed: null,
   listeners: [],
-  sort: null, // {column, direction: "ascending" | "descending"}, null: by comparison
+  sorts: {}, // by the id of a board {column, direction: "ascending" | "descending"}, null: by comparison
   chosen: Object.fromEntries(FILTERS.map((name) => [name, new Set()])),
   over: "target",
   near: false, // curves: only what is near the best
@@ -37,7 +38,10 @@ const page = {
       const [, column, direction] = /^(\w+)\.(ascending|descending)$/.exec(text ?? "") ?? [];
       return column ? { column, direction } : null;
     };
-    this.sort = sorted(told.get("sort"));
+    this.sorts = Object.fromEntries([...told].flatMap(([name, text]) => {
+      const [, , id] = /^sort(\.(.+))?$/.exec(name) ?? [];
+      return /^sort(\.|$)/.test(name) ? [[id ?? "", sorted(text)]] : [];
+    }));
     for (const name of FILTERS) this.chosen[name] = new Set(told.getAll(name));
     this.over = told.get("over") ?? "target";
     this.near = told.get("curves") === "near-the-best";
@@ -50,7 +54,7 @@ const page = {
   writeAddress() {
     const told = new URLSearchParams();
     const add = (name, sort) => { if (sort) told.append(name, `${sort.column}.${sort.direction}`); };
-    add("sort", this.sort);
+    for (const [id, sort] of Object.entries(this.sorts)) add(id ? `sort.${id}` : "sort", sort);
     for (const name of FILTERS) this.chosen[name].forEach((value) => told.append(name, value));
     if (this.over !== "target") told.append("over", this.over);
     if (this.near) told.append("curves", "near-the-best");

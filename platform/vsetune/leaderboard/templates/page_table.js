@@ -1,76 +1,97 @@
-// The table of rows: sorted and filtered in place, the markup is the server's.
+// The tables of rows: sorted and filtered in place, the markup is the server's.
 const board = {
-  table: document.getElementById("leaderboard"),
-  original: [],
-  titles: [],
+  tables: [], // {id, table, original: rows as they came, titles: heads}; id: of one of several boards, else empty
 
-  /** Again after its markup was replaced. */
+  /** Again after markup was replaced. */
   read() {
-    this.original = [...this.table.tBodies[0].rows];
-    this.titles = [...this.table.querySelectorAll("thead th")];
-    const choices = this.titles.map((head, at) => new Option(
-      this.original[0]?.cells[at].dataset.label ?? head.textContent, head.dataset.column));
-    document.getElementById("sort-by").replaceChildren(new Option("comparison", ""), ...choices);
+    this.tables = [...document.querySelectorAll("table.leaderboard")].map((table) => {
+      const original = [...table.tBodies[0].rows];
+      const titles = [...table.querySelectorAll("thead th")];
+      const choices = titles.map((head, at) => new Option(original[0]?.cells[at].dataset.label ?? head.textContent, head.dataset.column));
+      const tools = table.closest(".scroll").previousElementSibling;
+      tools.querySelector("[data-sort-by]").replaceChildren(new Option("comparison", ""), ...choices);
+      return { id: table.dataset.board, table, original, titles, tools };
+    });
   },
 
-  /** Rows that pass the filters, in the order in which they stand. */
+  /** Rows that pass the filters, in the order in which they stand, board by board. */
   shown() {
-    return [...this.table.tBodies[0].rows].filter((row) => !row.hidden);
+    return this.tables.flatMap((each) => this.shownOf(each));
+  },
+
+  shownOf({ table }) {
+    return [...table.tBodies[0].rows].filter((row) => !row.hidden);
   },
 
   show() {
-    const at = this.titles.findIndex((head) => head.dataset.column === page.sort?.column);
-    const direction = at < 0 ? null : page.sort.direction;
-    this.titles.forEach((head, place) => {
-      if (place === at) head.setAttribute("aria-sort", direction);
-      else head.removeAttribute("aria-sort");
-    });
-    const isNumber = this.titles[at]?.classList.contains("number");
-    const key = (row) => {
-      const text = row.cells[at].dataset.sort;
-      return text === "" || !isNumber ? text : Number(text.replace("inf", "Infinity"));
-    };
-    const ordered = at < 0 ? this.original : sortedBy(this.original, key, isNumber, direction);
-    this.table.classList.toggle("grouped", at < 0 && !page.isFiltered());
-    if (ordered.some((row, place) => this.table.tBodies[0].rows[place] !== row)) {
-      this.table.tBodies[0].append(...ordered);
-    }
-    for (const row of ordered) row.hidden = !page.shows(row.dataset.key);
+    for (const each of this.tables) this.order(each);
     for (const row of document.querySelectorAll("#configurations tbody tr")) row.hidden = !page.shows(row.dataset.key);
-    this.tell(at < 0 ? "" : this.titles[at].dataset.column, direction);
-  },
-
-  tell(column, direction) {
-    const count = this.shown().length;
-    const text = page.isFiltered() ? `${count} of ${this.original.length} rows` : `${count} rows`;
+    const all = this.tables.reduce((count, { original }) => count + original.length, 0);
+    const text = page.isFiltered() ? `${this.shown().length} of ${all} rows` : `${all} rows`;
     const shown = document.getElementById("shown");
     if (shown.textContent !== text) shown.textContent = text;
     document.getElementById("show-all").hidden = !page.isFiltered();
-    document.getElementById("sort-by").value = column;
-    document.getElementById("sort-direction").hidden = !column;
-    document.getElementById("sort-direction").textContent = direction === "descending" ? "▼ highest first" : "▲ lowest first";
     for (const button of document.querySelectorAll("[data-filter]")) {
       button.setAttribute("aria-pressed", String(page.chosen[button.dataset.filter].has(button.dataset.value)));
     }
   },
 
+  order(each) {
+    const { id, table, original, titles, tools } = each;
+    const sort = page.sorts[id];
+    const at = titles.findIndex((head) => head.dataset.column === sort?.column);
+    const direction = at < 0 ? null : sort.direction;
+    titles.forEach((head, place) => {
+      if (place === at) head.setAttribute("aria-sort", direction);
+      else head.removeAttribute("aria-sort");
+    });
+    const isNumber = titles[at]?.classList.contains("number");
+    const key = (row) => {
+      const text = row.cells[at].dataset.sort;
+      return text === "" || !isNumber ? text : Number(text.replace("inf", "Infinity"));
+    };
+    const ordered = at < 0 ? original : sortedBy(original, key, isNumber, direction);
+    table.classList.toggle("grouped", at < 0 && !page.isFiltered());
+    if (ordered.some((row, place) => table.tBodies[0].rows[place] !== row)) table.tBodies[0].append(...ordered);
+    for (const row of ordered) row.hidden = !page.shows(row.dataset.key);
+    const section = table.closest("section.board");
+    if (section) section.hidden = this.shownOf(each).length === 0;
+    tools.querySelector("[data-sort-by]").value = at < 0 ? "" : titles[at].dataset.column;
+    const turn = tools.querySelector("[data-sort-direction]");
+    turn.hidden = at < 0;
+    turn.textContent = direction === "descending" ? "▼ highest first" : "▲ lowest first";
+  },
+
+  /** The table that an element of the page belongs to. */
+  of(element) {
+    return this.tables.find(({ table, tools }) => table.contains(element) || tools.contains(element));
+  },
+
+  sort(id, sort) {
+    page.sorts[id] = sort;
+    page.changed();
+  },
+
   start() {
     this.read();
-    this.table.addEventListener("click", (event) => {
-      const head = event.target.closest("thead th");
-      if (!head || !event.target.closest("button")) return;
-      page.sort = nextSort(page.sort, head.dataset.column);
-      page.changed();
+    const tables = document.getElementById("tables");
+    tables.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      const each = button && this.of(button);
+      if (!each) return;
+      const sort = page.sorts[each.id];
+      if (button.matches("[data-sort-direction]")) {
+        this.sort(each.id, { ...sort, direction: sort.direction === "ascending" ? "descending" : "ascending" });
+      } else if (button.closest("thead th")) {
+        this.sort(each.id, nextSort(sort, button.closest("th").dataset.column));
+      }
     });
-    document.getElementById("sort-by").addEventListener("change", (event) => {
+    tables.addEventListener("change", (event) => {
+      if (!event.target.matches("[data-sort-by]")) return;
+      const { id, titles } = this.of(event.target);
       const column = event.target.value;
-      const isText = this.titles.find((head) => head.dataset.column === column)?.classList.contains("text");
-      page.sort = column ? { column, direction: isText ? "ascending" : "descending" } : null;
-      page.changed();
-    });
-    document.getElementById("sort-direction").addEventListener("click", () => {
-      page.sort.direction = page.sort.direction === "ascending" ? "descending" : "ascending";
-      page.changed();
+      const isText = titles.find((head) => head.dataset.column === column)?.classList.contains("text");
+      this.sort(id, column ? { column, direction: isText ? "ascending" : "descending" } : null);
     });
     document.getElementById("show-all").addEventListener("click", () => {
       for (const name of FILTERS) page.chosen[name].clear();

@@ -1,0 +1,109 @@
+"""`vsetune leaderboard export`: boards as files for people and other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vsetune.cli.leaderboard_reading import Baseline, Every, ReadBoards, StudyNames, read_boards
+from vsetune.cli.leaderboard_serve import MlflowUrl, mlflow_url
+from vsetune.cli.output import mlflow_server, say
+from vsetune.cli.tracking_option import Tracking, tracking_of
+from vsetune.config.spec.paths import home
+from vsetune.errors import UsageError
+from vsetune.files.whole_files import make_folder, write_whole
+
+if TYPE_CHECKING:
+    from vsetune.leaderboard.chart_library import PictureKind
+
+EXPORT_EXAMPLE = "Example: vsetune leaderboard export quickstart --html board.html --latex table.tex"
+
+
+def export(
+    study: StudyNames = None,
+    every: Every = False,
+    html: Annotated[Path | None, typer.Option(help="one self-contained page with curves")] = None,
+    csv: Annotated[Path | None, typer.Option(help="one line per cell, full precision")] = None,
+    json: Annotated[Path | None, typer.Option(help="everything, curves included")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="table for issues and wikis")] = None,
+    curves: Annotated[Path | None, typer.Option(help="CSV with one line per validation")] = None,
+    latex: Annotated[Path | None, typer.Option(help="table for the booktabs package")] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="performance profiles over networks and data sets, .svg or .png")
+    ] = None,
+    mlflow: MlflowUrl = None,
+    baseline: Baseline = None,
+    tracking_uri: Tracking = None,
+) -> None:
+    """Write the leaderboard of a study, or those of several by data set, to files; without options, the page to
+    VSETUNE_HOME/leaderboards."""
+    from vsetune.jobs.store_address import tracking_uri as store_uri
+    from vsetune.jobs.study_page import study_page
+    from vsetune.object_storage.home_files import keep_in_home
+
+    kind = None if profile is None else _picture_kind(profile)
+    uri = store_uri(tracking_of(tracking_uri))
+    ui = mlflow_url(mlflow, uri)
+    read = read_boards("export", study or [], every=every, baseline=baseline, tracking_uri=tracking_uri)
+    if not (html or csv or json or curves or latex or markdown or profile):
+        html = home() / "leaderboards" / f"{read.name}.html"
+    wanted: list[tuple[Path | None, Callable[[], str | bytes]]] = [
+        (html, lambda: study_page(read.store, read.shown, read.attempts, mlflow_url=ui)),
+        (csv, lambda: _text("csv", read)), (json, lambda: _json(read)), (markdown, lambda: _text("md", read)),
+        (curves, lambda: _curves(read)), (latex, lambda: _text("tex", read)),
+        (profile, lambda: _profiles(read, profile, kind)),
+    ]
+    for path, content in [(path, made()) for path, made in wanted if path is not None]:
+        make_folder(path.parent)
+        write_whole(path, content.encode() if isinstance(content, str) else content, durable=False)
+        say(f"written: {path.absolute()}")
+        keep_in_home(path)
+    server = mlflow_server(uri) if html is not None and ui is None else None
+    if server is not None:
+        say(f"runs in the MLflow UI: {server}  (with --mlflow http://127.0.0.1:5000 the page links to them)")
+
+
+def _text(kind: str, read: ReadBoards) -> str:
+    from vsetune.leaderboard.columns import COLUMNS
+    from vsetune.leaderboard.many_export import TEXTS
+
+    return TEXTS[kind](read.shown, COLUMNS).whole()
+
+
+def _json(read: ReadBoards) -> str:
+    from vsetune.leaderboard.many_export import shown_to_json
+
+    return shown_to_json(read.shown)
+
+
+def _curves(read: ReadBoards) -> str:
+    from vsetune.leaderboard.many_export import curves_of_boards
+    from vsetune.leaderboard.page import boards_of
+
+    return curves_of_boards(boards_of(read.shown))
+
+
+def _picture_kind(profile: Path) -> PictureKind:
+    match profile.suffix.lower():
+        case ".svg":
+            return "svg"
+        case ".png":
+            return "png"
+    raise UsageError(f"leaderboard export: --profile {profile}: got {profile.suffix or 'no ending'}, need .svg or .png")
+
+
+def _profiles(read: ReadBoards, path: Path | None, kind: PictureKind | None) -> bytes:
+    from vsetune.leaderboard.page import boards_of
+    from vsetune.leaderboard.profile_charts import profile_picture
+
+    profiles = [each for each in (read.shown.profile, read.shown.seconds_profile) if each is not None]
+    made = profile_picture(profiles, boards_of(read.shown)[0].baseline, kind or "svg")
+    if made is None:
+        raise UsageError(
+            f"leaderboard export: --profile {path}: got fewer than two networks or data sets on which a loss compares "
+            "with the baseline by finished seeds that chose nothing; need two (vsetune study confirm runs such seeds)"
+        )
+    return made

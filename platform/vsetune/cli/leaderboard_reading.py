@@ -1,0 +1,98 @@
+"""Boards as a command asks for them: of one study, of several, or of all in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vsetune.cli.tracking_option import tracking_of
+from vsetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from vsetune.leaderboard.many_studies import StudyAttempts
+    from vsetune.leaderboard.page import Shown
+    from vsetune.tracking.records import AttemptRecord
+    from vsetune.tracking.store import TrackingStore
+
+StudyNames = Annotated[list[str] | None, typer.Argument(help="name of a study, or of several", show_default=False)]
+Every = Annotated[bool, typer.Option("--all", metavar="", help="over every study in the store")]
+Baseline = Annotated[str | None, typer.Option(metavar="LOSS", help="to compare with; default: the study's baseline")]
+
+
+@dataclass(frozen=True)
+class ReadBoards:
+    """shown: the board of the one study that was named, else those of several by data set. name: of a file for them."""
+
+    store: TrackingStore
+    shown: Shown
+    attempts: Sequence[AttemptRecord]
+    name: str
+
+
+def read_boards(
+    command: str, names: Sequence[str], *, every: bool, baseline: str | None, tracking_uri: str | None
+) -> ReadBoards:
+    """command: for the message. UsageError for neither names nor `every`, or both, a study that the store does not
+    have, and a baseline that nobody ran."""
+    from vsetune.jobs.store_address import existing_store
+
+    if every == bool(names):
+        raise UsageError(f"leaderboard {command}: need the names of studies, or --all without names")
+    store = existing_store(tracking_of(tracking_uri))
+    names = list(dict.fromkeys(names))
+    if len(names) == 1:
+        return _of_one(store, names[0], baseline)
+    return _of_several(store, names, baseline)
+
+
+def _of_one(store: TrackingStore, study: str, baseline: str | None) -> ReadBoards:
+    from vsetune.jobs.range_ends import board_with_ends
+    from vsetune.leaderboard.building import build
+
+    attempts = store.attempts(study)
+    if not attempts:
+        raise UsageError(f"study {study}: has no attempts yet; start it, or wait for its first validation")
+    known = {record.name: record for record in store.studies()}
+    board = build(attempts, baseline=baseline or str(known[study].config["baseline"]))
+    return ReadBoards(store, board_with_ends(board, [known[study]]), attempts, study)
+
+
+def _of_several(store: TrackingStore, names: Sequence[str], baseline: str | None) -> ReadBoards:
+    from vsetune.jobs.range_ends import board_with_ends
+    from vsetune.leaderboard.many_studies import build_many
+
+    studies = read_studies(store, names)
+    losses = {attempt.start.loss for study in studies for attempt in study.attempts}
+    if baseline is not None and baseline not in losses:
+        raise UsageError(f"leaderboard: baseline {baseline} was not run; name one of {', '.join(sorted(losses))}")
+    attempts = [attempt for study in studies for attempt in study.attempts]
+    name = f"{names[0]}_and_{len(names) - 1}_more" if names else "all_studies"
+    found, records = build_many(studies, baseline=baseline), store.studies()
+    shown = replace(found, boards=tuple(board_with_ends(board, records) for board in found.boards))
+    return ReadBoards(store, shown, attempts, name)
+
+
+def read_studies(store: TrackingStore, names: Sequence[str]) -> list[StudyAttempts]:
+    """The attempts of these studies in this order, or of all in the store. UsageError for one that it does not have,
+    and where none has any attempt."""
+    from vsetune.leaderboard.many_studies import StudyAttempts
+    from vsetune.tracking.store import unknown_study
+
+    known = {record.name: record for record in store.studies()}
+    for name in names:
+        if name not in known:
+            raise unknown_study(name, list(known))
+    records = [known[name] for name in dict.fromkeys(names)] or list(known.values())
+    studies = [
+        StudyAttempts(record.name, str(record.config.get("baseline", "")), store.attempts(record.name))
+        for record in records
+    ]
+    if not any(study.attempts for study in studies):
+        raise UsageError(
+            f"leaderboard: no attempts yet in {', '.join(record.name for record in records) or 'the store'}; "
+            "start a study, or wait for its first validation"
+        )
+    return studies

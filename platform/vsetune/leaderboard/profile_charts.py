@@ -1,0 +1,100 @@
+"""Performance profiles as drawings, for the page and as files; their tables stand in `tuning_table.py`, with the same
+threshold."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from vsetune.leaderboard import wording
+from vsetune.leaderboard.chart_library import PictureKind, picture
+from vsetune.leaderboard.time_profile import LossProfile, TimeProfile
+from vsetune.leaderboard.tuning_table import profile_table
+
+COLOURS = ("#1b2129", "#0072b2", "#c44e00", "#00805f", "#b3568c", "#b87d00", "#2f95cc")
+"""Of the page's light style sheet, in its order."""
+_LINE_LENGTH = 92
+
+
+def profile_chart(profile: TimeProfile | None, baseline: str) -> dict[str, Any] | None:
+    """Share of the tasks on which a loss is within a factor of the soonest; None for fewer than two tasks. spec: for
+    Vega-Lite, without the colours of the losses."""
+    table = profile_table(profile, baseline)
+    if table is None or profile is None:
+        return None
+    lines = [
+        {
+            "loss": each.loss, "score": each.score, "words": f"{each.loss}: score {wording.fixed(each.score, 2)}",
+            "steps": _steps(each, profile.largest_factor),
+        }
+        for each in profile.losses
+    ]
+    return {
+        "title": table.title, "notes": table.notes, "unit": profile.unit, "lines": lines, "spec": _spec(profile, lines),
+        "aside": f"{len(profile.tasks)} tasks, there with {100 * profile.hit_share:.0f} % of the seeds",
+    }
+
+
+def profile_picture(profiles: Sequence[TimeProfile], baseline: str, kind: PictureKind) -> bytes | None:
+    """One below the other, each with its title and what it leaves out, on white; None where none has two tasks."""
+    charts = [chart for profile in profiles if (chart := profile_chart(profile, baseline)) is not None]
+    if not charts:
+        return None
+    losses = sorted({line["loss"] for chart in charts for line in chart["lines"]})
+    encoding = _of_losses(sorted(losses, key=lambda loss: loss != baseline))
+    panels = [{**chart["spec"], "width": 520, "encoding": encoding, "title": _title(chart)} for chart in charts]
+    return picture({"vconcat": panels, "background": "white", "config": {"view": {"stroke": None}}}, kind)
+
+
+def _of_losses(losses: Sequence[str]) -> dict[str, Any]:
+    """Colours as the page has them, further losses repeat them with dashed lines."""
+    dashes = [[1, 0] if place < len(COLOURS) else [6, 4] for place in range(len(losses))]
+    ranges = {"color": [COLOURS[place % len(COLOURS)] for place in range(len(losses))], "strokeDash": dashes}
+    legend = {"title": None, "symbolType": "stroke", "symbolStrokeWidth": 2.5}
+    return {
+        channel: {"field": "loss", "type": "nominal", "scale": {"domain": losses, "range": values}, "legend": legend}
+        for channel, values in ranges.items()
+    }
+
+
+def _title(chart: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "text": _wrapped(chart["title"]), "subtitle": [line for note in chart["notes"] for line in _wrapped(note)],
+        "anchor": "start", "fontSize": 13, "subtitleFontSize": 10.5, "subtitlePadding": 4, "offset": 10,
+    }
+
+
+def _steps(each: LossProfile, largest: float) -> list[tuple[float, float]]:
+    """Corners of the line, from (1, 0) to the largest factor; what rises beyond it is not drawn."""
+    drawn = [step for step in each.steps if step[0] <= largest]
+    return [(1.0, 0.0), *drawn, (largest, drawn[-1][1])]
+
+
+def _spec(profile: TimeProfile, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Where lines run into one another the lower ones are wider, so that all are seen."""
+    widths = [min(2.4 + 1.8 * place, 9.0) for place in reversed(range(len(lines)))]
+    values = [
+        {"loss": line["loss"], "words": line["words"], "tau": tau, "share": share, "order": order, "width": width}
+        for line, width in zip(lines, widths, strict=True) for order, (tau, share) in enumerate(line["steps"])
+    ]
+    return {
+        "height": 240, "data": {"values": values}, "layer": [{
+            "mark": {"type": "line", "interpolate": "step-after"}, "encoding": {
+                "x": {
+                    "field": "tau", "type": "quantitative", "scale": {"domain": [1, profile.largest_factor]},
+                    "title": f"factor of the {profile.unit} of the soonest loss",
+                },
+                "y": {
+                    "field": "share", "type": "quantitative", "scale": {"domain": [0, 1]},
+                    "axis": {"format": ".0%", "tickCount": 6}, "title": "share of the tasks",
+                },
+                "order": {"field": "order"}, "strokeWidth": {"field": "width", "type": "quantitative", "scale": None},
+                "tooltip": {"field": "words", "type": "nominal"},
+            },
+        }],
+    }
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _LINE_LENGTH)

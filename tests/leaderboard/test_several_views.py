@@ -1,0 +1,107 @@
+"""Several studies as one page, as files, and as a picture of profiles: side by side where they compare, never mixed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from importlib import resources
+
+import pytest
+
+from vsetune.leaderboard.charts import curve_charts, height_chart
+from vsetune.leaderboard.export import to_csv, to_json, to_latex, to_markdown
+from vsetune.leaderboard.many_export import csv_texts, curves_of_boards, latex_texts, markdown_texts, shown_to_json
+from vsetune.leaderboard.many_studies import ManyBoards, StudyAttempts, build_many
+from vsetune.leaderboard.page import to_html, to_update
+from vsetune.leaderboard.profile_charts import COLOURS, profile_picture
+
+NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
+
+
+@pytest.fixture
+def found(several) -> ManyBoards:
+    return build_many(several)
+
+
+def test_each_board_stands_by_itself_with_its_baseline_and_what_does_not_compare_says_why(found):
+    page = to_html(found)
+    titles = re.findall(r'<h3 id="board-title-\d">(.*?)</h3>', page)
+    assert titles == ["scenes", "scenes, other conditions", "flickr"]
+    assert page.count("are compared with <strong>lmh</strong>") == 3
+    assert "protocol: batch_size is absent in one and 32 in the other" in page
+    assert "fourth: has no attempts yet." in page
+
+
+def test_what_does_not_compare_is_in_no_chart_of_the_others(found):
+    first = found.boards[0]
+    assert [row.loss for row in first.rows if row.not_comparable] == ["top_f"]
+    drawn = [series["key"].split("\t")[2] for chart in curve_charts(first) for series in chart["series"]]
+    drawn += [point["key"].split("\t")[2] for point in height_chart(first)["points"]]
+    assert drawn
+    assert "top_f" not in drawn
+
+
+def test_keys_tell_boards_of_one_data_set_apart(found):
+    rows = json.loads(to_update(found))["data"]["rows"]
+    assert len(rows) == sum(len(board.rows) for board in found.boards)
+    assert rows["scenes\tvsepp\tlmh"]["study"] == "first"
+    assert rows["scenes\tvsepp\tlmh\t2"]["study"] == "second"
+    assert rows["scenes\tvsepp\tlmh"]["group"] != rows["scenes\tvsepp\tlmh\t2"]["group"]
+
+
+def test_an_update_brings_every_part_that_the_page_has_a_place_for(found):
+    parts = json.loads(to_update(found))["parts"]
+    places = set(re.findall(r'data-part="(.*?)"', to_html(found).partition("</main>")[0]))
+    assert set(parts) == places
+    assert list(parts).index("boards") < list(parts).index("lead 0")
+    assert "<td" not in parts["boards"], "tables come by themselves, so that one that stays is left alone"
+
+
+def test_csv_says_which_board_a_row_is_on(found):
+    lines = list(csv.DictReader(io.StringIO(csv_texts(found).whole())))
+    assert {(line["board"], line["study"]) for line in lines if line["loss"] == "lmh"} == {
+        ("scenes", "first"), ("scenes.2", "second"), ("flickr", "first_flickr"),
+    }
+    curves = list(csv.DictReader(io.StringIO(curves_of_boards(found.boards))))
+    assert {line["study"] for line in curves} == {"first", "second", "third", "first_flickr"}
+
+
+def test_json_markdown_and_latex_have_every_board_and_what_is_said_across_them(found):
+    plain = json.loads(shown_to_json(found))
+    assert [board["number"] for board in plain["boards"]] == [1, 2, 1]
+    assert plain["notes"] == list(found.notes)
+    assert plain["profile"]["tasks"] == [["scenes", "vsepp"], ["flickr", "vsepp"]]
+    for text in (markdown_texts(found).whole(), latex_texts(found).whole()):
+        assert "Share of 2 tasks" in text
+        assert "fourth: has no attempts yet." in text
+    assert latex_texts(found).whole().count(r"\begin{table}") == 4
+
+
+def test_one_study_is_written_as_ever(found):
+    board = found.boards[2]
+    assert csv_texts(board).whole() == to_csv(board)
+    assert markdown_texts(board).whole() == to_markdown(board)
+    assert latex_texts(board).whole() == to_latex(board)
+    assert shown_to_json(board) == to_json(board)
+
+
+def test_profiles_are_drawn_as_svg_and_png(found):
+    svg = profile_picture([found.profile], "lmh", "svg").decode()
+    assert svg.startswith("<svg")
+    assert "Share of 2 tasks on which a loss is at the best of lmh" in svg
+    assert COLOURS[0] in svg
+    assert profile_picture([found.profile], "lmh", "png").startswith(b"\x89PNG")
+    assert profile_picture([], "lmh", "svg") is None
+
+
+def test_a_picture_has_the_colours_of_the_page():
+    style = (resources.files("vsetune.leaderboard") / "templates" / "page.css").read_text()
+    light = style.partition("}")[0]
+    assert re.findall(r"--c\d: (#[0-9a-f]{6})", light) == list(COLOURS)
+
+
+def test_studies_of_no_attempts_are_told_beside_the_rest(attempt):
+    found = build_many([StudyAttempts("first", "lmh", [attempt("lmh")]), StudyAttempts("second", "lmh", [])])
+    assert "second: has no attempts yet." in to_html(found)
