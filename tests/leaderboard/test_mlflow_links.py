@@ -21,8 +21,8 @@ class Store(MemoryStore):
 def test_links_are_those_of_the_descriptions_of_runs(attempt):
     attempts = [attempt("lmh"), attempt("lseh")]
     board = build(attempts, baseline="lmh")
-    runs = shown_runs(Store(), board, attempts, mlflow_url="http://ui")
-    (links,) = runs.to_plain(board)["links"]
+    runs = shown_runs(Store(), [board], attempts, mlflow_url="http://ui")
+    (links,) = runs.to_plain([board])["links"]
     run = attempts[0].attempt_id
     assert links["charts"] == f"http://ui/{charts_link('7')}"
     assert links["run"].replace("{run}", run) == f"http://ui/{run_link('7', run)}"
@@ -33,4 +33,4 @@ def test_links_are_those_of_the_descriptions_of_runs(attempt):
 def test_without_an_address_of_mlflow_there_are_none(attempt):
     attempts = [attempt("lmh")]
     board = build(attempts, baseline="lmh")
-    assert shown_runs(Store(), board, attempts, mlflow_url=None).to_plain(board)["links"] == [None]
+    assert shown_runs(Store(), [board], attempts, mlflow_url=None).to_plain([board])["links"] == [None]

@@ -47,7 +47,8 @@ def page(attempts, tmp_path):
     """Address of the page of a board of two networks, three losses and three seeds."""
     run = attempts[0]
     measured = {(each.start.study, each.start.trial): {"unique_negatives_images": each.curve} for each in attempts}
-    links = {"charts": "http://mlflow.invalid/#/charts", **dict.fromkeys(("run", "file"), "http://mlflow.invalid/#/runs/{run}")}
+    ui = "http://mlflow.invalid/#"
+    links = {"charts": f"{ui}/charts", "run": f"{ui}/runs/{{run}}", "file": f"{ui}/runs/{{run}}/artifacts/{{file}}"}
     runs = ShownRuns(attempts, {run.attempt_id: ["gallery/test.html"]}, measured, {"demo": links})
     file = tmp_path / "board.html"
     file.write_text(to_html(build(attempts, baseline="lmh"), runs=runs), encoding="utf-8")
@@ -139,7 +140,7 @@ def test_runs_are_listed_when_asked_for_with_their_links(tab, attempts):
     assert tab.run("document.querySelectorAll('#runs tbody tr').length") == 0
     tab.run("document.querySelector('#runs summary').click()")
     tab.wait("document.querySelectorAll('#runs tbody tr').length === 19")
-    links = tab.run("[...document.querySelectorAll('#runs a')].slice(0, 2).map((a) => [a.textContent, a.href])")
+    links = tab.run("[...document.querySelectorAll('#runs tbody a')].slice(0, 2).map((a) => [a.textContent, a.href])")
     address = f"http://mlflow.invalid/#/runs/{attempts[0].attempt_id}"
     assert links == [["MLflow", address], ["gallery test.html", f"{address}/artifacts/gallery/test.html"]]
     tab.run("page.runs.status = 'pruned'; page.changed()")

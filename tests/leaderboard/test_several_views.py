@@ -10,7 +10,7 @@ from importlib import resources
 
 import pytest
 
-from vsetune.leaderboard.charts import curve_charts, height_chart
+from vsetune.leaderboard.charts import curve_charts, height_chart, negatives_charts, seconds_chart
 from vsetune.leaderboard.export import to_csv, to_json, to_latex, to_markdown
 from vsetune.leaderboard.many_export import csv_texts, curves_of_boards, latex_texts, markdown_texts, shown_to_json
 from vsetune.leaderboard.many_studies import ManyBoards, StudyAttempts, build_many
@@ -38,7 +38,10 @@ def test_what_does_not_compare_is_in_no_chart_of_the_others(found):
     first = found.boards[0]
     assert [row.loss for row in first.rows if row.not_comparable] == ["top_f"]
     drawn = [series["key"].split("\t")[2] for chart in curve_charts(first) for series in chart["series"]]
-    drawn += [point["key"].split("\t")[2] for point in height_chart(first)["points"]]
+    drawn += [point["key"].split("\t")[2] for point in (*height_chart(first)["points"], *seconds_chart(first))]
+    curves = {(row.study, seed.trial): seed.curve for row in first.rows for seed in row.seeds}
+    measured = {trial: {"unique_negatives_images": curve} for trial, curve in curves.items()}
+    drawn += [line["key"].split("\t")[2] for chart in negatives_charts(first, measured) for line in chart["series"]]
     assert drawn
     assert "top_f" not in drawn
 

@@ -148,7 +148,7 @@ def seconds_chart(leaderboard: Leaderboard) -> list[dict[str, Any]]:
                      f"{len(row.headline)} seed{'s' if len(row.headline) > 1 else ''}",
             "seeds": [seed.seconds_per_epoch for seed in row.headline if seed.seconds_per_epoch is not None],
         }
-        for row in leaderboard.rows if row.seconds_per_epoch is not None
+        for row in leaderboard.rows if row.seconds_per_epoch is not None and row.not_comparable is None
     ]
 
 
@@ -163,6 +163,8 @@ def negatives_charts(
     for name, title in _NEGATIVES.items():
         series = []
         for key, row in in_order(leaderboard):
+            if row.not_comparable is not None:
+                continue
             for prefix in ("", "proxy_"):
                 measured = [recorded.get((row.study, seed.trial), {}) for seed in row.headline]
                 curves = [curve for of_seed in measured if (curve := of_seed.get(f"{prefix}{name}"))]

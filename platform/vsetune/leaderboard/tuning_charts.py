@@ -18,7 +18,10 @@ def tuning_charts(leaderboard: Leaderboard) -> dict[str, Any]:
     table = tuning_table(leaderboard)
     if table is None:
         return {"notes": [], "series": []}
-    shown = [(key, row) for key, row in in_order(leaderboard) if row.tuning is not None and row.tuning.trials > 1]
+    shown = [
+        (key, row) for key, row in in_order(leaderboard)
+        if row.tuning is not None and row.tuning.trials > 1 and row.not_comparable is None
+    ]
     return {"notes": table.notes, "series": [_searched(key, row) for key, row in shown]}
 
 
