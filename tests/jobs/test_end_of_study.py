@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from rich.console import Console
 from trials_here import without_ray
 
-from vsetune.cli.leaderboard import export
+from vsetune.cli.leaderboard_export import export
 from vsetune.cli.tracking_moving import export as export_study
 from vsetune.cli.tracking_moving import import_ as import_study
 from vsetune.config.study.study_spec import TrackingSpec
@@ -122,10 +122,7 @@ def test_use_of_the_machine_is_drawn_by_mlflow_and_by_no_board(finished: Finishe
 
 
 def test_the_page_of_a_study_is_the_one_that_can_be_exported_later(finished: Finished, tmp_path: Path) -> None:
-    export(
-        "tiny", html=tmp_path / "board.html", csv=None, markdown=None, curves=None, latex=None, mlflow=None,
-        baseline=None, tracking_uri=None,
-    )
+    export(["tiny"], html=tmp_path / "board.html")
     page = (finished.home / PAGE).read_text(encoding="utf-8")
     assert page == (tmp_path / "board.html").read_text(encoding="utf-8")
     assert 'id="runs"' in page
