@@ -14,7 +14,7 @@ from vsetune.cli.output import mlflow_server, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.paths import home
 from vsetune.errors import UsageError
-from vsetune.files.whole_files import make_folder, write_whole
+from vsetune.files.whole_files import write_text
 
 if TYPE_CHECKING:
     from vsetune.leaderboard.chart_library import PictureKind
@@ -57,8 +57,7 @@ def export(
         (profile, lambda: _profiles(read, profile, kind)),
     ]
     for path, content in [(path, made()) for path, made in wanted if path is not None]:
-        make_folder(path.parent)
-        write_whole(path, content.encode() if isinstance(content, str) else content, durable=False)
+        write_text(path, content)
         say(f"written: {path.absolute()}")
         keep_in_home(path)
     server = mlflow_server(uri) if html is not None and ui is None else None

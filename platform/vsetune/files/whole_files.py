@@ -68,9 +68,9 @@ def write_whole(path: Path, content: bytes | memoryview, *, durable: bool) -> No
         raise _cannot_write(path, len(content), error) from error
 
 
-def write_text(path: Path, text: str) -> None:
-    """A text for people, with the folders it stands in. StorageError in one line."""
-    content = text.encode()
+def write_text(path: Path, text: str | bytes) -> None:
+    """A text or a picture for people, with the folders it stands in. StorageError in one line."""
+    content = text.encode() if isinstance(text, str) else text
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
