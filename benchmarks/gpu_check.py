@@ -1,7 +1,7 @@
 """Does everything train on this machine's GPU as it does on the CPU, and how fast? One run, one page.
 
     PYTHONPATH=platform python benchmarks/gpu_check.py [--device cuda] [--sizes full|small] [--only curves,waits,...]
-                                                          [--page PAGE]
+                                                          [--processes 8] [--page PAGE]
 
 Needs no Ray, MLflow or Optuna, and no installed vsetune: Python 3.11, torch and a GPU, and beside torch these packages
 (pure Python, or wheels of a few MB; `docs/gpu.md` says how they travel): numpy, pydantic, pyyaml, webdataset, pillow,
@@ -26,6 +26,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -33,6 +34,7 @@ import torch
 from gpu import attempts, curves, page, rates, sharing, step_waits, timing
 from gpu.cases import Case, every_case, small_network
 from gpu.made_data import Made, make_data
+from gpu.side_by_side import side_by_side
 from gpu.waits import stand_in_device
 from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.scoring.device import choose_device
@@ -54,6 +56,7 @@ class Asked:
     cases: dict[str, Case]
     data: str
     large: str
+    processes: int = 1
 
     @property
     def is_gpu(self) -> bool:
@@ -88,7 +91,8 @@ def main() -> None:
             place.mkdir()
         made = FULL if given.sizes == "full" and "rates" in wanted else SMALL
         asked = Asked(
-            device, given.sizes, cases, make_data(places["small"], SMALL), make_data(places["large"], made)
+            device, given.sizes, cases, make_data(places["small"], SMALL), make_data(places["large"], made),
+            given.processes,
         )
         parts = [CHECKS[name](asked) for name in PARTS if name in wanted]
     text = page.whole(timing.device_title(device), given.sizes, parts)
@@ -105,23 +109,22 @@ def parsed() -> argparse.Namespace:
     arguments.add_argument("--sizes", choices=("full", "small"), default="full", help="of the networks of rates")
     arguments.add_argument("--only", default=",".join(PARTS), help="parts, by comma")
     arguments.add_argument("--cases", default="", help="only cases with this in their name, e.g. vsepp.")
+    arguments.add_argument("--processes", type=int, default=1, help="at once, for curves and waits: a core each")
     arguments.add_argument("--page", type=Path, help="write the tables there, as Markdown; docs/gpu.md keeps its text")
     return arguments.parse_args()
 
 
 def check_curves(asked: Asked) -> page.Part:
     say("curves")
-    found = list(curves.compare(asked.cases, asked.data, asked.compared, asked.precisions))
+    found = list(curves.compare(asked.cases, asked.data, asked.compared, asked.precisions, processes=asked.processes))
     return page.of_curves(found, timing.device_title(asked.compared))
 
 
 def check_waits(asked: Asked) -> page.Part:
     say("waits")
-    found = {}
-    for name, case in asked.cases.items():
-        batches = curves.batches_of(case, asked.data, step_waits.WARM_STEPS + 1)
-        found[name] = step_waits.waits_of(case, asked.data, batches, asked.compared)
-    return page.of_waits(found)
+    measure = partial(step_waits.waits_of, data=asked.data, device=asked.compared)
+    found = side_by_side(measure, asked.cases.values(), asked.processes)
+    return page.of_waits(dict(zip(asked.cases, found, strict=True)))
 
 
 def check_resume(asked: Asked) -> page.Part:

@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from gpu.arithmetic import CoarseProducts, DrawnOnTheCpu
 from gpu.cases import Case, trial_of
+from gpu.side_by_side import side_by_side
 from gpu.waits import KIND, counted_waits
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
@@ -55,21 +57,31 @@ class Compared:
 
 
 def compare(
-    cases: Mapping[str, Case], data: str, device: torch.device, precisions: Sequence[str], *, steps: int = STEPS
+    cases: Mapping[str, Case], data: str, device: torch.device, precisions: Sequence[str], *, steps: int = STEPS,
+    processes: int = 1,
 ) -> Iterator[Compared]:
     """Every case in every precision; the bounds need the yardsticks of all of them first."""
-    far: dict[str, dict[str, tuple[float, float]]] = {precision: {} for precision in precisions}
-    for name, case in cases.items():
-        batches = batches_of(case, data, steps)
-        exact = curve(case, data, batches, CPU, dtype=torch.float64)
-        for precision in precisions:
-            here = curve(case, data, batches, CPU, bits=MANTISSA[precision])
-            there = curve(case, data, batches, device, precision=precision)
-            far[precision][name] = distance(there, exact), distance(here, exact)
-    for precision, found in far.items():
+    measure = partial(distances, data=data, device=device, precisions=precisions, steps=steps)
+    far = dict(zip(cases, side_by_side(measure, cases.values(), processes), strict=True))
+    for precision in precisions:
+        found = {name: by_precision[precision] for name, by_precision in far.items()}
         usual = statistics.median(yardstick for _, yardstick in found.values())
         for name, (there, here) in found.items():
             yield Compared(name, precision, there, here, max(FACTOR * here, FACTOR * usual, FLOOR))
+
+
+def distances(
+    case: Case, *, data: str, device: torch.device, precisions: Sequence[str], steps: int
+) -> dict[str, tuple[float, float]]:
+    """By precision: (the device's, the CPU's) distance from the curve in float64."""
+    batches = batches_of(case, data, steps)
+    exact = curve(case, data, batches, CPU, dtype=torch.float64)
+    far = {}
+    for precision in precisions:
+        here = curve(case, data, batches, CPU, bits=MANTISSA[precision])
+        there = curve(case, data, batches, device, precision=precision)
+        far[precision] = distance(there, exact), distance(here, exact)
+    return far
 
 
 def distance(curve: Tensor, exact: Tensor) -> float:

@@ -117,14 +117,17 @@ def of_rates(found: Sequence[Rate], peaks: Mapping[str, float], moved: Transfer)
     reached = ", ".join(f"{name} {rate / 1e12:,.2f}" for name, rate in peaks.items())
     rows = [
         [each.network, each.precision, str(each.batch), f"{1000 * each.step_s:,.1f}", f"{each.pairs_s:,.0f}",
-         f"{each.waiting:.0%}", f"{each.operations / 1e9:,.1f}", f"{each.peak_share:.0%}",
+         f"{each.waiting:.0%}", f"{each.products:.0%}", f"{each.operations / 1e9:,.1f}", f"{each.peak_share:.0%}",
          "-" if each.memory is None else f"{each.memory / 1e9:.2f}"]
         for each in found
     ]
     text = (
-        f"A training step with LMH and Adam, batches on the device; waiting: share of the time lost to data when they "
-        f"come from the reader. One large product reaches, in TFLOP/s: {reached}. A batch of {moved.megabytes:.1f} MB "
-        f"leaves the host in {1000 * moved.host_s:.2f} ms and is there after {1000 * moved.there_s:.2f} ms."
+        "A training step with LMH and Adam, batches on the device. Waiting: share of the time lost to data when each "
+        "is made for its step, from arrays on the device. Products: share of the step that its products take alone. "
+        f"One large product reaches, in TFLOP/s: {reached}. A batch of {moved.megabytes:.1f} MB leaves the host in "
+        f"{1000 * moved.host_s:.2f} ms and is there after {1000 * moved.there_s:.2f} ms."
     )
-    header = ("network", "precision", "B", "step, ms", "pairs/s", "waiting", "GFLOP", "of the peak", "memory, GB")
+    header = (
+        "network", "precision", "B", "step, ms", "pairs/s", "waiting", "products", "GFLOP", "of the peak", "memory, GB",
+    )
     return Part("Rates", text, header, rows)

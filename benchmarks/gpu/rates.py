@@ -14,15 +14,19 @@ import torch
 
 from gpu.cases import trial_of
 from gpu.curves import learner_of
-from gpu.timing import MOST_S, arithmetic, forget_memory, median_seconds, most_memory
+from gpu.products import alone_seconds
+from gpu.timing import WARM, arithmetic, forget_memory, median_seconds, most_memory, queued_seconds
+from vsetune.config.sources.reading import Reading
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.reader import training_batches
 from vsetune.data.stored.dataset import Dataset
-from vsetune.scoring.device import wait_for
+from vsetune.scoring.device import product_precision, wait_for
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner
 
+BANK = Reading("bank", device_share=0.9)
+"""As a study reads a data set that fits: from arrays that stay on the GPU."""
 RESIDENT = 4
 """Batches that lie on the device and are taken in turn, so that no step finds its numbers in a cache."""
 
@@ -32,8 +36,9 @@ class Rate:
     """Of one network in one precision; NaN where it does not fit.
 
     pairs_s: per second, batches on the device. waiting: share of the time that goes to waiting for data when batches
-    come from the reader. operations: of one step, in products. peak_share: of what one large product reaches in that
-    precision. memory: bytes at most, None where nobody counts.
+    come from the bank as in a training. products: share of the step that its products take when they run alone.
+    operations: of one step, in products. peak_share: of what one large product reaches in that precision. memory: bytes
+    at most, None where nobody counts.
     """
 
     network: str
@@ -42,6 +47,7 @@ class Rate:
     step_s: float
     pairs_s: float
     waiting: float
+    products: float
     operations: float
     peak_share: float
     memory: int | None
@@ -58,7 +64,7 @@ def rates(
             yield _rate(name, trial, device, peaks[precision], repeats)
         except torch.OutOfMemoryError as error:
             print(f"{name} in {precision}, B = {batch}: {str(error).partition('. ')[0]}", file=sys.stderr)
-            yield Rate(name, precision, batch, nan, nan, nan, nan, nan, None)
+            yield Rate(name, precision, batch, nan, nan, nan, nan, nan, nan, None)
 
 
 def _rate(name: str, trial: TrialSpec, device: torch.device, peak: float, repeats: int) -> Rate:
@@ -66,37 +72,40 @@ def _rate(name: str, trial: TrialSpec, device: torch.device, peak: float, repeat
     learner, source = learner_of(trial, device), TrainingBatches(trial, opened(trial.data.path), device)
     try:
         resident = [source.take(number) for number in range(min(RESIDENT, source.steps_per_epoch))]
-        turn = itertools.cycle(resident)
-        seconds = median_seconds(lambda: learner.step(next(turn)), device, repeats=repeats)
+        seconds = queued_seconds(lambda number: learner.step(resident[number % len(resident)]), device, repeats=repeats)
         operations = arithmetic(lambda: learner.step(resident[0]))
-        read = reader_seconds(learner, source, device, steps=repeats)
+        memory = most_memory(device)
+        read = fed_seconds(learner, source, device, steps=repeats)
+        products = products_seconds(learner, resident[0], device, repeats=repeats)
     finally:
         source.close()
     return Rate(
         name, trial.training.precision, trial.training.batch_size, seconds, resident[0].pairs / seconds,
-        max(0.0, 1 - seconds / read), operations, operations / seconds / peak, most_memory(device),
+        max(0.0, 1 - seconds / read), products / seconds, operations, operations / seconds / peak, memory,
     )
 
 
 def opened(data: str) -> Dataset:
     """As a training opens it."""
-    return Dataset.open(data)
+    return Dataset.open(data, reading=BANK)
 
 
-def reader_seconds(learner: Learner, source: TrainingBatches, device: torch.device, *, steps: int) -> float:
-    """Seconds per step when batches come from the reader, as in a training; its start is left out."""
-    first = source.take(0)
-    learner.step(first)
-    wait_for(device)
-    begin, pairs = time.perf_counter(), 0
-    for step in range(1, 1 + min(steps, source.steps_per_epoch - 1)):
-        if pairs and time.perf_counter() - begin > MOST_S:
-            break
-        batch = source.take(step)
-        learner.step(batch)
-        pairs += batch.pairs
-    wait_for(device)
-    return (time.perf_counter() - begin) / max(1, pairs) * first.pairs
+def fed_seconds(learner: Learner, source: TrainingBatches, device: torch.device, *, steps: int) -> float:
+    """Seconds per step when each batch is made for it, as in a training; the start of the epoch is left out."""
+    source.take(0)
+    return queued_seconds(
+        lambda number: learner.step(source.take(1 + number)), device,
+        repeats=min(steps, source.steps_per_epoch - 1 - WARM), rounds=1,
+    )
+
+
+def products_seconds(learner: Learner, batch: Batch, device: torch.device, *, repeats: int) -> float:
+    """Of the products of a step alone; NaN where what they are given does not fit beside the step."""
+    try:
+        with product_precision(learner.trial.training, device):
+            return alone_seconds(lambda: learner.step(batch), device, repeats=repeats)
+    except torch.OutOfMemoryError:
+        return nan
 
 
 def host_batches(data: str, batch: int) -> list[Batch]:

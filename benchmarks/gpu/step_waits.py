@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from gpu.cases import Case, trial_of
-from gpu.curves import learner_of
+from gpu.curves import batches_of, learner_of
 from gpu.waits import KIND, PACKAGE, Wait, counted_waits, stand_in_device
 from vsetune.data.batches.batch import Batch
 from vsetune.training.step import Learner
@@ -45,8 +45,9 @@ class StepWaits:
         return ", ".join(f"{place} ({count})" for place, count in by_place.most_common(most)) or "-"
 
 
-def waits_of(case: Case, data: str, batches: Sequence[Batch], device: torch.device) -> StepWaits:
+def waits_of(case: Case, *, data: str, device: torch.device) -> StepWaits:
     """Of a step after the first ones; the batch is there before the step begins."""
+    batches = batches_of(case, data, WARM_STEPS + 1)
     if device.type == KIND:
         return StepWaits(waits_without_gpu(case, data, batches), "-")
     learner = learner_of(trial_of(data, case.network, case.loss, batch_unit=case.unit), device)

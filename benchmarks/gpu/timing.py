@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -19,6 +20,8 @@ PRODUCT = {"cuda": 8192, "cpu": 1024}
 """Rows and columns of the product that tells what the device can do, by the kind of device."""
 
 MOST_S = 10.0
+WARM = 4
+"""Calls that are not timed: what they load and reserve stays."""
 
 
 def median_seconds(run: Callable[[], object], device: torch.device, *, repeats: int, warm: int = 3) -> float:
@@ -37,6 +40,28 @@ def median_seconds(run: Callable[[], object], device: torch.device, *, repeats: 
     return statistics.median(seconds)
 
 
+def queued_seconds(run: Callable[[int], object], device: torch.device, *, repeats: int, rounds: int = 3) -> float:
+    """Of one call among `repeats` in a row, as a training makes them: the queue is waited for only at the end.
+
+    The median of so many rounds, after a few calls that do not count; after MOST_S no round is begun, once there is
+    one. run: takes the number of the call, counted through.
+    """
+    numbers = itertools.count()
+    for _ in range(WARM):
+        run(next(numbers))
+    wait_for(device)
+    seconds: list[float] = []
+    first = time.perf_counter()
+    while len(seconds) < rounds and not (seconds and time.perf_counter() - first > MOST_S):
+        begin, done = time.perf_counter(), 0
+        while done < repeats and time.perf_counter() - begin < MOST_S:
+            run(next(numbers))
+            done += 1
+        wait_for(device)
+        seconds.append((time.perf_counter() - begin) / done)
+    return statistics.median(seconds)
+
+
 def product_rate(device: torch.device, precision: str, *, repeats: int = 20) -> float:
     """Floating-point operations per second of one square product of drawn numbers in this precision."""
     size = PRODUCT.get(device.type, PRODUCT["cpu"])
@@ -49,7 +74,7 @@ def product_rate(device: torch.device, precision: str, *, repeats: int = 20) -> 
 
 def arithmetic(step: Callable[[], object]) -> float:
     """Floating-point operations of the products and convolutions of one step, from their shapes."""
-    with FlopCounterMode(display=False, custom_mapping=_PRODUCTS) as counter:
+    with FlopCounterMode(display=False, custom_mapping=MORE_PRODUCTS) as counter:
         step()
     return float(counter.get_total_flops())
 
@@ -90,7 +115,7 @@ def _cudnn_gru_backward(inputs: Any, weights: Any, *_: Any, **__: Any) -> int:
     return 2 * _cudnn_gru(inputs, weights)
 
 
-_PRODUCTS = {
+MORE_PRODUCTS = {
     torch.ops.aten.addmm_: _in_place, torch.ops.aten._cudnn_rnn: _cudnn_gru,
     torch.ops.aten._cudnn_rnn_backward: _cudnn_gru_backward,
 }

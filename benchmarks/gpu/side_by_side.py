@@ -1,0 +1,31 @@
+"""The same measurement of many cases, in several processes at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+import torch
+
+from gpu.waits import stand_in_device
+
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
+
+
+def side_by_side(measure: Callable[[Asked], Found], asked: Iterable[Asked], processes: int) -> Iterator[Found]:
+    """What `measure` finds of each, in their order. Each process computes with one thread of the CPU; with one process
+    it is this one, as it is. measure: a function of a module or a `partial` of one, as it travels."""
+    if processes == 1:
+        yield from map(measure, asked)
+        return
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=fresh, initializer=_begin) as pool:
+        yield from pool.map(measure, asked)
+
+
+def _begin() -> None:
+    stand_in_device()
+    torch.set_num_threads(1)
