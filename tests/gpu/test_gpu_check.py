@@ -54,13 +54,24 @@ def checked(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_ray_and_a_store_it_finds_that_neither_losses_nor_steps_wait() -> None:
+def test_without_ray_and_a_store_it_finds_that_no_loss_waits() -> None:
     assert [wheel for wheel in WHEELS if wheel not in (gpu_check.__doc__ or "")] == []
     done = checked("--only", "waits", "--cases", "vsepp.")
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if line.startswith("| vsepp.")]
     assert len(rows) == sum(name.startswith("vsepp.") for name in every_case())
-    assert [row for row in rows if "losses/" in row or "training/" in row] == []
+    assert [row for row in rows if row.split("|")[2].strip() != "0"] == []
+
+
+def test_a_step_waits_nowhere_but_in_tags() -> None:
+    """Which sentences of TAGS are scored follows from what it writes. In a process of its own: the stand-in takes
+    gradients only where it was the first to ask for one."""
+    done = checked("--only", "waits", "--cases", ".lmh")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|") for line in done.stdout.splitlines() if ".lmh" in line]
+    waits = {row[1].strip().removesuffix(".lmh"): int(row[2]) for row in rows}
+    assert {name for name, count in waits.items() if count} == {"tags"}
+    assert set(waits) == set(NETWORKS)
 
 
 def test_every_network_and_every_loss_is_among_the_cases() -> None:

@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import pad
 
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.parts.real_parts import RealParts
 from vsetune.networks.parts.region_graph import normalized_regions
 from vsetune.networks.vsrn.network import Vsrn
 from vsetune.networks.vsrn.spec import VsrnSpec
@@ -106,7 +107,7 @@ def test_a_new_graph_block_returns_its_input(graph, training):
     built = fresh(graph=graph).train(training)
     regions = torch.randn(3, REGIONS, 8, dtype=torch.float64)
     for block in built.graph:
-        assert torch.equal(block(regions, torch.ones(3, REGIONS, dtype=torch.bool)), regions)
+        assert torch.equal(block(regions, RealParts.of_lengths(torch.full((3,), REGIONS), REGIONS, regions)), regions)
 
 
 def test_the_graph_follows_the_order_of_regions_but_the_embedding_depends_on_it():

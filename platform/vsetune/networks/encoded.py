@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vsetune.networks.parts.network_devices import is_on_cpu
+from vsetune.networks.parts.network_devices import is_on_cpu, on_host
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Encoded:
     (regions or words), zero where padded. lengths: (n,) int64, parts that are real; None without parts.
     whole: (n, D) a vector of the whole item beside its parts, if the network compares one. links: (n, P, P) weights of
     edges between parts (GSMN), zero where padded. centres: (n, P, 2) x, y of each region's box (GSMN). log_scales:
-    (n, D) logs of standard deviations (PCME). residuals: (n, K, D) what PVSE's attention adds.
+    (n, D) logs of standard deviations (PCME). residuals: (n, K, D) what PVSE's attention adds. host_lengths: of lengths
+    that are on a GPU, the same numbers on the CPU; None where they are nowhere else.
     """
 
     vectors: Tensor
@@ -30,6 +31,14 @@ class Encoded:
     centres: Tensor | None = None
     log_scales: Tensor | None = None
     residuals: Tensor | None = None
+    host_lengths: Tensor | None = None
+
+    @property
+    def lengths_on_host(self) -> Tensor:
+        """lengths, of items that have some, on the CPU, also where they are on a GPU: which is waited for, unless a
+        copy was kept."""
+        assert self.lengths is not None
+        return on_host(self.lengths, self.host_lengths)
 
     @property
     def device(self) -> torch.device:
@@ -41,7 +50,11 @@ class Encoded:
 
     def __getitem__(self, items: slice | Tensor) -> Encoded:
         """Some of the items, in the order given; parts that only other items have stay as padding."""
-        return replace(self, **{name: value[items] for name, value in self._present().items()})
+        present = self._present()
+        if not isinstance(items, slice) and not is_on_cpu(items) and present.pop("host_lengths", None) is not None:
+            # which lengths are chosen is known to the GPU alone
+            return replace(self, host_lengths=None, **{name: value[items] for name, value in present.items()})
+        return replace(self, **{name: value[items] for name, value in present.items()})
 
     def to(self, dtype: torch.dtype) -> Encoded:
         """The same items in another floating type."""
@@ -78,7 +91,9 @@ def joined(groups: Sequence[Encoded]) -> Encoded:
     most = max(group.vectors.shape[1] for group in groups) if groups[0].lengths is not None else None
     values: dict[str, Tensor] = {}
     for name in groups[0]._present():
-        tensors = [group._present()[name] for group in groups]
+        tensors = [group._present()[name] for group in groups if name in group._present()]
+        if name == "host_lengths" and len(tensors) < len(groups):
+            continue
         if most is not None and name in ("vectors", "links", "centres"):
             tensors = [_with_parts(tensor, most, square=name == "links") for tensor in tensors]
         values[name] = torch.cat(tensors)

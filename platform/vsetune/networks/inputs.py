@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from torch import Tensor
+
+from vsetune.networks.parts.network_devices import is_on_cpu, on_host
 
 
 @dataclass(frozen=True)
@@ -13,17 +16,24 @@ class ImageInputs:
 
     boxes: (n, R, 4) x1, y1, x2, y2 of the regions, 0 to 1 of the image; None where the data set has none (the cells of
     a grid then follow from R). pixels: (n, crops, 3, S, S) uint8 RGB, None unless the network's spec asks for them; one
-    crop but for evaluation by several.
+    crop but for evaluation by several. host_counts: of counts that are on a GPU, the same numbers on the CPU; None
+    where they are nowhere else.
     """
 
     features: Tensor
     counts: Tensor
     boxes: Tensor | None = None
     pixels: Tensor | None = None
+    host_counts: Tensor | None = None
 
     def __getitem__(self, rows: slice | Tensor) -> ImageInputs:
         """Some of the images, in the order given."""
-        return replace(self, **{name: value[rows] for name, value in _present(self).items()})
+        return replace(self, **_chosen(self, rows))
+
+    @property
+    def counts_on_host(self) -> Tensor:
+        """counts on the CPU, also where they are on a GPU: which is waited for, unless a copy was kept."""
+        return on_host(self.counts, self.host_counts)
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,7 @@ class CaptionInputs:
     training, and where the data set has none.
     siblings: (m, S, I) int64 ids of the other captions of each one's image, as `tokens`, 0 where padded; None outside
     training, and unless the network's spec asks for them.
+    host_lengths: of lengths that are on a GPU, the same numbers on the CPU; None where they are nowhere else.
     """
 
     tokens: Tensor
@@ -44,12 +55,24 @@ class CaptionInputs:
     dependencies: Tensor | None = None
     phrases: Tensor | None = None
     siblings: Tensor | None = None
+    host_lengths: Tensor | None = None
 
     def __getitem__(self, rows: slice | Tensor) -> CaptionInputs:
         """Some of the captions, in the order given, padded as they are."""
-        return replace(self, **{name: value[rows] for name, value in _present(self).items()})
+        return replace(self, **_chosen(self, rows))
+
+    @property
+    def lengths_on_host(self) -> Tensor:
+        """lengths on the CPU, also where they are on a GPU: which is waited for, unless a copy was kept."""
+        return on_host(self.lengths, self.host_lengths)
 
 
-def _present(inputs: ImageInputs | CaptionInputs) -> dict[str, Tensor]:
-    found = {field.name: getattr(inputs, field.name) for field in fields(inputs)}
-    return {name: value for name, value in found.items() if value is not None}
+def _chosen(inputs: ImageInputs | CaptionInputs, rows: slice | Tensor) -> dict[str, Any]:
+    """Rows of all that is there; copies on the host go where only a GPU knows which rows are chosen."""
+    is_known = isinstance(rows, slice) or is_on_cpu(rows)
+    found: dict[str, Any] = {}
+    for field in fields(inputs):
+        value = getattr(inputs, field.name)
+        is_kept = value is not None and (is_known or not field.name.startswith("host_"))
+        found[field.name] = value[rows] if is_kept else None
+    return found

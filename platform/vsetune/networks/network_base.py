@@ -162,6 +162,12 @@ def region_mask(region_counts: Tensor, regions: int) -> Tensor:
     return word_mask(region_counts.clamp_min(1), regions)
 
 
+def known_counts(images: ImageInputs) -> Tensor | None:
+    """(n,) real regions of each image as `region_mask` reads them, of images on a GPU that have a copy on the host."""
+    counts = images.host_counts
+    return None if counts is None else counts.clamp(1, images.features.shape[1])
+
+
 def word_mask(lengths: Tensor, words: int) -> Tensor:
     """(captions, words) bool, True for real words. lengths: (captions,)."""
     return torch.arange(words, device=lengths.device) < lengths[:, None]

@@ -67,6 +67,7 @@ class Gathering:
         own_lengths = bank.starts[ids + 1] - bank.starts[ids]
         lengths, words = self._words(ids, own_lengths)
         has_boxes = self.reads.boxes and bank.boxes is not None
+        is_here = images.device.type == "cpu"
         return Batch(
             image_features=arrays.features(images),
             region_counts=arrays.region_counts(images),
@@ -80,6 +81,8 @@ class Gathering:
             dependencies=None if tables.heads is None else arrays.sent(joined_words(tables.heads[ids], lengths)),
             phrases=self._phrases(ids, own_lengths, lengths),
             siblings=arrays.sent(self._siblings(rows, counts, ids)) if self.reads.siblings else None,
+            host_region_counts=None if is_here else torch.from_numpy(bank.region_counts[rows]),
+            host_caption_lengths=None if is_here else torch.from_numpy(lengths),
         )
 
     def _words(self, ids: np.ndarray, own_lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

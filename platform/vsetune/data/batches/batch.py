@@ -40,6 +40,8 @@ class Batch:
         behind the last phrase of a caption all False. None where they were not asked for or the data set has none.
     siblings:       (captions, others, words) int64, ids of the other captions of each one's image, 0 where padded. None
         where they were not asked for, and in evaluation.
+    host_region_counts, host_caption_lengths: the numbers of `region_counts` and `caption_lengths` on the CPU, of a
+        batch on a GPU: shapes follow from them, and asking the GPU would wait for it. None where those are on the CPU.
     """
 
     image_features: Tensor
@@ -55,6 +57,8 @@ class Batch:
     pixels: Tensor | None = None
     phrases: Tensor | None = None
     siblings: Tensor | None = None
+    host_region_counts: Tensor | None = None
+    host_caption_lengths: Tensor | None = None
 
     @property
     def pairs(self) -> int:
@@ -67,10 +71,13 @@ class Batch:
         moved = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is None:
+            if value is None or field.name.startswith("host_"):
                 continue
             if target.type == "cuda" and value.device.type == "cpu":
                 value = value.pin_memory()
             moved[field.name] = value.to(target, non_blocking=True)
         moved["image_features"] = moved["image_features"].float()
+        for name in ("region_counts", "caption_lengths"):
+            kept = getattr(self, name) if self.image_ids.device.type == "cpu" else getattr(self, f"host_{name}")
+            moved[f"host_{name}"] = None if target.type == "cpu" else kept
         return replace(self, **moved)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from vsetune.errors import DataError
 from vsetune.networks.cgmn.node_matching import node_matching_loss, node_matching_scores
@@ -31,11 +30,13 @@ from vsetune.networks.cgmn.weighted_graph import (
 )
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, region_mask, unit_length, word_mask
+from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, region_mask, unit_length
 from vsetune.networks.network_building import register
 from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.packing import pack
+from vsetune.networks.parts.real_parts import RealParts
 from vsetune.networks.parts.region_graph import RegionGraph, normalized_regions
 from vsetune.networks.parts.words import embed_words, last_state, word_embedding, word_states
 
@@ -79,13 +80,14 @@ class Cgmn(Network):
         """(n, D) unit vectors; in training with the nodes that `matching_loss` needs."""
         counts = images.counts.clamp_min(1)
         nodes = self.image_nodes(images)
-        state = normalize_rows(self.image_norm, _last_of_nodes(self.image_gru, nodes, counts))
+        packed = pack(nodes, images.counts_on_host.clamp_min(1))
+        state = normalize_rows(self.image_norm, last_state(self.image_gru, packed))
         return self._encoded(unit_length(state), nodes, counts)
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """(m, D) unit vectors, likewise. DataError without parses, unless the caption graph is dense."""
         nodes = self.caption_nodes(captions)
-        vectors = unit_length(_last_of_nodes(self.caption_gru, nodes, captions.lengths))
+        vectors = unit_length(last_state(self.caption_gru, pack(nodes, captions.lengths_on_host)))
         return self._encoded(vectors, nodes, captions.lengths)
 
     def begin_phase(self, spec: NetworkSpec) -> None:
@@ -112,29 +114,32 @@ class Cgmn(Network):
     def image_nodes(self, images: ImageInputs) -> Tensor:
         """V: (n, R, D). DataError for the spatial graph of regions without boxes that are no square grid."""
         over = self._spec.region_normalization
-        mask = region_mask(images.counts, images.features.shape[1])
+        real = RealParts.of_lengths(images.counts_on_host.clamp_min(1), images.features.shape[1], images.features)
+        mask = real.mask
         mapped = at_least_float32(self.region_map(images.features)).masked_fill(~mask[..., None], 0.0)
         start = nodes = normalized_regions(mapped, over)
         for block in self.relations:
-            nodes = block(nodes, mask)
+            nodes = block(nodes, real)
         if not self._spec.spatial_graph:
             return nodes
         weights = self._edge_weights(start).masked_fill(~self._are_near(images), 0.0)
         along_boxes = start
         for block in self.spatial:
-            along_boxes = block(along_boxes, weights, mask, counted=mask)
+            along_boxes = block(along_boxes, weights, mask, counted=real)
         return normalized_regions((nodes + along_boxes) / 2, over)
 
     def caption_nodes(self, captions: CaptionInputs) -> Tensor:
         """U: (m, L, D), L the longest caption."""
-        states = word_states(self.word_gru, embed_words(self.words, captions.tokens, captions.lengths))
+        states = word_states(self.word_gru, embed_words(self.words, captions.tokens, captions.lengths_on_host))
         states = at_least_float32(states)
-        mask = word_mask(captions.lengths, states.shape[1])
+        real = RealParts.of_lengths(captions.lengths_on_host, states.shape[1], states)
         weights = self._edge_weights(states)
         if self._spec.caption_graph == "dependencies":
             weights = weights.masked_fill(~_are_joined(captions, states.shape[1]), 0.0)
-        counted = torch.ones_like(mask) if self._spec.caption_statistics == "padded" else mask
-        nodes: Tensor = self.word_graph(states, weights, mask, counted=counted)
+        counted = real
+        if self._spec.caption_statistics == "padded":
+            counted = RealParts.of_mask(torch.ones(states.shape[:2], dtype=torch.bool), states)
+        nodes: Tensor = self.word_graph(states, weights, real.mask, counted=counted)
         return nodes
 
     def _encoded(self, vectors: Tensor, nodes: Tensor, counts: Tensor) -> Encoded:
@@ -167,11 +172,6 @@ def _are_joined(captions: CaptionInputs, words: int) -> Tensor:
         )
     joined = captions.dependencies[:, :words, :words]
     return joined | torch.eye(words, dtype=torch.bool, device=joined.device)
-
-
-def _last_of_nodes(gru: nn.GRU, nodes: Tensor, counts: Tensor) -> Tensor:
-    """(n, D) state of the GRU after the last real node of each graph."""
-    return last_state(gru, pack_padded_sequence(nodes, counts.cpu(), batch_first=True, enforce_sorted=False))
 
 
 def _nodes_and_mask(items: Encoded) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from vsetune.networks.network_base import unit_length
 from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.linear import Linear
+from vsetune.networks.parts.real_parts import RealParts
 
 _SHORTEST = 1e-8
 
@@ -25,17 +26,15 @@ class WeightedGraph(nn.Module):
         nn.init.zeros_(self.norm.weight)
         nn.init.zeros_(self.norm.bias)
 
-    def forward(self, nodes: Tensor, weights: Tensor, mask: Tensor, *, counted: Tensor) -> Tensor:
+    def forward(self, nodes: Tensor, weights: Tensor, mask: Tensor, *, counted: RealParts) -> Tensor:
         """(n, P, D), zero where padded. weights: (n, P, P), row a gathers from column b, 0 in padded columns.
 
-        mask: (n, P) bool, True for real nodes. counted: (n, P), the nodes BN takes its statistics from: the real ones,
-        or all; it covers the mask.
+        mask: (n, P) bool, True for real nodes. counted: the nodes BN takes its statistics from: the real ones, or all;
+        it covers the mask.
         """
         gathered = weights.to(nodes.dtype) @ self.g(nodes)
-        rows = normalize_rows(self.norm, self.w(gathered[counted]))
-        update = rows.new_zeros(nodes.shape)
-        update[counted] = rows
-        return nodes + update * mask[..., None]
+        rows = normalize_rows(self.norm, self.w(counted.rows(gathered)))
+        return nodes + counted.placed(rows) * mask[..., None]
 
 
 def released_weights(nodes: Tensor) -> Tensor:

@@ -17,10 +17,11 @@ from vsetune.networks.gsmn.block_matching import KEPT_PER_SIMILARITY, Side, matc
 from vsetune.networks.gsmn.match_graphs import BoxKernels, NodeScores, RegionPropagation, WordPropagation, word_links
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, unit_length, word_mask
+from vsetune.networks.network_base import Network, known_counts, unit_length, word_mask
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.cross_attention import Attention, word_attention
 from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.network_devices import beside
 from vsetune.networks.parts.pair_gradients import Seen, scores_by_pair
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 
@@ -59,10 +60,11 @@ class Gsmn(Network):
         regions = unit_length(self.region_map(images.features))
         boxes = images.boxes
         if boxes is None:
-            centres = grid_centres(images.features.shape[1]).to(regions).expand(len(regions), -1, -1)
+            cells = grid_centres(images.features.shape[1]).to(regions.dtype)
+            centres = beside(cells, regions).expand(len(regions), -1, -1)
         else:
             centres = ((boxes[..., :2] + boxes[..., 2:]) / 2).to(regions)
-        return Encoded(regions, lengths=images.counts.clamp_min(1), centres=centres)
+        return Encoded(regions, lengths=images.counts.clamp_min(1), centres=centres, host_lengths=known_counts(images))
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """Words, with the links between them in `paper` mode. DataError when `sparse` finds no parses."""
@@ -72,16 +74,16 @@ class Gsmn(Network):
                 "network.text_graph: sparse needs the dependency parse of every caption, the data set has none; "
                 "ingest it with parses, or use dense."
             )
-        states = word_states(self.gru, embed_words(self.words, captions.tokens, captions.lengths))
+        states = word_states(self.gru, embed_words(self.words, captions.tokens, captions.lengths_on_host))
         words = unit_length(states)
         if self._spec.propagation == "released":
-            return Encoded(words, lengths=captions.lengths)
+            return Encoded(words, lengths=captions.lengths, host_lengths=captions.host_lengths)
         joined = None
         if self._spec.text_graph == "sparse" and dependencies is not None:
             joined = dependencies[:, : words.shape[1], : words.shape[1]]
         with torch.autocast(words.device.type, enabled=False):
             links = word_links(words, captions.lengths, joined, self._spec.attention_scale)
-        return Encoded(words, lengths=captions.lengths, links=links)
+        return Encoded(words, lengths=captions.lengths, links=links, host_lengths=captions.host_lengths)
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
         """(N, M) scores, in tiles of some images and some captions of similar length: memory has a bound."""
@@ -92,15 +94,16 @@ class Gsmn(Network):
             return scores_by_pair(self._scores_of_all, self._scores_of_pairs, *items, parameters, self._seen)
 
     def _scores_of_all(self, images: Encoded, captions: Encoded) -> Tensor:
-        assert captions.lengths is not None
-        by_length = captions.lengths.argsort(descending=True, stable=True)
+        lengths = captions.lengths_on_host
+        by_length = lengths.argsort(descending=True, stable=True)
+        order = beside(by_length, captions.vectors)
         rows = [self._prepared_images(some) for some in _split(images, _sizes(len(images), _MOST_IMAGES))]
-        pairs = images.vectors.shape[1] * len(images) * int(captions.lengths.sum())  # of words and regions
+        pairs = images.vectors.shape[1] * len(images) * int(lengths.sum())  # of words and regions
         is_kept = KEPT_PER_SIMILARITY * pairs * self._spec.blocks <= _NUMBERS_KEPT
         columns = []
-        for some in _split(_in_order(captions, by_length), _sizes(len(captions), _MOST_CAPTIONS)):
+        for some in _split(_in_order(captions, order, lengths[by_length]), _sizes(len(captions), _MOST_CAPTIONS)):
             columns.append(torch.cat([self._tile(row, some, is_kept=is_kept) for row in rows]))
-        return torch.cat(columns, dim=1)[:, by_length.argsort()]
+        return torch.cat(columns, dim=1)[:, beside(by_length.argsort(), captions.vectors)]
 
     def _scores_of_pairs(self, images: Encoded, captions: Encoded) -> Tensor:
         """(P,), captions longest first."""
@@ -128,9 +131,8 @@ class Gsmn(Network):
 
     def _tile(self, images: tuple[Side, Tensor], captions: Encoded, *, is_kept: bool) -> Tensor:
         """(some images, some captions), captions longest first."""
-        assert captions.lengths is not None
         regions, edges = images
-        sizes = _step_sizes(captions.lengths.tolist(), regions.mask.numel() * self._spec.blocks)
+        sizes = _step_sizes(captions.lengths_on_host.tolist(), regions.mask.numel() * self._spec.blocks)
         groups = [self._prepared_captions(some) for some in _split(captions, sizes)]
         found = matches(regions, [words for words, _ in groups], self._spec.attention_scale, is_kept=is_kept)
         of_regions = torch.cat([of_regions.permute(3, 0, 2, 1) for of_regions, _ in found], dim=3)
@@ -143,7 +145,7 @@ class Gsmn(Network):
     def _prepared_captions(self, captions: Encoded) -> tuple[Side, Tensor | None]:
         """Words, and the links between them; padding behind the first caption, the longest, is cut off."""
         assert captions.lengths is not None
-        longest, links = int(captions.lengths[0]), captions.links
+        longest, links = int(captions.lengths_on_host[0]), captions.links
         side = prepared(captions.vectors[:, :longest], captions.lengths, self._spec.blocks)
         return side, None if links is None else links[:, :longest, :longest]
 
@@ -174,9 +176,11 @@ def grid_centres(regions: int) -> Tensor:
     return torch.stack((steps.repeat(side), steps.repeat_interleave(side)), dim=1)
 
 
-def _in_order(items: Encoded, order: Tensor) -> Encoded:
-    """The items in another order; its backward pass adds rows, that of indexing adds numbers one by one."""
-    return Encoded(**{name: value.index_select(0, order) for name, value in _tensors(items).items()})
+def _in_order(items: Encoded, order: Tensor, lengths: Tensor) -> Encoded:
+    """The items in another order; its backward pass adds rows, that of indexing adds numbers one by one. lengths: in
+    that order, on the host."""
+    named = {name: value for name, value in _tensors(items).items() if name != "host_lengths"}
+    return Encoded(host_lengths=lengths, **{name: value.index_select(0, order) for name, value in named.items()})
 
 
 def _split(items: Encoded, sizes: list[int]) -> list[Encoded]:
@@ -186,7 +190,7 @@ def _split(items: Encoded, sizes: list[int]) -> list[Encoded]:
 
 
 def _tensors(items: Encoded) -> dict[str, Tensor]:
-    named = {name: getattr(items, name) for name in ("vectors", "lengths", "links", "centres")}
+    named = {name: getattr(items, name) for name in ("vectors", "lengths", "links", "centres", "host_lengths")}
     return {name: value for name, value in named.items() if value is not None}
 
 

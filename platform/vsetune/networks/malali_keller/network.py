@@ -37,7 +37,7 @@ class MalaliKeller(Network):
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """(m, D)."""
-        words = embed_words(self.words, captions.tokens, captions.lengths)
+        words = embed_words(self.words, captions.tokens, captions.lengths_on_host)
         return Encoded(unit_length(end_states(self.gru, words, "final")))
 
     def parameter_groups(self) -> list[NetworkGroup]:

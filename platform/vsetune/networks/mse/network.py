@@ -40,7 +40,7 @@ class Mse(Network):
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """(m, D)."""
-        words = embed_words(self.words, captions.tokens, captions.lengths)
+        words = embed_words(self.words, captions.tokens, captions.lengths_on_host)
         return Encoded(unit_length(last_state(self.gru, words)))
 
     def parameter_groups(self) -> list[NetworkGroup]:

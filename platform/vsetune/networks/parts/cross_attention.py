@@ -16,6 +16,7 @@ from torch.nn.functional import leaky_relu
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import at_least_float32, region_mask, word_mask
 from vsetune.networks.parts.matrix_products import linear
+from vsetune.networks.parts.network_devices import beside
 
 WORDS, REGIONS = 1, 3
 """Axes of (C, L, N, R) products."""
@@ -93,8 +94,10 @@ def squared_region_lengths(weights: Tensor, regions_gram: Tensor) -> Tensor:
 def region_mask_of(images: Encoded) -> Tensor | None:
     """(N, R) bool, True for real regions; None where all are, which saves work."""
     assert images.lengths is not None
-    mask = region_mask(images.lengths, images.vectors.shape[1])
-    return None if bool(mask.all()) else mask
+    regions = images.vectors.shape[1]
+    if bool((images.lengths_on_host >= regions).all()):
+        return None
+    return region_mask(images.lengths, regions)
 
 
 def word_mask_of(captions: Encoded) -> Tensor:
@@ -114,22 +117,26 @@ class CaptionBlocks:
     words_per_block: int
 
     def __iter__(self) -> Iterator[Encoded]:
-        ranked = self.captions[self._order()]
+        order = self._order()
+        lengths_on_host = self.captions.lengths_on_host[order]
+        ranked = self.captions[beside(order, self.captions.vectors)]
         assert ranked.lengths is not None
-        sizes, longest = self._cuts(ranked.lengths.tolist())
+        sizes, longest = self._cuts(lengths_on_host.tolist())
         # one split for all blocks: its backward pass is one concatenation, that of slices a sum over full copies
         wholes = torch.split(ranked.whole, sizes) if ranked.whole is not None else [None] * len(sizes)
         parts = (torch.split(ranked.vectors, sizes), torch.split(ranked.lengths, sizes), wholes, longest)
-        for vectors, lengths, whole, most in zip(*parts, strict=True):
-            yield replace(ranked, vectors=vectors[:, :most], lengths=lengths, whole=whole)
+        here = torch.split(lengths_on_host, sizes)
+        for vectors, lengths, whole, most, host in zip(*parts, here, strict=True):
+            yield replace(ranked, vectors=vectors[:, :most], lengths=lengths, whole=whole, host_lengths=host)
 
     def columns_of(self, scores: list[Tensor]) -> Tensor:
         """(N, M) scores in the order of the captions. scores: (N, C) of every block."""
-        return torch.cat(scores, dim=1).index_select(1, self._order().argsort())
+        joined = torch.cat(scores, dim=1)
+        return joined.index_select(1, beside(self._order().argsort(), joined))
 
     def _order(self) -> Tensor:
-        assert self.captions.lengths is not None
-        return self.captions.lengths.argsort(descending=True, stable=True)
+        """On the host."""
+        return self.captions.lengths_on_host.argsort(descending=True, stable=True)
 
     def _cuts(self, lengths: list[int]) -> tuple[list[int], list[int]]:
         sizes, longest, start = [], [], 0

@@ -10,10 +10,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
-from vsetune.networks.network_base import at_least_float32, unit_length, word_mask
+from vsetune.networks.network_base import at_least_float32, unit_length
 from vsetune.networks.parts.linear import Linear, xavier_linear
+from vsetune.networks.parts.packing import packed_mask, unpack
 from vsetune.networks.parts.recurrence import run_gru
 
 
@@ -70,12 +71,11 @@ def end_states(gru: nn.GRU, words: PackedSequence, which: Literal["final", "lega
     states, final = run_gru(gru, words)
     if which == "final":
         return torch.cat((final[0], final[1]), dim=-1)
-    padded, lengths = pad_packed_sequence(states, batch_first=True)
-    last = (lengths - 1).to(padded.device)
+    padded = unpack(states)
+    last = packed_mask(words).sum(dim=1) - 1
     return padded[torch.arange(len(last), device=padded.device), last]
 
 
 def unpacked(words: PackedSequence) -> tuple[Tensor, Tensor]:
     """(captions, longest, d) word vectors, zero behind the last, and the (captions, longest) mask of real ones."""
-    padded, lengths = pad_packed_sequence(words, batch_first=True)
-    return padded, word_mask(lengths, padded.shape[1]).to(padded.device)
+    return unpack(words), packed_mask(words)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from vsetune.networks.network_base import at_least_float32, unit_length
 from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.linear import Linear
+from vsetune.networks.parts.real_parts import RealParts
 
 
 class RegionGraph(nn.Module):
@@ -26,18 +27,16 @@ class RegionGraph(nn.Module):
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
 
-    def forward(self, regions: Tensor, mask: Tensor) -> Tensor:
-        """(N, R, D). regions: (N, R, D), zero where padded, and so is the result; mask: (N, R), True for real ones."""
+    def forward(self, regions: Tensor, real: RealParts) -> Tensor:
+        """(N, R, D). regions: (N, R, D), zero where padded, and so is the result."""
         affinity = self.theta(regions) @ self.phi(regions).transpose(1, 2)
         if self.norm is not None:
-            affinity = affinity / mask.sum(dim=1)[:, None, None]
-        gathered = affinity @ (self.g(regions) * mask[..., None])
-        rows = at_least_float32(self.w(gathered[mask]))
+            affinity = affinity / real.mask.sum(dim=1)[:, None, None]
+        gathered = affinity @ (self.g(regions) * real.mask[..., None])
+        rows = at_least_float32(self.w(real.rows(gathered)))
         if self.norm is not None:
             rows = normalize_rows(self.norm, rows)
-        update = rows.new_zeros(regions.shape)
-        update[mask] = rows
-        return regions + update
+        return regions + real.placed(rows)
 
 
 def normalized_regions(regions: Tensor, over: str) -> Tensor:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
+from vsetune.networks.parts.packing import pack, unpack
 from vsetune.networks.parts.recurrence import run_gru
 
 _EMBEDDING_BOUND = 0.1
@@ -18,8 +19,11 @@ def word_embedding(vocabulary_size: int, word_size: int) -> nn.Embedding:
 
 
 def embed_words(embedding: nn.Embedding, tokens: Tensor, lengths: Tensor) -> PackedSequence:
-    """Word vectors of all captions without padding. Ids are packed before the look-up, which is cheaper than after."""
-    ids = pack_padded_sequence(tokens, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    """Word vectors of all captions without padding. Ids are packed before the look-up, which is cheaper than after.
+
+    lengths: (captions,) of tokens (captions, words); a GPU is waited for unless they are on the host.
+    """
+    ids = pack(tokens, lengths.cpu())
     return ids._replace(data=embedding(ids.data))
 
 
@@ -33,5 +37,4 @@ def word_states(gru: nn.GRU, words: PackedSequence) -> Tensor:
     """(captions, words, hidden): mean of both directions of a Bi-GRU at each word, zero rows behind the last."""
     states, _ = run_gru(gru, words)
     forward, backward = states.data.chunk(2, dim=-1)
-    padded, _ = pad_packed_sequence(states._replace(data=(forward + backward) / 2), batch_first=True)
-    return padded
+    return unpack(states._replace(data=(forward + backward) / 2))

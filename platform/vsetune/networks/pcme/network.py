@@ -107,7 +107,7 @@ class Pcme(Network):
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """Attention reads the word vectors themselves, not the states of the GRUs."""
-        words = embed_words(self.words, captions.tokens, captions.lengths)
+        words = embed_words(self.words, captions.tokens, captions.lengths_on_host)
         items, mask = unpacked(words)
         means, _ = self.caption_head(end_states(self.gru, words, self._spec.end_state), items, mask)
         spread = self.caption_spread(end_states(self.spread_gru, words, self._spec.end_state), items, mask)

@@ -59,7 +59,7 @@ class Pvse(Network):
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """Attention reads the word vectors themselves, not the states of the GRU."""
-        words = embed_words(self.words, captions.tokens, captions.lengths)
+        words = embed_words(self.words, captions.tokens, captions.lengths_on_host)
         words = words._replace(data=self.dropout(words.data))
         whole = self.dropout(end_states(self.gru, words, self._spec.end_state))
         return self._encoded(*self.caption_head(whole, *unpacked(words)))

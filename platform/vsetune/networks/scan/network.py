@@ -14,7 +14,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, region_mask, unit_length
+from vsetune.networks.network_base import Network, known_counts, region_mask, unit_length
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.cross_attention import (
     REGIONS,
@@ -59,12 +59,13 @@ class Scan(Network):
     def encode_images(self, images: ImageInputs) -> Encoded:
         """v_r = n(W x_r + b)."""
         mask = region_mask(images.counts, images.features.shape[1])
-        return Encoded(unit_length(self.image_map(images.features)), mask.sum(dim=1))
+        vectors = unit_length(self.image_map(images.features))
+        return Encoded(vectors, mask.sum(dim=1), host_lengths=known_counts(images))
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """w_l = n(state of a Bi-GRU at word l, mean of both directions). Start and end are words like others."""
-        states = word_states(self.gru, embed_words(self.words, captions.tokens, captions.lengths))
-        return Encoded(unit_length(states), captions.lengths)
+        states = word_states(self.gru, embed_words(self.words, captions.tokens, captions.lengths_on_host))
+        return Encoded(unit_length(states), captions.lengths, host_lengths=captions.host_lengths)
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
         """In blocks of captions. Where a loss reads most scores, training keeps about 6 numbers per word, image and

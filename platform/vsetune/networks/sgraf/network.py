@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, at_least_float32, region_mask, unit_length
+from vsetune.networks.network_base import Network, at_least_float32, known_counts, region_mask, unit_length
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.cross_attention import (
@@ -30,6 +30,7 @@ from vsetune.networks.parts.cross_attention import (
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.network_devices import numbers_at_once
 from vsetune.networks.parts.pair_gradients import Seen, scores_by_pair
+from vsetune.networks.parts.real_parts import RealParts
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.sgraf.masked_statistics import normalize_regions
 from vsetune.networks.sgraf.similarity_reasoning import AttentionFiltration, GraphReasoning, Nodes, Reasoning
@@ -82,14 +83,16 @@ class Sgraf(Network):
             )
         mask = region_mask(images.counts, regions)
         vectors = unit_length(self.image_map(images.features)).masked_fill(~mask[..., None], 0.0)
-        return Encoded(vectors, mask.sum(dim=1), whole=self.image_attention(vectors, mask))
+        whole = self.image_attention(vectors, mask)
+        return Encoded(vectors, mask.sum(dim=1), whole=whole, host_lengths=known_counts(images))
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """w_l = n(state of a Bi-GRU at word l, mean of both directions) and t*."""
-        packed = embed_words(self.words, captions.tokens, captions.lengths)
+        packed = embed_words(self.words, captions.tokens, captions.lengths_on_host)
         vectors = unit_length(word_states(self.gru, packed._replace(data=self.dropout(packed.data))))
         mask = word_mask_of(Encoded(vectors, captions.lengths))
-        return Encoded(vectors, captions.lengths, whole=self.caption_attention(vectors, mask))
+        whole = self.caption_attention(vectors, mask)
+        return Encoded(vectors, captions.lengths, whole=whole, host_lengths=captions.host_lengths)
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
         """Scores in (0, 1), in blocks of captions. In training mode batch statistics move and enter (SAF).
@@ -140,12 +143,13 @@ class Sgraf(Network):
             weights = self._attention.of_words(products_of(block.vectors, regions), is_word, is_region)
             is_node = nn.functional.pad(is_word, (1, 0), value=True)
             # real words only: padding would cost as much as they do
-            words = block.vectors[is_word]
+            real = RealParts.of_lengths(block.lengths_on_host, block.vectors.shape[1], regions)
+            words = real.rows(block.vectors)
             kept += kept_numbers(len(regions), *words.shape)
-            by_image = weights[is_word].transpose(0, 1)
+            by_image = real.rows(weights).transpose(0, 1)
             squares = squared_region_lengths(by_image, gram)
             local = self._local_nodes(by_image, squares, regions, words, is_kept=kept <= _MOST_KEPT)
-            yield self._placed(self._global_nodes(images, block), local, is_node), is_node
+            yield self._placed(self._global_nodes(images, block), local, real), is_node
 
     def _local_nodes(
         self, weights: Tensor, squares: Tensor, regions: Tensor, words: Tensor, *, is_kept: bool
@@ -165,11 +169,13 @@ class Sgraf(Network):
             one, images.whole[:, None], block.whole, self.global_map.weight, self.global_map.bias
         )
 
-    def _placed(self, whole: Tensor, local: Tensor, is_node: Tensor) -> Tensor:
+    def _placed(self, whole: Tensor, local: Tensor, real: RealParts) -> Tensor:
         """(N, C, P, S): node 0 from whole (N, C, S), then those of a caption's words from local (N, T, S); 0 behind."""
-        captions, nodes = is_node.shape
-        places = torch.arange(captions * nodes, device=is_node.device).view(captions, nodes)
-        filled = torch.cat((places[:, 0], places[:, 1:][is_node[:, 1:]]))
+        captions, words = real.mask.shape
+        nodes = words + 1
+        firsts = torch.arange(0, captions * nodes, nodes, device=local.device)
+        # the w-th word of the c-th caption stands at c * words + w among words, one place per caption later among nodes
+        filled = torch.cat((firsts, real.places + real.places // words + 1))
         empty = local.new_zeros(len(local), captions * nodes, local.shape[-1])
         return empty.index_copy_(1, filled, torch.cat((whole, local), dim=1)).view(len(local), captions, nodes, -1)
 

@@ -150,7 +150,7 @@ class AttentionFiltration(Reasoning):
     def _pooled_columns(self, blocks: list[Nodes]) -> list[Tensor]:
         signals = [self._signals(nodes) for nodes, _ in blocks]
         masks = [is_node.expand_as(values) for values, (_, is_node) in zip(signals, blocks, strict=True)]
-        flat = torch.cat([values[mask] for values, mask in zip(signals, masks, strict=True)])
+        flat = torch.cat([values[mask] for values, mask in zip(signals, masks, strict=True)])  # a GPU is waited for
         mean, variance = flat.mean(), flat.var(unbiased=False)
         self._move(torch.stack((mean, unbiased(variance, flat.new_tensor(len(flat))))).detach()[:, None])
         return [

@@ -13,7 +13,9 @@ from vsetune.networks.parts.backbone import Backbone
 from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.image_vectors import mean_of_crops, pixels_of
 from vsetune.networks.parts.linear import Linear, xavier_linear
+from vsetune.networks.parts.network_devices import beside
 from vsetune.networks.parts.parameter_groups import backbone_groups, groups_beside
+from vsetune.networks.parts.real_parts import RealParts
 from vsetune.networks.parts.text_transformer import TextTransformer
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.vse_infinity.augmentation import drop_cells, drop_regions, drop_word_pieces, drop_words
@@ -51,15 +53,15 @@ class VseInfinity(Network):
         """(n, D). In training regions are dropped, then only the real ones are mapped and counted by BatchNorm."""
         if self.backbone is not None:
             return Encoded(mean_of_crops(self._embed_photographs, pixels_of(images)))
-        return Encoded(self._embed(images.features, region_mask(images.counts, images.features.shape[1])))
+        return Encoded(self._embed(images.features, region_mask(images.counts_on_host, images.features.shape[1])))
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """(m, D). In training words are masked, replaced or dropped first."""
-        tokens, lengths = captions.tokens, captions.lengths
+        tokens, lengths = captions.tokens, captions.lengths_on_host
         if self.training and self._spec.augment:
             tokens, lengths = self._augmented(tokens, lengths)
         if self.transformer is not None:
-            states = self.word_map(self.transformer(tokens, lengths))
+            states = self.word_map(self.transformer(tokens, beside(lengths, tokens)))
         else:
             states = word_states(self.gru, embed_words(self.words, tokens, lengths))
         return Encoded(unit_length(self.caption_pooling(states, word_mask(lengths, states.shape[1]))))
@@ -75,20 +77,19 @@ class VseInfinity(Network):
         """(n, D). pixels: (n, 3, S, S)."""
         assert self.backbone is not None
         cells = self.backbone.cells(pixels)
-        return self._embed(cells, torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device))
+        return self._embed(cells, torch.ones(cells.shape[:2], dtype=torch.bool))
 
     def _embed(self, regions: Tensor, mask: Tensor) -> Tensor:
-        """(n, D) of unit length. regions: (n, R, width); mask: (n, R) bool, True for real ones."""
+        """(n, D) of unit length. regions: (n, R, width); mask: (n, R) bool, True for real ones, on the host."""
         if self.training and self._spec.augment:
             drop = drop_regions if self.region_mlp is not None else drop_cells
             mask = drop(mask, self._spec.region_dropout)
-        rows = regions[mask]
+        real = RealParts.of_mask(mask, regions)
+        rows = real.rows(regions)
         mapped = self.region_map(rows)
         if self.region_mlp is not None:
             mapped = mapped + self.region_mlp(rows, zeros=self._zero_rows(mask))
-        placed = mapped.new_zeros(*mask.shape, self.embedding_size)
-        placed[mask] = mapped
-        return unit_length(self.image_pooling(placed, mask))
+        return unit_length(self.image_pooling(real.placed(mapped), mask))
 
     def _zero_rows(self, mask: Tensor) -> int:
         """Rows that the released code adds to the regions of a training batch: all images as long as the longest."""
@@ -98,10 +99,11 @@ class VseInfinity(Network):
         return int((counts.max() - counts).sum())
 
     def _augmented(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """lengths: on the host, and so are the new ones."""
         probability = self._spec.word_dropout
         if self.transformer is None:
             return drop_words(tokens, lengths, probability=probability, vocabulary_size=self._vocabulary_size)
-        pieces = self.transformer.pieces(tokens.device)
+        pieces = self.transformer.pieces(torch.device("cpu"))
         return drop_word_pieces(
             tokens, lengths, probability=probability, mask=pieces.mask, fixed=pieces.fixed, continues=pieces.continues
         )

@@ -10,10 +10,10 @@ import math
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vsetune.networks.network_base import at_least_float32
-from vsetune.networks.parts.network_devices import is_on_cpu
+from vsetune.networks.parts.network_devices import beside, is_on_cpu
+from vsetune.networks.parts.packing import pack, unpack
 from vsetune.networks.parts.recurrence import run_gru
 
 _SOFTNESS = 0.1
@@ -34,25 +34,25 @@ class GeneralisedPooling(nn.Module):
         self.score = nn.Linear(size, 1, bias=False)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        """(N, D). features: (N, K, D); mask: (N, K) bool, True for real elements, at least one per set, anywhere.
+        """(N, D). features: (N, K, D); mask: (N, K) bool, True for real elements, at least one per set, anywhere; a GPU
+        is waited for unless it is on the host.
 
         Works in float32 or wider also under autocast: sorting in bfloat16 would make ties of what differs.
         """
         with torch.autocast(features.device.type, enabled=False):
-            sizes, row_of = torch.unique(mask.sum(dim=1), return_inverse=True)
-            return sum_of_sorted(at_least_float32(features), mask, self.weights(sizes)[row_of])
+            here = mask.cpu()
+            sizes, row_of = torch.unique(here.sum(dim=1), return_inverse=True)
+            weights = self.weights(sizes)[beside(row_of, features)]
+            return sum_of_sorted(at_least_float32(features), beside(here, features), weights)
 
     def weights(self, sizes: Tensor) -> Tensor:
-        """(U, largest size) theta of each set size: non-negative, sums to 1, 0 behind the size."""
-        longest = int(sizes.max())
-        encoding = positional_encoding(longest, self._size).to(self.score.weight)
-        packed = pack_padded_sequence(
-            encoding.expand(len(sizes), -1, -1), sizes.cpu(), batch_first=True, enforce_sorted=False
-        )
-        states, _ = pad_packed_sequence(run_gru(self.gru, packed)[0], batch_first=True)
+        """(U, largest size) theta of each set size: non-negative, sums to 1, 0 behind the size. sizes: on the host."""
+        longest, weight = int(sizes.max()), self.score.weight
+        encoding = beside(positional_encoding(longest, self._size).to(weight.dtype), weight)
+        states = unpack(run_gru(self.gru, pack(encoding.expand(len(sizes), -1, -1), sizes))[0])
         forward, backward = states.chunk(2, dim=-1)
         scores = self.score((forward + backward) / 2).squeeze(-1)
-        is_behind = torch.arange(longest, device=sizes.device) >= sizes[:, None]
+        is_behind = beside(torch.arange(longest) >= sizes[:, None], scores)
         weights: Tensor = (scores / _SOFTNESS).masked_fill(is_behind, float("-inf")).softmax(dim=-1)
         return weights
 

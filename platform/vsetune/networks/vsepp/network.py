@@ -49,7 +49,7 @@ class Vsepp(Network):
         if self.backbone is not None:
             vectors = unit_length(self.backbone.vectors(pixels_of(images)[:, 0]))
         else:
-            vectors = self._image_vectors(images.features, images.counts)
+            vectors = self._image_vectors(images)
         embedded = at_least_float32(self.image_map(vectors))
         if self._spec.normalize_images:
             embedded = unit_length(embedded)
@@ -57,7 +57,7 @@ class Vsepp(Network):
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """(m, D)."""
-        words = embed_words(self.words, captions.tokens, captions.lengths)
+        words = embed_words(self.words, captions.tokens, captions.lengths_on_host)
         embedded = unit_length(last_state(self.gru, words))
         return Encoded(embedded.abs() if self._spec.absolute else embedded)
 
@@ -71,14 +71,16 @@ class Vsepp(Network):
             return super().similarity(images, captions)
         return order_similarity(at_least_float32(images.vectors), at_least_float32(captions.vectors))
 
-    def _image_vectors(self, features: Tensor, region_counts: Tensor) -> Tensor:
+    def _image_vectors(self, images: ImageInputs) -> Tensor:
+        features = images.features
         if self._spec.image_input == "global":
             return features[:, 0]
         if self._spec.image_input == "mean":
-            return mean_of_items(features, region_mask(region_counts, features.shape[1]))
-        if features.shape[1] != self._regions or int(region_counts.min()) != self._regions:
+            return mean_of_items(features, region_mask(images.counts, features.shape[1]))
+        fewest = int(images.counts_on_host.min())
+        if features.shape[1] != self._regions or fewest != self._regions:
             raise DataError(
                 f"network.image_input: flatten needs {self._regions} regions in every image, got one with "
-                f"{int(region_counts.min())}; use mean, or ingest features with a fixed number of regions."
+                f"{fewest}; use mean, or ingest features with a fixed number of regions."
             )
         return features.flatten(start_dim=1)

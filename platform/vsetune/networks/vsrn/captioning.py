@@ -8,11 +8,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from vsetune.networks.network_base import at_least_float32, region_mask, word_mask
+from vsetune.networks.network_base import at_least_float32, word_mask
 from vsetune.networks.parts.linear import Linear
 from vsetune.networks.parts.matrix_products import linear
+from vsetune.networks.parts.network_devices import beside
+from vsetune.networks.parts.packing import pack, unpack
+from vsetune.networks.parts.real_parts import RealParts
 from vsetune.networks.parts.recurrence import run_gru
 from vsetune.networks.vsrn.spec import VsrnSpec
 
@@ -38,41 +40,42 @@ class CaptionGenerator(nn.Module):
     def forward(self, regions: Tensor, counts: Tensor, tokens: Tensor, lengths: Tensor, caption_rows: Tensor) -> Tensor:
         """Scalar: minus log probability of all words, summed over a caption, mean over captions.
 
-        regions: (N, R, D); counts: (N,) real regions. tokens: (M, L), lengths: (M,). caption_rows: (M,) row in
-        `regions` of each caption's image. Each id predicts the next; the last one predicts the padding id 0.
+        regions: (N, R, D); counts: (N,) real regions, on the host. tokens: (M, L), lengths: (M,), on the host.
+        caption_rows: (M,) row in `regions` of each caption's image. Each id predicts the next; the last one predicts
+        the padding id 0.
         """
         tokens, steps = self._cut(tokens, lengths)
         states = self._states(regions, counts, tokens[:, :-1], caption_rows)
-        is_counted = word_mask(steps, states.shape[1])
-        logits = at_least_float32(self.output(states[is_counted]))
-        return functional.cross_entropy(logits, tokens[:, 1:][is_counted], reduction="sum") / len(tokens)
+        counted = RealParts.of_lengths(steps, states.shape[1], states)
+        logits = at_least_float32(self.output(counted.rows(states)))
+        return functional.cross_entropy(logits, counted.rows(tokens[:, 1:]), reduction="sum") / len(tokens)
 
     def _cut(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """(M, T + 1) ids, 0 behind the end, and (M,) predictions of each caption; T is the most of them.
+        """(M, T + 1) ids, 0 behind the end, and (M,) predictions of each caption, on the host; T is the most of them.
 
         A caption that is too long loses words before its last id. As in the reference, the step behind the end counts
         unless the caption fills all steps.
         """
         kept = lengths.clamp(max=self._longest)
         longest = min(int(kept.max()), self._longest - 1)
-        last = tokens.gather(1, (lengths - 1)[:, None])
+        there, kept_there = beside(torch.stack((lengths, kept)), tokens)[..., None]
+        last = tokens.gather(1, there - 1)
         positions = torch.arange(longest + 1, device=tokens.device)
         ids = functional.pad(tokens, (0, 1))[:, : longest + 1]
-        ids = torch.where(positions == (kept - 1)[:, None], last, ids)
-        return ids.masked_fill(positions >= kept[:, None], 0), kept.clamp(max=longest)
+        ids = torch.where(positions == kept_there - 1, last, ids)
+        return ids.masked_fill(positions >= kept_there, 0), kept.clamp(max=longest)
 
     def _states(self, regions: Tensor, counts: Tensor, tokens: Tensor, caption_rows: Tensor) -> Tensor:
         """(M, T, H) states of the decoder. tokens: (M, T), what it reads at each step."""
         mapped = self.dropout(self.region_map(regions))
         counts = counts.clamp_min(1)
-        packed = pack_padded_sequence(mapped, counts.cpu(), batch_first=True, enforce_sorted=False)
-        packed_outputs, state = run_gru(self.encoder, packed)
-        encoded, _ = pad_packed_sequence(packed_outputs, batch_first=True, total_length=regions.shape[1])
+        packed_outputs, state = run_gru(self.encoder, pack(mapped, counts))
+        encoded = unpack(packed_outputs, parts=regions.shape[1])
         size = encoded.shape[-1]
         # A [o; h] = A_o o + A_h h, and the first part is the same at every step
         keys = linear(encoded, self.attention_map.weight[:, :size])[caption_rows]
         encoded, state = encoded[caption_rows], state[-1][caption_rows]
-        is_padding = ~region_mask(counts, regions.shape[1])[caption_rows]
+        is_padding = ~beside(word_mask(counts, regions.shape[1]), regions)[caption_rows]
         words = self.words(tokens)
         states = []
         for step in range(tokens.shape[1]):

@@ -8,15 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, region_mask, unit_length
+from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, unit_length
 from vsetune.networks.network_building import register
 from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.network_devices import on_host
+from vsetune.networks.parts.packing import pack
+from vsetune.networks.parts.real_parts import RealParts
 from vsetune.networks.parts.region_graph import RegionGraph, normalized_regions
 from vsetune.networks.parts.words import embed_words, last_state, word_embedding
 from vsetune.networks.vsrn.captioning import CaptionGenerator
@@ -29,11 +31,12 @@ _BLOCKS = 4
 class ReasonedImages(Encoded):
     """Embeddings with the regions they come from, which the caption generator reads; only made in training.
 
-    regions: (N, R, D) behind the graph, zero where padded. counts: (N,) real regions.
+    regions: (N, R, D) behind the graph, zero where padded. counts: (N,) real regions, and host_counts on the CPU.
     """
 
     regions: Tensor | None = None
     counts: Tensor | None = None
+    host_counts: Tensor | None = None
 
 
 @register(VsrnSpec)
@@ -61,16 +64,16 @@ class Vsrn(Network):
         """Embeddings; in training with the regions that `captioning_loss` needs."""
         counts = images.counts.clamp_min(1)
         regions = self.reasoned(images)
-        packed = pack_padded_sequence(regions, counts.cpu(), batch_first=True, enforce_sorted=False)
-        state = last_state(self.region_gru, packed)
+        known = images.counts_on_host.clamp_min(1)
+        state = last_state(self.region_gru, pack(regions, known))
         if self.image_norm is not None:
             state = normalize_rows(self.image_norm, state)
         if self.training and self.generator is not None:
-            return ReasonedImages(unit_length(state), regions=regions, counts=counts)
+            return ReasonedImages(unit_length(state), regions=regions, counts=counts, host_counts=known)
         return Encoded(unit_length(state))
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
-        words = embed_words(self.words, captions.tokens, captions.lengths)
+        words = embed_words(self.words, captions.tokens, captions.lengths_on_host)
         return Encoded(unit_length(last_state(self.word_gru, words)))
 
     def begin_phase(self, spec: NetworkSpec) -> None:
@@ -94,15 +97,16 @@ class Vsrn(Network):
             return images.vectors.new_zeros(())
         if not isinstance(images, ReasonedImages) or images.regions is None or images.counts is None:
             raise TypeError("VSRN's captioning_loss needs images encoded in training mode")
-        loss: Tensor = self.generator(images.regions, images.counts, captions.tokens, captions.lengths, caption_rows)
+        items = images.regions, on_host(images.counts, images.host_counts), captions.tokens, captions.lengths_on_host
+        loss: Tensor = self.generator(*items, caption_rows)
         return self._spec.captioning_weight * loss
 
     def reasoned(self, images: ImageInputs) -> Tensor:
         """(N, R, D) regions behind the graph, normalised, zero where padded."""
-        mask = region_mask(images.counts, images.features.shape[1])
-        regions = at_least_float32(self.region_map(images.features)).masked_fill(~mask[..., None], 0.0)
+        real = RealParts.of_lengths(images.counts_on_host.clamp_min(1), images.features.shape[1], images.features)
+        regions = at_least_float32(self.region_map(images.features)).masked_fill(~real.mask[..., None], 0.0)
         if self._spec.mode == "coco":
             regions = normalized_regions(regions, self._spec.region_normalization)
         for block in self.graph:
-            regions = block(regions, mask)
+            regions = block(regions, real)
         return normalized_regions(regions, self._spec.region_normalization)
