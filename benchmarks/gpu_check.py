@@ -32,7 +32,7 @@ from pathlib import Path
 import torch
 
 from gpu import attempts, curves, page, rates, sharing, step_waits, timing
-from gpu.cases import Case, every_case, small_network
+from gpu.cases import Case, every_case, published_network, small_network
 from gpu.made_data import Made, make_data
 from gpu.side_by_side import side_by_side
 from gpu.waits import stand_in_device
@@ -73,7 +73,7 @@ class Asked:
 
     def network(self, name: str) -> dict[str, object]:
         """As published, or small."""
-        return {"name": name} if self.sizes == "full" else small_network(name)
+        return published_network(name) if self.sizes == "full" else small_network(name)
 
 
 def main() -> None:
@@ -123,7 +123,7 @@ def check_curves(asked: Asked) -> page.Part:
 def check_waits(asked: Asked) -> page.Part:
     say("waits")
     measure = partial(step_waits.waits_of, data=asked.data, device=asked.compared)
-    found = side_by_side(measure, asked.cases.values(), asked.processes)
+    found = side_by_side(measure, asked.cases.values(), asked.processes, device=asked.compared.type)
     return page.of_waits(dict(zip(asked.cases, found, strict=True)))
 
 

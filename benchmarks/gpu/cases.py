@@ -32,6 +32,11 @@ def small_network(name: str, **settings: Any) -> dict[str, Any]:
     return {"name": name, **small, **NETWORK_SETTINGS.get(name, {}), **settings}
 
 
+def published_network(name: str) -> dict[str, Any]:
+    """Settings of a network at the size of its paper."""
+    return {"name": name, **NETWORK_SETTINGS.get(name, {})}
+
+
 def small_loss(name: str) -> dict[str, Any]:
     """Settings of a loss that the made data set has all for."""
     return {"name": name, **LOSS_SETTINGS.get(name, {})}

@@ -62,7 +62,7 @@ def compare(
 ) -> Iterator[Compared]:
     """Every case in every precision; the bounds need the yardsticks of all of them first."""
     measure = partial(distances, data=data, device=device, precisions=precisions, steps=steps)
-    far = dict(zip(cases, side_by_side(measure, cases.values(), processes), strict=True))
+    far = dict(zip(cases, side_by_side(measure, cases.values(), processes, device=device.type), strict=True))
     for precision in precisions:
         found = {name: by_precision[precision] for name, by_precision in far.items()}
         usual = statistics.median(yardstick for _, yardstick in found.values())

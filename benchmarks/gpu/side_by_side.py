@@ -9,23 +9,28 @@ from typing import TypeVar
 
 import torch
 
-from gpu.waits import stand_in_device
+from gpu.waits import KIND, stand_in_device
 
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")
 
 
-def side_by_side(measure: Callable[[Asked], Found], asked: Iterable[Asked], processes: int) -> Iterator[Found]:
+def side_by_side(
+    measure: Callable[[Asked], Found], asked: Iterable[Asked], processes: int, *, device: str
+) -> Iterator[Found]:
     """What `measure` finds of each, in their order. Each process computes with one thread of the CPU; with one process
-    it is this one, as it is. measure: a function of a module or a `partial` of one, as it travels."""
+    it is this one, as it is. measure: a function of a module or a `partial` of one, as it travels. device: the kind of
+    device that it asks for.
+    """
     if processes == 1:
         yield from map(measure, asked)
         return
     fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=fresh, initializer=_begin) as pool:
+    with ProcessPoolExecutor(processes, mp_context=fresh, initializer=_begin, initargs=(device,)) as pool:
         yield from pool.map(measure, asked)
 
 
-def _begin() -> None:
-    stand_in_device()
+def _begin(device: str) -> None:
     torch.set_num_threads(1)
+    if device == KIND:
+        stand_in_device()

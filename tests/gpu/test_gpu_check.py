@@ -12,11 +12,13 @@ import torch
 
 from gpu import attempts, page, sharing
 from gpu.arithmetic import CoarseProducts, DrawnOnTheCpu, rounded
-from gpu.cases import every_case, small_network
+from gpu.cases import every_case, published_network, small_network, trial_of
 from gpu.curves import FACTOR, Compared, compare
 from gpu.made_data import Made, make_data
+from gpu.rates import opened
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.training.batches import TrainingBatches
 
 ROOT = Path(gpu_check.__file__).parents[1]
 WHEELS = {
@@ -161,3 +163,24 @@ def test_every_network_and_loss_has_the_curve_of_the_cpu_on_a_stand_in_for_a_gpu
     done = checked("--only", "curves")
     assert done.returncode == 0, done.stderr + done.stdout
     assert done.stdout.count("| yes |") == len(every_case())
+
+
+def test_the_data_set_has_all_that_published_networks_read(tmp_path: Path) -> None:
+    data = make_data(tmp_path, Made(images=8, evaluated=2))
+    for name in NETWORKS:
+        trial = trial_of(data, published_network(name), {"name": "lmh"}, shuffle_pairs=8)
+        source = TrainingBatches(trial, opened(data), torch.device("cpu"))
+        assert source.take(0).pairs == trial.training.batch_size, name
+        source.close()
+
+
+def test_cases_side_by_side_are_found_as_one_after_the_other(tmp_path: Path) -> None:
+    data = make_data(tmp_path, Made())
+    cases = {name: case for name, case in every_case().items() if name in ("vsepp.lmh", "vsepp.top_f")}
+    one, two = (
+        list(compare(cases, data, torch.device("cpu"), ["float32"], steps=2, processes=processes))
+        for processes in (1, 2)
+    )
+    assert [each.case for each in two] == list(cases)
+    assert all(each.device < FACTOR * 1e-6 for each in (*one, *two))
+    assert [each.case for each in one] == [each.case for each in two]
