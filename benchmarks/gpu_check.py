@@ -123,7 +123,7 @@ def check_curves(asked: Asked) -> page.Part:
 def check_waits(asked: Asked) -> page.Part:
     say("waits")
     measure = partial(step_waits.waits_of, data=asked.data, device=asked.compared)
-    found = side_by_side(measure, asked.cases.values(), asked.processes, device=asked.compared.type)
+    found = side_by_side(measure, asked.cases.values(), asked.processes, device=asked.compared)
     return page.of_waits(dict(zip(asked.cases, found, strict=True)))
 
 

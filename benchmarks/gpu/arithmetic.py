@@ -18,6 +18,7 @@ PRODUCTS = frozenset({
     "mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "convolution", "convolution_backward", "mv", "addmv", "dot",
 })
 FLOAT32_BITS = 23
+BFLOAT16_BITS = 7
 
 
 class DrawnOnTheCpu(TorchDispatchMode):
@@ -49,7 +50,7 @@ class DrawnOnTheCpu(TorchDispatchMode):
 
 class CoarseProducts(TorchDispatchMode):
     """Inside, the factors of every product of matrices keep so many bits of their mantissa, as the matrix units of a
-    GPU keep them: 10 for TF32, 7 for bfloat16. Sums stay in float32."""
+    GPU keep them: 10 for TF32, 7 for bfloat16. Sums are float32; with bfloat16 what comes out is rounded as well."""
 
     def __init__(self, bits: int) -> None:
         super().__init__()
@@ -61,7 +62,10 @@ class CoarseProducts(TorchDispatchMode):
         in_place = func.overloadpacket.__name__.endswith("_")
         first = args[:1] if in_place else ()
         coarse = tree_map_only(Tensor, lambda tensor: rounded(tensor, self._bits), args[len(first):])
-        return func(*first, *coarse, **(kwargs or {}))
+        made = func(*first, *coarse, **(kwargs or {}))
+        if in_place or self._bits != BFLOAT16_BITS:
+            return made
+        return tree_map_only(Tensor, lambda tensor: rounded(tensor, self._bits), made)
 
 
 def rounded(values: Tensor, bits: int) -> Tensor:

@@ -19,6 +19,7 @@ from functools import partial
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gpu.arithmetic import CoarseProducts, DrawnOnTheCpu
 from gpu.cases import Case, trial_of
@@ -62,7 +63,7 @@ def compare(
 ) -> Iterator[Compared]:
     """Every case in every precision; the bounds need the yardsticks of all of them first."""
     measure = partial(distances, data=data, device=device, precisions=precisions, steps=steps)
-    far = dict(zip(cases, side_by_side(measure, cases.values(), processes, device=device.type), strict=True))
+    far = dict(zip(cases, side_by_side(measure, cases.values(), processes, device=device), strict=True))
     for precision in precisions:
         found = {name: by_precision[precision] for name, by_precision in far.items()}
         usual = statistics.median(yardstick for _, yardstick in found.values())
@@ -118,6 +119,7 @@ def curve(
         if device.type == KIND:
             stack.enter_context(counted_waits())
         stack.enter_context(DrawnOnTheCpu())
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # the others draw their dropout inside the kernel
         if bits < MANTISSA["float32"]:
             stack.enter_context(CoarseProducts(bits))
         learner = learner_of(trial, device, dtype)

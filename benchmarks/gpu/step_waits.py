@@ -22,8 +22,8 @@ from vsetune.training.step import Learner
 
 WARM_STEPS = 2
 """Steps before the one that is counted: shapes are checked and moments made in the first."""
-WAITING_CALLS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
-BLOCKING_OPERATIONS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::item")
+WAITING_CALLS = ("cudaStreamSynchronize", "cudaEventSynchronize")
+"""Of the profile of one step; it ends with a cudaDeviceSynchronize of its own."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,14 @@ def take_steps(learner: Learner, batches: Sequence[Batch], before_last: Callable
 def waits_on_gpu(
     learner: Learner, batches: Sequence[Batch], device: torch.device
 ) -> tuple[Counter[Wait], dict[str, int]]:
-    """(where PyTorch saw a wait, calls and operations that wait by name) of one step with a batch that is there."""
+    """(where PyTorch saw a wait, calls that wait by name) of one step with a batch that is there."""
     take_steps(learner, batches, lambda: None)
     torch.cuda.synchronize(device)
     places: Counter[Wait] = Counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
+        caught.clear()  # it says that it is a prototype
         try:
             learner.step(batches[-1])
         finally:
@@ -96,7 +97,7 @@ def waits_on_gpu(
     with torch.profiler.profile(activities=activities) as profile:
         learner.step(batches[-1])
     calls = {event.key: event.count for event in profile.key_averages()}
-    named = {name: calls.get(name, 0) for name in (*WAITING_CALLS, *BLOCKING_OPERATIONS)}
+    named = {name: calls.get(name, 0) for name in WAITING_CALLS}
     return places, {name: count for name, count in named.items() if count}
 
 

@@ -176,7 +176,8 @@ def _waits(name: str, args: Any, kwargs: dict[str, Any], *, there: bool) -> bool
     if name in _INDEXING:
         indices = [index for index in args[1] if index is not None]
         is_mask = any(index.dtype in (torch.bool, torch.uint8) for index in indices)
-        return is_mask or any(not isinstance(index, StandIn) for index in indices)
+        is_value_here = len(args) > 2 and isinstance(args[2], Tensor) and not isinstance(args[2], StandIn)
+        return is_mask or is_value_here or any(not isinstance(index, StandIn) for index in indices)
     if name in ("_to_copy", "to"):
         crosses = isinstance(args[0], StandIn) != (torch.device(kwargs.get("device") or args[0].device).type == KIND)
         return crosses and not kwargs.get("non_blocking", False)

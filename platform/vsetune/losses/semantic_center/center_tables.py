@@ -123,7 +123,7 @@ class ConceptCenters(Centers):
             means = (sums / (2 * same.sum(dim=1, keepdim=True)))[first]
             means = nn.functional.normalize(means) if self.spec.on_sphere else means
             self.table[ids] = torch.where(self.seen[ids][:, None], self.table[ids], means)
-        self.seen[ids] = True
+        self.seen.index_fill_(0, ids, True)
 
 
 class QuantisedCenters(Centers):
