@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from vsetune.errors import StorageError, UnusableStore
 from vsetune.files.locks import take_lock
-from vsetune.files.whole_files import free_name, move_in_place
+from vsetune.files.whole_files import free_name, move_if_absent, move_in_place
 
 _log = logging.getLogger(__name__)
 BUSY_TIMEOUT_S = 5.0
@@ -95,7 +95,9 @@ def _is_sound(found: _Found) -> bool:
 def _make_or_mend(database: Path, look_again_s: float) -> None:
     from vsetune.tracking.mlflow_sqlite import is_of_this_mlflow, own_tables
 
-    found = _settled(database, look_again_s) if database.exists() else _Found()
+    if not database.exists():
+        _make_first(database)
+    found = _settled(database, look_again_s)
     if _is_sound(found):
         return
     if found.version is not None and not is_of_this_mlflow(found.version):
@@ -128,13 +130,26 @@ def _settled(database: Path, look_again_s: float) -> _Found:
     return found
 
 
+def _make_first(database: Path) -> None:
+    """A complete database where there is none. One that another program began meanwhile has been opened there, and
+    stays."""
+    making = _made_beside(database)
+    move_if_absent(making, database)
+    making.unlink(missing_ok=True)
+
+
 def _make(database: Path) -> None:
-    """A complete database where there is none, or one without tables."""
+    """A complete database in place of one that nobody needs."""
+    _move_in_place(_made_beside(database), database)
+
+
+def _made_beside(database: Path) -> Path:
     from vsetune.tracking.mlflow_sqlite import create_schema
 
     making = _beside(database)
     create_schema(making)
-    _move_in_place(making, database)
+    _switch_to_wal(making)
+    return making
 
 
 def _upgrade(database: Path) -> None:
@@ -147,6 +162,7 @@ def _upgrade(database: Path) -> None:
         connection.execute("BEGIN EXCLUSIVE")
         shutil.copy2(database, making)
         upgrade_schema(making, f"tracking database {database}")
+        _switch_to_wal(making)
         kept = free_name(database, "before-upgrade")
         os.link(database, kept)
         _move_in_place(making, database)
@@ -161,10 +177,13 @@ def _beside(database: Path) -> Path:
     return making
 
 
-def _move_in_place(making: Path, database: Path) -> None:
-    """One step: before it nothing has happened, after it all has."""
+def _switch_to_wal(making: Path) -> None:
     with closing(sqlite3.connect(making)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
+
+
+def _move_in_place(making: Path, database: Path) -> None:
+    """One step: before it nothing has happened, after it all has."""
     for ending in _ASIDE[1:]:  # of the file that is replaced; SQLite would take them for the new one's
         database.with_name(database.name + ending).unlink(missing_ok=True)
     move_in_place(making, database, durable=True)
