@@ -84,3 +84,17 @@ def test_stores_of_several_places_are_made_one_after_the_other(tmp_path: Path, m
     assert at_once(*(lambda place=place: open_store(f"sqlite:///{place}", None) for place in places)) == []
     assert migrating == 4 * ["mlflow.db.making"]
     assert all(studies_on_disk(place) == ["Default"] for place in places)
+
+
+def test_many_threads_open_one_new_store_and_write_to_what_is_on_the_disk(tmp_path: Path, study: StudyRecord) -> None:
+    """Alembic and all."""
+    database = tmp_path / "mlflow.db"
+    uri = f"sqlite:///{database}"
+
+    def ask() -> None:
+        with pytest.raises(UsageError, match="study nightly: not in this store"):
+            open_states(uri).stop_asked("nightly")
+
+    assert at_once(*3 * [lambda: open_store(uri, None), ask]) == []
+    open_store(uri, None).open_study(study, resume=False)
+    assert studies_on_disk(database) == ["Default", "nightly"]
