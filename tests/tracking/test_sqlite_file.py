@@ -210,6 +210,17 @@ def test_a_database_that_another_program_began_meanwhile_stays(tmp_path, monkeyp
     assert sorted(file.name for file in tmp_path.iterdir()) == ["mlflow.db", "mlflow.db.lock"]
 
 
+def test_an_empty_database_that_another_program_is_about_to_fill_stays(tmp_path, monkeypatch, quick, empty_database):
+    database = tmp_path / "mlflow.db"
+    database.write_bytes(b"")
+    monkeypatch.setattr(
+        "vsetune.tracking.sqlite_file.time.sleep", lambda seconds: shutil.copy(empty_database, database)
+    )
+    prepare_sqlite(database)
+    assert is_sound(database)
+    assert quick == []
+
+
 def test_a_database_that_another_process_holds_is_one_line_and_answers_again_afterwards(
     database, study, start, points, monkeypatch, caplog, capfd
 ):

@@ -118,10 +118,11 @@ def _make_or_mend(database: Path, look_again_s: float) -> None:
 
 
 def _settled(database: Path, look_again_s: float) -> _Found:
-    """What is in the file once nobody is making it any more, for example an MLflow server that has just started."""
+    """What is in the file once nobody is making it any more, for example an MLflow server that has just started: its
+    file is empty at first."""
     found = _look(database)
     for _ in range(round(_MAKING_TAKES_AT_MOST_S / max(look_again_s, 1.0))):
-        if not found.tables or _is_sound(found):
+        if _is_sound(found):
             return found
         time.sleep(look_again_s)
         before, found = found, _look(database)
