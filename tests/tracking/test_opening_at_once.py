@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import vsetune
 from vsetune.errors import UsageError
 from vsetune.tracking import StudyRecord, open_store
 from vsetune.tracking.mlflow_sqlite import schema
@@ -98,3 +100,10 @@ def test_many_threads_open_one_new_store_and_write_to_what_is_on_the_disk(tmp_pa
     assert at_once(*3 * [lambda: open_store(uri, None), ask]) == []
     open_store(uri, None).open_study(study, resume=False)
     assert studies_on_disk(database) == ["Default", "nightly"]
+
+
+def test_nobody_opens_mlflow_beside_the_one_place() -> None:
+    opened = re.compile(r"\bMlflowClient\(|\b_initialize_tables\(|\bmlflow\.(start_run|set_experiment|search_runs)\(")
+    code = Path(vsetune.__file__).parent
+    found = {file.name for file in code.rglob("*.py") if opened.search(file.read_text(encoding="utf-8"))}
+    assert found == {"mlflow_opening.py", "mlflow_sqlite.py"}
