@@ -81,6 +81,26 @@ def test_a_row_is_explained_from_its_runs_to_the_command_and_one_nobody_has_is_n
         assert told in said.lines[0]
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_word_of_an_explained_row_is_broken_in_a_narrow_terminal(vsetune, board, monkeypatch, width) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = vsetune("leaderboard", "explain", "tiny/vsepp.lseh").out
+    told, again = out.split("\nagain\n")
+    assert max(map(len, told.splitlines())) <= width
+    words = told.split()
+    for attempt in tracking_store(TrackingSpec()).attempts("tiny"):
+        if attempt.start.cell == "vsepp.lseh" and "c001" in attempt.start.trial:
+            assert words.count(attempt.attempt_id) == 1
+            assert attempt.start.trial in words
+    heads = [line.split() for line in told.splitlines() if line.lstrip().startswith("seed  ")]
+    numbers, places = ["best", "M-Recall", "at", "epoch", "counts"], ["run", "phase", "status"]
+    assert heads == {
+        80: [["seed", "trial", *numbers], ["seed", *places]], 120: [["seed", "trial", *places, *numbers]],
+    }[width]
+    assert "no: it chose the configuration" in told
+    assert len(again.splitlines()) == 2, "commands are for copying"
+
+
 def test_a_repetition_trains_what_the_row_shows_or_all_of_its_network_for_longer(vsetune, board, tmp_path) -> None:
     file = tmp_path / "again.yaml"
     assert vsetune("leaderboard", "repeat", "tiny/vsepp.both", "--output", str(file)).code == 0

@@ -7,8 +7,11 @@ import json
 import pytest
 
 from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.jobs import store_address
 from vsetune.jobs.preparation import tracking_store
+from vsetune.tracking.opening import open_existing
 from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.tracking.sqlite_reading import ReadStore
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
 
@@ -42,6 +45,17 @@ def test_studies_that_compare_share_a_board_and_a_table_of_a_paper(vsetune, two)
     assert line in said.out
     said = vsetune("leaderboard", "table", "lseh_table3", "--as", "LMH2=lmh")
     assert "−0.5 (−50.0%)" in said.out
+
+
+def test_the_studies_of_a_store_are_listed_once_for_a_board(vsetune, two, monkeypatch) -> None:
+    opened, listed, studies = [], [], ReadStore.studies
+    monkeypatch.setattr(store_address, "open_existing", lambda uri: opened.append(uri) or open_existing(uri))
+    monkeypatch.setattr(ReadStore, "studies", lambda store: listed.append(store) or studies(store))
+    for words in (("show", "first", "second"), ("show", "--all"), ("show", "first"), ("table", "lseh_table3")):
+        opened.clear()
+        listed.clear()
+        assert vsetune("leaderboard", *words).code == 0
+        assert (len(opened), len(listed)) == (1, 1), words
 
 
 def test_several_studies_are_written_as_they_are_shown(vsetune, two, tmp_path) -> None:

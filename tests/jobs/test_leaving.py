@@ -38,6 +38,16 @@ def test_a_ray_that_does_not_answer_is_asked_again() -> None:
         assert left.wait(30)
 
 
+def test_a_sign_of_life_that_cannot_be_told_keeps_nobody_from_leaving() -> None:
+    left = threading.Event()
+
+    def live() -> None:
+        raise ConnectionError("GCS is away")
+
+    with LeaveWatch(left.set, live=live, is_draining=lambda: True, every_s=0.001).watching():
+        assert left.wait(10)
+
+
 def test_sigterm_is_a_warning_inside_and_what_it_was_outside() -> None:
     before, left = signal.getsignal(signal.SIGTERM), threading.Event()
     watch = LeaveWatch(left.set, is_draining=lambda: False)

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from vsetune.jobs import ray_watch
 from vsetune.jobs.ray_watch import LocalRay, RayWatch, children
 from vsetune.jobs.stopping import (
     StopRequest,
@@ -58,6 +59,30 @@ def test_the_death_of_ray_is_a_request_to_stop_with_its_reason() -> None:
             time.sleep(0.01)
     assert stop.reason == "the death of Ray (the raylet died)"
     assert parts.is_clean
+
+
+def test_a_look_that_fails_is_followed_by_another_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = iter([RuntimeError("the GCS gave no answer"), None, RuntimeError("again"), "the raylet died"])
+
+    class Failing(Parts):
+        def lost(self) -> str | None:
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    monkeypatch.setattr(ray_watch, "LOOK_EVERY_S", 0.001)
+    stop = StopRequest()
+    with RayWatch(Failing(), stop, farewell="resume").watching():
+        for _ in range(5_000):
+            if stop.is_requested:
+                break
+            time.sleep(0.001)
+    assert stop.reason == "the death of Ray (the raylet died)"
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == "whether Ray lives cannot be told for now (RuntimeError: the GCS gave no answer)"
 
 
 def test_a_child_that_dies_is_seen_and_its_siblings_are_cleaned_up() -> None:

@@ -39,6 +39,31 @@ def test_numbers_are_means_of_the_looks_since_the_last_validation() -> None:
     assert metrics.taken()["system/memory"] == looks[-1], "one look at the validation itself"
 
 
+def test_a_look_that_fails_is_left_out_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    looks = 0
+
+    def look() -> dict[str, float]:
+        nonlocal looks
+        looks += 1
+        if looks <= 5:
+            raise OSError("nothing under /proc")
+        return {"memory": 7.0}
+
+    metrics = SystemMetrics(CPU, look=look, every_s=1e-3)
+    try:
+        metrics.taken()
+        for _ in range(5_000):
+            if looks > 10:
+                break
+            time.sleep(1e-3)
+        assert looks > 10, "the thread looks no more"
+        assert metrics.taken()["system/memory"] == 7.0
+    finally:
+        metrics.close()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == "use of the machine is not measured for now, training goes on (OSError: nothing under /proc)"
+
+
 def test_without_a_look_in_between_the_validation_has_its_own() -> None:
     metrics = SystemMetrics(CPU, every_s=1e6)
     try:

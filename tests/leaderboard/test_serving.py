@@ -11,7 +11,7 @@ from urllib.parse import quote
 import headless_browser
 import pytest
 
-from vsetune.errors import UsageError
+from vsetune.errors import StorageError, UsageError
 from vsetune.leaderboard import live_board
 from vsetune.leaderboard.serving import BoardServer
 from vsetune.tracking import AttemptStart, StudyRecord, ValidationPoint, open_store
@@ -122,6 +122,18 @@ def test_a_board_is_sent_again_only_when_it_has_changed(server, study):
     (shown,) = update["data"]["boards"]
     assert {row["loss"]: row["best_m_recall"] for row in shown["board"]["rows"]} == {"lmh": 20, "lseh": 44}
     assert ">44.0</td>" in update["parts"]["table 0"]
+
+
+def test_a_store_that_is_away_is_told_and_the_server_goes_on(server, study, monkeypatch):
+    def away():
+        raise StorageError("tracking store x: away")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(study.store, "studies", away)
+        for path in ("/", "/all", "/all/board.json", PLACE):
+            answer, content = get(server, path)
+            assert (answer.status, content) == (503, b"tracking store x: away")
+    assert get(server, PLACE)[0].status == 200
 
 
 def test_a_page_whose_name_was_pointed_here_gets_nothing(server):

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from typing import Any
 
 import pytest
 
@@ -69,6 +71,33 @@ def test_the_thread_that_renews_tells_of_the_loss(url: str) -> None:
     first._thread.join(30)
     assert len(lost) == 1
     second.release()
+
+
+def test_the_heart_beats_on_after_an_error_of_any_kind(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    only, put, failures = take(url), leases.put_bytes, iter([TypeError("odd answer"), OSError("odd socket")])
+    has_beaten = threading.Event()
+
+    def failing(*words: Any, **named: Any) -> str:
+        for failure in failures:
+            raise failure
+        etag = put(*words, **named)
+        has_beaten.set()
+        return etag
+
+    monkeypatch.setattr(leases, "put_bytes", failing)
+    only._beat_s = 0.001
+    beating = threading.Thread(target=only._beats, daemon=True)
+    beating.start()
+    assert has_beaten.wait(10)
+    only._beat_s = 10.0
+    only.release()
+    beating.join(30)
+    said = [record.getMessage() for record in caplog.records if record.name == leases.__name__]
+    assert said == [f"study tiny: the heartbeat is not written for now: {what}" for what in (
+        "TypeError: odd answer", "OSError: odd socket",
+    )]
 
 
 def test_who_could_not_renew_in_time_still_holds_it_while_nobody_took_it(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Real servers on loopback for slow tests: seaweedfs as S3, PostgreSQL. Each in a folder, killed at the end."""
+"""Real servers on loopback for slow tests: seaweedfs as S3, PostgreSQL, MLflow. Each in a folder, killed at the end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,8 @@ import boto3
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from chaos.servers import free_ports
+from chaos.processes import Processes
+from chaos.servers import Server, free_ports
 
 HOST, KEY, SECRET = "127.0.0.1", "of-the-test", "of-the-test-secret"
 _START_LIMIT_S = 90.0
@@ -88,6 +90,30 @@ def postgres(folder: Path) -> Iterator[Callable[[str], str]]:
 
     with _running(command, folder / "postgres.log", lambda: subprocess.run(ready, capture_output=True).returncode == 0):
         yield database
+
+
+@contextmanager
+def mlflow_on_postgres(folder: Path) -> Iterator[tuple[str, str]]:
+    """An MLflow server with one worker on PostgreSQL: its address, and the URL of the database."""
+    with postgres(folder) as database:
+        uri, (port,) = database("mlflow"), free_ports(1)
+        address = f"http://{HOST}:{port}"
+        command = [
+            sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--artifacts-destination",
+            str(folder / "kept"), "--host", HOST, "--port", str(port), "--workers", "1",
+        ]
+
+        def answers() -> bool:
+            try:
+                with urllib.request.urlopen(f"{address}/health", timeout=2) as reply:
+                    return bool(reply.status == 200)
+            except OSError:
+                return False
+
+        env = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "PWD": str(folder)}
+        server = Server("mlflow", command, folder=folder, env=env, processes=Processes(), answers=answers)
+        with server.running():
+            yield address, uri
 
 
 @contextmanager

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
-from real_servers import postgres
+from real_servers import mlflow_on_postgres
 from short_folders import place
 
-from chaos.processes import Processes
-from chaos.servers import HOST, Server, free_ports
 from vsetune.errors import UsageError
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import curves_to_csv, to_csv
@@ -29,26 +24,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def server(place):
-    """An MLflow server with one worker on PostgreSQL: its address, and that of the database."""
-    with postgres(place) as database:
-        uri, (port,) = database("mlflow"), free_ports(1)
-        address = f"http://{HOST}:{port}"
-        command = [
-            sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--artifacts-destination",
-            str(place / "kept"), "--host", HOST, "--port", str(port), "--workers", "1",
-        ]
-
-        def answers() -> bool:
-            try:
-                with urllib.request.urlopen(f"{address}/health", timeout=2) as reply:
-                    return reply.status == 200
-            except OSError:
-                return False
-
-        env = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "PWD": str(place)}
-        made = Server("mlflow", command, folder=place, env=env, processes=Processes(), answers=answers)
-        with made.running():
-            yield address, uri
+    with mlflow_on_postgres(place) as (address, uri):
+        yield address, uri
 
 
 def carry(source: str, target: str, file: Path) -> moving.Imported:

@@ -192,6 +192,35 @@ def test_two_first_starts_at_once_make_one_database(tmp_path, quick):
     assert is_sound(database)
 
 
+def test_a_database_that_another_program_began_meanwhile_stays(tmp_path, monkeypatch, quick, empty_database):
+    """It may be an MLflow server that has just started; what it writes into a file that was replaced would be lost."""
+    database, make = tmp_path / "mlflow.db", mlflow_sqlite.create_schema
+
+    def make_while_a_server_starts(making):
+        make(making)
+        shutil.copy(empty_database, database)
+        with closing(sqlite3.connect(database)) as server:
+            server.execute("CREATE TABLE of_the_server (number)")
+
+    monkeypatch.setattr(mlflow_sqlite, "create_schema", make_while_a_server_starts)
+    prepare_sqlite(database, look_again_s=0)
+    assert is_sound(database)
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT count(*) FROM of_the_server").fetchall() == [(0,)]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["mlflow.db", "mlflow.db.lock"]
+
+
+def test_an_empty_database_that_another_program_is_about_to_fill_stays(tmp_path, monkeypatch, quick, empty_database):
+    database = tmp_path / "mlflow.db"
+    database.write_bytes(b"")
+    monkeypatch.setattr(
+        "vsetune.tracking.sqlite_file.time.sleep", lambda seconds: shutil.copy(empty_database, database)
+    )
+    prepare_sqlite(database)
+    assert is_sound(database)
+    assert quick == []
+
+
 def test_a_database_that_another_process_holds_is_one_line_and_answers_again_afterwards(
     database, study, start, points, monkeypatch, caplog, capfd
 ):

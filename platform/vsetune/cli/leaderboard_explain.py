@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Column, Table
 from rich.text import Text
 
+from vsetune.cli.explained_row import RunsView, StepsView
 from vsetune.cli.output import print_json, results, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.base import known_name
@@ -53,10 +53,9 @@ def explain(
             "steps": [{"title": step.title, "lines": list(step.lines)} for step in told], "repeat": again,
         })
         return
-    results.print(_table(row, sources))
-    for step in told:
-        results.print(Text(f"\n{step.title}", style="bold"))
-        results.print(Text("\n".join(f"  {line}" for line in step.lines)))
+    results.print(Text(row, style="bold"), soft_wrap=True)
+    results.print(RunsView(sources.runs))
+    results.print(StepsView(told))
     results.print(Text("\nagain", style="bold"))
     results.print(Text(f"  {_origin(sources)}\n  {again}"), soft_wrap=True)
 
@@ -126,18 +125,3 @@ def _found(
         return attempts, record, board, rows[known_name(cell, rows, "row")]
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from error
-
-
-def _table(row: str, sources: RowSources) -> Table:
-    right = ("seed", "best M-Recall", "at epoch")
-    table = Table(
-        *(Column(head, justify="right" if head in right else "left", overflow="fold") for head in (
-            "seed", "trial", "run", "phase", "status", "best M-Recall", "at epoch", "counts",
-        )), title=row, title_justify="left",
-    )
-    for run in sources.runs:
-        table.add_row(
-            str(run.seed), run.trial, run.run, run.phase, run.status, f"{run.best_m_recall:.6g}",
-            f"{run.epochs_to_best:.6g}", "yes" if run.counts else "no, it chose the configuration",
-        )
-    return table

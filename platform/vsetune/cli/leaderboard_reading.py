@@ -14,7 +14,7 @@ from vsetune.errors import UsageError
 if TYPE_CHECKING:
     from vsetune.leaderboard.many_studies import StudyAttempts
     from vsetune.leaderboard.page import Shown
-    from vsetune.tracking.records import AttemptRecord
+    from vsetune.tracking.records import AttemptRecord, StudyRecord
     from vsetune.tracking.store import TrackingStore
 
 StudyNames = Annotated[list[str] | None, typer.Argument(help="name of a study, or of several", show_default=False)]
@@ -64,28 +64,33 @@ def _of_several(store: TrackingStore, names: Sequence[str], baseline: str | None
     from vsetune.jobs.range_ends import board_with_ends
     from vsetune.leaderboard.many_studies import build_many
 
-    studies = read_studies(store, names)
+    records = named_records(store, names)
+    studies = read_studies(store, records)
     losses = {attempt.start.loss for study in studies for attempt in study.attempts}
     if baseline is not None and baseline not in losses:
         raise UsageError(f"leaderboard: baseline {baseline} was not run; name one of {', '.join(sorted(losses))}")
     attempts = [attempt for study in studies for attempt in study.attempts]
     name = f"{names[0]}_and_{len(names) - 1}_more" if names else "all_studies"
-    found, records = build_many(studies, baseline=baseline), store.studies()
+    found = build_many(studies, baseline=baseline)
     shown = replace(found, boards=tuple(board_with_ends(board, records) for board in found.boards))
     return ReadBoards(store, shown, attempts, name)
 
 
-def read_studies(store: TrackingStore, names: Sequence[str]) -> list[StudyAttempts]:
-    """The attempts of these studies in this order, or of all in the store. UsageError for one that it does not have,
-    and where none has any attempt."""
-    from vsetune.leaderboard.many_studies import StudyAttempts
+def named_records(store: TrackingStore, names: Sequence[str]) -> list[StudyRecord]:
+    """Of these studies in this order, or of all in the store. UsageError for one that it does not have."""
     from vsetune.tracking.store import unknown_study
 
     known = {record.name: record for record in store.studies()}
     for name in names:
         if name not in known:
             raise unknown_study(name, list(known))
-    records = [known[name] for name in dict.fromkeys(names)] or list(known.values())
+    return [known[name] for name in dict.fromkeys(names)] or list(known.values())
+
+
+def read_studies(store: TrackingStore, records: Sequence[StudyRecord]) -> list[StudyAttempts]:
+    """The attempts of these studies in this order. UsageError where none has any."""
+    from vsetune.leaderboard.many_studies import StudyAttempts
+
     studies = [
         StudyAttempts(record.name, str(record.config.get("baseline", "")), store.attempts(record.name))
         for record in records

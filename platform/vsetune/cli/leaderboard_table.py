@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vsetune.cli.leaderboard_reading import read_studies
+from vsetune.cli.leaderboard_reading import named_records, read_studies
 from vsetune.cli.output import results
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.errors import UsageError
@@ -55,7 +55,7 @@ def table(
 
     layout = renamed(paper_table(name), _pairs(names or []))
     store = existing_store(tracking_of(tracking_uri))
-    filled = fill(layout, read_studies(store, study or []))
+    filled = fill(layout, read_studies(store, named_records(store, study or [])))
     if form is Format.text:
         results.print(to_terminal(filled))
     else:

@@ -66,9 +66,9 @@ def _deliver(store: JournaledStore) -> None:
 
 def _folder_and_uri(study: Path, tracking_uri: str | None) -> tuple[Path, str]:
     """The folder of the journal and the store it belongs to. UsageError when there is no journal."""
-    from vsetune.jobs.preparation import study_folder
     from vsetune.jobs.preparation import tracking_uri as resolved_uri
     from vsetune.jobs.study_file import load_study
+    from vsetune.jobs.study_folder import study_folder
     from vsetune.object_storage.home_files import bring_mirrored
     from vsetune.tracking.journal import JOURNAL_FILE
 

@@ -57,7 +57,7 @@ def doctor(
 
 def _weights(records: list[StudyRecord]) -> WeightsOf:
     """In the folder of the trial, on this machine."""
-    from vsetune.jobs.recorded_studies import folder_of
+    from vsetune.jobs.study_folder import folder_of
 
     folders = {record.name: folder_of(record) for record in records}
 
@@ -71,7 +71,7 @@ def _weights(records: list[StudyRecord]) -> WeightsOf:
 
 
 def _waiting(records: list[StudyRecord]) -> list[Finding]:
-    from vsetune.jobs.recorded_studies import folder_of
+    from vsetune.jobs.study_folder import folder_of
     from vsetune.tracking.doctor import Finding
     from vsetune.tracking.study_files import waiting_records
 

@@ -25,7 +25,8 @@ def export(
     numbers, tags, data sets, artifacts, and the search where it lies in the study's folder. Not written: checkpoints of
     unfinished trials (folder trials), and copies of own components; carry those with the study's folder."""
     from vsetune.jobs.preparation import tracking_uri as store_uri
-    from vsetune.jobs.recorded_studies import folder_of, record_of
+    from vsetune.jobs.recorded_studies import record_of
+    from vsetune.jobs.study_folder import folder_of
     from vsetune.tracking.exported_study import written_study
     from vsetune.tracking.moving import exporter
     from vsetune.tracking.study_files import copied_search, waiting_records
@@ -65,7 +66,8 @@ def import_(
     the tag vsetune.moved_from). The search goes to the study's folder under VSETUNE_HOME, unless there is one."""
     from vsetune.jobs.preparation import artifact_root, tracking_store
     from vsetune.jobs.preparation import tracking_uri as store_uri
-    from vsetune.jobs.recorded_studies import folder_of, record_of
+    from vsetune.jobs.recorded_studies import record_of
+    from vsetune.jobs.study_folder import folder_of
     from vsetune.tracking.exported_study import SEARCH_FILE, opened_study
     from vsetune.tracking.moving import importer
     from vsetune.tracking.study_files import place_search

@@ -37,7 +37,7 @@ class LeaveWatch:
         self._leave, self._live = leave, live
         self._is_draining, self._every_s = is_draining or this_node_is_draining, every_s
         self._ended = threading.Event()
-        self.was_terminated = False
+        self._has_left = self.was_terminated = False
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -63,17 +63,19 @@ class LeaveWatch:
         self._leave()
 
     def _look(self) -> None:
-        has_left = False
         while True:
-            try:
-                self._live()
-                if not has_left and self._is_draining():
-                    has_left = True
-                    self._leave()
-            except Exception as error:  # Ray is away: its death is somebody else's matter
-                _log.info("cannot ask whether this node is drained (%s)", error)
+            for step in (self._live, self._ask):
+                try:
+                    step()
+                except Exception as error:  # Ray is away: its death is somebody else's matter
+                    _log.info("cannot tell Ray a sign of life, or ask whether this node is drained (%s)", error)
             if self._ended.wait(self._every_s):
                 return
+
+    def _ask(self) -> None:
+        if not self._has_left and self._is_draining():
+            self._has_left = True
+            self._leave()
 
 
 def this_node_is_draining() -> bool:

@@ -13,7 +13,6 @@ from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.spec.paths import (
     HOME_VARIABLE,
     home,
-    on_this_node,
     remote_home,
     remote_place,
     under_home,
@@ -43,6 +42,7 @@ from vsetune.jobs.store_address import existing_store as existing_store  # asked
 from vsetune.jobs.store_address import tracking_store as tracking_store
 from vsetune.jobs.store_address import tracking_uri as tracking_uri
 from vsetune.jobs.study_file import load_study, used_plugins
+from vsetune.jobs.study_folder import study_folder
 from vsetune.jobs.study_home import TRIALS_FOLDER, StudyHome
 from vsetune.object_storage.addresses import is_remote, join
 from vsetune.object_storage.entrance import require_usable
@@ -216,11 +216,6 @@ def require_home(spec: StudySpec) -> None:
         )
     remote_place(study_folder(spec))
     require_usable(remote, named=HOME_VARIABLE)
-
-
-def study_folder(spec: StudySpec) -> Path:
-    """The folder of checkpoints and search state of a study."""
-    return Path(on_this_node(spec.tracking.folder)) / spec.study
 
 
 def open_tracking(prepared: PreparedStudy, held: StudyHome) -> JournaledStore:

@@ -6,6 +6,7 @@ Ray itself waits for ever for a raylet that died on this machine, and ends the d
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import threading
@@ -18,6 +19,7 @@ from typing import Protocol
 import psutil
 import ray
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.jobs.ray_guardian import Guardian
 from vsetune.jobs.stopping import StopRequest
 
@@ -27,6 +29,7 @@ SILENT_FOR_S = 10.0
 LEAVE_WITHIN_S = 30.0
 """After a request to stop, before the process leaves without waiting for Ray any longer."""
 INTERRUPTED = 130
+_log = logging.getLogger(__name__)
 _PARTS = {"raylet": "the raylet", "gcs_server": "the GCS"}
 
 
@@ -115,6 +118,7 @@ class RayWatch:
         """farewell: the line to leave behind when the process cannot end properly."""
         self._parts, self._stop, self._farewell = parts, stop, farewell
         self._over = threading.Event()
+        self._has_failed = False
         self._thread = threading.Thread(target=self._look, name="vsetune-ray-watch", daemon=True)
 
     @contextmanager
@@ -130,11 +134,21 @@ class RayWatch:
     def _look(self) -> None:
         while not self._over.wait(LOOK_EVERY_S):
             if not self._stop.is_requested:
-                lost = self._parts.lost()
+                lost = self._lost()
                 if lost is not None:
                     self._stop.request(f"the death of Ray ({lost})")
             elif time.monotonic() - self._stop.since > LEAVE_WITHIN_S:
                 self._leave()
+
+    def _lost(self) -> str | None:
+        """A look that fails, whatever the reason, is followed by another one."""
+        try:
+            return self._parts.lost()
+        except Exception as error:
+            if not self._has_failed:
+                _log.warning("whether Ray lives cannot be told for now (%s: %s)", type(error).__name__, one_line(error))
+            self._has_failed = True
+            return None
 
     def _leave(self) -> None:
         """Everything finished is on disk: the next run of the study starts from there."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 from vsetune.config.spec.loading import parse_spec
-from vsetune.config.spec.paths import on_this_node
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.kept_plugins import load_kept
+from vsetune.jobs.study_folder import folder_of
 from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
 from vsetune.tracking.store import TrackingStore, unknown_study
 
@@ -25,12 +21,6 @@ def study_of(record: StudyRecord) -> StudySpec:
     if plugins:
         load_kept(plugins, folder_of(record), where=f"study {record.name}")
     return parse_spec(dict(record.config), StudySpec, where=f"study {record.name}")
-
-
-def folder_of(record: StudyRecord) -> Path:
-    """As `preparation.study_folder` has it."""
-    tracking: Mapping[str, Any] = dict(record.config.get("tracking") or {})
-    return Path(on_this_node(str(tracking.get("folder") or "runs"))) / record.name
 
 
 def record_of(store: TrackingStore, study: str) -> StudyRecord:

@@ -119,7 +119,7 @@ def run_study(
                     address, stop, farewell=farewell, modules=copies, preloaded=modules_of_workers(prepared)
                 ) as started_here,
                 credentials_not_forwarded(inherited=started_here),
-                stop_watched(spec.study, tracking_uri(spec.tracking), stop),
+                stop_watched(spec.study, tracking_uri(spec.tracking), stop, is_new=not resume),
                 exported(ledger, backlog=store.pending, stop=stop) as metrics,
             ):
                 place_trials(prepared, ledger, stop, console, forget=held.forget_checkpoint, metrics=metrics)

@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeVar, cast
 from vsetune.config.components.catalogue import import_sibling
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import parse_spec, read_yaml
-from vsetune.config.spec.paths import on_this_node
-from vsetune.config.study.study_spec import LossEntry, NetworkEntry, StudySpec, TrackingSpec
+from vsetune.config.study.study_spec import LossEntry, NetworkEntry, StudySpec
 from vsetune.errors import ConfigError, MissingPlugin
 from vsetune.jobs.kept_plugins import load_kept_by_name
+from vsetune.jobs.study_folder import folder_told
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.plugins.plugin_loading import (
@@ -121,13 +121,12 @@ def _names_in(content: Any) -> Iterator[str]:
 
 
 def _study_folder(content: Mapping[str, Any]) -> Path | None:
-    """As `preparation.study_folder` has it, from a file that is not checked yet."""
-    tracking, name = content.get("tracking"), content.get("study")
-    folder = tracking.get("folder") if isinstance(tracking, Mapping) else None
+    """None where the file does not tell, or what it tells can be no path."""
+    name = content.get("study")
     if not isinstance(name, str) or not name:
         return None
     try:
-        return Path(on_this_node(folder if isinstance(folder, str) else TrackingSpec().folder)) / name
+        return folder_told(content, name)
     except ConfigError:
         return None
 

@@ -6,6 +6,7 @@ and takes 180 MB to load there. So a worker measures the same with psutil and to
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -16,17 +17,21 @@ from typing import Any
 import psutil
 import torch
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.tracking.records import SYSTEM
 
 EVERY_S = 10.0
 """Between two looks, as in MLflow."""
 _MEGABYTE = 1e6
 
+_log = logging.getLogger(__name__)
+
 
 class SystemMetrics:
     """Means between two validations. look: numbers of this moment by name; default: `looker` of the device.
 
-    The processor's numbers are exact; the others are of a look every ten seconds, and one at the validation.
+    The processor's numbers are exact; the others are of a look every ten seconds, and one at the validation. A look
+    that fails is left out, which is said once: no training fails for it.
     """
 
     def __init__(
@@ -34,6 +39,7 @@ class SystemMetrics:
     ) -> None:
         self._look = look or looker(device)
         self._every_s = every_s
+        self._has_failed = False
         self._seen: defaultdict[str, list[float]] = defaultdict(list)
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._processor = _ProcessorTimes()
@@ -58,7 +64,14 @@ class SystemMetrics:
             self._note()
 
     def _note(self) -> None:
-        numbers = self._look()
+        try:
+            numbers = self._look()
+        except Exception as error:  # of the machine, its driver, its limits: whatever it is, it is not the training's
+            if not self._has_failed:
+                _log.warning("use of the machine is not measured for now, training goes on (%s: %s)",
+                             type(error).__name__, one_line(error))
+            self._has_failed = True
+            return
         with self._lock:
             for name, value in numbers.items():
                 self._seen[name].append(value)

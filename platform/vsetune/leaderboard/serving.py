@@ -65,6 +65,12 @@ class BoardServer(ThreadingHTTPServer):
         """To a request for a path. host: as the browser believes to have asked; tag: of what it has."""
         if self._is_private and not _is_local(host):  # a page elsewhere whose name was pointed at this machine
             return _Answer(HTTPStatus.FORBIDDEN, b"this server is for this machine alone", "text/plain")
+        try:
+            return self._answered(path, tag)
+        except StorageError as error:
+            return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode(), "text/plain; charset=utf-8")
+
+    def _answered(self, path: str, tag: str | None) -> _Answer:
         match [unquote(part) for part in path.strip("/").split("/")]:
             case [""]:
                 return self._start()
@@ -133,8 +139,8 @@ class BoardServer(ThreadingHTTPServer):
                 is_ours = self._store.attempt(run).start.study == study
                 found = self._store.fetch_artifact(run, name, Path(folder)) if is_ours else None
                 content = found.read_bytes() if found is not None else None
-        except StorageError as error:
-            return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode(), "text/plain; charset=utf-8")
+        except StorageError:
+            raise
         except UsageError as error:
             return _Answer(HTTPStatus.NOT_FOUND, str(error).encode(), "text/plain; charset=utf-8")
         if content is None:

@@ -127,8 +127,9 @@ class Lease:
             except LeaseLost as error:
                 self._on_lost(str(error))
                 return
-            except StorageError as error:
-                _log.warning("%s: the heartbeat is not written for now: %s", self._what, error)
+            except Exception as error:  # whatever it is, without a heartbeat another machine takes the lease
+                said = error if isinstance(error, StorageError) else f"{type(error).__name__}: {one_line(error)}"
+                _log.warning("%s: the heartbeat is not written for now: %s", self._what, said)
 
     def _renew(self) -> None:
         with self._lock:

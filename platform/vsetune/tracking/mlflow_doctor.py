@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
-from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
 
 from vsetune.tracking import encoding
@@ -19,9 +18,9 @@ from vsetune.tracking.kept_curve import KeptCurve
 from vsetune.tracking.mlflow_batches import log_in_batches
 from vsetune.tracking.mlflow_errors import in_one_line
 from vsetune.tracking.mlflow_importing import MOVING
+from vsetune.tracking.mlflow_opening import client_of
 from vsetune.tracking.mlflow_runs import runs_in
 from vsetune.tracking.mlflow_series import Series
-from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.store import no_sign_of_life, unknown_study
 
@@ -38,8 +37,7 @@ class MlflowDoctor(Doctor):
     def __init__(self, uri: str, *, shown_uri: str) -> None:
         self._uri, self._shown_uri = uri, shown_uri
         with self._storing("open"):
-            self._client = MlflowClient(tracking_uri=uri)
-            shorten_busy_timeout(uri)
+            self._client = client_of(uri)
             self._series = Series(self._client, uri)
 
     def examine(self, study: str | None, *, weights: WeightsOf, now: float | None = None) -> list[Finding]:

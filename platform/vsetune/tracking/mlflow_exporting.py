@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from mlflow import MlflowClient
 from mlflow.entities import Experiment, LifecycleStage, Run
 
 from vsetune.errors import UsageError
@@ -17,8 +16,8 @@ from vsetune.tracking import encoding
 from vsetune.tracking.artifacts import files_in_reach
 from vsetune.tracking.exported_study import SEARCH_FILE, StudyWriter, artifact_file, run_file
 from vsetune.tracking.mlflow_errors import in_one_line
+from vsetune.tracking.mlflow_opening import client_of
 from vsetune.tracking.mlflow_runs import runs_in
-from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.moving import Exported, StudyExporter
 from vsetune.tracking.store import unknown_study
 
@@ -31,8 +30,7 @@ class MlflowExporter(StudyExporter):
     def __init__(self, uri: str, *, shown_uri: str) -> None:
         self._uri, self._shown_uri = uri, shown_uri
         with self._reading("open"):
-            self._client = MlflowClient(tracking_uri=uri)
-            shorten_busy_timeout(uri)
+            self._client = client_of(uri)
 
     def export(
         self, study: str, writer: StudyWriter, *, search: Path | None, on_run: Callable[[str], None]

@@ -24,8 +24,8 @@ from vsetune.tracking import encoding
 from vsetune.tracking.exported_study import ExportedStudy, artifact_file
 from vsetune.tracking.mlflow_batches import log_in_batches
 from vsetune.tracking.mlflow_errors import in_one_line
+from vsetune.tracking.mlflow_opening import client_of
 from vsetune.tracking.mlflow_runs import runs_in
-from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.moving import Imported, StudyImporter
 from vsetune.tracking.store import require_free_name
 
@@ -42,8 +42,7 @@ class MlflowImporter(StudyImporter):
         self._shown_uri = shown_uri
         self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
         with self._storing("open"):
-            self._client = MlflowClient(tracking_uri=uri)
-            shorten_busy_timeout(uri)
+            self._client = client_of(uri)
 
     def bring(self, exported: ExportedStudy, *, on_run: Callable[[str], None]) -> Imported:
         exported.verify()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas
-from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, LoggedModelOutput
 from mlflow.models import Model, ModelSignature
 from mlflow.types.schema import Array, ColSpec, DataType, ParamSchema, ParamSpec, Schema
@@ -17,7 +16,7 @@ from mlflow.types.schema import Array, ColSpec, DataType, ParamSchema, ParamSpec
 from vsetune.files.whole_files import write_json
 from vsetune.tracking import encoding
 from vsetune.tracking.mlflow_errors import in_one_line
-from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
+from vsetune.tracking.mlflow_opening import client_of
 from vsetune.tracking.models import ATTEMPT_FILE, LOADER, LoggedModels
 from vsetune.tracking.records import AttemptRecord
 
@@ -35,8 +34,7 @@ class MlflowModels(LoggedModels):
     def __init__(self, uri: str, *, shown_uri: str) -> None:
         self._shown_uri = shown_uri
         with self._storing("open"):
-            self._client = MlflowClient(tracking_uri=uri)
-            shorten_busy_timeout(uri)
+            self._client = client_of(uri)
 
     def log(self, record: AttemptRecord, *, weights_sha256: str) -> tuple[str, bool]:
         with self._storing(f"log a model of run {record.attempt_id}"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from mlflow import MlflowClient
 from mlflow.entities import LifecycleStage, Metric, Run
 
 from vsetune.config.spec.secrets import masked
@@ -13,7 +12,7 @@ from vsetune.errors import UsageError
 from vsetune.tracking import encoding
 from vsetune.tracking.mlflow_batches import log_in_batches
 from vsetune.tracking.mlflow_errors import in_one_line, opening
-from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
+from vsetune.tracking.mlflow_opening import client_of
 from vsetune.tracking.night_runs import NightRun, NightRuns
 
 _KIND = "nights"
@@ -30,8 +29,7 @@ class MlflowNights(NightRuns):
         self._shown_uri = shown_uri
         self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
         with opening(shown_uri):
-            self._client = MlflowClient(tracking_uri=uri)
-            shorten_busy_timeout(uri)
+            self._client = client_of(uri)
 
     def keep(self, night: NightRun) -> str:
         """The new run is whole before the old one goes to MLflow's bin, so a crash between leaves two and not none."""

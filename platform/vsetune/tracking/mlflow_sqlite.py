@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ from vsetune.tracking.sqlite_file import BUSY_TIMEOUT_S
 
 schema: Any = mlflow.store.db.utils  # untyped
 services: Any = mlflow.tracking._tracking_service.utils
+one_migration_at_a_time = threading.Lock()
+"""Held by whoever may come to alembic, which keeps the migration at hand in globals of its modules."""
 
 with warnings.catch_warnings():  # MLflow's classes warn when they are first used; here no other thread is disturbed
     warnings.simplefilter("ignore", SADeprecationWarning)
@@ -61,14 +64,14 @@ def own_tables() -> set[str]:
 
 def create_schema(database: Path) -> None:
     """Make all tables in a new file. sqlite3.Error when the file cannot take them."""
-    with _engine(database) as engine:
+    with _engine(database) as engine, one_migration_at_a_time:
         schema._initialize_tables(engine)
 
 
 def upgrade_schema(database: Path, where: str) -> None:
     """Bring the tables of a file to the latest version. UnusableStore, which opens with `where`, if they resist."""
     try:
-        with _engine(database) as engine:
+        with _engine(database) as engine, one_migration_at_a_time:
             schema._initialize_tables(engine)
     except (sqlite3.OperationalError, SQLAlchemyError, MlflowException, CommandError) as error:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:

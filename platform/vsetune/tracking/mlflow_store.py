@@ -24,7 +24,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from mlflow import MlflowClient
 from mlflow.entities import LifecycleStage, Run
 from mlflow.exceptions import MlflowException
 
@@ -33,11 +32,11 @@ from vsetune.tracking.artifacts import draw_curves, fetch, holds, keep
 from vsetune.tracking.mlflow_batches import log_in_batches, summary_metrics
 from vsetune.tracking.mlflow_curves import NewPoints, RunningCurves, last_seen, points_of
 from vsetune.tracking.mlflow_errors import NO_SUCH_RUN, in_one_line, opening
+from vsetune.tracking.mlflow_opening import client_of
 from vsetune.tracking.mlflow_reading import attempt_rows
 from vsetune.tracking.mlflow_rows import point_rows
 from vsetune.tracking.mlflow_runs import runs_in
 from vsetune.tracking.mlflow_searching import SearchedAttempts
-from vsetune.tracking.mlflow_sqlite import shorten_busy_timeout
 from vsetune.tracking.mlflow_views import keep_data_sets, keep_view
 from vsetune.tracking.point_blocks import CurvePoint
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
@@ -71,8 +70,7 @@ class MlflowStore(TrackingStore):
         self._curves = RunningCurves(self._run, all_numbers=all_numbers)
         self._places: dict[str, tuple[str, str]] = {}  # study: (experiment id, id of the parent run)
         with opening(shown_uri):
-            self._client = MlflowClient(tracking_uri=uri)
-            shorten_busy_timeout(uri)
+            self._client = client_of(uri)
             self._rows, self._reading = point_rows(uri), attempt_rows(uri) or SearchedAttempts(self._client)
             self._client.search_experiments(max_results=1)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from vsetune.tracking import encoding
-from vsetune.tracking.mlflow_errors import in_one_line
+from vsetune.tracking.mlflow_errors import in_one_line, opening
+from vsetune.tracking.mlflow_opening import client_of
 from vsetune.tracking.mlflow_runs import runs_in
 from vsetune.tracking.store import unknown_study
 from vsetune.tracking.study_state import StudyState, StudyStates
@@ -19,11 +19,15 @@ STOP = "vsetune.stop"
 
 
 class MlflowStudyStates(StudyStates):
-    """Reads with one request for the study and one per page of its attempts."""
+    """Made by `study_state.open_states`, which has checked that the URI answers.
+
+    Reads with one request for the study and one per page of its attempts.
+    """
 
     def __init__(self, uri: str, *, shown_uri: str) -> None:
-        self._client = MlflowClient(tracking_uri=uri)
         self._shown_uri = shown_uri
+        with opening(shown_uri):
+            self._client = client_of(uri)
         self._parents: dict[str, str] = {}
 
     def state(self, study: str) -> StudyState:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from vsetune.errors import StorageError, UnusableStore
 from vsetune.files.locks import take_lock
-from vsetune.files.whole_files import free_name, move_in_place
+from vsetune.files.whole_files import free_name, move_if_absent, move_in_place
 
 _log = logging.getLogger(__name__)
 BUSY_TIMEOUT_S = 5.0
@@ -95,7 +95,9 @@ def _is_sound(found: _Found) -> bool:
 def _make_or_mend(database: Path, look_again_s: float) -> None:
     from vsetune.tracking.mlflow_sqlite import is_of_this_mlflow, own_tables
 
-    found = _settled(database, look_again_s) if database.exists() else _Found()
+    if not database.exists():
+        _make_first(database)
+    found = _settled(database, look_again_s)
     if _is_sound(found):
         return
     if found.version is not None and not is_of_this_mlflow(found.version):
@@ -116,10 +118,11 @@ def _make_or_mend(database: Path, look_again_s: float) -> None:
 
 
 def _settled(database: Path, look_again_s: float) -> _Found:
-    """What is in the file once nobody is making it any more, for example an MLflow server that has just started."""
+    """What is in the file once nobody is making it any more, for example an MLflow server that has just started: its
+    file is empty at first."""
     found = _look(database)
     for _ in range(round(_MAKING_TAKES_AT_MOST_S / max(look_again_s, 1.0))):
-        if not found.tables or _is_sound(found):
+        if _is_sound(found):
             return found
         time.sleep(look_again_s)
         before, found = found, _look(database)
@@ -128,13 +131,26 @@ def _settled(database: Path, look_again_s: float) -> _Found:
     return found
 
 
+def _make_first(database: Path) -> None:
+    """A complete database where there is none. One that another program began meanwhile has been opened there, and
+    stays."""
+    making = _made_beside(database)
+    move_if_absent(making, database)
+    making.unlink(missing_ok=True)
+
+
 def _make(database: Path) -> None:
-    """A complete database where there is none, or one without tables."""
+    """A complete database in place of one that nobody needs."""
+    _move_in_place(_made_beside(database), database)
+
+
+def _made_beside(database: Path) -> Path:
     from vsetune.tracking.mlflow_sqlite import create_schema
 
     making = _beside(database)
     create_schema(making)
-    _move_in_place(making, database)
+    _switch_to_wal(making)
+    return making
 
 
 def _upgrade(database: Path) -> None:
@@ -147,6 +163,7 @@ def _upgrade(database: Path) -> None:
         connection.execute("BEGIN EXCLUSIVE")
         shutil.copy2(database, making)
         upgrade_schema(making, f"tracking database {database}")
+        _switch_to_wal(making)
         kept = free_name(database, "before-upgrade")
         os.link(database, kept)
         _move_in_place(making, database)
@@ -161,10 +178,13 @@ def _beside(database: Path) -> Path:
     return making
 
 
-def _move_in_place(making: Path, database: Path) -> None:
-    """One step: before it nothing has happened, after it all has."""
+def _switch_to_wal(making: Path) -> None:
     with closing(sqlite3.connect(making)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
+
+
+def _move_in_place(making: Path, database: Path) -> None:
+    """One step: before it nothing has happened, after it all has."""
     for ending in _ASIDE[1:]:  # of the file that is replaced; SQLite would take them for the new one's
         database.with_name(database.name + ending).unlink(missing_ok=True)
     move_in_place(making, database, durable=True)

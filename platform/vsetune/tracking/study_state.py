@@ -9,6 +9,7 @@ from typing import Literal
 
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import UsageError
+from vsetune.tracking.opening import is_memory, made_ready
 from vsetune.tracking.store import StudyStatus
 
 
@@ -53,9 +54,11 @@ class StudyStates(ABC):
 
 
 def open_states(uri: str) -> StudyStates:
-    """Of the store behind a URI that `open_store` has opened before. UsageError for one that lives in its process."""
-    if uri.startswith("memory:"):
+    """Of the store behind a URI, which is made as by `open_store`. UsageError for one that lives in its process alone,
+    StorageError where none answers."""
+    if is_memory(uri):
         raise UsageError(f"tracking uri {uri}: is seen by its own process alone; name a database or a server")
+    made_ready(uri, None)
     from vsetune.tracking.mlflow_study_state import MlflowStudyStates
 
     return MlflowStudyStates(uri, shown_uri=shown_url(uri))
