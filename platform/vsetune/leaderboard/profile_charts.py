@@ -9,6 +9,7 @@ from typing import Any
 
 from vsetune.leaderboard import wording
 from vsetune.leaderboard.chart_library import PictureKind, picture
+from vsetune.leaderboard.charts import DASHES, PALETTE, turn_of
 from vsetune.leaderboard.time_profile import LossProfile, TimeProfile
 from vsetune.leaderboard.tuning_table import profile_table
 
@@ -48,10 +49,10 @@ def profile_picture(profiles: Sequence[TimeProfile], baseline: str, kind: Pictur
 
 
 def _of_losses(losses: Sequence[str]) -> dict[str, Any]:
-    """Colours as the page has them, further losses repeat them with dashed lines."""
-    dashes = [[1, 0] if place < len(COLOURS) else [6, 4] for place in range(len(losses))]
-    ranges = {"color": [COLOURS[place % len(COLOURS)] for place in range(len(losses))], "strokeDash": dashes}
-    legend = {"title": None, "symbolType": "stroke", "symbolStrokeWidth": 2.5}
+    """Colours and dashes as the page has them."""
+    dashes = [DASHES[turn_of(place)] for place in range(len(losses))]
+    ranges = {"color": [COLOURS[place % PALETTE] for place in range(len(losses))], "strokeDash": dashes}
+    legend = {"title": None, "symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 260}
     return {
         channel: {"field": "loss", "type": "nominal", "scale": {"domain": losses, "range": values}, "legend": legend}
         for channel, values in ranges.items()

@@ -11,7 +11,7 @@ const pointed = { name: "pointed", select: { type: "point", on: "pointerover", c
 /** Lines of one value over epochs, with a band where points have one. */
 function lineSpec(series, title, { layers = [], over = "epochs", near = false } = {}) {
   const values = series.flatMap(({ key, is_proxy, points }) =>
-    points.map((point) => ({ ...point, loss: rowOf(key).loss, line: is_proxy ? "proxy" : "own" })));
+    points.map((point) => ({ ...point, loss: rowOf(key).loss, shape: drawing.shape(rowOf(key).colour), line: is_proxy ? "proxy" : "own" })));
   const scale = near ? nearTheBest(series) : { zero: false, nice: true };
   const y = (field) => axis(field, title, { scale });
   const hasBand = values.some(({ low, high }) => high > low);
@@ -27,7 +27,7 @@ function lineSpec(series, title, { layers = [], over = "epochs", near = false } 
         strokeOpacity: { condition: { test: "datum.line === 'proxy'", value: 0.45 }, value: 1 },
       } },
       { params: [pointed], mark: { type: "point", filled: true, clip: near }, encoding: {
-        x, y: y("mean"), tooltip: { field: "words", type: "nominal" },
+        x, y: y("mean"), shape: drawing.ownShape, tooltip: { field: "words", type: "nominal" },
         opacity: { condition: { param: "pointed", empty: false, value: 1 }, value: few ? 0.75 : 0 },
         size: { condition: { param: "pointed", empty: false, value: 90 }, value: few ? 44 : 110 },
       } },
@@ -93,10 +93,12 @@ const figures = {
     const { axes, points, front } = page.data.charts.heights;
     const over = page.over in axes ? page.over : Object.keys(axes)[0];
     const known = points.filter(({ key, x }) => page.shows(key) && x[over]);
-    return [...new Set(known.map(({ key }) => rowOf(key).place))].map((place) => {
-      const shown = known.filter(({ key }) => rowOf(key).place === place);
+    const isRepeated = known.some(({ key }) => drawing.turn(rowOf(key).colour) > 0); // then shapes tell losses, not networks
+    const panelOf = ({ key }) => (isRepeated ? rowOf(key).group : rowOf(key).place);
+    return [...new Set(known.map(panelOf))].map((panel) => {
+      const shown = known.filter((point) => panelOf(point) === panel);
       return {
-        id: `${over}\t${place}`, title: [place, ""], aside: "",
+        id: `${over}\t${panel}`, title: isRepeated ? titleOf(panel) : [panel, ""], aside: "",
         words: `Best M-Recall over ${axes[over]}: ${shown.map(({ words, x }) => `${words}, ${x[over].words}`).join("; ")}.`,
         spec: () => heightSpec(shown, over, axes[over], over === "target" ? front : []),
         numbers: () => ({
@@ -172,12 +174,12 @@ function heightSpec(shown, over, title, front) {
   for (const value of values) if (value.x_low !== null && value.x_high === null) value.x_high = right;
   const x = axis("x", title, { scale: { domain: [Math.max(0, xDomain[0]), right], nice: false }, axis: { tickCount: 7 } });
   const y = axis("y", "best M-Recall (%)", { scale: { domain: reach(known("y"), [...known("y_low"), ...known("y_high")]), nice: false } });
-  const { color } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)));
-  color.legend.symbolType = "circle";
+  const { color, shape: ofLoss } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)), "points");
   const line = (encoding, wanted) => ({
     mark: { type: "rule", strokeWidth: 1.4, opacity: 0.55, clip: true }, transform: [{ filter: wanted }], encoding,
   });
-  const shape = networks.length > 1 ? { shape: { field: "network", type: "nominal", legend: { title: null, orient: "bottom", symbolFillColor: soft, symbolStrokeColor: soft } } } : {};
+  const ofNetwork = { field: "network", type: "nominal", legend: { title: null, orient: "bottom", symbolFillColor: soft, symbolStrokeColor: soft } };
+  const shape = networks.length > 1 ? ofNetwork : ofLoss;
   return {
     height: 300, data: { values }, encoding: { color }, layer: [
       { mark: { type: "line", strokeWidth: 1.2, strokeDash: [3, 3], color: soft }, transform: [{ filter: "datum.front >= 0" }],
@@ -186,7 +188,7 @@ function heightSpec(shown, over, title, front) {
       line({ x, y: { ...y, field: "y_low" }, y2: { field: "y_high" } }, "isValid(datum.y_low)"),
       { mark: { type: "text", dx: 12, fontSize: 16, align: "center", baseline: "middle" }, transform: [{ filter: "datum.bound" }],
         encoding: { x, y, text: { field: "arrow" } } },
-      { mark: { type: "point", filled: true, size: 90, opacity: 1, tooltip: true }, encoding: { x, y, ...shape, tooltip: { field: "words", type: "nominal" } } },
+      { mark: { type: "point", filled: true, size: 90, opacity: 1, tooltip: true }, encoding: { x, y, shape, tooltip: { field: "words", type: "nominal" } } },
     ],
   };
 }
@@ -201,16 +203,17 @@ function profileSpec({ spec }, shown) {
 }
 
 function secondsSpec(shown) {
-  const { color } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)));
+  const { color, dash } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)));
+  const unnamed = (channel) => ({ ...channel, legend: null }); // the axis names them
   const loss = (key) => rowOf(key).loss;
   const y = { field: "loss", type: "nominal", title: null, sort: shown.map(({ key }) => loss(key)) };
   const x = (field) => axis(field, "seconds", { scale: { zero: true }, axis: { grid: true, tickCount: 6 } });
   return {
-    height: 26 * shown.length + 4, encoding: { y, color: { ...color, legend: null } }, layer: [
+    height: 26 * shown.length + 4, encoding: { y, color: unnamed(color) }, layer: [
       { data: { values: shown.map(({ key, value, words }) => ({ loss: loss(key), value, words })) },
-        mark: { type: "bar", opacity: 0.45, height: 14, tooltip: true }, encoding: { x: x("value"), tooltip: { field: "words", type: "nominal" } } },
-      { data: { values: shown.flatMap(({ key, seeds }) => seeds.map((seed) => ({ loss: loss(key), seed }))) },
-        mark: { type: "point", filled: true, size: 34, opacity: 0.9 }, encoding: { x: x("seed") } },
+        mark: { type: "bar", fillOpacity: 0.4, strokeWidth: 1.4, height: 14, tooltip: true }, encoding: { x: x("value"), stroke: unnamed(color), strokeDash: unnamed(dash), tooltip: { field: "words", type: "nominal" } } },
+      { data: { values: shown.flatMap(({ key, seeds }) => seeds.map((seed) => ({ loss: loss(key), seed, shape: drawing.shape(rowOf(key).colour) }))) },
+        mark: { type: "point", filled: true, size: 34, opacity: 0.9 }, encoding: { x: x("seed"), shape: drawing.ownShape } },
     ],
   };
 }
