@@ -95,6 +95,33 @@ def test_profiles_are_over_the_tasks_that_all_losses_have(attempt):
     assert [row["is_on_front"] for row in plain["rows"]] == [row.is_on_front for row in board.rows]
 
 
+@pytest.mark.parametrize(("share", "factors"), [
+    (0.25, {"lmh": 3, "lseh": 1}), (0.5, {"lmh": 1.5, "lseh": 1}), (0.51, {"lmh": 1, "lseh": 4 / 3}),
+    (0.75, {"lmh": 1, "lseh": 4 / 3}), (1.0, {"lmh": 1, "lseh": math.inf}),
+])
+def test_a_loss_is_there_when_the_stated_share_of_its_seeds_is(attempt, share, factors):
+    """Four seeds of lmh get to 60 after three epochs, those of lseh after 1, 2, 4 and never: with a quarter of them
+    lseh takes 1 epoch, with half 2, with more 4, and all of them never get there."""
+    reached = dict(zip((1, 2, 3, 4), (1, 2, 4, 9), strict=True))
+    attempts = [
+        attempt("lmh", [40, 50, 60, 59, 58, 57], seed=seed, network=network, phase="confirm", gap=1.0)
+        for network in ("vsepp", "vsrn") for seed in reached
+    ]
+    attempts += [
+        attempt("lseh", [61 if epoch >= when else 50 for epoch in range(1, 7)], seed=seed, network=network,
+                phase="confirm", gap=1.0)
+        for network in ("vsepp", "vsrn") for seed, when in reached.items()
+    ]
+    board = build(attempts, baseline="lmh", hit_share=share)
+    assert board.profile.hit_share == share
+    for each in board.profile.losses:
+        assert each.factors == pytest.approx((factors[each.loss],) * 2)
+    told = f"a loss is there when {100 * share:.3g} % of its seeds are"
+    assert told in " ".join(printed(board).split())
+    assert f"there with {100 * share:.3g} % of the seeds" in profile_chart(board.profile, "lmh")["aside"]
+    assert json.loads(to_json(board))["profile"]["hit_share"] == share
+
+
 def test_a_task_whose_baseline_still_rose_and_seeds_that_searched_are_in_no_profile(attempt):
     rising = [
         attempt(loss, [40, 50, 60, 61, 62, 63], seed=seed, network="vsrn", phase="confirm", gap=1.0)

@@ -35,6 +35,7 @@ from vsetune.leaderboard.tuning import tuning_of
 from vsetune.metrics.curve_noise import baseline_flags, curve_noise, noise_tolerance
 from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence, check_same_protocol, resolution
 from vsetune.metrics.efficiency import SeedDifference, difference_over_seeds, epochs_to_best, epochs_to_target
+from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.metrics.seed_intervals import mean_interval
 from vsetune.metrics.survival import epochs_over_seeds
 from vsetune.tracking.records import SEARCH_VALUE, AttemptRecord, was_cut_short
@@ -42,12 +43,13 @@ from vsetune.tracking.records import SEARCH_VALUE, AttemptRecord, was_cut_short
 _INCOMPLETE = ("running", "pruned", "killed")
 
 
-def build(attempts: Sequence[AttemptRecord], *, baseline: str) -> Leaderboard:
+def build(attempts: Sequence[AttemptRecord], *, baseline: str, hit_share: float = HIT_SHARE) -> Leaderboard:
     """Compare the losses of a study, separately for every data set and network.
 
     Of each trial the latest attempt counts, and all attempts are charged. A cell is represented by the configuration
     that won its search; its numbers come from the seeds that confirmed it (docs/decisions/0029), and a seed is compared
-    with the same seed of the baseline. baseline: name of the loss to compare with.
+    with the same seed of the baseline. baseline: name of the loss to compare with. hit_share: of
+    profiles, as `TimeProfile` has it.
     What was taken under another protocol, or validated at another gap, than the baseline is shown and not compared:
     `not_comparable` of its row says why. Raises UsageError without attempts or for a baseline nobody ran.
     """
@@ -61,12 +63,14 @@ def build(attempts: Sequence[AttemptRecord], *, baseline: str) -> Leaderboard:
     if baseline not in losses:
         raise UsageError(f"leaderboard: baseline {baseline} was not run; name one of {', '.join(losses)}")
     rows = [row for (dataset, _), group in cells.items() for row in group_rows(dataset, group, baseline)]
-    return board_of(rows, study=attempts[0].start.study, baseline=baseline)
+    return board_of(rows, study=attempts[0].start.study, baseline=baseline, hit_share=hit_share)
 
 
-def board_of(rows: Sequence[Row], *, study: str, baseline: str, number: int = 1) -> Leaderboard:
+def board_of(
+    rows: Sequence[Row], *, study: str, baseline: str, number: int = 1, hit_share: float = HIT_SHARE
+) -> Leaderboard:
     """The board of rows that `group_rows` made: what is said of all of them together is added."""
-    by_epochs, by_seconds = (time_profile(rows, baseline, unit=unit) for unit in UNITS)
+    by_epochs, by_seconds = (time_profile(rows, baseline, unit=unit, hit_share=hit_share) for unit in UNITS)
     return Leaderboard(
         study, baseline, tuple(answered(rows)), profile=by_epochs, seconds_profile=by_seconds, number=number,
     )

@@ -33,7 +33,7 @@ def profile_chart(profile: TimeProfile | None, baseline: str) -> dict[str, Any] 
     ]
     return {
         "title": table.title, "notes": table.notes, "unit": profile.unit, "lines": lines, "spec": _spec(profile, lines),
-        "aside": f"{len(profile.tasks)} tasks, there with {100 * profile.hit_share:.0f} % of the seeds",
+        "aside": f"{len(profile.tasks)} tasks, there with {profile.hit_words} of the seeds",
     }
 
 
