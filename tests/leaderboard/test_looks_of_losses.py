@@ -9,9 +9,9 @@ import headless_browser
 import pytest
 
 from vsetune.leaderboard.building import build
-from vsetune.leaderboard.charts import DASHES, PALETTE, SHAPES
+from vsetune.leaderboard.charts import DASHES, PALETTE, SHAPES, loss_colours, turn_of
 from vsetune.leaderboard.page import to_html
-from vsetune.leaderboard.profile_charts import profile_picture
+from vsetune.leaderboard.profile_charts import COLOURS, profile_picture
 from vsetune.leaderboard.shown_runs import ShownRuns
 
 LOSSES = [f"loss_{number:02}" for number in range(2 * PALETTE + 2)]
@@ -75,14 +75,34 @@ def test_losses_of_equal_colour_differ_in_dashes_or_shape_in_every_chart_and_leg
         assert tab.problems == []
 
 
-def test_the_still_picture_of_profiles_tells_as_many_losses_apart(board):
-    svg = profile_picture([board.profile], LOSSES[0], "svg").decode()
+def lines_of(svg: str) -> dict[str, tuple[str, str]]:
+    """Colour and dashes of the line of every loss in a still picture."""
     lines = [
         dict(re.findall(r'([\w-]+)="([^"]*)"', path)) for path in re.findall(r"<path[^>]*>", svg)
         if 'aria-roledescription="line mark"' in path
     ]
-    looks = {(line["stroke"], line.get("stroke-dasharray", "")) for line in lines}
-    assert (len({colour for colour, _ in looks}), len(looks)) == (PALETTE, len(LOSSES))
+    return {
+        re.search(r"; loss: (\w+)", line["aria-label"])[1]: (line["stroke"], line.get("stroke-dasharray", ""))
+        for line in lines
+    }
+
+
+def test_the_still_picture_of_profiles_tells_as_many_losses_apart(board):
+    looks = lines_of(profile_picture([board.profile], [board], "svg").decode())
+    assert list(looks) == [each.loss for each in board.profile.losses]
+    assert (len({colour for colour, _ in looks.values()}), len(set(looks.values()))) == (PALETTE, len(LOSSES))
+
+
+def test_a_loss_looks_in_the_picture_as_on_the_page_whatever_is_left_out(attempts):
+    """The second loss was not run with one of the networks, the page has it all the same."""
+    board = build(
+        [each for each in attempts if (each.start.loss, each.start.network) != (LOSSES[1], "vsrn")], baseline=LOSSES[0],
+    )
+    looks = lines_of(profile_picture([board.profile], [board], "svg").decode())
+    assert looks == {
+        loss: (COLOURS[index % PALETTE], ",".join(map(str, DASHES[turn_of(index)])))
+        for loss, index in loss_colours(board).items() if loss != LOSSES[1]
+    }
 
 
 def test_every_turn_of_the_colours_has_dashes_and_a_shape_of_its_own():

@@ -105,7 +105,7 @@ def _profiles(read: ReadBoards, path: Path | None, kind: PictureKind | None) -> 
     from vsetune.leaderboard.profile_charts import profile_picture
 
     profiles = [each for each in (read.shown.profile, read.shown.seconds_profile) if each is not None]
-    made = profile_picture(profiles, boards_of(read.shown)[0].baseline, kind or "svg")
+    made = profile_picture(profiles, boards_of(read.shown), kind or "svg")
     if made is None:
         raise UsageError(
             f"leaderboard export: --profile {path}: got fewer than two networks or data sets on which a loss compares "
