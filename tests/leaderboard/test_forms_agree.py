@@ -272,8 +272,8 @@ def test_what_is_said_of_every_comparison_is_the_same_everywhere_and_has_the_num
 
 
 def _without_method(sentence: str) -> str:
-    """The numbers of a sentence, those below which a p-value lies left out."""
-    return sentence.partition(" against ")[2].replace("p < 0.001", "")
+    """The numbers of a sentence, without the length of training and a p-value that is but bounded."""
+    return re.sub(r"p < 0\.001| within \d+ epochs", "", sentence.partition(" against ")[2])
 
 
 def _said(row: dict[str, Any]) -> list[float]:

@@ -32,7 +32,7 @@ from vsetune.leaderboard.selection import (
 from vsetune.leaderboard.time_profile import UNITS
 from vsetune.leaderboard.time_profiles import time_profile
 from vsetune.leaderboard.tuning import tuning_of
-from vsetune.metrics.curve_noise import baseline_flags, curve_noise, noise_tolerance
+from vsetune.metrics.curve_noise import baseline_flags, curve_noise, noise_tolerance, still_rises
 from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence, check_same_protocol, resolution
 from vsetune.metrics.efficiency import SeedDifference, difference_over_seeds, epochs_to_best, epochs_to_target
 from vsetune.metrics.performance_profiles import HIT_SHARE
@@ -156,6 +156,12 @@ def _flags(
     return flags
 
 
+def _still_rises(seeds: Sequence[SeedResult], flags: Sequence[str]) -> bool:
+    """Whether these were trained to their end and still got better there; the baseline has a flag of its own."""
+    ended = bool(seeds) and all(seed.status == "finished" for seed in seeds) and "stopped_at_target" not in flags
+    return ended and still_rises([seed.curve for seed in seeds])
+
+
 def _checked(row: Row, trials: Sequence[Trial], reference: Row | None, known: str | None) -> Row:
     """The row, marked if it cannot be compared with the reference (the baseline, or the first loss there is). known: a
     reason that was found before."""
@@ -205,6 +211,7 @@ def _compared(row: Row, yardstick: Row | None, best_of_any: float) -> Row:
     flags += ["baseline_collapsed"] if state and state.is_collapsed else []
     flags += ["censored"] if any(epochs.censored for epochs in reached) else []
     flags += [] if reached else ["no_pairs"]
+    flags += ["rising"] if not row.is_baseline and _still_rises(row.headline, flags) else []
     told = epochs_over_seeds(reached) if reached else None
     is_paired = bool(counted) and not row.is_baseline
     is_evident = all(is_evidence(seed) for seed in (*row.headline, *references) if seed.seed in counted)
