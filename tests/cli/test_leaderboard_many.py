@@ -75,11 +75,25 @@ def test_several_studies_are_written_as_they_are_shown(vsetune, two, tmp_path) -
     assert (tmp_path / "all.md").read_text() == files["markdown"].read_text()
 
 
+@pytest.mark.parametrize("studies", [["first", "second"], ["--all"]])
+def test_the_share_of_seeds_that_must_get_there_is_an_option(vsetune, two, tmp_path, studies) -> None:
+    for share in (None, 0.75):
+        words = [*studies, *([] if share is None else ["--hit-share", str(share)])]
+        (board,) = json.loads(vsetune("leaderboard", "show", *words, "--json").out)["boards"]
+        assert board["profile"]["hit_share"] == (share or 0.5)
+        said = vsetune("leaderboard", "export", *words, "--json", str(tmp_path / "board.json"))
+        assert said.code == 0, said.err
+        assert json.loads((tmp_path / "board.json").read_text())["boards"] == [board]
+
+
 @pytest.mark.parametrize(("words", "told"), [
     (("export",), "leaderboard export: need the names of studies, or --all"),
     (("export", "first", "--profile", "p.pdf"), "--profile p.pdf: got .pdf, need .svg or .png"),
     (("export", "first", "second", "--profile", "p.svg"), "fewer than two networks or data sets"),
     (("show",), "need the names of studies, or --all"), (("show", "first", "--all"), "need the names of studies, or"),
+    (("show", "first", "--hit-share", "75"), "--hit-share: got 75, need a share above 0, at most 1"),
+    (("export", "first", "--hit-share", "0"), "--hit-share: got 0, need a share above 0"),
+    (("show", "first", "--hit-share", "nan"), "--hit-share: got nan, need a share"),
     (("show", "first", "secnd"), "secnd"), (("show", "first", "second", "--baseline", "lsh"), "lmh, lseh"),
     (("table", "lseh_tabel3", "first"), "did you mean lseh_table3?"),
     (("table", "lseh_table3", "--as", "x"), "PAPER=OURS"),

@@ -62,6 +62,7 @@ def test_it_answers_until_ctrl_c(vsetune, store):
 @pytest.mark.parametrize(("words", "told"), [
     (["--port", "70000"], "--port: got 70000, need 0 to 65535"),
     (["--host", "192.0.2.1", "--port", "0"], "leaderboard serve: cannot listen on 192.0.2.1"),
+    (["--hit-share", "-1"], "--hit-share: got -1, need a share above 0"),
     (["--mlflow", "ftp://host"], "--mlflow: need an address that begins with http:// or https://"),
     (["none_such"], "study none_such: not in this store, which has: tiny"),
 ])

@@ -79,6 +79,31 @@ def test_a_baseline_that_still_rose_is_no_yardstick_and_the_command_that_prolong
     assert command in to_html(board)
 
 
+def test_heights_of_what_still_rises_are_said_of_the_epochs_trained_alone(attempt, seven):
+    """luwm stays below, and is highest at its last validation; of the others nothing is limited."""
+    rising = [
+        attempt("luwm", [4.0 * epoch + seed / 10 for epoch in range(1, 13)], gap=1.0, seed=seed) for seed in range(7)
+    ]
+    others = [*cell(attempt, "lmh", **BASE), *cell(attempt, "irtm", **BEHIND)]
+    board = build([*others, *rising], baseline="lmh")
+    assert "rising" in row_of(board, "luwm").flags
+    assert not any("rising" in row.flags for row in seven.rows)
+    told = {line.split(" against")[0]: line for line in findings(board)}
+    assert "but that it stays lower within 12 epochs, −" in told["vsepp luwm"]
+    assert "but that it stays lower, −" in told["vsepp irtm"]
+    assert any("vsepp luwm: still rising at the end of training" in note for note in notes(board))
+    running = [attempt("luwm", [4.0, 8.0], seed=seed, status="running") for seed in range(7)]
+    assert "rising" not in row_of(build([*others, *running], baseline="lmh"), "luwm").flags
+
+
+def test_a_loss_that_is_higher_than_what_still_rises_is_so_within_the_epochs_trained(attempt):
+    rising = [attempt("lmh", [30, 42, 50, 55, 58, 60 + seed / 10], seed=seed) for seed in range(7)]
+    faster = [attempt("top_f", [38, 52, 59, 63.5, 63, 62], seed=seed) for seed in range(7)]
+    board = build([*rising, *faster], baseline="lmh")
+    assert "the data support that it gets higher within 3 epochs, +" in findings(board)[0]
+    assert "gets higher than lmh within 3 epochs." in headline(board)[0]
+
+
 def test_what_the_data_support_is_said_with_its_interval(seven):
     (told,) = headline(seven)
     assert told == (

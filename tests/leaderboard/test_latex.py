@@ -89,6 +89,10 @@ def test_every_sign_with_a_meaning_is_escaped():
     )
 
 
+def test_hyphens_of_options_stay_two_and_a_dash_a_dash():
+    assert tex("study confirm demo --seeds 8 – a-b ---") == "study confirm demo -{}-seeds 8 -- a-b -{}-{}-"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(PDFLATEX is None, reason="no TeX on this machine")
 @pytest.mark.parametrize("name", ["board", "several", "paper", *(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from vsetune.leaderboard.many_studies import StudyAttempts, build_many
 from vsetune.leaderboard.wording import notes
 from vsetune.tracking import AttemptRecord
 
+BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 
 
@@ -113,6 +115,24 @@ def test_losses_have_a_profile_over_all_data_sets(attempt):
     assert found.profile.tasks == (("scenes", "vsepp"), ("flickr", "vsepp"))
     assert {each.loss: each.factors for each in found.profile.losses} == {"lseh": (1, 1), "lmh": (1.5, 1)}
     assert build_many([first]).profile is None, "the board has it"
+
+
+def test_the_share_of_seeds_that_must_get_there_holds_on_every_board_and_over_all(attempt):
+    """Of lseh one seed of two gets to the 60.2 of lmh, after 2 epochs; lmh takes 3."""
+    studies = [
+        study(dataset, [
+            attempt(loss, recalls, seed=seed, dataset=dataset, phase="confirm")
+            for loss, curves in (("lmh", (BASELINE, BASELINE)), ("lseh", (NEW, NEW[:3]))) for seed, recalls in
+            enumerate(curves)
+        ]) for dataset in ("scenes", "flickr")
+    ]
+    for share, factors in ((0.5, {"lmh": 1.5, "lseh": 1}), (1.0, {"lmh": 1, "lseh": math.inf})):
+        found = build_many(studies, hit_share=share)
+        for profile in (found.profile, *(board.profile for board in found.boards)):
+            assert profile.hit_share == share
+            assert {each.loss: set(each.factors) for each in profile.losses} == {
+                loss: {factor} for loss, factor in factors.items()
+            }
 
 
 def test_other_budgets_and_other_code_in_one_comparison_are_told(attempt):

@@ -136,6 +136,18 @@ def test_a_store_that_is_away_is_told_and_the_server_goes_on(server, study, monk
     assert get(server, PLACE)[0].status == 200
 
 
+def test_served_profiles_ask_for_the_stated_share_of_seeds(study):
+    for loss in ("lmh", "lseh"):
+        for step, m_recall in ((2, 31.0), (3, 25.0)):
+            study.validate(loss, step, m_recall)
+        study.store.finish_attempt(study.runs[loss], "finished", {}, [], None)
+    with BoardServer(study.store, [], host="127.0.0.1", port=0, hit_share=0.75) as server:
+        for path in (PLACE, "/all"):
+            answer = server.answer(f"{path}/board.json", host="127.0.0.1", tag=None)
+            (shown,) = json.loads(answer.content)["data"]["boards"]
+            assert shown["board"]["profile"]["hit_share"] == 0.75
+
+
 def test_a_page_whose_name_was_pointed_here_gets_nothing(server):
     answer, content = get(server, PLACE, Host="evil.example:80")
     assert (answer.status, content) == (403, b"this server is for this machine alone")

@@ -77,7 +77,8 @@ def tasks(attempt, **epochs_of_lseh):
 
 def test_profiles_are_over_the_tasks_that_all_losses_have(attempt):
     attempts = tasks(attempt, vsepp=1, vsrn=6, scan=0)
-    board = build([*attempts, attempt("top_f", [70.0] * 6, seed=1, gap=1.0, phase="confirm")], baseline="lmh")
+    once = [attempt(loss, [70.0] * 6, seed=1, gap=1.0, phase="confirm") for loss in ("lsh", "top_f")]
+    board = build([*attempts, *once], baseline="lmh")
     profile = board.profile
     by_loss = {each.loss: each for each in profile.losses}
     assert profile.tasks == (("scenes", "vsepp"), ("scenes", "vsrn"), ("scenes", "scan"))
@@ -85,14 +86,41 @@ def test_profiles_are_over_the_tasks_that_all_losses_have(attempt):
     assert by_loss["lseh"].factors == (1, 2, math.inf)
     assert by_loss["lseh"].steps == ((1, pytest.approx(1 / 3)), (2, pytest.approx(2 / 3)))
     assert by_loss["lmh"].score == pytest.approx((1 + 3 + 3) / 9)
-    assert profile.left_out == ("top_f: vsrn on scenes (not run), scan on scenes (not run)",)
+    assert profile.left_out == ("lsh, top_f: vsrn on scenes (not run), scan on scenes (not run)",)
     assert [each.loss for each in profile.losses] == ["lmh", "lseh"]
     text = printed(board)
     assert "Share of 3 tasks on which a loss is at the best of lmh" in text
-    assert "Not in it: top_f" in text
+    assert "Not in it: lsh, top_f" in text
     plain = json.loads(to_json(board))
     assert plain["profile"]["losses"][1]["factors"] == [1, 2, None]
     assert [row["is_on_front"] for row in plain["rows"]] == [row.is_on_front for row in board.rows]
+
+
+@pytest.mark.parametrize(("share", "factors"), [
+    (0.25, {"lmh": 3, "lseh": 1}), (0.5, {"lmh": 1.5, "lseh": 1}), (0.51, {"lmh": 1, "lseh": 4 / 3}),
+    (0.75, {"lmh": 1, "lseh": 4 / 3}), (1.0, {"lmh": 1, "lseh": math.inf}),
+])
+def test_a_loss_is_there_when_the_stated_share_of_its_seeds_is(attempt, share, factors):
+    """Four seeds of lmh get to 60 after three epochs, those of lseh after 1, 2, 4 and never: with a quarter of them
+    lseh takes 1 epoch, with half 2, with more 4, and all of them never get there."""
+    reached = dict(zip((1, 2, 3, 4), (1, 2, 4, 9), strict=True))
+    attempts = [
+        attempt("lmh", [40, 50, 60, 59, 58, 57], seed=seed, network=network, phase="confirm", gap=1.0)
+        for network in ("vsepp", "vsrn") for seed in reached
+    ]
+    attempts += [
+        attempt("lseh", [61 if epoch >= when else 50 for epoch in range(1, 7)], seed=seed, network=network,
+                phase="confirm", gap=1.0)
+        for network in ("vsepp", "vsrn") for seed, when in reached.items()
+    ]
+    board = build(attempts, baseline="lmh", hit_share=share)
+    assert board.profile.hit_share == share
+    for each in board.profile.losses:
+        assert each.factors == pytest.approx((factors[each.loss],) * 2)
+    told = f"a loss is there when {100 * share:.3g} % of its seeds are"
+    assert told in " ".join(printed(board).split())
+    assert f"there with {100 * share:.3g} % of the seeds" in profile_chart(board.profile, "lmh")["aside"]
+    assert json.loads(to_json(board))["profile"]["hit_share"] == share
 
 
 def test_a_task_whose_baseline_still_rose_and_seeds_that_searched_are_in_no_profile(attempt):

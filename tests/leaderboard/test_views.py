@@ -61,8 +61,9 @@ def test_the_terminal_shows_every_column_and_explains_the_flags(board):
         assert word in text
     assert "> −50.0 %" in text
     assert "1 pruned" in text
-    assert "lsh (a)" in text
+    assert "lsh (a,c)" in text
     assert "(a) vsepp lsh (1 of 1): so many seeds never reached" in text
+    assert "(c) vsepp lsh: still rising at the end of training" in text
     assert "gap between validations, 0.50" in text
     assert "steps between validations 50" in text
 

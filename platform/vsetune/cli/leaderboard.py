@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vsetune.cli import leaderboard_explain, leaderboard_export, leaderboard_serve, leaderboard_table
-from vsetune.cli.leaderboard_reading import Baseline, Every, StudyNames, read_boards
+from vsetune.cli.leaderboard_reading import Baseline, Every, HitShare, StudyNames, read_boards
 from vsetune.cli.output import results
 from vsetune.cli.tracking_option import Tracking
 
@@ -29,6 +29,7 @@ def show(
     study: StudyNames = None,
     every: Every = False,
     baseline: Baseline = None,
+    hit_share: HitShare = None,
     tracking_uri: Tracking = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="everything, curves included, as JSON")] = False,
 ) -> None:
@@ -38,7 +39,9 @@ def show(
     from vsetune.leaderboard.rows import Leaderboard
     from vsetune.leaderboard.terminal import render_table
 
-    shown = read_boards("show", study or [], every=every, baseline=baseline, tracking_uri=tracking_uri).shown
+    shown = read_boards(
+        "show", study or [], every=every, baseline=baseline, hit_share=hit_share, tracking_uri=tracking_uri,
+    ).shown
     if as_json:
         results.out(shown_to_json(shown), highlight=False)
     elif isinstance(shown, Leaderboard):

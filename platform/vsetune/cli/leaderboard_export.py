@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli.leaderboard_reading import Baseline, Every, ReadBoards, StudyNames, read_boards
+from vsetune.cli.leaderboard_reading import Baseline, Every, HitShare, ReadBoards, StudyNames, read_boards
 from vsetune.cli.leaderboard_serve import MlflowUrl, mlflow_url
 from vsetune.cli.output import mlflow_server, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
@@ -19,7 +19,10 @@ from vsetune.files.whole_files import write_text
 if TYPE_CHECKING:
     from vsetune.leaderboard.chart_library import PictureKind
 
-EXPORT_EXAMPLE = "Example: vsetune leaderboard export quickstart --html board.html --latex table.tex"
+EXPORT_EXAMPLE = (
+    "Example: vsetune leaderboard export quickstart --html board.html --latex table.tex; "
+    "vsetune leaderboard export one two --profile profiles.svg --hit-share 0.75"
+)
 
 
 def export(
@@ -34,6 +37,7 @@ def export(
     profile: Annotated[
         Path | None, typer.Option(help="performance profiles over networks and data sets, .svg or .png")
     ] = None,
+    hit_share: HitShare = None,
     mlflow: MlflowUrl = None,
     baseline: Baseline = None,
     tracking_uri: Tracking = None,
@@ -47,7 +51,9 @@ def export(
     kind = None if profile is None else _picture_kind(profile)
     uri = store_uri(tracking_of(tracking_uri))
     ui = mlflow_url(mlflow, uri)
-    read = read_boards("export", study or [], every=every, baseline=baseline, tracking_uri=tracking_uri)
+    read = read_boards(
+        "export", study or [], every=every, baseline=baseline, hit_share=hit_share, tracking_uri=tracking_uri,
+    )
     if not (html or csv or json or curves or latex or markdown or profile):
         html = home() / "leaderboards" / f"{read.name}.html"
     wanted: list[tuple[Path | None, Callable[[], str | bytes]]] = [
@@ -99,7 +105,7 @@ def _profiles(read: ReadBoards, path: Path | None, kind: PictureKind | None) -> 
     from vsetune.leaderboard.profile_charts import profile_picture
 
     profiles = [each for each in (read.shown.profile, read.shown.seconds_profile) if each is not None]
-    made = profile_picture(profiles, boards_of(read.shown)[0].baseline, kind or "svg")
+    made = profile_picture(profiles, boards_of(read.shown), kind or "svg")
     if made is None:
         raise UsageError(
             f"leaderboard export: --profile {path}: got fewer than two networks or data sets on which a loss compares "

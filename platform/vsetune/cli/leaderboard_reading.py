@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 StudyNames = Annotated[list[str] | None, typer.Argument(help="name of a study, or of several", show_default=False)]
 Every = Annotated[bool, typer.Option("--all", metavar="", help="over every study in the store")]
+HitShare = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE", help="share of the seeds that must reach the target in performance profiles, e.g. 0.75; "
+        "default: 0.5", show_default=False,
+    ),
+]
 Baseline = Annotated[str | None, typer.Option(metavar="LOSS", help="to compare with; default: the study's baseline")]
 
 
@@ -33,22 +40,35 @@ class ReadBoards:
 
 
 def read_boards(
-    command: str, names: Sequence[str], *, every: bool, baseline: str | None, tracking_uri: str | None
+    command: str, names: Sequence[str], *, every: bool, baseline: str | None, hit_share: float | None,
+    tracking_uri: str | None,
 ) -> ReadBoards:
     """command: for the message. UsageError for neither names nor `every`, or both, a study that the store does not
-    have, and a baseline that nobody ran."""
+    have, a baseline that nobody ran, and what is no share."""
     from vsetune.jobs.store_address import existing_store
 
+    share = share_of(hit_share)
     if every == bool(names):
         raise UsageError(f"leaderboard {command}: need the names of studies, or --all without names")
     store = existing_store(tracking_of(tracking_uri))
     names = list(dict.fromkeys(names))
     if len(names) == 1:
-        return _of_one(store, names[0], baseline)
-    return _of_several(store, names, baseline)
+        return _of_one(store, names[0], baseline, share)
+    return _of_several(store, names, baseline, share)
 
 
-def _of_one(store: TrackingStore, study: str, baseline: str | None) -> ReadBoards:
+def share_of(given: float | None) -> float:
+    """As given by `HitShare`. UsageError for what is no share of the seeds."""
+    from vsetune.metrics.performance_profiles import HIT_SHARE
+
+    if given is None:
+        return HIT_SHARE
+    if not 0 < given <= 1:
+        raise UsageError(f"--hit-share: got {given:g}, need a share above 0, at most 1: 0.75 for three of four seeds")
+    return given
+
+
+def _of_one(store: TrackingStore, study: str, baseline: str | None, hit_share: float) -> ReadBoards:
     from vsetune.jobs.range_ends import board_with_ends
     from vsetune.leaderboard.building import build
 
@@ -56,11 +76,13 @@ def _of_one(store: TrackingStore, study: str, baseline: str | None) -> ReadBoard
     if not attempts:
         raise UsageError(f"study {study}: has no attempts yet; start it, or wait for its first validation")
     known = {record.name: record for record in store.studies()}
-    board = build(attempts, baseline=baseline or str(known[study].config["baseline"]))
+    board = build(attempts, baseline=baseline or str(known[study].config["baseline"]), hit_share=hit_share)
     return ReadBoards(store, board_with_ends(board, [known[study]]), attempts, study)
 
 
-def _of_several(store: TrackingStore, names: Sequence[str], baseline: str | None) -> ReadBoards:
+def _of_several(
+    store: TrackingStore, names: Sequence[str], baseline: str | None, hit_share: float
+) -> ReadBoards:
     from vsetune.jobs.range_ends import board_with_ends
     from vsetune.leaderboard.many_studies import build_many
 
@@ -71,7 +93,7 @@ def _of_several(store: TrackingStore, names: Sequence[str], baseline: str | None
         raise UsageError(f"leaderboard: baseline {baseline} was not run; name one of {', '.join(sorted(losses))}")
     attempts = [attempt for study in studies for attempt in study.attempts]
     name = f"{names[0]}_and_{len(names) - 1}_more" if names else "all_studies"
-    found = build_many(studies, baseline=baseline)
+    found = build_many(studies, baseline=baseline, hit_share=hit_share)
     shown = replace(found, boards=tuple(board_with_ends(board, records) for board in found.boards))
     return ReadBoards(store, shown, attempts, name)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from vsetune.cli.leaderboard_reading import HitShare, share_of
 from vsetune.cli.output import mlflow_server, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.errors import UsageError
@@ -30,6 +31,7 @@ def serve(
     baseline: Annotated[
         str | None, typer.Option(metavar="LOSS", help="to compare with; default: each study's baseline")
     ] = None,
+    hit_share: HitShare = None,
     tracking_uri: Tracking = None,
 ) -> None:
     """Show boards in the browser, brought up to date while their studies run. Ends with Ctrl-C."""
@@ -39,6 +41,7 @@ def serve(
     from vsetune.jobs.recorded_studies import record_of
     from vsetune.leaderboard.serving import BoardServer
 
+    share = share_of(hit_share)
     if not 0 <= port <= 65535:
         raise UsageError(f"--port: got {port}, need 0 to 65535")
     tracking = tracking_of(tracking_uri)
@@ -47,7 +50,8 @@ def serve(
     for study in studies or []:
         record_of(store, study)
     with BoardServer(
-        store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui, told=board_with_ends
+        store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui, told=board_with_ends,
+        hit_share=share,
     ) as server:
         say(f"leaderboard: {server.url}  (Ctrl-C ends it)")
         command = mlflow_server(store_uri(tracking)) if ui is None else None

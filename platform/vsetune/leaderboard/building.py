@@ -32,9 +32,10 @@ from vsetune.leaderboard.selection import (
 from vsetune.leaderboard.time_profile import UNITS
 from vsetune.leaderboard.time_profiles import time_profile
 from vsetune.leaderboard.tuning import tuning_of
-from vsetune.metrics.curve_noise import baseline_flags, curve_noise, noise_tolerance
+from vsetune.metrics.curve_noise import baseline_flags, curve_noise, noise_tolerance, still_rises
 from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence, check_same_protocol, resolution
 from vsetune.metrics.efficiency import SeedDifference, difference_over_seeds, epochs_to_best, epochs_to_target
+from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.metrics.seed_intervals import mean_interval
 from vsetune.metrics.survival import epochs_over_seeds
 from vsetune.tracking.records import SEARCH_VALUE, AttemptRecord, was_cut_short
@@ -42,12 +43,13 @@ from vsetune.tracking.records import SEARCH_VALUE, AttemptRecord, was_cut_short
 _INCOMPLETE = ("running", "pruned", "killed")
 
 
-def build(attempts: Sequence[AttemptRecord], *, baseline: str) -> Leaderboard:
+def build(attempts: Sequence[AttemptRecord], *, baseline: str, hit_share: float = HIT_SHARE) -> Leaderboard:
     """Compare the losses of a study, separately for every data set and network.
 
     Of each trial the latest attempt counts, and all attempts are charged. A cell is represented by the configuration
     that won its search; its numbers come from the seeds that confirmed it (docs/decisions/0029), and a seed is compared
-    with the same seed of the baseline. baseline: name of the loss to compare with.
+    with the same seed of the baseline. baseline: name of the loss to compare with. hit_share: of
+    profiles, as `TimeProfile` has it.
     What was taken under another protocol, or validated at another gap, than the baseline is shown and not compared:
     `not_comparable` of its row says why. Raises UsageError without attempts or for a baseline nobody ran.
     """
@@ -61,12 +63,14 @@ def build(attempts: Sequence[AttemptRecord], *, baseline: str) -> Leaderboard:
     if baseline not in losses:
         raise UsageError(f"leaderboard: baseline {baseline} was not run; name one of {', '.join(losses)}")
     rows = [row for (dataset, _), group in cells.items() for row in group_rows(dataset, group, baseline)]
-    return board_of(rows, study=attempts[0].start.study, baseline=baseline)
+    return board_of(rows, study=attempts[0].start.study, baseline=baseline, hit_share=hit_share)
 
 
-def board_of(rows: Sequence[Row], *, study: str, baseline: str, number: int = 1) -> Leaderboard:
+def board_of(
+    rows: Sequence[Row], *, study: str, baseline: str, number: int = 1, hit_share: float = HIT_SHARE
+) -> Leaderboard:
     """The board of rows that `group_rows` made: what is said of all of them together is added."""
-    by_epochs, by_seconds = (time_profile(rows, baseline, unit=unit) for unit in UNITS)
+    by_epochs, by_seconds = (time_profile(rows, baseline, unit=unit, hit_share=hit_share) for unit in UNITS)
     return Leaderboard(
         study, baseline, tuple(answered(rows)), profile=by_epochs, seconds_profile=by_seconds, number=number,
     )
@@ -152,6 +156,12 @@ def _flags(
     return flags
 
 
+def _still_rises(seeds: Sequence[SeedResult], flags: Sequence[str]) -> bool:
+    """Whether these were trained to their end and still got better there; the baseline has a flag of its own."""
+    ended = bool(seeds) and all(seed.status == "finished" for seed in seeds) and "stopped_at_target" not in flags
+    return ended and still_rises([seed.curve for seed in seeds])
+
+
 def _checked(row: Row, trials: Sequence[Trial], reference: Row | None, known: str | None) -> Row:
     """The row, marked if it cannot be compared with the reference (the baseline, or the first loss there is). known: a
     reason that was found before."""
@@ -201,6 +211,7 @@ def _compared(row: Row, yardstick: Row | None, best_of_any: float) -> Row:
     flags += ["baseline_collapsed"] if state and state.is_collapsed else []
     flags += ["censored"] if any(epochs.censored for epochs in reached) else []
     flags += [] if reached else ["no_pairs"]
+    flags += ["rising"] if not row.is_baseline and _still_rises(row.headline, flags) else []
     told = epochs_over_seeds(reached) if reached else None
     is_paired = bool(counted) and not row.is_baseline
     is_evident = all(is_evidence(seed) for seed in (*row.headline, *references) if seed.seed in counted)

@@ -17,7 +17,10 @@ from vsetune.leaderboard.table_text import in_order, row_key
 from vsetune.metrics.curves import Curve, mean_curve
 
 PALETTE = 7
-"""Colours of the style sheet (Okabe and Ito, without yellow); further losses repeat them with dashed lines."""
+"""Colours of the style sheet (Okabe and Ito, without yellow)."""
+DASHES = ((1, 0), (6, 4), (2, 3), (9, 3, 2, 3))
+"""Of lines: further losses repeat the colours with the next of these, and their points with the next shape."""
+SHAPES = ("circle", "square", "triangle-up", "diamond")
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ def loss_colours(*boards: Leaderboard) -> dict[str, int]:
         *(board.baseline for board in boards), *(row.loss for board in boards for row in board.rows),
     ])
     return {loss: index for index, loss in enumerate(names)}
+
+
+def turn_of(index: int) -> int:
+    """How often a loss repeats the colours: the place of its dashes and shape."""
+    return index // PALETTE % len(DASHES)
 
 
 def nice_ticks(low: float, high: float, count: int) -> list[float]:

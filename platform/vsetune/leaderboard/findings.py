@@ -69,7 +69,9 @@ def _supported(
     if not found:
         return []
     one, several, rest = words
-    return [f"{', '.join(f'{row.loss} ({amount(row)})' for row in found)} {one if len(found) == 1 else several} {rest}"]
+    limit = _within(found) if claim == "height" else ""
+    verb = one if len(found) == 1 else several
+    return [f"{', '.join(f'{row.loss} ({amount(row)})' for row in found)} {verb} {rest}{limit}"]
 
 
 def _soonness(row: Row) -> str:
@@ -100,12 +102,12 @@ def _finding(row: Row, comparison: Comparison, baseline: str) -> str:
 
 def _on_height(row: Row, comparison: Comparison) -> str:
     told = f"{_gain(row)} of M-Recall" if comparison.m_recall is not None else ""
-    p_value = _p(comparison.height_p)
+    p_value, within = _p(comparison.height_p), _within([row])
     match comparison.height:
         case "supported":
-            return f"the data support that it gets higher, {told}, {p_value}."
+            return f"the data support that it gets higher{within}, {told}, {p_value}."
         case "contradicted":
-            return f"the data do not support that it gets higher but that it stays lower, {told}, {p_value}."
+            return f"the data do not support that it gets higher but that it stays lower{within}, {told}, {p_value}."
         case "undecided":
             return f"the data cannot yet tell whether it gets higher, {told}, {p_value}."
         case "cut short":
@@ -156,6 +158,14 @@ def _more_seeds(leaderboard: Leaderboard, compared: Sequence[Row]) -> list[str]:
 
 def _seeds(count: int) -> str:
     return f"{count} seed" if count == 1 else f"{count} seeds"
+
+
+def _within(rows: Sequence[Row]) -> str:
+    """` within 6 epochs` where a loss or its baseline still rose at the end: more epochs may turn it round."""
+    if not any({"rising", "baseline_rising"} & set(row.flags) for row in rows):
+        return ""
+    longest = max(seed.curve[-1][0] for row in rows for seed in row.headline)
+    return f" within {longest:g} epoch{'' if longest == 1 else 's'}"
 
 
 def _p(value: float) -> str:

@@ -14,6 +14,7 @@ from vsetune.leaderboard.many_studies import StudyAttempts, build_many
 from vsetune.leaderboard.page import Live, Shown, boards_of, to_html, to_update
 from vsetune.leaderboard.rows import Leaderboard
 from vsetune.leaderboard.shown_runs import ShownRuns, shown_runs
+from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.tracking.records import AttemptRecord, StudyRecord
 from vsetune.tracking.store import TrackingStore
 
@@ -28,11 +29,12 @@ Told = Callable[[Leaderboard, Sequence[StudyRecord]], Leaderboard]
 @dataclass(frozen=True)
 class Source:
     """What a page is of: one study, or several side by side by data set. baseline: name of a loss, None for the
-    studies' own."""
+    studies' own. hit_share: of profiles, as `TimeProfile` has it."""
 
     studies: tuple[str, ...]
     baseline: str | None = None
     is_several: bool = False
+    hit_share: float = HIT_SHARE
 
 
 @dataclass(frozen=True)
@@ -107,12 +109,13 @@ class LiveBoard:
             (study,), (of_study,) = source.studies, attempts
             if study not in own:
                 raise UsageError(f"study {study}: not in this store any more")
-            return self._told(build(of_study, baseline=source.baseline or own[study]), records)
+            board = build(of_study, baseline=source.baseline or own[study], hit_share=source.hit_share)
+            return self._told(board, records)
         told = [
             StudyAttempts(study, own.get(study, ""), of_study)
             for study, of_study in zip(source.studies, attempts, strict=True)
         ]
         if not any(attempts):
             raise UsageError("no study has attempts yet; start one, or wait for its first validation")
-        found = build_many(told, baseline=source.baseline)
+        found = build_many(told, baseline=source.baseline, hit_share=source.hit_share)
         return replace(found, boards=tuple(self._told(board, records) for board in found.boards))

@@ -20,6 +20,7 @@ from vsetune.leaderboard.selection import Trial, dataset_of, trials_of, winner_o
 from vsetune.leaderboard.time_profile import UNITS, TimeProfile, Unit
 from vsetune.leaderboard.time_profiles import time_profile
 from vsetune.metrics.curves import check_same_protocol
+from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.tracking.records import AttemptRecord
 
 
@@ -73,9 +74,12 @@ class _Group:
     apart: list[tuple[_Unit, str]] = field(default_factory=list)
 
 
-def build_many(studies: Sequence[StudyAttempts], *, baseline: str | None = None) -> ManyBoards:
+def build_many(
+    studies: Sequence[StudyAttempts], *, baseline: str | None = None, hit_share: float = HIT_SHARE
+) -> ManyBoards:
     """baseline: the loss to compare with; None: on each data set what most of its studies compare with, of equals that
     of the study named first. A loss of the same name in two studies is called STUDY/LOSS, but in the first of them.
+    hit_share: of profiles, as `TimeProfile` has it.
     """
     places: dict[str, dict[str, list[_Unit]]] = {}
     for study in studies:
@@ -99,20 +103,22 @@ def build_many(studies: Sequence[StudyAttempts], *, baseline: str | None = None)
         boards += [
             board_of(
                 rows, study=" + ".join(dict.fromkeys(row.study for row in rows)), baseline=yardstick, number=layer + 1,
+                hit_share=hit_share,
             )
             for layer, rows in enumerate(layers)
         ]
-    return ManyBoards(tuple(boards), tuple(notes), *(_profile(boards, unit) for unit in UNITS))
+    return ManyBoards(tuple(boards), tuple(notes), *(_profile(boards, unit, hit_share) for unit in UNITS))
 
 
-def _profile(boards: Sequence[Leaderboard], unit: Unit) -> TimeProfile | None:
+def _profile(boards: Sequence[Leaderboard], unit: Unit, hit_share: float) -> TimeProfile | None:
     first: dict[str, Leaderboard] = {}
     for board in boards:
         first.setdefault(board.rows[0].dataset, board)
     baselines = {board.baseline for board in first.values()}
     if len(first) < 2 or len(baselines) > 1:
         return None
-    return time_profile([row for board in first.values() for row in board.rows], baselines.pop(), unit=unit)
+    rows = [row for board in first.values() for row in board.rows]
+    return time_profile(rows, baselines.pop(), unit=unit, hit_share=hit_share)
 
 
 def _units(study: StudyAttempts) -> Iterator[tuple[str, str, _Unit]]:

@@ -60,7 +60,8 @@ class ShownLine:
 @dataclass(frozen=True)
 class ShownBoard:
     """A board as its part of the page shows it. place: on the page, from 0. id: names it in addresses; empty for one
-    alone. level: of the headings of its notes."""
+    alone. level: of the headings of its notes. is_alone: it is of one network on one data set, which its headline
+    names, and its table need not."""
 
     place: int
     id: str
@@ -70,6 +71,7 @@ class ShownBoard:
     protocol: str
     columns: Sequence[Column]
     lines: Sequence[ShownLine]
+    is_alone: bool
     headline: Sequence[str]
     findings: Sequence[str]
     notes: Sequence[str]
@@ -129,7 +131,8 @@ def _shown_boards(shown: Shown, columns: Sequence[Column]) -> list[ShownBoard]:
             place=place, id=wording.board_id(board) if is_several else "",
             title=wording.board_title(board) if is_several else board.study, level=4 if is_several else 3,
             baseline=board.baseline, protocol=wording.protocol_line(board),
-            columns=columns_of("page", columns, board.rows), lines=_lines(board), headline=headline(board),
+            columns=columns_of("page", columns, board.rows), lines=_lines(board), is_alone=len(board.groups()) == 1,
+            headline=headline(board),
             findings=findings(board), notes=wording.notes(board),
         )
         for place, board in enumerate(boards_of(shown))

@@ -44,7 +44,8 @@ def page_data(shown: Leaderboard | ManyBoards, columns: Sequence[Column], runs: 
             }
             for kind, texts in ((kind, of_kind(shown, columns)) for kind, of_kind in TEXTS.items())
         },
-        "palette": charts.PALETTE, "charts": _charts(shown, boards, runs),
+        "looks": {"palette": charts.PALETTE, "dashes": charts.DASHES, "shapes": charts.SHAPES},
+        "charts": _charts(shown, boards, runs),
         "runs": None if runs is None else runs.to_plain(boards),
     }
     finite: dict[str, Any] = finite_of(plain)
@@ -58,7 +59,7 @@ def tags_of(row: Row) -> list[str]:
 
 
 def filters_of(boards: Sequence[Leaderboard]) -> list[dict[str, Any]]:
-    """What rows can be chosen by: of each, its values with the colour of a loss."""
+    """What rows can be chosen by: of each, its values, of losses with their look."""
     rows, colours = [row for board in boards for row in board.rows], charts.loss_colours(*boards)
     run = {row.loss for row in rows}
     values: dict[str, list[str]] = {
@@ -69,12 +70,17 @@ def filters_of(boards: Sequence[Leaderboard]) -> list[dict[str, Any]]:
     return [
         {
             "name": name, "values": [
-                {"name": value, "colour": colours[value] % charts.PALETTE, "dashed": colours[value] >= charts.PALETTE}
-                if name == "loss" else {"name": value} for value in dict.fromkeys(of_name)
+                {"name": value, **(_look(colours[value]) if name == "loss" else {})} for value in dict.fromkeys(of_name)
             ],
         }
         for name, of_name in values.items() if len(set(of_name)) > (0 if name == "tag" else 1)
     ]
+
+
+def _look(index: int) -> dict[str, Any]:
+    """Of a loss: the number of its colour, and its dashes as SVG has them, empty for a solid line."""
+    turn = charts.turn_of(index)
+    return {"colour": index % charts.PALETTE, "dashes": " ".join(map(str, charts.DASHES[turn])) if turn else ""}
 
 
 def _in_row_order(board: Leaderboard) -> list[tuple[Row, str]]:

@@ -4,17 +4,22 @@ threshold."""
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vsetune.leaderboard import wording
 from vsetune.leaderboard.chart_library import PictureKind, picture
+from vsetune.leaderboard.charts import DASHES, PALETTE, loss_colours, turn_of
+from vsetune.leaderboard.rows import Leaderboard
 from vsetune.leaderboard.time_profile import LossProfile, TimeProfile
 from vsetune.leaderboard.tuning_table import profile_table
 
 COLOURS = ("#1b2129", "#0072b2", "#c44e00", "#00805f", "#b3568c", "#b87d00", "#2f95cc")
 """Of the page's light style sheet, in its order."""
 _LINE_LENGTH = 92
+_APART, _ALL_APART = 3.0, 12.0
+"""Pixels between neighbouring lines, and at most from the first to the last."""
+_SIDE_BY_SIDE = "Lines that run into one another are drawn side by side."
 
 
 def profile_chart(profile: TimeProfile | None, baseline: str) -> dict[str, Any] | None:
@@ -32,35 +37,41 @@ def profile_chart(profile: TimeProfile | None, baseline: str) -> dict[str, Any] 
     ]
     return {
         "title": table.title, "notes": table.notes, "unit": profile.unit, "lines": lines, "spec": _spec(profile, lines),
-        "aside": f"{len(profile.tasks)} tasks, there with {100 * profile.hit_share:.0f} % of the seeds",
+        "aside": f"{len(profile.tasks)} tasks, there with {profile.hit_words} of the seeds",
     }
 
 
-def profile_picture(profiles: Sequence[TimeProfile], baseline: str, kind: PictureKind) -> bytes | None:
-    """One below the other, each with its title and what it leaves out, on white; None where none has two tasks."""
-    charts = [chart for profile in profiles if (chart := profile_chart(profile, baseline)) is not None]
+def profile_picture(
+    profiles: Sequence[TimeProfile], boards: Sequence[Leaderboard], kind: PictureKind
+) -> bytes | None:
+    """One below the other, each with its title and what it leaves out, on white; None where none has two tasks. boards:
+    that the profiles are of, on whose page every loss looks the same."""
+    charts = [chart for profile in profiles if (chart := profile_chart(profile, boards[0].baseline)) is not None]
     if not charts:
         return None
-    losses = sorted({line["loss"] for chart in charts for line in chart["lines"]})
-    encoding = _of_losses(sorted(losses, key=lambda loss: loss != baseline))
+    drawn = {line["loss"] for chart in charts for line in chart["lines"]}
+    encoding = _of_losses({loss: look for loss, look in loss_colours(*boards).items() if loss in drawn})
     panels = [{**chart["spec"], "width": 520, "encoding": encoding, "title": _title(chart)} for chart in charts]
     return picture({"vconcat": panels, "background": "white", "config": {"view": {"stroke": None}}}, kind)
 
 
-def _of_losses(losses: Sequence[str]) -> dict[str, Any]:
-    """Colours as the page has them, further losses repeat them with dashed lines."""
-    dashes = [[1, 0] if place < len(COLOURS) else [6, 4] for place in range(len(losses))]
-    ranges = {"color": [COLOURS[place % len(COLOURS)] for place in range(len(losses))], "strokeDash": dashes}
-    legend = {"title": None, "symbolType": "stroke", "symbolStrokeWidth": 2.5}
+def _of_losses(losses: Mapping[str, int]) -> dict[str, Any]:
+    """losses: each with its index among those of the page."""
+    dashes = [DASHES[turn_of(index)] for index in losses.values()]
+    ranges = {"color": [COLOURS[index % PALETTE] for index in losses.values()], "strokeDash": dashes}
+    legend = {"title": None, "symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 260}
     return {
-        channel: {"field": "loss", "type": "nominal", "scale": {"domain": losses, "range": values}, "legend": legend}
+        channel: {
+            "field": "loss", "type": "nominal", "legend": legend, "scale": {"domain": list(losses), "range": values},
+        }
         for channel, values in ranges.items()
     }
 
 
 def _title(chart: dict[str, Any]) -> dict[str, Any]:
+    notes = (*chart["notes"], _SIDE_BY_SIDE)
     return {
-        "text": _wrapped(chart["title"]), "subtitle": [line for note in chart["notes"] for line in _wrapped(note)],
+        "text": _wrapped(chart["title"]), "subtitle": [line for note in notes for line in _wrapped(note)],
         "anchor": "start", "fontSize": 13, "subtitleFontSize": 10.5, "subtitlePadding": 4, "offset": 10,
     }
 
@@ -72,27 +83,35 @@ def _steps(each: LossProfile, largest: float) -> list[tuple[float, float]]:
 
 
 def _spec(profile: TimeProfile, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Where lines run into one another the lower ones are wider, so that all are seen."""
-    widths = [min(2.4 + 1.8 * place, 9.0) for place in reversed(range(len(lines)))]
+    """A layer for each line. Of few tasks many lines run into one another, so each is drawn a little beside the next:
+    the higher its score the further up and left, by pixels."""
     values = [
-        {"loss": line["loss"], "words": line["words"], "tau": tau, "share": share, "order": order, "width": width}
-        for line, width in zip(lines, widths, strict=True) for order, (tau, share) in enumerate(line["steps"])
+        {"loss": line["loss"], "words": line["words"], "tau": tau, "share": share, "order": order}
+        for line in lines for order, (tau, share) in enumerate(line["steps"])
     ]
+    apart = min(_APART, _ALL_APART / max(len(lines) - 1, 1))
+    shifts = [apart * (place - (len(lines) - 1) / 2) for place in range(len(lines))]
+    encoding = {
+        "x": {
+            "field": "tau", "type": "quantitative", "scale": {"domain": [1, profile.largest_factor]},
+            "axis": {"offset": _ALL_APART / 2}, "title": f"factor of the {profile.unit} of the soonest loss",
+        },
+        "y": {
+            "field": "share", "type": "quantitative", "scale": {"domain": [0, 1]},
+            "axis": {"format": ".0%", "tickCount": 6, "offset": _ALL_APART / 2}, "title": "share of the tasks",
+        },
+        "order": {"field": "order"}, "tooltip": {"field": "words", "type": "nominal"},
+    }
     return {
-        "height": 240, "data": {"values": values}, "layer": [{
-            "mark": {"type": "line", "interpolate": "step-after"}, "encoding": {
-                "x": {
-                    "field": "tau", "type": "quantitative", "scale": {"domain": [1, profile.largest_factor]},
-                    "title": f"factor of the {profile.unit} of the soonest loss",
+        "height": 240, "data": {"values": values}, "layer": [
+            {
+                "transform": [{"filter": {"field": "loss", "equal": line["loss"]}}], "encoding": encoding,
+                "mark": {
+                    "type": "line", "interpolate": "step-after", "strokeWidth": 2.4, "xOffset": shift, "yOffset": shift,
                 },
-                "y": {
-                    "field": "share", "type": "quantitative", "scale": {"domain": [0, 1]},
-                    "axis": {"format": ".0%", "tickCount": 6}, "title": "share of the tasks",
-                },
-                "order": {"field": "order"}, "strokeWidth": {"field": "width", "type": "quantitative", "scale": None},
-                "tooltip": {"field": "words", "type": "nominal"},
-            },
-        }],
+            }
+            for line, shift in zip(lines, shifts, strict=True)
+        ],
     }
 
 

@@ -40,6 +40,8 @@ FLAGS = {
     "more_than_budget": "the search trained more than one whole training beyond its budget: it had more chances than "
     "the others",
     AT_RANGE_END: "the winner has a setting at an end of the range that its search was given",
+    "rising": "still rising at the end of training: the M-Recall is that of so many epochs, and may be higher "
+    "after more",
     "none_allowed": "every trial of this cell breaks a constraint of the search",
     "no_result": "no trial of this cell has a usable validation",
 }

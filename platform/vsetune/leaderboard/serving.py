@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 from vsetune.errors import StorageError, UsageError
 from vsetune.leaderboard.live_board import LiveBoard, Source, Told
 from vsetune.leaderboard.waiting_page import list_page, waiting_page
+from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.tracking.store import TrackingStore
 
 _log = logging.getLogger(__name__)
@@ -40,16 +41,16 @@ class _Answer:
 
 class BoardServer(ThreadingHTTPServer):
     """studies: those to be served; empty for all that the store has, now or later. host, port: to listen on, port 0 for
-    any that is free. told: as of `LiveBoard`. UsageError in one line where that cannot be."""
+    any that is free. told: as of `LiveBoard`, hit_share: of `Source`. UsageError in one line where that cannot be."""
 
     daemon_threads = True
 
     def __init__(
         self, store: TrackingStore, studies: Sequence[str], *, host: str, port: int, baseline: str | None = None,
-        mlflow_url: str | None = None, told: Told = lambda board, _: board,
+        mlflow_url: str | None = None, told: Told = lambda board, _: board, hit_share: float = HIT_SHARE,
     ) -> None:
         self._store, self._studies, self._baseline, self._mlflow_url = store, studies, baseline, mlflow_url
-        self._told = told
+        self._told, self._hit_share = told, hit_share
         self._lock, self._boards = threading.Lock(), dict[Source, LiveBoard]()
         try:
             super().__init__((host, port), _Handler)
@@ -75,10 +76,10 @@ class BoardServer(ThreadingHTTPServer):
             case [""]:
                 return self._start()
             case ["all", *rest] if rest in ([], ["board.json"]):
-                source = Source(tuple(self._known()), self._baseline, is_several=True)
+                source = Source(tuple(self._known()), self._baseline, is_several=True, hit_share=self._hit_share)
                 return self._of_board(source, _SIDE_BY_SIDE, _ALL, rest, tag)
             case ["studies", study, *rest] if rest in ([], ["board.json"]) and self._serves(study):
-                return self._of_board(Source((study,), self._baseline), study, _address(study), rest, tag)
+                return self._of_board(self._alone(study), study, _address(study), rest, tag)
             case ["studies", study, "artifacts", run, *name] if name and self._serves(study):
                 return self._artifact(study, run, "/".join(name))
         return _Answer(HTTPStatus.NOT_FOUND, b"nothing stands here", "text/plain")
@@ -90,7 +91,10 @@ class BoardServer(ThreadingHTTPServer):
             return [record.name for record in self._store.studies()]
 
     def _serves(self, study: str) -> bool:
-        return Source((study,), self._baseline) in self._boards or study in self._known()
+        return self._alone(study) in self._boards or study in self._known()
+
+    def _alone(self, study: str) -> Source:
+        return Source((study,), self._baseline, hit_share=self._hit_share)
 
     def _start(self) -> _Answer:
         known = self._known()

@@ -27,8 +27,9 @@ class LossProfile:
 class TimeProfile:
     """Over the tasks, (data set, network), of a board, the highest score first.
 
-    hit_share: of the seeds, 0 to 1, that must reach the target, which is the baseline's best. left_out: sentences on
-    the tasks and losses that are not in it.
+    hit_share: of the seeds of a task, above 0, at most 1, that must reach the target, which is the baseline's best; the
+    time of a loss is that of the seed that makes the share. left_out: sentences on the tasks and losses that are not in
+    it.
     """
 
     tasks: tuple[tuple[str, str], ...]
@@ -37,3 +38,8 @@ class TimeProfile:
     losses: tuple[LossProfile, ...]
     left_out: tuple[str, ...]
     unit: Unit = "epochs"
+
+    @property
+    def hit_words(self) -> str:
+        """`50 %`."""
+        return f"{100 * self.hit_share:.3g} %"

@@ -39,15 +39,17 @@ def time_profile(
             left_out.append(f"{_name(task)}: {reason}")
             del tasks[task]
     times: dict[str, list[list[Epochs]]] = {}
+    unfit: dict[str, list[str]] = {}
     for loss in dict.fromkeys(row.loss for row in rows):
         missing = [
             f"{_name(task)} ({reason})" for task, of in tasks.items()
             if (reason := _not_in(of.get(loss), of[baseline], unit)) is not None
         ]
         if missing:
-            left_out.append(f"{loss}: {', '.join(missing)}")
+            unfit.setdefault(", ".join(missing), []).append(loss)
         else:
             times[loss] = [[_time(seed, unit) for seed in _counted(of[loss])] for of in tasks.values()]
+    left_out += [f"{', '.join(losses)}: {reasons}" for reasons, losses in unfit.items()]
     if not tasks or len(times) < 2:
         return None
     profiles = performance_profiles({

@@ -22,7 +22,12 @@ def tuning_charts(leaderboard: Leaderboard) -> dict[str, Any]:
         (key, row) for key, row in in_order(leaderboard)
         if row.tuning is not None and row.tuning.trials > 1 and row.not_comparable is None
     ]
-    return {"notes": table.notes, "series": [_searched(key, row) for key, row in shown]}
+    rest = [f"{row.network} {row.loss}" for row in leaderboard.rows if row.tuning is None]
+    why = "no search of several configurations for M-Recall"
+    return {
+        "notes": [*table.notes, *([f"Not in it, {why}: {', '.join(rest)}."] if rest else [])],
+        "series": [_searched(key, row) for key, row in shown],
+    }
 
 
 def _searched(key: str, row: Row) -> dict[str, Any]:

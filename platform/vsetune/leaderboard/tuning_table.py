@@ -65,7 +65,7 @@ def profile_table(profile: TimeProfile | None, baseline: str) -> WordTable | Non
         f"the {counted} of the soonest loss",
         ("loss", *(f"{tau:g}×" for tau in _TAUS), "score", "seeds"),
         tuple(_profile_row(each) for each in profile.losses), (
-            f"A task is a network on a data set; a loss is there when {100 * profile.hit_share:.0f} % of its seeds "
+            f"A task is a network on a data set; a loss is there when {profile.hit_words} of its seeds "
             f"are. Score: mean share from 1 to {profile.largest_factor:g}×. As measured, not tested.",
             *([_SECONDS] if profile.unit == "seconds" else []),
             *(f"Not in it: {each}." for each in profile.left_out),

@@ -69,9 +69,13 @@ const sections = {
     const choices = Object.entries(page.data.charts.heights.axes).map(([name, title]) => new Option(title, name));
     axes.replaceChildren(...choices);
     axes.addEventListener("change", () => { page.over = axes.value; page.changed(); });
-    const near = document.getElementById("near");
-    near.addEventListener("change", () => { page.near = near.checked; page.changed(); });
-    const show = () => { axes.value = page.over; near.checked = page.near; this.show(); };
+    const nears = document.querySelectorAll("[data-near]");
+    for (const near of nears) near.addEventListener("change", () => { page.near = near.checked; page.changed(); });
+    const show = () => {
+      axes.value = page.over;
+      for (const near of nears) near.checked = page.near;
+      this.show();
+    };
     page.listeners.push(show);
     show();
   },

@@ -8,26 +8,27 @@ const lossesOf = (keys) => {
 const axis = (field, title, more = {}) => ({ field, type: "quantitative", title, scale: { zero: false, nice: true }, ...more });
 const pointed = { name: "pointed", select: { type: "point", on: "pointerover", clear: "pointerout" } };
 
-/** Lines of one value over epochs, with a band where points have one. */
-function lineSpec(series, title, { layers = [], over = "epochs", near = false } = {}) {
+/** Lines of one value over epochs, or over trials, with a band where points have one. zero: whether the axis begins there. */
+function lineSpec(series, title, { layers = [], over = "epochs", near = false, zero = false } = {}) {
   const values = series.flatMap(({ key, is_proxy, points }) =>
-    points.map((point) => ({ ...point, loss: rowOf(key).loss, line: is_proxy ? "proxy" : "own" })));
-  const scale = near ? nearTheBest(series) : { zero: false, nice: true };
+    points.map((point) => ({ ...point, loss: rowOf(key).loss, shape: drawing.shape(rowOf(key).colour), line: is_proxy ? "proxy" : "own" })));
+  const scale = near ? nearTheBest(series) : { zero, nice: true };
   const y = (field) => axis(field, title, { scale });
   const hasBand = values.some(({ low, high }) => high > low);
   const { color, dash } = drawing.lossScales(lossesOf(series.map(({ key }) => key)));
-  const x = axis("epoch", over, { scale: { zero: false, nice: true }, axis: { tickCount: 7 } });
+  const ticks = over === "trials" ? { format: "d", tickMinStep: 1 } : {};
+  const x = axis("epoch", over, { scale: { zero: false, nice: over !== "trials" }, axis: { tickCount: 7, ...ticks } });
   const few = Math.max(...series.map(({ points }) => points.length)) <= 12;
   return {
     height: 240, data: { values }, encoding: { color }, layer: [
       ...layers,
       ...(hasBand ? [{ mark: { type: "area", opacity: 0.18 / Math.sqrt(series.length), line: false, clip: near }, encoding: { x, y: y("low"), y2: { field: "high" } } }] : []),
-      { mark: { type: "line", strokeWidth: 2.4, clip: near }, encoding: {
+      { mark: { type: "line", clip: near }, encoding: {
         x, y: y("mean"), strokeDash: dash, detail: { field: "line" },
-        strokeOpacity: { condition: { test: "datum.line === 'proxy'", value: 0.45 }, value: 1 },
+        strokeWidth: { condition: { test: "datum.line === 'proxy'", value: 1 }, value: 2.4 },
       } },
       { params: [pointed], mark: { type: "point", filled: true, clip: near }, encoding: {
-        x, y: y("mean"), tooltip: { field: "words", type: "nominal" },
+        x, y: y("mean"), shape: drawing.ownShape, tooltip: { field: "words", type: "nominal" },
         opacity: { condition: { param: "pointed", empty: false, value: 1 }, value: few ? 0.75 : 0 },
         size: { condition: { param: "pointed", empty: false, value: 90 }, value: few ? 44 : 110 },
       } },
@@ -35,13 +36,26 @@ function lineSpec(series, title, { layers = [], over = "epochs", near = false } 
   };
 }
 
-/** The upper end of an axis of M-Recall: from what every line has at a third of its course. */
+/** Of the best of all, as low as `only what is near the best` reaches. */
+const NEAR = 0.9;
+const bestOf = ({ points }) => Math.max(...points.map(({ mean }) => mean));
+
+/** An axis of M-Recall up from what every line has at a third of its course, at the lowest from what counts as near. */
 function nearTheBest(series) {
-  const means = series.flatMap(({ points }) => points.map(({ mean }) => mean));
+  const best = Math.max(...series.map(bestOf));
   const late = series.flatMap(({ points }) => points.slice(Math.floor(points.length / 3)).map(({ low, mean }) => low ?? mean));
-  const [low, high] = [Math.min(...late), Math.max(...means)];
-  return { domain: [low, high + 0.05 * (high - low)], nice: true, zero: false };
+  const low = Math.max(Math.min(...late), NEAR * best);
+  return { domain: [low, best + 0.05 * (best - low)], nice: true, zero: false };
 }
+
+/** Which of these, [name, M-Recall], are so low that they are not in view, in words; empty where all are. */
+function outOfView(heights) {
+  const least = NEAR * Math.max(...heights.map(([, height]) => height));
+  const below = heights.filter(([, height]) => height < least).map(([name]) => name);
+  return page.near && below.length ? `below the picture: ${below.join(", ")}` : "";
+}
+const linesOutOfView = (series) => outOfView(series.map((each) => [rowOf(each.key).loss, bestOf(each)]));
+const joined = (...words) => words.filter((each) => each).join("; ");
 
 /** A table of the values of lines: epochs down, losses across. */
 function lineNumbers(series, digits, over = "epoch") {
@@ -67,11 +81,11 @@ const figures = {
       const shown = inView(series);
       const { group } = rowOf(series[0].key);
       const rule = target && {
-        data: { values: [{ value: target.value }] }, mark: { type: "rule", strokeDash: [5, 4], opacity: 0.8, color: drawing.config().axis.labelColor },
+        data: { values: [{ value: target.value }] }, mark: { type: "rule", strokeDash: [2, 2], opacity: 0.9, clip: true, color: drawing.config().axis.labelColor },
         encoding: { y: axis("value", "M-Recall (%)", page.near ? { scale: nearTheBest(shown) } : {}), color: null },
       };
       return shown.length === 0 ? [] : [{
-        id: group, title: titleOf(group), aside: target?.words ?? "", words: summary,
+        id: group, title: titleOf(group), aside: joined(target?.words, linesOutOfView(shown)), words: summary,
         spec: () => lineSpec(shown, "M-Recall (%)", { layers: rule ? [rule] : [], near: page.near }), numbers: () => lineNumbers(shown, 1),
       }];
     });
@@ -82,7 +96,7 @@ const figures = {
       const shown = inView(series).filter(({ key }) => rowOf(key).group === group);
       const proxies = shown.filter(({ is_proxy }) => is_proxy).map(({ key }) => rowOf(key).loss);
       return shown.length === 0 ? [] : [{
-        id: `${title}\t${group}`, title: titleOf(group), aside: title, spec: () => lineSpec(shown, "count"),
+        id: `${title}\t${group}`, title: titleOf(group), aside: title, spec: () => lineSpec(shown, "count", { zero: true }),
         words: `${title}, over epochs, ${titleOf(group).join("")}.` + (proxies.length ? ` Of ${proxies.join(", ")} by a proxy.` : ""),
         numbers: () => lineNumbers(shown, 1),
       }];
@@ -93,10 +107,13 @@ const figures = {
     const { axes, points, front } = page.data.charts.heights;
     const over = page.over in axes ? page.over : Object.keys(axes)[0];
     const known = points.filter(({ key, x }) => page.shows(key) && x[over]);
-    return [...new Set(known.map(({ key }) => rowOf(key).place))].map((place) => {
-      const shown = known.filter(({ key }) => rowOf(key).place === place);
+    const isRepeated = known.some(({ key }) => drawing.turn(rowOf(key).colour) > 0); // then shapes tell losses, not networks
+    const panelOf = ({ key }) => (isRepeated ? rowOf(key).group : rowOf(key).place);
+    return [...new Set(known.map(panelOf))].map((panel) => {
+      const shown = known.filter((point) => panelOf(point) === panel);
       return {
-        id: `${over}\t${place}`, title: [place, ""], aside: "",
+        id: `${over}\t${panel}`, title: isRepeated ? titleOf(panel) : [panel, ""],
+        aside: joined(over === "target" ? frontWords(shown, front) : "", outOfView(shown.map(({ key, y }) => [rowOf(key).loss, y]))),
         words: `Best M-Recall over ${axes[over]}: ${shown.map(({ words, x }) => `${words}, ${x[over].words}`).join("; ")}.`,
         spec: () => heightSpec(shown, over, axes[over], over === "target" ? front : []),
         numbers: () => ({
@@ -113,9 +130,9 @@ const figures = {
       const shown = inView(series).filter(({ key }) => rowOf(key).group === group).map((each) => ({ key: each.key, points: each[over] }));
       const ends = shown.map(({ points }) => points.at(-1).words).join("; ");
       return shown.length === 0 ? [] : [{
-        id: `${over}\t${group}`, title: titleOf(group), aside: `after so many ${over}`,
+        id: `${over}\t${group}`, title: titleOf(group), aside: joined(`after so many ${over}`, linesOutOfView(shown)),
         words: `Expected best M-Recall of a search after fewer ${over}, ${titleOf(group).join("")}. At its end: ${ends}.`,
-        spec: () => lineSpec(shown, "M-Recall (%)", { over }), numbers: () => lineNumbers(shown, 1, over),
+        spec: () => lineSpec(shown, "M-Recall (%)", { over, near: page.near }), numbers: () => lineNumbers(shown, 1, over),
       }];
     }));
   },
@@ -158,7 +175,18 @@ function reach(values, ends) {
   ];
 }
 
-function heightSpec(shown, over, title, front) {
+/** The front of a panel where nothing is to be joined: one loss of a network is both the highest and the soonest. */
+function frontWords(shown, front) {
+  const alone = groupsOf(shown.map(({ key }) => key)).flatMap((group) => {
+    const of = front.filter((key) => rowOf(key).group === group && page.shows(key));
+    return of.length === 1 ? of : [];
+  });
+  return alone.length ? `highest and soonest, not tested: ${alone.map((key) => rowOf(key).loss).join(", ")}` : "";
+}
+
+function heightSpec(all, over, title, front) {
+  const least = page.near ? NEAR * Math.max(...all.map(({ y }) => y)) : 0;
+  const shown = all.filter(({ y }) => y >= least);
   const soft = drawing.config().axis.labelColor;
   const networks = [...new Set(shown.map(({ key }) => rowOf(key).network))];
   const values = shown.map(({ key, x, y, y_low, y_high, words }) => ({
@@ -172,12 +200,12 @@ function heightSpec(shown, over, title, front) {
   for (const value of values) if (value.x_low !== null && value.x_high === null) value.x_high = right;
   const x = axis("x", title, { scale: { domain: [Math.max(0, xDomain[0]), right], nice: false }, axis: { tickCount: 7 } });
   const y = axis("y", "best M-Recall (%)", { scale: { domain: reach(known("y"), [...known("y_low"), ...known("y_high")]), nice: false } });
-  const { color } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)));
-  color.legend.symbolType = "circle";
+  const { color, shape: ofLoss } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)), "points");
   const line = (encoding, wanted) => ({
     mark: { type: "rule", strokeWidth: 1.4, opacity: 0.55, clip: true }, transform: [{ filter: wanted }], encoding,
   });
-  const shape = networks.length > 1 ? { shape: { field: "network", type: "nominal", legend: { title: null, orient: "bottom", symbolFillColor: soft, symbolStrokeColor: soft } } } : {};
+  const ofNetwork = { field: "network", type: "nominal", legend: { title: null, orient: "bottom", symbolFillColor: soft, symbolStrokeColor: soft } };
+  const shape = networks.length > 1 ? ofNetwork : ofLoss;
   return {
     height: 300, data: { values }, encoding: { color }, layer: [
       { mark: { type: "line", strokeWidth: 1.2, strokeDash: [3, 3], color: soft }, transform: [{ filter: "datum.front >= 0" }],
@@ -186,7 +214,7 @@ function heightSpec(shown, over, title, front) {
       line({ x, y: { ...y, field: "y_low" }, y2: { field: "y_high" } }, "isValid(datum.y_low)"),
       { mark: { type: "text", dx: 12, fontSize: 16, align: "center", baseline: "middle" }, transform: [{ filter: "datum.bound" }],
         encoding: { x, y, text: { field: "arrow" } } },
-      { mark: { type: "point", filled: true, size: 90, opacity: 1, tooltip: true }, encoding: { x, y, ...shape, tooltip: { field: "words", type: "nominal" } } },
+      { mark: { type: "point", filled: true, size: 90, opacity: 1, tooltip: true }, encoding: { x, y, shape, tooltip: { field: "words", type: "nominal" } } },
     ],
   };
 }
@@ -196,21 +224,22 @@ function profileSpec({ spec }, shown) {
   const colours = new Map(Object.values(page.data.rows).map(({ loss, colour }) => [loss, colour]));
   const losses = shown.map(({ loss }) => loss);
   const { color, dash } = drawing.lossScales(losses.map((loss) => [loss, colours.get(loss) ?? 0]));
-  const values = spec.data.values.filter(({ loss }) => losses.includes(loss));
-  return { ...spec, data: { values }, encoding: { color, strokeDash: dash } };
+  const layer = spec.layer.filter(({ transform }) => losses.includes(transform[0].filter.equal));
+  return { ...spec, layer, encoding: { color, strokeDash: dash } };
 }
 
 function secondsSpec(shown) {
-  const { color } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)));
+  const { color, dash } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)));
+  const unnamed = (channel) => ({ ...channel, legend: null }); // the axis names them
   const loss = (key) => rowOf(key).loss;
   const y = { field: "loss", type: "nominal", title: null, sort: shown.map(({ key }) => loss(key)) };
   const x = (field) => axis(field, "seconds", { scale: { zero: true }, axis: { grid: true, tickCount: 6 } });
   return {
-    height: 26 * shown.length + 4, encoding: { y, color: { ...color, legend: null } }, layer: [
+    height: 26 * shown.length + 4, encoding: { y, color: unnamed(color) }, layer: [
       { data: { values: shown.map(({ key, value, words }) => ({ loss: loss(key), value, words })) },
-        mark: { type: "bar", opacity: 0.45, height: 14, tooltip: true }, encoding: { x: x("value"), tooltip: { field: "words", type: "nominal" } } },
-      { data: { values: shown.flatMap(({ key, seeds }) => seeds.map((seed) => ({ loss: loss(key), seed }))) },
-        mark: { type: "point", filled: true, size: 34, opacity: 0.9 }, encoding: { x: x("seed") } },
+        mark: { type: "bar", fillOpacity: 0.4, strokeWidth: 1.4, height: 14, tooltip: true }, encoding: { x: x("value"), stroke: unnamed(color), strokeDash: unnamed(dash), tooltip: { field: "words", type: "nominal" } } },
+      { data: { values: shown.flatMap(({ key, seeds }) => seeds.map((seed) => ({ loss: loss(key), seed, shape: drawing.shape(rowOf(key).colour) }))) },
+        mark: { type: "point", filled: true, size: 34, opacity: 0.9 }, encoding: { x: x("seed"), shape: drawing.ownShape } },
     ],
   };
 }

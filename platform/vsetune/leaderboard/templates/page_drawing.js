@@ -38,22 +38,32 @@ const drawing = {
     };
   },
 
-  /** Scales that give every loss the colour and the dashes that it has everywhere on the page. */
-  lossScales(losses) {
+  /** How often a loss repeats the colours, and so which dashes and which shape are its. */
+  turn(index) {
+    const { palette, dashes } = page.data.looks;
+    return Math.floor(index / palette) % dashes.length;
+  },
+
+  shape(index) {
+    return page.data.looks.shapes[this.turn(index)];
+  },
+
+  /** Of points that carry their shape, where the legend is of lines. */
+  ownShape: { field: "shape", type: "nominal", scale: null, legend: null },
+
+  /** Scales that give every loss the colour, dashes and shape that it has everywhere on the page. legend: with lines or with points. */
+  lossScales(losses, legend = "lines") {
+    const { palette, dashes } = page.data.looks;
     const style = getComputedStyle(document.documentElement);
-    const found = losses.map(([name, index]) => [name, index % page.data.palette, index >= page.data.palette]);
-    const domain = found.map(([name]) => name);
-    const legend = { title: null, orient: "bottom", symbolType: "stroke" };
+    const domain = losses.map(([name]) => name);
+    const shown = { title: null, orient: "bottom", ...(legend === "lines" ? { symbolType: "stroke", symbolSize: 260 } : {}) };
+    const scale = (of, isTold) => ({
+      field: "loss", type: "nominal", legend: isTold ? shown : null, scale: { domain, range: losses.map(([, index]) => of(index)) },
+    });
     return {
-      color: {
-        field: "loss", type: "nominal",
-        scale: { domain, range: found.map(([, index]) => style.getPropertyValue(`--c${index}`).trim()) },
-        legend,
-      },
-      dash: {
-        field: "loss", type: "nominal", legend,
-        scale: { domain, range: found.map(([, , dashed]) => (dashed ? [6, 4] : [1, 0])) },
-      },
+      color: scale((index) => style.getPropertyValue(`--c${index % palette}`).trim(), true),
+      dash: scale((index) => dashes[this.turn(index)], legend === "lines"),
+      shape: scale((index) => this.shape(index), legend === "points"),
     };
   },
 

@@ -9,7 +9,7 @@ const page = {
   sorts: {}, // by the id of a board {column, direction: "ascending" | "descending"}, null: by comparison
   chosen: Object.fromEntries(FILTERS.map((name) => [name, new Set()])),
   over: "target",
-  near: false, // curves: only what is near the best
+  near: false, // axes of M-Recall: only what is near the best
   runs: { shown: false, status: "", search: "", sort: null },
 
   /** The data of the page, read when they are first asked for. */

@@ -1,0 +1,93 @@
+"""What charts of the page show in Chromium: axes that fit what is counted, and nothing left out unsaid."""
+
+from __future__ import annotations
+
+import headless_browser
+import pytest
+
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.shown_runs import ShownRuns
+
+pytestmark = [
+    pytest.mark.slow, pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine"),
+]
+TICKS = """(section) => [...document.querySelectorAll(`[data-charts=${section}] figure`)].map((figure) =>
+    [...figure.querySelectorAll(".role-axis")].map((axis) =>
+        [...axis.querySelectorAll(".role-axis-label text")].map((label) => label.textContent))
+    .filter((labels) => labels.length > 0))"""
+ASIDES = """(section) => [...document.querySelectorAll(`[data-charts=${section}] .aside`)]
+    .map((each) => each.textContent)"""
+DRAWN = """document.querySelectorAll('figure').length > 0 &&
+    [...document.querySelectorAll('figure')].every((figure) => figure.querySelector('svg'))"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with headless_browser.headless_browser(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def tab(browser, attempt, tmp_path):
+    """Of lmh, lseh close to it and luwm far below: four configurations each, the last one confirmed by two seeds."""
+    attempts = [
+        attempt(
+            loss, [top - 20, top - 10, top - configuration, top + seed / 10 - 1], seed=seed, gap=1.0,
+            configuration=configuration, phase="confirm" if seed else "search",
+        )
+        for loss, top in (("lmh", 60.0), ("lseh", 62.0), ("luwm", 30.0))
+        for configuration, seed in ((3, 0), (2, 0), (1, 0), (0, 0), (0, 1), (0, 2))
+    ]
+    attempts.append(attempt("paper", [40.0, 50.0, 59.0, 58.0], seed=1, gap=1.0))
+    measured = {(each.start.study, each.start.trial): {"unique_negatives_images": each.curve} for each in attempts}
+    file = tmp_path / "board.html"
+    runs = ShownRuns(attempts, {}, measured, {"demo": None})
+    file.write_text(to_html(build(attempts, baseline="lmh"), runs=runs), encoding="utf-8")
+    tab = browser.tab(height=14000)
+    tab.open(file.as_uri())
+    tab.wait(DRAWN)
+    yield tab
+    assert tab.problems == []
+
+
+def numbers(labels):
+    return [float(label.replace(",", "")) for label in labels]
+
+
+def test_what_is_near_the_best_is_not_squeezed_by_a_loss_far_below_which_is_named(tab):
+    for section in ("curves", "heights", "tuning"):
+        _, heights = tab.run(f"({TICKS})({section!r})")[0]
+        assert min(numbers(heights)) <= 40, section
+        assert not any("below" in aside for aside in tab.run(f"({ASIDES})({section!r})"))
+    tab.run("document.querySelector('[data-charts=heights] [data-near]').click()")
+    tab.wait("document.querySelectorAll('[data-near]:checked').length === 3")
+    for section in ("curves", "heights", "tuning"):
+        tab.wait(f"({TICKS})({section!r}).every(([, heights]) => Number(heights[0]) >= 54)")
+        assert all("below the picture: luwm" in aside for aside in tab.run(f"({ASIDES})({section!r})")), section
+    assert "curves=near-the-best" in tab.run("location.hash")
+
+
+def test_trials_are_whole_and_counts_begin_at_none(tab):
+    trials, epochs = tab.run(f"({TICKS})('tuning')")
+    assert trials[0] == ["1", "2", "3", "4"]
+    assert len(epochs[0]) > 2
+    ((_, counts),) = tab.run(f"({TICKS})('negatives')")
+    assert counts[0] == "0"
+
+
+def test_what_was_not_searched_is_named_below_the_searches(tab):
+    told = tab.run("document.querySelector('[data-charts=tuning] .chart-notes').textContent")
+    assert "Not in it, no search of several configurations for M-Recall: vsepp paper." in told
+
+
+def test_a_loss_that_is_both_highest_and_soonest_is_named_where_no_front_is_to_be_joined(tab):
+    assert tab.run(f"({ASIDES})('heights')") == ["highest and soonest, not tested: lseh"]
+    tab.run("page.over = 'best'; page.changed()")
+    assert tab.run(f"({ASIDES})('heights')") == [""]
+
+
+def test_a_table_of_one_network_and_data_set_leaves_them_to_its_headline(tab):
+    shown = "(width) => [...document.querySelectorAll('.leaderboard th')].filter((head) => head.offsetWidth > 0).length"
+    assert tab.run(f"({shown})()") == tab.run("document.querySelectorAll('.leaderboard th').length") - 2
+    assert "vsepp on scenes" in tab.run("document.querySelector('.lead').textContent")
