@@ -15,6 +15,8 @@ from vsetune.networks.network_base import NetworkGroup
 from vsetune.training.without_compiler import leave_compiler_unloaded, plain_step
 
 _OPTIMIZERS: dict[str, type[Adam] | type[AdamW]] = {"adam": Adam, "adamw": AdamW}
+_FUSED_ON = {"cpu", "cuda"}
+"""Devices on which a whole step of Adam is one pass over parameters and moments; numbers differ by rounding alone."""
 
 
 class Optimizers:
@@ -45,7 +47,8 @@ class Optimizers:
         self._all: dict[str, Optimizer] = {}
         if groups:
             self._all["network"] = _OPTIMIZERS[training.optimizer](
-                groups, lr=training.learning_rate, betas=training.betas, eps=training.epsilon
+                groups, lr=training.learning_rate, betas=training.betas, eps=training.epsilon,
+                fused=True if _devices_of(groups) <= _FUSED_ON else None,
             )
         if own:
             self._all["loss"] = SGD(own)
@@ -81,7 +84,18 @@ class Optimizers:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue as the optimizers that were saved."""
         for name, optimizer in self._all.items():
-            optimizer.load_state_dict(state[name])
+            optimizer.load_state_dict(_taken_our_way(state[name], optimizer))
+
+
+def _devices_of(groups: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {parameter.device.type for group in groups for parameter in group["params"]}
+
+
+def _taken_our_way(saved: Mapping[str, Any], optimizer: Optimizer) -> dict[str, Any]:
+    """The saved state, `fused` of every group as it is here: torch would take it from the state, which may come from
+    another device or from a version that had none. ValueError when it has not as many groups."""
+    groups = zip(saved["param_groups"], optimizer.param_groups, strict=True)
+    return {**saved, "param_groups": [{**group, "fused": own["fused"]} for group, own in groups]}
 
 
 def _by_decay(training: TrainingSpec, parameters: list[nn.Parameter]) -> list[tuple[list[nn.Parameter], float]]:
