@@ -20,8 +20,8 @@ def side_by_side(
     measure: Callable[[Asked], Found], asked: Iterable[Asked], processes: int, *, device: torch.device
 ) -> Iterator[Found]:
     """What `measure` finds of each, in their order. Each process computes with one thread of the CPU; with one process
-    it is this one, as it is. measure: a function of a module or a `partial` of one, as it travels. device: where it computes,
-    which each process makes ready (`choose_device`).
+    it is this one, as it is. measure: a function of a module or a `partial` of one, as it travels. device: where it
+    computes, which each process makes ready (`choose_device`).
     """
     if processes == 1:
         yield from map(measure, asked)
