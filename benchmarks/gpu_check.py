@@ -82,7 +82,8 @@ def main() -> None:
     wanted = given.only.split(",")
     if unknown := set(wanted) - set(PARTS):
         sys.exit(f"--only: no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    cases = {name: case for name, case in every_case().items() if given.cases in name}
+    named = given.cases.split(",")
+    cases = {name: case for name, case in every_case().items() if any(part in name for part in named)}
     if not cases:
         sys.exit(f"--cases: none has {given.cases!r} in its name, such as vsepp.lmh")
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +109,7 @@ def parsed() -> argparse.Namespace:
     arguments.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
     arguments.add_argument("--sizes", choices=("full", "small"), default="full", help="of the networks of rates")
     arguments.add_argument("--only", default=",".join(PARTS), help="parts, by comma")
-    arguments.add_argument("--cases", default="", help="only cases with this in their name, e.g. vsepp.")
+    arguments.add_argument("--cases", default="", help="only cases with one of these in their name, e.g. vsepp.,scan")
     arguments.add_argument("--processes", type=int, default=1, help="at once, for curves and waits: a core each")
     arguments.add_argument("--page", type=Path, help="write the tables there, as Markdown; docs/gpu.md keeps its text")
     return arguments.parse_args()
@@ -156,11 +157,12 @@ def check_rates(asked: Asked) -> page.Part:
     repeats = REPEATS[asked.sizes]
     peaks = {name: timing.product_rate(asked.device, name, repeats=repeats) for name in asked.precisions}
     chosen = {name: asked.network(name) for name in NETWORKS if any(name in case for case in asked.cases)}
-    found = rates.rates(
-        chosen, asked.large, asked.device, peaks, batch=BATCH[asked.sizes], repeats=repeats
-    )
+    found = []
+    for rate in rates.rates(chosen, asked.large, asked.device, peaks, batch=BATCH[asked.sizes], repeats=repeats):
+        found.append(rate)
+        say(f"rates of {rate.network} in {rate.precision}: {rate.pairs_s:,.0f} pairs/s")
     moved = rates.transfer(rates.host_batches(asked.large, BATCH[asked.sizes]), asked.device)
-    return page.of_rates(list(found), peaks, moved)
+    return page.of_rates(found, peaks, moved)
 
 
 def say(part: str) -> None:
