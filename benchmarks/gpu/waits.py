@@ -114,6 +114,10 @@ def stand_in_device() -> torch.device:
         def get_amp_supported_dtype(self) -> list[torch.dtype]:
             return [torch.bfloat16]
 
+        def is_available(self) -> bool:
+            """No: nothing of PyTorch shall choose it by itself, as nn.DataParallel would."""
+            return False
+
         def get_rng_state(self, device: object = None) -> Tensor:
             return torch.get_rng_state()
 

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from vsetune.data.batches.buffers import RecycledBuffers
 from vsetune.data.stored.bank_file import SplitBank
-from vsetune.data.stored.vocabulary import PAD
 
 _AT_ONCE = 1 << 26
 """Bytes of features that travel to a device at once."""
@@ -24,20 +23,16 @@ class BankArrays(Protocol):
         """These values beside the arrays."""
         ...
 
+    def sent_together(self, *values: np.ndarray) -> list[Tensor]:
+        """These int64 values beside the arrays, in one journey."""
+        ...
+
     def features(self, images: Tensor) -> Tensor:
         """(images, regions, width) float16."""
         ...
 
-    def region_counts(self, images: Tensor) -> Tensor:
-        """(images,) int64."""
-        ...
-
     def boxes(self, images: Tensor) -> Tensor:
         """(images, regions, 4) float32."""
-        ...
-
-    def words(self, captions: Tensor, longest: int) -> Tensor:
-        """(captions, longest) int64 ids of the vocabulary, 0 behind the end of a caption."""
         ...
 
     def vectors(self, captions: Tensor) -> Tensor:
@@ -58,6 +53,9 @@ class NodeArrays:
     def sent(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values)
 
+    def sent_together(self, *values: np.ndarray) -> list[Tensor]:
+        return [torch.from_numpy(each) for each in values]
+
     def features(self, images: Tensor) -> Tensor:
         shape = (len(images), self._bank.shape.regions, self._bank.shape.width)
         if self._is_pinned:
@@ -67,20 +65,9 @@ class NodeArrays:
         self._bank.read_features(images.numpy(), made.numpy())
         return made
 
-    def region_counts(self, images: Tensor) -> Tensor:
-        return torch.from_numpy(self._bank.region_counts[images.numpy()])
-
     def boxes(self, images: Tensor) -> Tensor:
         assert self._bank.boxes is not None
         return torch.from_numpy(self._bank.boxes[images.numpy()])
-
-    def words(self, captions: Tensor, longest: int) -> Tensor:
-        ids, starts = self._bank.ids, self._bank.starts
-        chosen = captions.numpy()
-        first, behind = starts[chosen, None], starts[chosen + 1, None]
-        places = first + np.arange(longest)
-        found = ids[np.minimum(places, len(ids) - 1)].astype(np.int64)
-        return torch.from_numpy(np.where(places < behind, found, PAD))
 
     def vectors(self, captions: Tensor) -> Tensor:
         assert self._semantics is not None
@@ -88,7 +75,7 @@ class NodeArrays:
 
 
 class DeviceArrays:
-    """Copies on a device; what travels for a batch are the indices of its images and captions."""
+    """Copies on a device; what travels for a batch are its words and the indices of its images and captions."""
 
     def __init__(self, bank: SplitBank, semantics: np.ndarray | None, device: torch.device) -> None:
         self._device, shape = device, bank.shape
@@ -101,9 +88,6 @@ class DeviceArrays:
             part = np.empty((len(images), shape.regions, shape.width), "<f2")
             bank.read_features(images, part)
             self._features[first : first + len(images)] = torch.from_numpy(part).to(device)
-        self._counts, self._starts, self._ids = (
-            torch.tensor(array, device=device) for array in (bank.region_counts, bank.starts, bank.ids)
-        )
         self._boxes = None if bank.boxes is None else torch.tensor(bank.boxes, device=device)
         self._semantics: Tensor | None = None
         self._made_of: np.ndarray | None = None
@@ -121,22 +105,17 @@ class DeviceArrays:
             made = made.pin_memory()
         return made.to(self._device, non_blocking=True)
 
+    def sent_together(self, *values: np.ndarray) -> list[Tensor]:
+        together = self.sent(np.concatenate([each.ravel() for each in values]))
+        there = torch.split(together, [each.size for each in values])
+        return [one.view(each.shape) for one, each in zip(there, values, strict=True)]
+
     def features(self, images: Tensor) -> Tensor:
         return self._features.index_select(0, images)
-
-    def region_counts(self, images: Tensor) -> Tensor:
-        return self._counts.index_select(0, images)
 
     def boxes(self, images: Tensor) -> Tensor:
         assert self._boxes is not None
         return self._boxes.index_select(0, images)
-
-    def words(self, captions: Tensor, longest: int) -> Tensor:
-        first = self._starts.index_select(0, captions)[:, None]
-        behind = self._starts.index_select(0, captions + 1)[:, None]
-        places = first + torch.arange(longest, device=self._device)
-        found = self._ids[places.clamp(max=len(self._ids) - 1)].long()
-        return torch.where(places < behind, found, PAD)
 
     def vectors(self, captions: Tensor) -> Tensor:
         assert self._semantics is not None

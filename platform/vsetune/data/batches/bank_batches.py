@@ -63,32 +63,33 @@ class Gathering:
         rows = np.array([image for image, _ in chosen], np.int64)
         ids = np.repeat(bank.first_captions[rows], counts)
         ids += np.array([number for _, captions in chosen for number in captions], np.int64)
-        images, captions = arrays.sent(rows), arrays.sent(ids)
         own_lengths = bank.starts[ids + 1] - bank.starts[ids]
         lengths, words = self._words(ids, own_lengths)
+        region_counts, caption_rows = bank.region_counts[rows], np.repeat(np.arange(len(rows)), counts)
+        images, captions, *others = arrays.sent_together(rows, ids, region_counts, words, lengths, caption_rows)
         has_boxes = self.reads.boxes and bank.boxes is not None
         is_here = images.device.type == "cpu"
         return Batch(
             image_features=arrays.features(images),
-            region_counts=arrays.region_counts(images),
+            region_counts=others[0],
             image_ids=images,
-            captions=arrays.words(captions, int(lengths.max())) if words is None else arrays.sent(words),
-            caption_lengths=arrays.sent(lengths),
-            caption_rows=arrays.sent(np.repeat(np.arange(len(rows)), counts)),
+            captions=others[1],
+            caption_lengths=others[2],
+            caption_rows=others[3],
             caption_ids=captions,
             semantic_vectors=arrays.vectors(captions) if self.has_semantics else None,
             boxes=arrays.boxes(images) if has_boxes else None,
             dependencies=None if tables.heads is None else arrays.sent(joined_words(tables.heads[ids], lengths)),
             phrases=self._phrases(ids, own_lengths, lengths),
             siblings=arrays.sent(self._siblings(rows, counts, ids)) if self.reads.siblings else None,
-            host_region_counts=None if is_here else torch.from_numpy(bank.region_counts[rows]),
+            host_region_counts=None if is_here else torch.from_numpy(region_counts),
             host_caption_lengths=None if is_here else torch.from_numpy(lengths),
         )
 
-    def _words(self, ids: np.ndarray, own_lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """((captions,) lengths, their word pieces; None where the words of the bank are read)."""
+    def _words(self, ids: np.ndarray, own_lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """((captions,) lengths, (captions, longest) ids of words, or of word pieces where they are read), int64."""
         if self.tables.pieces is None:
-            return own_lengths, None
+            return own_lengths, self.rows.bank.padded_captions(ids)
         pieces = self.tables.pieces.ids[ids]
         lengths = np.count_nonzero(pieces, axis=1).astype(np.int64)
         pieces = pieces[:, : lengths.max()].astype(np.int64)

@@ -24,6 +24,7 @@ import numpy as np
 
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.storage import read_failure
+from vsetune.data.stored.vocabulary import PAD
 
 _ALIGNED = mmap.ALLOCATIONGRANULARITY
 
@@ -109,6 +110,13 @@ class SplitBank:
             if not read:
                 raise read_failure(self.path, OSError(0, "cut short while it is read"))
             target, place = target[read:], place + read
+
+    def padded_captions(self, numbers: np.ndarray) -> np.ndarray:
+        """(captions, longest) int64 ids of these captions, 0 behind the end of each."""
+        first, behind = self.starts[numbers, None], self.starts[numbers + 1, None]
+        places = first + np.arange((behind - first).max())
+        found = self.ids[np.minimum(places, len(self.ids) - 1)].astype(np.int64)
+        return np.where(places < behind, found, PAD)
 
     def caption(self, number: int) -> np.ndarray:
         """The ids of one caption, int32."""
