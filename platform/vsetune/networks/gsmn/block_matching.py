@@ -77,7 +77,7 @@ def _matches(images: Side, captions: Side, scale: float) -> tuple[Tensor, Tensor
     word_squares = _quadratic_forms(over_regions.permute(3, 2, 0, 1).flatten(2).contiguous(), images.grams)
     region_squares = region_squares.view(*region_squares.shape[:2], *images.mask.shape).transpose(0, 1)
     word_squares = word_squares.view(*word_squares.shape[:2], *captions.mask.shape).permute(1, 2, 3, 0)
-    region_dots, word_dots = (raw * over_words).sum(dim=1), (raw * over_regions).sum(dim=3)
+    region_dots, word_dots = (raw * over_words).sum(dim=1), _times(raw, over_regions).sum(dim=3)
     return (
         _cosines(region_dots, region_squares, images.norms[:, None]),
         _cosines(word_dots, word_squares, captions.norms[..., None]),
@@ -132,7 +132,12 @@ def _block_similarities(regions: Tensor, words: Tensor) -> Tensor:
 def _quadratic_forms(weights: Tensor, grams: Tensor) -> Tensor:
     """(n, B, X): a G a for every column a of weights (n, P, X); grams: (n, B, P, P)."""
     products = (grams.flatten(1, 2) @ weights).view(*grams.shape[:3], -1)
-    return (products * weights[:, None]).sum(dim=2)
+    return _times(products, weights[:, None]).sum(dim=2)
+
+
+def _times(values: Tensor, factors: Tensor) -> Tensor:
+    """The products, in the place of values that nobody needs any more where there is no gradient."""
+    return values * factors if torch.is_grad_enabled() else values.mul_(factors)
 
 
 def _cosines(dots: Tensor, squares: Tensor, norms: Tensor) -> Tensor:

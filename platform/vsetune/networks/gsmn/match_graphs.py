@@ -119,11 +119,11 @@ class NodeScores(nn.Module):
 
     def forward(self, nodes: Tensor) -> Tensor:
         """(n, X). nodes: (n, H, X)."""
-        return mapped_features(self.outer, mapped_features(self.inner, nodes).tanh()).squeeze(1)
+        return mapped_features(self.outer, mapped_features(self.inner, nodes).tanh_()).squeeze(1)
 
     def of_rows(self, nodes: Tensor) -> Tensor:
         """(...). nodes: (..., H)."""
-        scores: Tensor = self.outer(self.inner(nodes).tanh())
+        scores: Tensor = self.outer(self.inner(nodes).tanh_())
         return scores.squeeze(-1)
 
 
