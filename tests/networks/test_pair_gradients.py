@@ -15,7 +15,7 @@ from vsetune.networks.gsmn.network import Gsmn
 from vsetune.networks.parts import pair_gradients
 from vsetune.networks.parts.cross_attention import word_mask_of
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
-from vsetune.networks.parts.pair_gradients import Seen, scores_by_pair
+from vsetune.networks.parts.pair_gradients import Chosen, Seen, SideBySide, scores_by_pair
 
 IMAGES, CAPTIONS, LONGEST = 7, 6, 5
 
@@ -32,7 +32,7 @@ def drawn() -> tuple[Encoded, Encoded, Tensor]:
     return images, captions, torch.randn(4).double().requires_grad_()
 
 
-def ways(parameter: Tensor) -> tuple[Callable[[Encoded, Encoded], Tensor], Callable[[Encoded, Encoded], Tensor]]:
+def ways(parameter: Tensor, few: str) -> tuple[Callable[[Encoded, Encoded], Tensor], SideBySide | Chosen]:
     def of_pairs(images: Encoded, captions: Encoded) -> Tensor:
         products = captions.vectors @ (images.vectors * parameter).mT * word_mask_of(captions)[..., None]
         return (products.tanh().sum(dim=1) * images.links).sum(dim=1)
@@ -44,12 +44,15 @@ def ways(parameter: Tensor) -> tuple[Callable[[Encoded, Encoded], Tensor], Calla
             for row in range(len(images))
         ])
 
-    return of_all, of_pairs
+    def of_chosen(images: Encoded, captions: Encoded, rows: Tensor, columns: Tensor) -> Tensor:
+        return of_pairs(images[rows], captions[columns])
+
+    return of_all, SideBySide(of_pairs) if few == "side by side" else Chosen(of_chosen)
 
 
-def gradients(weights: Tensor, seen: Seen) -> list[Tensor]:
+def gradients(weights: Tensor, seen: Seen, few: str = "side by side") -> list[Tensor]:
     images, captions, parameter = drawn()
-    scores = scores_by_pair(*ways(parameter), images, captions, [parameter], seen)
+    scores = scores_by_pair(*ways(parameter, few), images, captions, [parameter], seen)
     learned = [images.vectors, images.links, captions.vectors, parameter]
     return [scores.detach(), *torch.autograd.grad((scores.square() * weights).sum(), learned)]
 
@@ -57,14 +60,16 @@ def gradients(weights: Tensor, seen: Seen) -> list[Tensor]:
 @pytest.mark.parametrize("read", [0, 1, 4, IMAGES * CAPTIONS], ids=lambda read: f"{read} scores read")
 @pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("at_once", [1, 3, 32])
+@pytest.mark.parametrize("few", ["side by side", "chosen"])
 def test_gradients_are_those_of_plain_autograd(
-    read: int, is_kept: bool, at_once: int, monkeypatch: pytest.MonkeyPatch
+    read: int, is_kept: bool, at_once: int, few: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pair_gradients, "_PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr(pair_gradients, "_CHOSEN_AT_ONCE", at_once)
     weights = torch.zeros(IMAGES * CAPTIONS).double()
     weights[torch.randperm(len(weights), generator=torch.Generator().manual_seed(1))[:read]] = 1.0
     weights, seen = weights.view(IMAGES, CAPTIONS), Seen(is_dense=is_kept)
-    found = gradients(weights, seen)
+    found = gradients(weights, seen, few)
     assert seen.is_dense == (read > 5)
     monkeypatch.setenv(PLAIN_AUTOGRAD, "1")
     for ours, plain in zip(found, gradients(weights, Seen()), strict=True):
@@ -87,6 +92,9 @@ def test_pairs_side_by_side_have_the_scores_of_all_pairs(case: str) -> None:
     rows = torch.arange(4).repeat_interleave(4)
     columns = captions.lengths.argsort(descending=True).repeat(4)
     order = captions.lengths[columns].argsort(descending=True, stable=True)
-    found = network._scores_of_pairs(images[rows[order]], captions[columns[order]])
+    if hasattr(network, "_scores_of_chosen"):
+        found = network._scores_of_chosen(images, captions, rows[order], columns[order])
+    else:
+        found = network._scores_of_pairs(images[rows[order]], captions[columns[order]])
     expected = network._scores_of_all(images, captions)[rows[order], columns[order]]
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)

@@ -16,7 +16,9 @@ from vsetune.errors import ConfigError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.parts.gradients import hand_derived
 from vsetune.networks.parts.matrix_products import linear
+from vsetune.networks.parts.unit_vectors import unit_by_hand
 from vsetune.networks.sentence_writing import SentenceWriting
 
 _SHORTEST = 1e-8
@@ -153,6 +155,8 @@ def unit_length(vectors: Tensor) -> Tensor:
     1/epsilon, and with clipping that one vector becomes the whole step.
     """
     vectors = at_least_float32(vectors)
+    if hand_derived(vectors):
+        return unit_by_hand(vectors, _SHORTEST)
     norms = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return torch.where(norms > _SHORTEST, vectors / norms.clamp_min(_SHORTEST), vectors.new_zeros(()))
 

@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from vsetune.networks.parts.pair_products import pair_products
+
 KEPT_PER_SIMILARITY = 3
 """Numbers that `matches` keeps for its backward pass, by default: a block similarity and both products with Gram
 matrices."""
@@ -75,26 +77,49 @@ def _matches(images: Side, captions: Side, scale: float) -> tuple[Tensor, Tensor
     word_squares = _quadratic_forms(over_regions.permute(3, 2, 0, 1).flatten(2).contiguous(), images.grams)
     region_squares = region_squares.view(*region_squares.shape[:2], *images.mask.shape).transpose(0, 1)
     word_squares = word_squares.view(*word_squares.shape[:2], *captions.mask.shape).permute(1, 2, 3, 0)
-    region_dots, word_dots = (raw * over_words).sum(dim=1), (raw * over_regions).sum(dim=3)
+    region_dots, word_dots = (raw * over_words).sum(dim=1), _times(raw, over_regions).sum(dim=3)
     return (
         _cosines(region_dots, region_squares, images.norms[:, None]),
         _cosines(word_dots, word_squares, captions.norms[..., None]),
     )
 
 
-def pair_matches(images: Side, captions: Side, scale: float) -> tuple[Tensor, Tensor]:
-    """As `matches` of P images and P captions, image p with caption p alone: (B, 1, R, P) and (B, L, 1, P)."""
-    words, regions = captions.blocks.permute(2, 0, 1, 3), images.blocks.permute(2, 0, 1, 3)  # (P, B, parts, E)
-    raw = (words @ regions.mT).permute(1, 2, 3, 0).contiguous()[:, :, None]
-    is_word = captions.mask[:, None, None]
-    over_words, over_regions = attentions(raw.sum(dim=0), is_word, images.mask, scale)
-    region_squares = _quadratic_forms(over_words.squeeze(1).permute(2, 0, 1).contiguous(), captions.grams)
-    word_squares = _quadratic_forms(over_regions.squeeze(1).permute(2, 1, 0).contiguous(), images.grams)
-    region_squares, word_squares = (squares.permute(1, 2, 0) for squares in (region_squares, word_squares))
-    region_dots, word_dots = (raw * over_words).sum(dim=1), (raw * over_regions).sum(dim=3)
+@dataclass(frozen=True)
+class PairSide:
+    """Regions of N images or words of M captions, prepared for the matches of few pairs.
+
+    blocks: (n, B, P, E), zero where padded. norms: (n, B, P). grams: (n, B, P, P). mask: (n, P) bool, True for real
+    parts.
+    """
+
+    blocks: Tensor
+    norms: Tensor
+    grams: Tensor
+    mask: Tensor
+
+
+def prepared_for_pairs(parts: Tensor, lengths: Tensor, blocks: int) -> PairSide:
+    """As `prepared`."""
+    split = parts.reshape(*parts.shape[:2], blocks, -1).transpose(1, 2).contiguous()
+    mask = torch.arange(parts.shape[1], device=lengths.device) < lengths[:, None]
+    return PairSide(split, torch.linalg.vector_norm(split, dim=-1), split @ split.mT, mask)
+
+
+def pair_matches(
+    images: PairSide, captions: PairSide, rows: Tensor, columns: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """As `matches` of the images rows (P,) with the captions columns (P,): (P, B, R) and (P, B, L)."""
+    is_word, is_region = captions.mask[columns], images.mask[rows]
+    raw = pair_products(images.blocks, captions.blocks, captions.mask.sum(dim=1).tolist(), rows, columns)
+    last = raw.sum(dim=1).permute(1, 2, 0)[:, None]  # (L, 1, R, P)
+    found = attentions(last, is_word.T[:, None, None], is_region.T, scale)
+    over_words, over_regions = (weights.squeeze(1).permute(2, 0, 1) for weights in found)  # (P, L, R)
+    region_squares = _quadratic_forms(over_words, captions.grams.index_select(0, columns))
+    word_squares = _quadratic_forms(over_regions.mT, images.grams.index_select(0, rows))
+    region_dots, word_dots = (raw * over_words[:, None]).sum(dim=2), (raw * over_regions[:, None]).sum(dim=3)
     return (
-        _cosines(region_dots, region_squares[:, None], images.norms[:, None]),
-        _cosines(word_dots, word_squares[:, :, None], captions.norms[:, :, None]),
+        _cosines(region_dots, region_squares, images.norms[rows]),
+        _cosines(word_dots, word_squares, captions.norms[columns]),
     )
 
 
@@ -107,7 +132,12 @@ def _block_similarities(regions: Tensor, words: Tensor) -> Tensor:
 def _quadratic_forms(weights: Tensor, grams: Tensor) -> Tensor:
     """(n, B, X): a G a for every column a of weights (n, P, X); grams: (n, B, P, P)."""
     products = (grams.flatten(1, 2) @ weights).view(*grams.shape[:3], -1)
-    return (products * weights[:, None]).sum(dim=2)
+    return _times(products, weights[:, None]).sum(dim=2)
+
+
+def _times(values: Tensor, factors: Tensor) -> Tensor:
+    """The products, in the place of values that nobody needs any more where there is no gradient."""
+    return values * factors if torch.is_grad_enabled() else values.mul_(factors)
 
 
 def _cosines(dots: Tensor, squares: Tensor, norms: Tensor) -> Tensor:

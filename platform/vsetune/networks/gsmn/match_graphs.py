@@ -83,6 +83,12 @@ class RegionPropagation(nn.Module):
         gathered: Tensor = edges.repeat_interleave(self._features, dim=1).flatten(0, 1) @ mapped.flatten(0, 1)
         return gathered.view_as(mapped)
 
+    def of_pairs(self, found: Tensor, edges: Tensor) -> Tensor:
+        """(P, R, H). found: (P, R, B), of image p with one caption; edges: (P, K, R, R)."""
+        mapped: Tensor = self.map(found).unflatten(-1, (-1, self._features)).transpose(1, 2)  # (P, K, R, F)
+        gathered = mapped * edges.sum(dim=-1, keepdim=True) if self._variant == "released" else edges @ mapped
+        return gathered.transpose(1, 2).flatten(2)
+
 
 class WordPropagation(nn.Module):
     """x_i = W times what word i gathers, plus bias; all kernels gather the same (see `word_links`), so W holds all."""
@@ -97,6 +103,11 @@ class WordPropagation(nn.Module):
             found = (links @ found.flatten(2)).view_as(found)
         return mapped_features(self.map, found.flatten(0, 1)).view(*found.shape[:2], -1, found.shape[3])
 
+    def of_pairs(self, found: Tensor, links: Tensor | None) -> Tensor:
+        """(P, L, H). found: (P, L, B), of caption p with one image; links: (P, L, L), or None."""
+        nodes: Tensor = self.map(found if links is None else links @ found)
+        return nodes
+
 
 class NodeScores(nn.Module):
     """Linear, tanh, linear to one number, both weight-normalised."""
@@ -108,7 +119,12 @@ class NodeScores(nn.Module):
 
     def forward(self, nodes: Tensor) -> Tensor:
         """(n, X). nodes: (n, H, X)."""
-        return mapped_features(self.outer, mapped_features(self.inner, nodes).tanh()).squeeze(1)
+        return mapped_features(self.outer, mapped_features(self.inner, nodes).tanh_()).squeeze(1)
+
+    def of_rows(self, nodes: Tensor) -> Tensor:
+        """(...). nodes: (..., H)."""
+        scores: Tensor = self.outer(self.inner(nodes).tanh_())
+        return scores.squeeze(-1)
 
 
 def mapped_features(linear: nn.Linear, values: Tensor) -> Tensor:

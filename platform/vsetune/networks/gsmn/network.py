@@ -13,7 +13,14 @@ from torch import Tensor, nn
 
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.gsmn.block_matching import KEPT_PER_SIMILARITY, Side, matches, pair_matches, prepared
+from vsetune.networks.gsmn.block_matching import (
+    KEPT_PER_SIMILARITY,
+    Side,
+    matches,
+    pair_matches,
+    prepared,
+    prepared_for_pairs,
+)
 from vsetune.networks.gsmn.match_graphs import BoxKernels, NodeScores, RegionPropagation, WordPropagation, word_links
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
@@ -22,7 +29,7 @@ from vsetune.networks.network_building import register
 from vsetune.networks.parts.cross_attention import Attention, word_attention
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.network_devices import beside
-from vsetune.networks.parts.pair_gradients import Seen, scores_by_pair
+from vsetune.networks.parts.pair_gradients import Chosen, Seen, scores_by_pair
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 
 _NUMBERS_PER_STEP = 2**21
@@ -91,7 +98,8 @@ class Gsmn(Network):
         parameters = [one for part in parts for one in part.parameters()]
         with torch.autocast(images.device.type, enabled=False):
             items = self._with_edges(images.at_least_float32()), captions.at_least_float32()
-            return scores_by_pair(self._scores_of_all, self._scores_of_pairs, *items, parameters, self._seen)
+            ways = self._scores_of_all, Chosen(self._scores_of_chosen)
+            return scores_by_pair(*ways, *items, parameters, self._seen)
 
     def _scores_of_all(self, images: Encoded, captions: Encoded) -> Tensor:
         lengths = captions.lengths_on_host
@@ -105,12 +113,19 @@ class Gsmn(Network):
             columns.append(torch.cat([self._tile(row, some, is_kept=is_kept) for row in rows]))
         return torch.cat(columns, dim=1)[:, beside(by_length.argsort(), captions.vectors)]
 
-    def _scores_of_pairs(self, images: Encoded, captions: Encoded) -> Tensor:
-        """(P,), captions longest first."""
-        (regions, edges), (words, links) = self._prepared_images(images), self._prepared_captions(captions)
-        of_regions, of_words = pair_matches(regions, words, self._spec.attention_scale)
-        scores = self._region_scores(of_regions.permute(3, 0, 2, 1), regions, edges)
-        return (scores + self._word_scores(of_words.permute(3, 1, 0, 2), words, links)).squeeze(1)
+    def _scores_of_chosen(self, images: Encoded, captions: Encoded, rows: Tensor, columns: Tensor) -> Tensor:
+        """(P,)."""
+        assert images.lengths is not None
+        assert images.links is not None
+        assert captions.lengths is not None
+        regions = prepared_for_pairs(images.vectors, images.lengths, self._spec.blocks)
+        words = prepared_for_pairs(captions.vectors, captions.lengths, self._spec.blocks)
+        of_regions, of_words = pair_matches(regions, words, rows, columns, self._spec.attention_scale)
+        links = None if captions.links is None else captions.links.index_select(0, columns)
+        region_nodes = self.region_graph.of_pairs(of_regions.mT, images.links.index_select(0, rows))
+        region_scores = self.region_scores.of_rows(region_nodes)
+        word_scores = self.word_scores.of_rows(self.word_graph.of_pairs(of_words.mT, links))
+        return _mean(region_scores, regions.mask[rows]) + _mean(word_scores, words.mask[columns])
 
     def attention(self, images: Encoded, captions: Encoded) -> Tensor:
         """Where words attend."""
@@ -162,6 +177,12 @@ class Gsmn(Network):
         scores: Tensor = self.region_scores(nodes.flatten(2)).reshape(len(nodes), *nodes.shape[2:])
         mask = regions.mask.T.to(scores)
         return (scores * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+def _mean(scores: Tensor, mask: Tensor) -> Tensor:
+    """(P,) means of the real ones of (P, nodes) scores."""
+    is_real = mask.to(scores)
+    return (scores * is_real).sum(dim=1) / is_real.sum(dim=1)
 
 
 def grid_centres(regions: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 Losses over hardest negatives (LMH, LSEH, ...) read at most three scores per pair of the batch. Of 64 x 64 scores 95 %
 get the gradient 0, which autograd would carry back through all their words. Here the few others are computed once more,
-side by side, and only they are carried back; nothing of the first pass is kept (decisions 0034 and 0050).
+in one of two ways, and only they are carried back; nothing of the first pass is kept (decisions 0034 and 0050).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.parts.gradients import hand_derived
 
 ScoresOf = Callable[[Encoded, Encoded], Tensor]
+ChosenScoresOf = Callable[[Encoded, Encoded, Tensor, Tensor], Tensor]
 Names = tuple[str, ...]
 
 _FEW = 1 / 8
@@ -27,6 +28,8 @@ pairs side by side share no products of matrices."""
 
 _PAIRS_AT_ONCE = 32
 """Of like length: little is computed for padding, and what they take (9 MB at 36 regions of 1,024) stays small."""
+_CHOSEN_AT_ONCE = 256
+"""Of pairs that are chosen from all items: a bound of what they take (GSMN: 0.3 GB)."""
 
 
 @dataclass
@@ -37,29 +40,71 @@ class Seen:
     is_dense: bool = False
 
 
+@dataclass(frozen=True)
+class SideBySide:
+    """Few pairs from copies of their items. of_pairs: (P,) images and (P,) captions to (P,), image p with caption p."""
+
+    of_pairs: ScoresOf
+
+    def gradients(self, ctx: Any, gradient: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, ...]:
+        """Of all inputs. rows, columns: (P,), the pairs that have one, at least one, longest captions first."""
+        totals = [torch.zeros_like(tensor) for tensor in _inputs(ctx, ctx.images, ctx.captions)]
+        for row, column in zip(torch.split(rows, _PAIRS_AT_ONCE), torch.split(columns, _PAIRS_AT_ONCE), strict=True):
+            images, captions = _leaves(ctx.images[row], ctx.names[0]), _leaves(_cut(ctx.captions[column]), ctx.names[1])
+            with torch.enable_grad():
+                scores = self.of_pairs(images, captions)
+            parts = _gradients(scores, _inputs(ctx, images, captions), gradient[row, column])
+            places = [row] * len(ctx.names[0]) + [column] * len(ctx.names[1])
+            for total, part, place in zip(totals, parts, places, strict=False):
+                total[(slice(None), *(slice(size) for size in part.shape[1:]))].index_add_(0, place, part)
+            for total, part in zip(totals[len(places) :], parts[len(places) :], strict=True):
+                total += part
+        return tuple(totals)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Few pairs from what all items have, each prepared once. of_chosen: (N,) images, (M,) captions, rows (P,) and
+    columns (P,) to the (P,) scores of these pairs."""
+
+    of_chosen: ChosenScoresOf
+
+    def gradients(self, ctx: Any, gradient: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, ...]:
+        """As above."""
+        inputs = _inputs(ctx, ctx.images, ctx.captions)
+        totals: tuple[Tensor, ...] = ()
+        for row, column in zip(torch.split(rows, _CHOSEN_AT_ONCE), torch.split(columns, _CHOSEN_AT_ONCE), strict=True):
+            with torch.enable_grad():
+                scores = self.of_chosen(ctx.images, ctx.captions, row, column)
+            parts = _gradients(scores, inputs, gradient[row, column])
+            totals = tuple(total.add_(part) for total, part in zip(totals, parts, strict=True)) if totals else parts
+        return totals
+
+
 def scores_by_pair(
-    of_all: ScoresOf, of_pairs: ScoresOf, images: Encoded, captions: Encoded, parameters: Sequence[Tensor], seen: Seen
+    of_all: ScoresOf, of_few: SideBySide | Chosen, images: Encoded, captions: Encoded, parameters: Sequence[Tensor],
+    seen: Seen,
 ) -> Tensor:
     """of_all(images, captions), with gradient, once, for what is encoded and for the parameters.
 
-    of_all: (N,) images and (M,) captions to (N, M). of_pairs: (P,) images and (P,) captions to (P,), image p with
-    caption p. Both compute each score from its own pair and draw nothing at random.
+    of_all: (N,) images and (M,) captions to (N, M). Both ways compute each score from its own pair and draw nothing at
+    random.
     """
     if not torch.is_grad_enabled() or not hand_derived(images.vectors):
         return of_all(images, captions)
     names = _learned(images), _learned(captions)
     learning = [parameter for parameter in parameters if parameter.requires_grad]
     tensors = (*_values(images, names[0]), *_values(captions, names[1]), *learning)
-    return _Scores.apply((of_all, of_pairs), seen, images, captions, names, *tensors)  # type: ignore[no-any-return, no-untyped-call]
+    return _Scores.apply((of_all, of_few), seen, images, captions, names, *tensors)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, ways: tuple[ScoresOf, ScoresOf], seen: Seen, images: Encoded, captions: Encoded,
+        ctx: Any, ways: tuple[ScoresOf, SideBySide | Chosen], seen: Seen, images: Encoded, captions: Encoded,
         names: tuple[Names, Names], *tensors: Tensor,
     ) -> Tensor:
-        ctx.of_all, ctx.of_pairs = ways
+        ctx.of_all, ctx.of_few = ways
         ctx.seen, ctx.names, ctx.parameters = seen, names, tensors[len(names[0]) + len(names[1]) :]
         ctx.images, ctx.captions = _leaves(images, names[0]), _leaves(captions, names[1])
         with torch.set_grad_enabled(seen.is_dense):
@@ -72,7 +117,15 @@ class _Scores(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         has_gradient = gradient != 0
         ctx.seen.is_dense = int(has_gradient.sum()) >= _FEW * gradient.numel()
-        found = _of_all(ctx, gradient) if ctx.seen.is_dense else _of_few(ctx, gradient, *has_gradient.nonzero().T)
+        if ctx.seen.is_dense:
+            return None, None, None, None, None, *_of_all(ctx, gradient)
+        ctx.scores = None
+        rows, columns = has_gradient.nonzero().T
+        if len(rows) == 0:
+            zeros = (torch.zeros_like(tensor) for tensor in _inputs(ctx, ctx.images, ctx.captions))
+            return None, None, None, None, None, *zeros
+        by_length = ctx.captions.lengths[columns].argsort(descending=True, stable=True)
+        found = ctx.of_few.gradients(ctx, gradient, rows[by_length], columns[by_length])
         return None, None, None, None, None, *found
 
 
@@ -82,24 +135,6 @@ def _of_all(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
             scores = ctx.of_all(ctx.images, ctx.captions)
     return _gradients(scores, _inputs(ctx, ctx.images, ctx.captions), gradient)
-
-
-def _of_few(ctx: Any, gradient: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, ...]:
-    ctx.scores = None
-    totals = [torch.zeros_like(tensor) for tensor in _inputs(ctx, ctx.images, ctx.captions)]
-    by_length = ctx.captions.lengths[columns].argsort(descending=True, stable=True)
-    for some in torch.split(by_length, _PAIRS_AT_ONCE) if len(by_length) else ():
-        row, column = rows[some], columns[some]
-        images, captions = _leaves(ctx.images[row], ctx.names[0]), _leaves(_cut(ctx.captions[column]), ctx.names[1])
-        with torch.enable_grad():
-            scores = ctx.of_pairs(images, captions)
-        parts = _gradients(scores, _inputs(ctx, images, captions), gradient[row, column])
-        places = [row] * len(ctx.names[0]) + [column] * len(ctx.names[1])
-        for total, part, place in zip(totals, parts, places, strict=False):
-            total[(slice(None), *(slice(size) for size in part.shape[1:]))].index_add_(0, place, part)
-        for total, part in zip(totals[len(places) :], parts[len(places) :], strict=True):
-            total += part
-    return tuple(totals)
 
 
 def _gradients(scores: Tensor, inputs: list[Tensor], gradient: Tensor) -> tuple[Tensor, ...]:

@@ -30,7 +30,8 @@ from vsetune.networks.parts.cross_attention import (
 )
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.network_devices import numbers_at_once
-from vsetune.networks.parts.pair_gradients import Seen, scores_by_pair
+from vsetune.networks.parts.pair_gradients import Chosen, Seen, scores_by_pair
+from vsetune.networks.parts.pair_products import pair_products
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.scan.spec import ScanSpec
 
@@ -38,7 +39,8 @@ from vsetune.networks.scan.spec import ScanSpec
 _NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**20, 2**25
 
 SquaresOf = Callable[[Tensor], Tensor]
-"""(C, L, N, R) weights of words to the (C, L, N) squared lengths of what they attend to."""
+"""(C, L, N, R) weights to the squared lengths of what is attended to, times those of what attends: (C, L, N) of words,
+(C, N, R) of regions. With Gram matrices: |sum_j a_j x_j|^2 = a' G a, the sum never formed."""
 
 
 @register(ScanSpec)
@@ -72,35 +74,48 @@ class Scan(Network):
         region."""
         with torch.autocast(images.device.type, enabled=False):
             items = images.at_least_float32(), captions.at_least_float32()
-            return scores_by_pair(self._scores_of_all, self._scores_of_pairs, *items, (), self._seen)
+            return scores_by_pair(self._scores_of_all, Chosen(self._scores_of_chosen), *items, (), self._seen)
 
     def _scores_of_all(self, images: Encoded, captions: Encoded) -> Tensor:
         regions, is_region = images.vectors, region_mask_of(images)
         budget = numbers_at_once(regions, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
         blocks = CaptionBlocks(captions, budget // max(1, regions.shape[0] * regions.shape[1]))
         gram = regions @ regions.mT if self._spec.direction == "text_to_image" else None
+        region_squares = regions.square().sum(dim=-1)
+
+        def scores_of(block: Encoded) -> Tensor:
+            words = block.vectors
+
+            def squares(weights: Tensor) -> Tensor:
+                if gram is not None:
+                    by_image = weights.flatten(end_dim=1).transpose(0, 1)
+                    attended = squared_region_lengths(by_image, gram).T.view(weights.shape[:3])
+                    return attended * words.square().sum(dim=-1)[..., None]
+                by_caption = weights.flatten(start_dim=2)
+                attended = (((words @ words.mT) @ by_caption) * by_caption).sum(dim=WORDS)
+                return attended.view(len(words), *region_squares.shape) * region_squares
+
+            return self._scores(products_of(words, regions), word_mask_of(block), is_region, squares)
+
+        return blocks.columns_of([scores_of(block).T for block in blocks])
+
+    def _scores_of_chosen(self, images: Encoded, captions: Encoded, rows: Tensor, columns: Tensor) -> Tensor:
+        """(P,): each caption meets one image, so N = 1 and what differs by image differs by pair."""
+        regions, words, is_region = images.vectors, captions.vectors, region_mask_of(images)
+        products = pair_products(regions, words, captions.lengths_on_host.tolist(), rows, columns)
+        is_word = word_mask_of(captions)[columns]
+        is_region = None if is_region is None else is_region[rows][:, None]
+        region_squares, word_squares = (vectors.square().sum(dim=-1) for vectors in (regions, words))
 
         def squares(weights: Tensor) -> Tensor:
-            """|k|^2 = weight' G weight."""
-            assert gram is not None
-            by_image = weights.flatten(end_dim=1).transpose(0, 1)
-            return squared_region_lengths(by_image, gram).T.view(weights.shape[:3])
+            by_pair = weights.squeeze(2)
+            if self._spec.direction == "text_to_image":
+                grams = (regions @ regions.mT).index_select(0, rows)
+                return (((by_pair @ grams) * by_pair).sum(dim=2) * word_squares[columns])[..., None]
+            grams = (words @ words.mT).index_select(0, columns)
+            return (((grams @ by_pair) * by_pair).sum(dim=WORDS) * region_squares[rows])[:, None]
 
-        return blocks.columns_of([
-            self._scores(products_of(block.vectors, regions), regions, is_region, squares, block).T for block in blocks
-        ])
-
-    def _scores_of_pairs(self, images: Encoded, captions: Encoded) -> Tensor:
-        """(P,): each caption meets one image, so N = 1 and what differs by image differs by caption."""
-        regions, is_region = images.vectors, region_mask_of(images)
-        products = (captions.vectors @ regions.mT)[:, :, None]
-        is_region = None if is_region is None else is_region[:, None]
-
-        def squares(weights: Tensor) -> Tensor:
-            """Of k itself, of which there is one per word here."""
-            return (weights.squeeze(2) @ regions).square().sum(dim=-1, keepdim=True)
-
-        return self._scores(products, regions[:, None], is_region, squares, captions).squeeze(1)
+        return self._scores(products[:, :, None], is_word, is_region, squares).squeeze(1)
 
     def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
         """Where words attend (text_to_image)."""
@@ -108,19 +123,19 @@ class Scan(Network):
             return None
         return word_attention(self._attention, images, captions)
 
-    def _scores(
-        self, products: Tensor, regions: Tensor, is_region: Tensor | None, squares: SquaresOf, block: Encoded
-    ) -> Tensor:
-        """(C, N) scores of a block. products: (C, L, N, R). regions: (N, R, D) and is_region: (N, R), or of each
-        caption its own, (C, 1, R, D) and (C, 1, R)."""
-        words, is_word = block.vectors, word_mask_of(block)
+    def _scores(self, products: Tensor, is_word: Tensor, is_region: Tensor | None, squares: SquaresOf) -> Tensor:
+        """(C, N) scores of a block: pooled cosines of what attends, q, with k = sum_j a_j c_j: q.k = sum_j a_j (q.c_j).
+
+        products: (C, L, N, R); is_word: (C, L); is_region: (N, R), or of each caption its own, (C, 1, R).
+        """
         of_strengths = is_region if is_region is None or is_region.ndim == 2 else is_region[:, None]
         if self._spec.direction == "text_to_image":
-            weights = self._attention.of_words(products, is_word, of_strengths)
-            cosines = word_cosines(products, weights, words, squares(weights))
+            weights, contexts = self._attention.of_words(products, is_word, of_strengths), REGIONS
+        else:
+            weights, contexts = self._attention.of_regions(products, is_word, of_strengths), WORDS
+        cosines = (weights * products).sum(dim=contexts) * inverse_length(squares(weights))
+        if contexts == REGIONS:
             return self._pooled(cosines, is_word[:, :, None], dim=WORDS)
-        weights = self._attention.of_regions(products, is_word, of_strengths)
-        cosines = region_cosines(products, weights, words, regions)
         return self._pooled(cosines, is_region, dim=2)
 
     def _pooled(self, cosines: Tensor, mask: Tensor | None, *, dim: int) -> Tensor:
@@ -133,23 +148,3 @@ class Scan(Network):
         if pooling == "sum":
             return total
         return total / (cosines.shape[dim] if mask is None else mask.sum(dim=dim - cosines.ndim))
-
-
-def word_cosines(products: Tensor, weights: Tensor, words: Tensor, squares: Tensor) -> Tensor:
-    """(C, L, N): cosine of each word w with k = sum_r weight_r v_r: w.k = sum_r weight_r (w.v_r).
-
-    products, weights: (C, L, N, R); words: (C, L, D); squares: (C, L, N) |k|^2.
-    """
-    inner = (weights * products).sum(dim=REGIONS)
-    return inner * inverse_length(squares * words.square().sum(dim=-1)[..., None])
-
-
-def region_cosines(products: Tensor, weights: Tensor, words: Tensor, regions: Tensor) -> Tensor:
-    """(C, N, R): cosine of each region v with k = sum_l weight_l w_l, without forming k (Gram shortcut).
-
-    products, weights: (C, L, N, R); words: (C, L, D); regions: (N, R, D), or (C, 1, R, D).
-    """
-    inner = (weights * products).sum(dim=WORDS)
-    by_caption = weights.flatten(start_dim=2)
-    squared = (((words @ words.mT) @ by_caption) * by_caption).sum(dim=WORDS).view_as(inner)
-    return inner * inverse_length(squared * regions.square().sum(dim=-1))

@@ -29,7 +29,7 @@ from vsetune.networks.parts.cross_attention import (
 )
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.network_devices import numbers_at_once
-from vsetune.networks.parts.pair_gradients import Seen, scores_by_pair
+from vsetune.networks.parts.pair_gradients import Seen, SideBySide, scores_by_pair
 from vsetune.networks.parts.real_parts import RealParts
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.sgraf.masked_statistics import normalize_regions
@@ -106,7 +106,7 @@ class Sgraf(Network):
                 return self._scores_of_all(images, captions)
             maps = (self.local_map, self.global_map, self.reasoning)
             parameters = [one for part in maps for one in part.parameters()]
-            ways = self._scores_of_all, self._scores_of_pairs
+            ways = self._scores_of_all, SideBySide(self._scores_of_pairs)
             return scores_by_pair(*ways, images, captions, parameters, self._seen)
 
     def _scores_of_all(self, images: Encoded, captions: Encoded) -> Tensor:

@@ -1,0 +1,40 @@
+"""Vectors of unit length with their gradient written out: on a CPU four passes over the vectors in place of a dozen.
+
+    y = x / |x|        dL/dx = (g - y (y . g)) / |x|,  g = dL/dy
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def unit_by_hand(vectors: Tensor, shortest: float) -> Tensor:
+    """Vectors along the last axis divided by their length; those not longer than `shortest` become zero and get no
+    gradient. Differentiable once."""
+    return _UnitLength.apply(vectors, shortest)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _UnitLength(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, shortest: float) -> Tensor:
+        norms = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+        is_zero = ~(norms > shortest)
+        ctx.is_zero = is_zero if bool(is_zero.any()) else None
+        unit = _without(vectors / norms, ctx.is_zero)
+        ctx.save_for_backward(unit, norms)
+        return unit
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        unit, norms = ctx.saved_tensors
+        along = torch.linalg.vecdot(gradient, unit)[..., None]
+        return _without(torch.addcmul(gradient, unit, along, value=-1).div_(norms), ctx.is_zero), None
+
+
+def _without(values: Tensor, is_zero: Tensor | None) -> Tensor:
+    return values if is_zero is None else values.masked_fill_(is_zero, 0.0)

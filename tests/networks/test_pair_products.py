@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vsetune.networks.network_base import unit_length
+from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
+from vsetune.networks.parts.pair_products import pair_products
+
+
+@pytest.mark.parametrize("blocks", [(), (2,)])
+def test_products_of_few_pairs_are_those_of_a_loop_with_their_gradient(blocks: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    lengths, rows, columns = [3, 5, 1, 4], torch.tensor([2, 0, 0, 1, 2]), torch.tensor([0, 1, 3, 3, 2])
+    is_word = torch.arange(5) < torch.tensor(lengths)[:, None]
+    regions = torch.randn(3, *blocks, 6, 4).double().requires_grad_()
+    words = torch.randn(4, *blocks, 5, 4).double().mul(is_word.view(4, *(1 for _ in blocks), 5, 1)).requires_grad_()
+    found = pair_products(regions, words, lengths, rows, columns)
+    expected = torch.stack([words[column] @ regions[row].mT for row, column in zip(rows, columns, strict=True)])
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    weights = torch.randn_like(found) * is_word[columns].view(5, *(1 for _ in blocks), 5, 1)
+    ours, plain = (torch.autograd.grad((each * weights).sum(), [regions, words]) for each in (found, expected))
+    torch.testing.assert_close(ours, plain, rtol=1e-12, atol=1e-12)
+
+
+def test_unit_length_by_hand_has_the_bits_of_plain_autograd_and_its_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    vectors = torch.randn(7, 3, 33)
+    vectors[2, 1], vectors[4] = 0.0, 1e-12  # both too short
+    weights, found = torch.randn_like(vectors), []
+    for plain in ("0", "1"):
+        monkeypatch.setenv(PLAIN_AUTOGRAD, plain)
+        leaf = vectors.clone().requires_grad_()
+        unit = unit_length(leaf)
+        found.append((unit.detach(), *torch.autograd.grad((unit * weights).sum(), leaf)))
+    (ours, gradient), (expected, plain_gradient) = found
+    assert torch.equal(ours, expected)
+    torch.testing.assert_close(gradient, plain_gradient, rtol=1e-5, atol=1e-6)
+    assert not gradient[2, 1].any()
+    assert not gradient[4].any()
+    monkeypatch.setenv(PLAIN_AUTOGRAD, "0")
+    assert torch.autograd.gradcheck(unit_length, vectors[:2].double().requires_grad_())
