@@ -19,12 +19,18 @@ pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
 @pytest.fixture
 def two() -> None:
     """LMH in one study, LSEH in another, on one data set; nothing of it was trained."""
+    recorded("first", "vsepp", {"lmh": 60.0})
+    recorded("second", "vsepp", {"lseh": 62.0})
+
+
+def recorded(study: str, network: str, bests: dict[str, float]) -> None:
+    """A study of one network, a seed of each loss; bests: M-Recall by loss, at its second of three validations."""
     store = tracking_store(TrackingSpec())
-    for study, loss, best in (("first", "lmh", 60.0), ("second", "lseh", 62.0)):
-        store.open_study(StudyRecord(study, study, {"baseline": "lmh"}), resume=False)
+    store.open_study(StudyRecord(study, study, {"baseline": "lmh"}), resume=False)
+    for loss, best in bests.items():
         run = store.start_attempt(AttemptStart(
-            study=study, trial=f"vsepp.{loss}-c000-s1", cell=f"vsepp.{loss}", network="vsepp", loss=loss, number=1,
-            seed=1, phase="confirm", configuration={}, resolved={"network": {"name": "vsepp"}},
+            study=study, trial=f"{network}.{loss}-c000-s1", cell=f"{network}.{loss}", network=network, loss=loss,
+            number=1, seed=1, phase="confirm", configuration={}, resolved={"network": {"name": network}},
             protocol={"dataset": "flickr30k", "images": 8},
         ))
         store.record_points(run, [
@@ -73,6 +79,13 @@ def test_several_studies_are_written_as_they_are_shown(vsetune, two, tmp_path) -
     said = vsetune("leaderboard", "export", "--all", "--markdown", str(tmp_path / "all.md"))
     assert said.code == 0, said.err
     assert (tmp_path / "all.md").read_text() == files["markdown"].read_text()
+
+
+def test_networks_of_several_studies_on_one_data_set_have_profiles(vsetune, two, tmp_path) -> None:
+    recorded("third", "scan", {"lmh": 61.0, "lseh": 63.0})
+    said = vsetune("leaderboard", "export", "first", "second", "third", "--profile", str(tmp_path / "p.svg"))
+    assert said.code == 0, said.err
+    assert "Share of 2 tasks on which a loss is at the best of lmh" in (tmp_path / "p.svg").read_text()
 
 
 @pytest.mark.parametrize("studies", [["first", "second"], ["--all"]])

@@ -88,7 +88,7 @@ def lines_of(svg: str) -> dict[str, tuple[str, str]]:
 
 
 def test_the_still_picture_of_profiles_tells_as_many_losses_apart(board):
-    looks = lines_of(profile_picture([board.profile], [board], "svg").decode())
+    looks = lines_of(profile_picture([(board.profile, board.baseline)], [board], "svg").decode())
     assert list(looks) == [each.loss for each in board.profile.losses]
     assert (len({colour for colour, _ in looks.values()}), len(set(looks.values()))) == (PALETTE, len(LOSSES))
 
@@ -98,7 +98,7 @@ def test_a_loss_looks_in_the_picture_as_on_the_page_whatever_is_left_out(attempt
     board = build(
         [each for each in attempts if (each.start.loss, each.start.network) != (LOSSES[1], "vsrn")], baseline=LOSSES[0],
     )
-    looks = lines_of(profile_picture([board.profile], [board], "svg").decode())
+    looks = lines_of(profile_picture([(board.profile, board.baseline)], [board], "svg").decode())
     assert looks == {
         loss: (COLOURS[index % PALETTE], ",".join(map(str, DASHES[turn_of(index)])))
         for loss, index in loss_colours(board).items() if loss != LOSSES[1]

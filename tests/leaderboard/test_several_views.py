@@ -91,11 +91,11 @@ def test_one_study_is_written_as_ever(found):
 
 
 def test_profiles_are_drawn_as_svg_and_png(found):
-    svg = profile_picture([found.profile], found.boards, "svg").decode()
+    svg = profile_picture([(found.profile, "lmh")], found.boards, "svg").decode()
     assert svg.startswith("<svg")
     assert "Share of 2 tasks on which a loss is at the best of lmh" in svg
     assert COLOURS[0] in svg
-    assert profile_picture([found.profile], found.boards, "png").startswith(b"\x89PNG")
+    assert profile_picture([(found.profile, "lmh")], found.boards, "png").startswith(b"\x89PNG")
     assert profile_picture([], found.boards, "svg") is None
 
 

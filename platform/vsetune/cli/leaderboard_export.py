@@ -102,10 +102,9 @@ def _picture_kind(profile: Path) -> PictureKind:
 
 def _profiles(read: ReadBoards, path: Path | None, kind: PictureKind | None) -> bytes:
     from vsetune.leaderboard.page import boards_of
-    from vsetune.leaderboard.profile_charts import profile_picture
+    from vsetune.leaderboard.profile_charts import profile_picture, profiles_of
 
-    profiles = [each for each in (read.shown.profile, read.shown.seconds_profile) if each is not None]
-    made = profile_picture(profiles, boards_of(read.shown), kind or "svg")
+    made = profile_picture(profiles_of(read.shown), boards_of(read.shown), kind or "svg")
     if made is None:
         raise UsageError(
             f"leaderboard export: --profile {path}: got fewer than two networks or data sets on which a loss compares "

@@ -10,6 +10,7 @@ from typing import Any
 from vsetune.leaderboard import wording
 from vsetune.leaderboard.chart_library import PictureKind, picture
 from vsetune.leaderboard.charts import DASHES, PALETTE, loss_colours, turn_of
+from vsetune.leaderboard.many_studies import ManyBoards
 from vsetune.leaderboard.rows import Leaderboard
 from vsetune.leaderboard.time_profile import LossProfile, TimeProfile
 from vsetune.leaderboard.tuning_table import profile_table
@@ -41,12 +42,24 @@ def profile_chart(profile: TimeProfile | None, baseline: str) -> dict[str, Any] 
     }
 
 
+def profiles_of(shown: Leaderboard | ManyBoards) -> list[tuple[TimeProfile, str]]:
+    """Those to draw, each with its baseline: over all data sets, or where there is only one, over the networks of each
+    board."""
+    boards = shown.boards if isinstance(shown, ManyBoards) else (shown,)
+    over_all = [(profile, boards[0].baseline) for profile in _both(shown)]
+    return over_all or [(profile, board.baseline) for board in boards for profile in _both(board)]
+
+
+def _both(shown: Leaderboard | ManyBoards) -> list[TimeProfile]:
+    return [profile for profile in (shown.profile, shown.seconds_profile) if profile is not None]
+
+
 def profile_picture(
-    profiles: Sequence[TimeProfile], boards: Sequence[Leaderboard], kind: PictureKind
+    profiles: Sequence[tuple[TimeProfile, str]], boards: Sequence[Leaderboard], kind: PictureKind
 ) -> bytes | None:
-    """One below the other, each with its title and what it leaves out, on white; None where none has two tasks. boards:
-    that the profiles are of, on whose page every loss looks the same."""
-    charts = [chart for profile in profiles if (chart := profile_chart(profile, boards[0].baseline)) is not None]
+    """One below the other, each with its title and what it leaves out, on white; None where none has two tasks.
+    profiles: with their baselines. boards: that they are of, on whose page every loss looks the same."""
+    charts = [chart for profile, baseline in profiles if (chart := profile_chart(profile, baseline)) is not None]
     if not charts:
         return None
     drawn = {line["loss"] for chart in charts for line in chart["lines"]}
