@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Results:
     """board: None if there is nothing to compare. files: of it, the page first; empty where none could be written.
-    remark: why there is no board, or no file."""
+    remark: why there is no leaderboard, or no file of it."""
 
     board: Leaderboard | None
     files: Sequence[Path] = ()
@@ -61,7 +61,7 @@ def write_results(
     try:
         board = build(attempts, baseline=prepared.spec.baseline)
     except UsageError as error:
-        return Results(None, remark=str(error))
+        return Results(None, remark=str(error).removeprefix("leaderboard: "))
     board = board_with_ends(board, [prepared.record()])
     texts = {
         "leaderboard.html": _page(prepared, board, attempts, recorded), "leaderboard.csv": to_csv(board),
