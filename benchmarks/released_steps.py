@@ -1,12 +1,15 @@
 """A whole training step as released code takes it, against ours: both in turns in one run.
 
     python benchmarks/released_steps.py [--repeats 5] [--threads 1] [--batch 64] [--size 1024] [--only SCAN] [--adam]
+        [--captions $VSETUNE_FLICKR8K/captions.csv]
 
 A step encodes, scores all pairs, takes the hardest negatives (LMH) and carries back; with --adam it also clips, which
 both sides do alike, and changes the weights, ours in one pass. Released-style are torch's own GRU and linear maps, and
 of networks that score pairs one caption after the other (benchmarks/loops); the loss is the same on both sides. B = 64
-pairs of 36 regions of 2,048 numbers, captions as long as those of Flickr8k, 10,000 words, D = 1024. Processor time, as
-other work on the machine does not count; medians of the repeats. Both sides must have found the same loss first.
+pairs of 36 regions of 2,048 numbers, 10,000 words, D = 1024. Captions are those of a table of images and captions, that
+of Flickr8k where VSETUNE_FLICKR8K is set, or else as long as those but of words that hardly ever repeat, as real ones
+do. Processor time, as other work on the machine does not count; medians of the repeats. Both sides must have found the
+same loss first.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ STEPS: dict[str, tuple[str, str | None]] = {
 }
 """Label: network, its loop over captions."""
 
+RANDOM = "random"
 LARGEST_NORM, RATE, CLOSE = 2.0, 2e-4, 1e-3
 
 
@@ -48,10 +52,12 @@ def main() -> None:
     arguments.add_argument("--size", type=int, default=1024)
     arguments.add_argument("--only", default=",".join(STEPS), help="rows to measure, by comma")
     arguments.add_argument("--adam", action="store_true", help="clipping and Adam too")
+    arguments.add_argument("--captions", default=real_captions(), help="table of captions, or random")
     given = arguments.parse_args()
     torch.set_num_threads(given.threads)
     table = Table("network", "released-style, ms", "ours, ms", "ratio", "slowest and fastest turn",
-                  title=f"training step, B = {given.batch}, D = {given.size}, {given.threads} threads, processor time")
+                  title=f"training step, B = {given.batch}, D = {given.size}, {given.threads} threads, "
+                        f"captions {given.captions}, processor time")
     for label in given.only.split(","):
         name, loop = STEPS[label]
         released, ours = in_turns(*both_steps(label, name, loop, given), given.repeats)
@@ -61,13 +67,19 @@ def main() -> None:
     Console(width=120).print(table)
 
 
+def real_captions() -> str:
+    folder = os.environ.get("VSETUNE_FLICKR8K")
+    return RANDOM if folder is None else str(Path(folder) / "captions.csv")
+
+
 def both_steps(label: str, name: str, loop: str | None, given: argparse.Namespace) -> tuple[Run, Run]:
     looped = importlib.import_module(f"loops.{loop}").looped_similarity if loop is not None else None
     steps, losses = [], []
     for similarity in (looped or Network.similarity, None):
         begin(f"{label}, {'ours' if similarity is None else 'released-style'}")
         network = new_network(name, embedding_size=given.size)
-        step = whole_step(network, given.batch, similarity, changes_weights=given.adam)
+        written = None if given.captions == RANDOM else Path(given.captions)
+        step = whole_step(network, given.batch, similarity, written, changes_weights=given.adam)
         steps.append(step)
         with released_way(similarity is not None):
             torch.manual_seed(1)  # the same words dropped
@@ -78,10 +90,10 @@ def both_steps(label: str, name: str, loop: str | None, given: argparse.Namespac
 
 
 def whole_step(
-    network: Network, batch: int, similarity: Callable[[Network, Encoded, Encoded], Tensor] | None, *,
-    changes_weights: bool,
+    network: Network, batch: int, similarity: Callable[[Network, Encoded, Encoded], Tensor] | None,
+    written: Path | None, *, changes_weights: bool,
 ) -> Callable[[], float]:
-    images, captions = batch_of(batch)
+    images, captions = batch_of(batch, written)
     is_ours = similarity is None
     loss, optimizer = lmh(batch), torch.optim.Adam(network.parameters(), RATE, fused=is_ours)
 

@@ -9,7 +9,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from vsetune.errors import UsageError
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD, hand_derived
+from vsetune.networks.parts.packing import Repeated, pack
 from vsetune.networks.parts.recurrence import run_gru
+from vsetune.networks.parts.shared_states import shared_states
+from vsetune.networks.parts.words import drop_numbers, embed_words
 
 LENGTHS = {"any": [3, 1, 7, 7, 2], "equal": [4, 4, 4], "one sequence": [5], "one element each": [1, 1, 1]}
 
@@ -37,6 +40,59 @@ def test_states_and_gradients_equal_those_of_nn_gru(
         outcomes.append([states.data, last, *torch.autograd.grad(loss, [values, *gru.parameters()])])
     for expected, found in zip(*outcomes, strict=True):
         torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("kinds", [1, 2, 50])
+def test_what_repeats_has_the_states_and_gradients_of_what_is_spelt_out(
+    lengths: list[int], bidirectional: bool, kinds: int
+) -> None:
+    torch.manual_seed(0)
+    gru = nn.GRU(5, 8, batch_first=True, bidirectional=bidirectional, dtype=torch.float64)
+    table = torch.randn(kinds, 5, dtype=torch.float64, requires_grad=True)
+    words = Repeated(table, pack(torch.randint(kinds, (len(lengths), max(lengths))), torch.tensor(lengths)))
+    outcomes = []
+    for states, last in (gru(words.spelt_out()), run_gru(gru, words)):
+        torch.manual_seed(1)
+        loss = (states.data * torch.randn_like(states.data)).sum() + (last * torch.randn_like(last)).sum()
+        outcomes.append([states.data, last, *torch.autograd.grad(loss, [table, *gru.parameters()])])
+    for expected, found in zip(*outcomes, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_sequences_share_a_state_as_long_as_they_have_read_the_same(backwards: bool) -> None:
+    sequences = ["abcd", "abce", "ab", "bbce", "abce", "e"]
+    places = pack(torch.tensor([[ord(letter) - ord("a") for letter in each.ljust(4, "a")] for each in sequences]),
+                  torch.tensor([len(each) for each in sequences]))
+    order = shared_states(places.data, places.batch_sizes.tolist(), backwards=backwards)
+    longest_first = [sequences[number] for number in places.sorted_indices.tolist()]
+    read = [each[step:] if backwards else each[: step + 1]
+            for step in range(4) for each in longest_first if step < len(each)]
+    by_state = sorted(zip(order.places.tolist(), read, strict=True))
+    assert len(order.elements) == len(set(read)) < len(read)
+    assert len({state for state, _ in by_state}) == len(set(by_state)) == len(set(read))
+    assert order.elements[order.places].tolist() == places.data.tolist()
+
+
+def test_each_word_of_a_batch_is_looked_up_once_and_numbers_are_dropped_where_they_stand() -> None:
+    embedding, tokens = nn.Embedding(9, 4), torch.tensor([[5, 3, 5], [5, 8, 0]])
+    words, expected = embed_words(embedding, tokens, torch.tensor([3, 2])), embedding(torch.tensor([5, 5, 3, 8, 5]))
+    assert isinstance(words, Repeated)
+    assert len(words.table) == 3
+    assert torch.equal(words.spelt_out().data, expected)
+    assert drop_numbers(nn.Dropout(0.5).eval(), words) is words
+    torch.manual_seed(0)
+    dropped = drop_numbers(nn.Dropout(0.5), words)
+    torch.manual_seed(0)
+    assert torch.equal(dropped.data, nn.functional.dropout(expected, 0.5))
+
+
+def test_without_gradients_by_hand_words_are_spelt_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PLAIN_AUTOGRAD, "1")
+    words = embed_words(nn.Embedding(9, 4), torch.tensor([[5, 3, 5]]), torch.tensor([3]))
+    assert isinstance(words, PackedSequence)
 
 
 def test_gradients_are_those_of_small_differences() -> None:

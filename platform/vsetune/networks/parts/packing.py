@@ -3,16 +3,34 @@
 The same numbers as `pack_padded_sequence` and `pad_packed_sequence`, which wait for a GPU: they copy lengths and orders
 to and fro. Here all that depends on lengths is found on the host, and travels once.
 
-Letters of shapes: n sequences, P elements of the longest, T elements of all of them together.
+Letters of shapes: n sequences, P elements of the longest, T elements of all of them together, U distinct ones.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from vsetune.networks.parts.network_devices import beside
+
+
+class Repeated(NamedTuple):
+    """Sequences whose elements come again and again, as words do. table: (U, ...) each once; places: packed, (T,) rows
+    of the table."""
+
+    table: Tensor
+    places: PackedSequence
+
+    def spelt_out(self) -> PackedSequence:
+        """The same sequences with every element written where it stands."""
+        return self.places._replace(data=self.table.index_select(0, self.places.data))
+
+
+def spelt_out(sequences: PackedSequence | Repeated) -> PackedSequence:
+    return sequences.spelt_out() if isinstance(sequences, Repeated) else sequences
 
 
 def pack(values: Tensor, lengths: Tensor) -> PackedSequence:

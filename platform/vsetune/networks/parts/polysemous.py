@@ -10,12 +10,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from vsetune.networks.network_base import at_least_float32, unit_length
 from vsetune.networks.parts.linear import Linear, xavier_linear
-from vsetune.networks.parts.packing import packed_mask, unpack
+from vsetune.networks.parts.packing import packed_mask, spelt_out, unpack
 from vsetune.networks.parts.recurrence import run_gru
+from vsetune.networks.parts.words import Words
 
 
 class ItemAttention(nn.Module):
@@ -63,7 +63,7 @@ def mean_of_items(items: Tensor, mask: Tensor) -> Tensor:
     return (shares[:, None, :] @ items).squeeze(1)
 
 
-def end_states(gru: nn.GRU, words: PackedSequence, which: Literal["final", "legacy"]) -> Tensor:
+def end_states(gru: nn.GRU, words: Words, which: Literal["final", "legacy"]) -> Tensor:
     """(captions, 2 hidden): both directions of a Bi-GRU at their end, forward first.
 
     `legacy` takes the output at the last word instead, where the backward direction has read only that word.
@@ -72,10 +72,11 @@ def end_states(gru: nn.GRU, words: PackedSequence, which: Literal["final", "lega
     if which == "final":
         return torch.cat((final[0], final[1]), dim=-1)
     padded = unpack(states)
-    last = packed_mask(words).sum(dim=1) - 1
+    last = packed_mask(states).sum(dim=1) - 1
     return padded[torch.arange(len(last), device=padded.device), last]
 
 
-def unpacked(words: PackedSequence) -> tuple[Tensor, Tensor]:
+def unpacked(words: Words) -> tuple[Tensor, Tensor]:
     """(captions, longest, d) word vectors, zero behind the last, and the (captions, longest) mask of real ones."""
-    return unpack(words), packed_mask(words)
+    packed = spelt_out(words)
+    return unpack(packed), packed_mask(packed)

@@ -5,16 +5,17 @@
     h' = (1 - u) c + u h
 
 Automatic differentiation adds a product as large as the weights to their gradient at every step. Here a step back only
-carries the gradient of the state; the weights get theirs from one product over all steps. Nothing is padded.
+carries the gradient of the state; the weights get theirs from one product over all steps. Nothing is padded, and what
+is known to repeat is computed once: W_i x of an element that comes again, h of sequences that have read the same so far
+(`shared_states.py`).
 
-Letters of shapes: S sequences, P their elements together (packed: all first elements, all second ones, ...), W numbers
-of an element, D hidden units.
+Letters of shapes: S sequences, T their elements together (packed: all first elements, all second ones, ...), U rows of
+inputs (T, or of a table), N states (T, or fewer), W numbers of an element, D hidden units.
 """
 
 from __future__ import annotations
 
-from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,67 +25,38 @@ from torch.nn.utils.rnn import PackedSequence
 from vsetune.networks.network_base import at_least_float32
 from vsetune.networks.parts.gradients import hand_derived
 from vsetune.networks.parts.matrix_products import product
+from vsetune.networks.parts.packing import Repeated, spelt_out
+from vsetune.networks.parts.shared_states import States, shared_states, states_of_all
 
 
-def run_gru(gru: nn.GRU, inputs: PackedSequence) -> tuple[PackedSequence, Tensor]:
+def run_gru(gru: nn.GRU, inputs: PackedSequence | Repeated) -> tuple[PackedSequence, Tensor]:
     """All states, and (directions, S, D) the last of each sequence: what `gru(inputs)` gives, of one layer with biases.
 
     float32 or wider, also under autocast, and differentiable once. Elsewhere than on a CPU, and with gradients by
     automatic differentiation, it is `gru` itself, which follows autocast.
     """
-    if not hand_derived(inputs.data):
-        states, last = gru(inputs)
+    packed, rows = (inputs.places, inputs.table) if isinstance(inputs, Repeated) else (inputs, inputs.data)
+    if not hand_derived(rows):
+        states, last = gru(spelt_out(inputs))
         return states, last
     assert gru.num_layers == 1
     assert gru.bias
-    suffixes = ("l0", "l0_reverse") if gru.bidirectional else ("l0",)
-    sizes = inputs.batch_sizes.tolist()
+    sizes = packed.batch_sizes.tolist()
+    directions = []
     with torch.autocast("cpu", enabled=False):
-        directions = [
-            _Gru.apply(  # type: ignore[no-untyped-call]
-                at_least_float32(inputs.data), *_parameters(gru, suffix), _steps(sizes, backwards=suffix != "l0")
+        for suffix in ("l0", "l0_reverse") if gru.bidirectional else ("l0",):
+            backwards = suffix != "l0"
+            order = (shared_states(packed.data, sizes, backwards=backwards) if isinstance(inputs, Repeated)
+                     else states_of_all(sizes, backwards=backwards))
+            found = _Gru.apply(  # type: ignore[no-untyped-call]
+                at_least_float32(rows), *_parameters(gru, suffix), order
             )
-            for suffix in suffixes
-        ]
-    ends = (_last_rows(inputs.batch_sizes), torch.arange(sizes[0]))  # backwards, the first element is the last read
+            directions.append(found if order.places is None else found.index_select(0, order.places))
+    ends = (_last_rows(packed.batch_sizes), torch.arange(sizes[0]))  # backwards, the first element is the last read
     last = torch.stack([states[rows] for states, rows in zip(directions, ends, strict=False)])
-    if inputs.unsorted_indices is not None:
-        last = last[:, inputs.unsorted_indices]
-    return inputs._replace(data=directions[0] if len(directions) == 1 else torch.cat(directions, dim=1)), last
-
-
-class _Step(NamedTuple):
-    """Rows of P that are computed together, and the rows of the states before the first so many of them."""
-
-    rows: slice
-    before: slice
-
-    @property
-    def known(self) -> int:
-        """How many rows have a state before them; the others start at zero."""
-        return int(self.before.stop - self.before.start)
-
-    @property
-    def continued(self) -> slice:
-        """Those rows."""
-        return slice(self.rows.start, self.rows.start + self.known)
-
-    @property
-    def first(self) -> slice:
-        """The others."""
-        return slice(self.rows.start + self.known, self.rows.stop)
-
-
-def _steps(sizes: list[int], *, backwards: bool) -> list[_Step]:
-    """sizes: of the sequences that are at least so long, longest sequences first."""
-    rows = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
-    if backwards:
-        rows.reverse()
-    steps = [_Step(rows[0], slice(0, 0))]
-    for one, other in zip(rows[1:], rows, strict=False):
-        known = min(one.stop - one.start, other.stop - other.start)
-        steps.append(_Step(one, slice(other.start, other.start + known)))
-    return steps
+    if packed.unsorted_indices is not None:
+        last = last[:, packed.unsorted_indices]
+    return packed._replace(data=directions[0] if len(directions) == 1 else torch.cat(directions, dim=1)), last
 
 
 def _last_rows(sizes: Tensor) -> Tensor:
@@ -99,50 +71,50 @@ def _parameters(gru: nn.GRU, suffix: str) -> list[Tensor]:
 
 
 class _Gru(torch.autograd.Function):
-    """(P, D) states of one direction. inputs: (P, W); parameters as those of nn.GRU, gates in the order r, u, c.
+    """(N, D) states of one direction. inputs: (U, W); parameters as those of nn.GRU, gates in the order r, u, c.
 
-    A step works on what stays in a processor's cache; all that has P rows is written once.
+    A step works on what stays in a processor's cache; all that has N rows is written once.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, input_weight: Tensor, weight: Tensor, input_bias: Tensor, bias: Tensor,
-        steps: list[_Step],
+        ctx: Any, inputs: Tensor, input_weight: Tensor, weight: Tensor, input_bias: Tensor, bias: Tensor, order: States
     ) -> Tensor:
         size = weight.shape[1]
         both = 2 * size  # r and u
         values = product(inputs, input_weight.T, input_bias)  # of r, u and c, one beside the other
-        recurrent = inputs.new_empty(len(inputs), size)  # n
+        if order.elements is not None:
+            values = values.index_select(0, order.elements)
+        recurrent = inputs.new_empty(len(values), size)  # n
         states = torch.empty_like(recurrent)
-        for step in steps:
-            before, continued, first = states[step.before], step.continued, step.first
-            if len(before):
+        befores = torch.zeros_like(recurrent)
+        for step in order.steps:
+            if len(step.before):
+                before = torch.index_select(states, 0, step.before, out=befores[step.rows])
                 found = product(before, weight.T, bias)
-                values[continued, :both] += found[:, :both]
-                recurrent[continued] = found[:, both:]
-            values[first, :both] += bias[:both]
-            recurrent[first] = bias[both:]
+                values[step.rows, :both] += found[:, :both]
+                recurrent[step.rows] = found[:, both:]
+            else:
+                values[step.rows, :both] += bias[:both]
+                recurrent[step.rows] = bias[both:]
             _, update = values[step.rows, :both].sigmoid_().chunk(2, dim=1)
             candidates = values[step.rows, both:].addcmul_(values[step.rows, :size], recurrent[step.rows]).tanh_()
-            torch.lerp(candidates[: len(before)], before, update[: len(before)], out=states[continued])
-            states[first] = candidates[len(before) :] * (1 - update[len(before) :])
-        ctx.save_for_backward(inputs, input_weight, weight, values, recurrent, states)
-        ctx.steps = steps
+            torch.lerp(candidates, befores[step.rows], update, out=states[step.rows])
+        ctx.save_for_backward(inputs, input_weight, weight, values, recurrent, befores)
+        ctx.order = order
         return states
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, input_weight, weight, values, recurrent, states = ctx.saved_tensors
-        size = weight.shape[1]
+        inputs, input_weight, weight, values, recurrent, befores = ctx.saved_tensors
+        size, elements = weight.shape[1], ctx.order.elements
         gradient = gradient.clone()
-        befores = torch.zeros_like(states)
         of_hidden = torch.empty_like(values)  # of W_h h + b_h, gate by gate
-        for step in reversed(ctx.steps):
+        for step in reversed(ctx.order.steps):
             reset, update, candidates = values[step.rows].chunk(3, dim=1)
             of_reset, of_update, of_recurrent = of_hidden[step.rows].chunk(3, dim=1)
             here, before = gradient[step.rows], befores[step.rows]
-            before[: step.known] = states[step.before]
             carried = here * update
             of_candidates = here - carried
             of_candidates.addcmul_(of_candidates * candidates, candidates, value=-1)
@@ -151,12 +123,12 @@ class _Gru(torch.autograd.Function):
             torch.addcmul(slope, slope, reset, value=-1, out=of_reset)
             torch.mul(before - candidates, torch.addcmul(carried, carried, update, value=-1), out=of_update)
             here.copy_(of_candidates)
-            if step.known:
-                earlier = gradient[step.before]
-                earlier += carried[: step.known]
-                earlier += product(of_hidden[step.continued], weight)
+            if len(step.before):
+                gradient.index_add_(0, step.before, product(of_hidden[step.rows], weight).add_(carried))
         of_weight, of_bias = product(of_hidden.T, befores), of_hidden.sum(dim=0)
         of_hidden[:, 2 * size :] = gradient  # now of W_i x + b_i
+        if elements is not None:
+            of_hidden = of_hidden.new_zeros(len(inputs), of_hidden.shape[1]).index_add_(0, elements, of_hidden)
         of_input_weight, of_input_bias = product(of_hidden.T, inputs), of_hidden.sum(dim=0)
         of_inputs = product(of_hidden, input_weight) if ctx.needs_input_grad[0] else None
         return of_inputs, of_input_weight, of_weight, of_input_bias, of_bias, None

@@ -18,7 +18,7 @@ from vsetune.networks.network_building import register
 from vsetune.networks.parts.linear import Linear
 from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.parts.polysemous import PolysemousHead, end_states, mean_of_items, unpacked
-from vsetune.networks.parts.words import embed_words, word_embedding
+from vsetune.networks.parts.words import drop_numbers, embed_words, word_embedding
 from vsetune.networks.pvse.spec import PvseNetworkSpec
 
 
@@ -60,7 +60,7 @@ class Pvse(Network):
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """Attention reads the word vectors themselves, not the states of the GRU."""
         words = embed_words(self.words, captions.tokens, captions.lengths_on_host)
-        words = words._replace(data=self.dropout(words.data))
+        words = drop_numbers(self.dropout, words)
         whole = self.dropout(end_states(self.gru, words, self._spec.end_state))
         return self._encoded(*self.caption_head(whole, *unpacked(words)))
 

@@ -31,7 +31,7 @@ from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.network_devices import numbers_at_once
 from vsetune.networks.parts.pair_gradients import Seen, SideBySide, scores_by_pair
 from vsetune.networks.parts.real_parts import RealParts
-from vsetune.networks.parts.words import embed_words, word_embedding, word_states
+from vsetune.networks.parts.words import drop_numbers, embed_words, word_embedding, word_states
 from vsetune.networks.sgraf.masked_statistics import normalize_regions
 from vsetune.networks.sgraf.similarity_reasoning import AttentionFiltration, GraphReasoning, Nodes, Reasoning
 from vsetune.networks.sgraf.spec import SgrafSafSpec, SgrafSgrSpec
@@ -88,8 +88,8 @@ class Sgraf(Network):
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """w_l = n(state of a Bi-GRU at word l, mean of both directions) and t*."""
-        packed = embed_words(self.words, captions.tokens, captions.lengths_on_host)
-        vectors = unit_length(word_states(self.gru, packed._replace(data=self.dropout(packed.data))))
+        words = embed_words(self.words, captions.tokens, captions.lengths_on_host)
+        vectors = unit_length(word_states(self.gru, drop_numbers(self.dropout, words)))
         mask = word_mask_of(Encoded(vectors, captions.lengths))
         whole = self.caption_attention(vectors, mask)
         return Encoded(vectors, captions.lengths, whole=whole, host_lengths=captions.host_lengths)
