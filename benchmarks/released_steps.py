@@ -9,7 +9,8 @@ of networks that score pairs one caption after the other (benchmarks/loops); the
 pairs of 36 regions of 2,048 numbers, 10,000 words, D = 1024. Captions are those of a table of images and captions, that
 of Flickr8k where VSETUNE_FLICKR8K is set, or else as long as those but of words that hardly ever repeat, as real ones
 do. Processor time, as other work on the machine does not count; medians of the repeats. Both sides must have found the
-same loss first.
+same loss first. `products` is what our step spends in products of matrices, and `at most` the ratio of a step of these
+products and nothing else.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from network_steps import Run, batch_of, begin, inputs_of, lmh, new_network
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network
@@ -40,6 +42,8 @@ STEPS: dict[str, tuple[str, str | None]] = {
 }
 """Label: network, its loop over captions."""
 
+PRODUCTS = {"mkldnn::_linear_pointwise", *(f"aten::{name}" for name in ("mm", "addmm", "addmm_", "bmm", "baddbmm",
+                                                                           "baddbmm_"))}
 RANDOM = "random"
 LARGEST_NORM, RATE, CLOSE = 2.0, 2e-4, 1e-3
 
@@ -55,15 +59,18 @@ def main() -> None:
     arguments.add_argument("--captions", default=real_captions(), help="table of captions, or random")
     given = arguments.parse_args()
     torch.set_num_threads(given.threads)
-    table = Table("network", "released-style, ms", "ours, ms", "ratio", "slowest and fastest turn",
+    table = Table("network", "released-style, ms", "ours, ms", "ratio", "all turns", "products, ms", "at most",
                   title=f"training step, B = {given.batch}, D = {given.size}, {given.threads} threads, "
                         f"captions {given.captions}, processor time")
     for label in given.only.split(","):
         name, loop = STEPS[label]
-        released, ours = in_turns(*both_steps(label, name, loop, given), given.repeats)
+        steps = both_steps(label, name, loop, given)
+        released, ours = in_turns(*steps, given.repeats)
+        products = in_products(steps[1], given.repeats)
         ratios = [one / other for one, other in zip(released, ours, strict=True)]
         table.add_row(label, f"{1e3 * statistics.median(released):.0f}", f"{1e3 * statistics.median(ours):.0f}",
-                      f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f} {max(ratios):.2f}")
+                      f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}",
+                      f"{1e3 * products:.0f}", f"{statistics.median(released) / products:.2f}")
     Console(width=120).print(table)
 
 
@@ -126,6 +133,15 @@ def in_turns(released: Run, ours: Run, repeats: int) -> tuple[list[float], list[
                 step()
                 seconds.append(time.process_time() - start)
     return times
+
+
+def in_products(step: Run, repeats: int) -> float:
+    """Seconds of our step in products of matrices, on average."""
+    with released_way(False), profile(activities=[ProfilerActivity.CPU]) as found:
+        for _ in range(repeats):
+            step()
+    microseconds = sum(each.self_cpu_time_total for each in found.key_averages() if each.key in PRODUCTS)
+    return float(microseconds) / 1e6 / repeats
 
 
 if __name__ == "__main__":
