@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from vsetune.data.batches.assembly import padded_groups, phrases_of
 from vsetune.data.batches.bank_arrays import BankArrays, bank_arrays
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.caption_tables import CaptionTables
-from vsetune.data.batches.order import BatchUnit, buffer_size, in_rows, shuffled
+from vsetune.data.batches.order import BatchUnit, buffer_size, shuffled
 from vsetune.data.batches.sample_stream import shuffled_images
 from vsetune.data.captions.parses import joined_words
 from vsetune.data.captions.piece_words import words_of_ids
@@ -24,8 +25,8 @@ from vsetune.data.stored.banks import bank_of
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 
-Row = tuple[int, range]
-"""An image of the split, and those of its captions that come with it."""
+_PLANNED = 8
+"""Batches whose rows are looked up, and sent to a device, at once: that takes hardly longer than for one."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,29 @@ def bank_rows(
     return BankRows(bank, bank_arrays(bank, semantics, device, device_share=dataset.reading.device_share))
 
 
+class Plan(NamedTuple):
+    """Of one batch, what it is gathered by: int64 on the host, as in `Batch`. ids: its captions among those of the
+    split."""
+
+    images: np.ndarray
+    ids: np.ndarray
+    region_counts: np.ndarray
+    captions: np.ndarray
+    lengths: np.ndarray
+    caption_rows: np.ndarray
+
+
+class Sent(NamedTuple):
+    """The same on the device of the arrays."""
+
+    images: torch.Tensor
+    ids: torch.Tensor
+    region_counts: torch.Tensor
+    captions: torch.Tensor
+    lengths: torch.Tensor
+    caption_rows: torch.Tensor
+
+
 @dataclass(frozen=True)
 class Gathering:
     """What batches are made of. has_semantics: the arrays bring them, and they are asked for."""
@@ -56,62 +80,84 @@ class Gathering:
     tables: CaptionTables
     has_semantics: bool = False
 
-    def batch(self, chosen: list[Row]) -> Batch:
-        """These rows as one batch, on the device of the arrays."""
-        bank, arrays, tables = self.rows.bank, self.rows.arrays, self.tables
-        counts = [len(captions) for _, captions in chosen]
-        rows = np.array([image for image, _ in chosen], np.int64)
-        ids = np.repeat(bank.first_captions[rows], counts)
-        ids += np.array([number for _, captions in chosen for number in captions], np.int64)
-        own_lengths = bank.starts[ids + 1] - bank.starts[ids]
-        lengths, words = self._words(ids, own_lengths)
-        region_counts, caption_rows = bank.region_counts[rows], np.repeat(np.arange(len(rows)), counts)
-        images, captions, *others = arrays.sent_together(rows, ids, region_counts, words, lengths, caption_rows)
+    def batches(self, chosen: Sequence[int], unit: BatchUnit, size: int) -> Iterator[Batch]:
+        """Batches of `size` rows, on the device of the arrays. chosen: captions of the split, each with its image, or
+        images with all of their captions."""
+        plans = list(self._plans(np.array(chosen, np.int64), unit, size))
+        sent = iter(self.rows.arrays.sent_together(*chain.from_iterable(plans)))
+        for plan in plans:
+            yield self._batch(plan, Sent(*islice(sent, len(plan))))
+
+    def _plans(self, chosen: np.ndarray, unit: BatchUnit, size: int) -> Iterator[Plan]:
+        firsts = self.rows.bank.first_captions
+        if unit == "pairs":
+            ids, images = chosen, np.searchsorted(firsts, chosen, side="right") - 1
+            counts = np.ones_like(chosen)
+        else:
+            images, counts = chosen, firsts[chosen + 1] - firsts[chosen]
+            ids = np.arange(counts.sum()) + np.repeat(firsts[chosen] - (counts.cumsum() - counts), counts)
+        lengths, words = self._words(ids)
+        region_counts, rows_of = self.rows.bank.region_counts[images], np.repeat(np.arange(len(images)), counts)
+        row_ends = [*range(0, len(images), size), len(images)]
+        caption_ends = np.concatenate(([0], counts.cumsum()))[row_ends].tolist()
+        for (row, row_end), (first, end) in zip(pairwise(row_ends), pairwise(caption_ends), strict=True):
+            longest = lengths[first:end].max()
+            yield Plan(
+                images[row:row_end], ids[first:end], region_counts[row:row_end],
+                np.ascontiguousarray(words[first:end, :longest]), lengths[first:end], rows_of[first:end] - row,
+            )
+
+    def _batch(self, plan: Plan, sent: Sent) -> Batch:
+        bank, arrays, tables, ids = self.rows.bank, self.rows.arrays, self.tables, plan.ids
         has_boxes = self.reads.boxes and bank.boxes is not None
-        is_here = images.device.type == "cpu"
+        is_here = sent.images.device.type == "cpu"
         return Batch(
-            image_features=arrays.features(images),
-            region_counts=others[0],
-            image_ids=images,
-            captions=others[1],
-            caption_lengths=others[2],
-            caption_rows=others[3],
-            caption_ids=captions,
-            semantic_vectors=arrays.vectors(captions) if self.has_semantics else None,
-            boxes=arrays.boxes(images) if has_boxes else None,
-            dependencies=None if tables.heads is None else arrays.sent(joined_words(tables.heads[ids], lengths)),
-            phrases=self._phrases(ids, own_lengths, lengths),
-            siblings=arrays.sent(self._siblings(rows, counts, ids)) if self.reads.siblings else None,
-            host_region_counts=None if is_here else torch.from_numpy(region_counts),
-            host_caption_lengths=None if is_here else torch.from_numpy(lengths),
+            image_features=arrays.features(sent.images),
+            region_counts=sent.region_counts,
+            image_ids=sent.images,
+            captions=sent.captions,
+            caption_lengths=sent.lengths,
+            caption_rows=sent.caption_rows,
+            caption_ids=sent.ids,
+            semantic_vectors=arrays.vectors(sent.ids) if self.has_semantics else None,
+            boxes=arrays.boxes(sent.images) if has_boxes else None,
+            dependencies=None if tables.heads is None else arrays.sent(joined_words(tables.heads[ids], plan.lengths)),
+            phrases=self._phrases(ids, plan.lengths),
+            siblings=arrays.sent(self._siblings(plan)) if self.reads.siblings else None,
+            host_region_counts=None if is_here else torch.from_numpy(plan.region_counts),
+            host_caption_lengths=None if is_here else torch.from_numpy(plan.lengths),
         )
 
-    def _words(self, ids: np.ndarray, own_lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _words(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """((captions,) lengths, (captions, longest) ids of words, or of word pieces where they are read), int64."""
         if self.tables.pieces is None:
-            return own_lengths, self.rows.bank.padded_captions(ids)
+            return self._own_lengths(ids), self.rows.bank.padded_captions(ids)
         pieces = self.tables.pieces.ids[ids]
         lengths = np.count_nonzero(pieces, axis=1).astype(np.int64)
         pieces = pieces[:, : lengths.max()].astype(np.int64)
         pieces[np.arange(pieces.shape[1]) >= lengths[:, None]] = 0
         return lengths, pieces
 
-    def _phrases(self, ids: np.ndarray, own_lengths: np.ndarray, lengths: np.ndarray) -> torch.Tensor | None:
+    def _own_lengths(self, ids: np.ndarray) -> np.ndarray:
+        starts = self.rows.bank.starts
+        found: np.ndarray = starts[ids + 1] - starts[ids]
+        return found
+
+    def _phrases(self, ids: np.ndarray, lengths: np.ndarray) -> torch.Tensor | None:
         if self.tables.phrases is None:
             return None
         words, pieces = words_of_ids(lengths), self.tables.pieces
         if pieces is not None and pieces.words is not None:
             words = pieces.words[ids, : lengths.max()]
-        found = phrases_of(self.tables.phrases, ids.tolist(), (own_lengths - 2).tolist(), words)
+        found = phrases_of(self.tables.phrases, ids.tolist(), (self._own_lengths(ids) - 2).tolist(), words)
         return self.rows.arrays.sent(found)
 
-    def _siblings(self, rows: np.ndarray, counts: list[int], ids: np.ndarray) -> np.ndarray:
+    def _siblings(self, plan: Plan) -> np.ndarray:
         """(captions, others, words) int64."""
         firsts = self.rows.bank.first_captions
-        images = np.repeat(rows, counts).tolist()
         return padded_groups([
             [self._caption(other) for other in range(firsts[image], firsts[image + 1]) if other != own]
-            for image, own in zip(images, ids.tolist(), strict=True)
+            for image, own in zip(plan.images[plan.caption_rows].tolist(), plan.ids.tolist(), strict=True)
         ])
 
     def _caption(self, number: int) -> np.ndarray:
@@ -121,46 +167,65 @@ class Gathering:
         return ids[: np.count_nonzero(ids)]
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Those of an epoch in their order: captions of the split, each with its image, or images with all of theirs."""
+
+    numbers: Iterator[int]
+    unit: BatchUnit
+
+
 def shuffled_rows(
     bank: SplitBank, info: SplitInfo, *, batch_unit: BatchUnit, seed: int, epoch: int, shuffle_pairs: int
-) -> Iterator[Row]:
+) -> Rows:
     """Those of one epoch, in the order of the reader of shards."""
-    images = shuffled_images(_indices, info.shards, seed=seed, epoch=epoch, workers=0)
-    counts = np.diff(bank.first_captions).tolist()
+    images: Iterable[int] = shuffled_images(_indices, info.shards, seed=seed, epoch=epoch, workers=0)
+    numbers = images
+    if batch_unit == "pairs":
+        firsts = bank.first_captions.tolist()
+        numbers = chain.from_iterable(range(firsts[image], firsts[image + 1]) for image in images)
     rng, size = random.Random(f"items/{seed}/{epoch}"), buffer_size(info, batch_unit, shuffle_pairs)
-    return shuffled(in_rows(images, counts.__getitem__, batch_unit), size, rng)
+    return Rows(shuffled(numbers, size, rng), batch_unit)
 
 
-def rows_in_order(bank: SplitBank, images: Sequence[int] | None) -> Iterator[Row]:
+def rows_in_order(bank: SplitBank, images: Sequence[int] | None) -> Rows:
     """Every image with all its captions, or only these."""
-    wanted = range(bank.shape.images) if images is None else images
-    counts = np.diff(bank.first_captions).tolist()
-    return in_rows(wanted, counts.__getitem__, "images")
+    return Rows(iter(range(bank.shape.images) if images is None else images), "images")
 
 
 class GatheredBatches(Iterator[Batch]):
-    """Batches of so many rows, each made when it is asked for: that takes less time than handing it over from a thread.
+    """Batches of so many rows, each gathered when it is asked for: that takes less time than handing it over from a
+    thread.
 
     skip: leave out that many batches at the start. drop_last: and a last one that is short.
     """
 
     def __init__(
-        self, gathering: Gathering, rows: Iterator[Row], size: int, *, skip: int = 0, drop_last: bool = False
+        self, gathering: Gathering, rows: Rows, size: int, *, skip: int = 0, drop_last: bool = False
     ) -> None:
         self._gathering, self._rows, self._size, self._drop_last = gathering, rows, size, drop_last
-        for _ in islice(rows, skip * size):
+        self._planned: Iterator[Batch] = iter(())
+        for _ in islice(rows.numbers, skip * size):
             pass
 
     def __next__(self) -> Batch:
-        chosen = list(islice(self._rows, self._size))
-        if not chosen or (self._drop_last and len(chosen) < self._size):
-            self.close()
+        batch = next(self._planned, None)
+        if batch is None:
+            self._planned = self._next_ones()
+            batch = next(self._planned, None)
+        if batch is None:
             raise StopIteration
-        return self._gathering.batch(chosen)
+        return batch
+
+    def _next_ones(self) -> Iterator[Batch]:
+        numbers = list(islice(self._rows.numbers, _PLANNED * self._size))
+        if self._drop_last:
+            del numbers[len(numbers) // self._size * self._size :]
+        return self._gathering.batches(numbers, self._rows.unit, self._size) if numbers else iter(())
 
     def close(self) -> None:
         """Later calls of next() find the end."""
-        self._rows = iter(())
+        self._rows, self._planned = Rows(iter(()), self._rows.unit), iter(())
 
     def __enter__(self) -> GatheredBatches:
         return self
