@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from vsetune.jobs import study_results
 from vsetune.jobs.study_results import write_results
+from vsetune.tracking.records import AttemptRecord, AttemptStart, StudyRecord
 
 
 def test_a_study_without_a_validation_says_once_that_it_is_about_the_leaderboard() -> None:
@@ -13,3 +18,29 @@ def test_a_study_without_a_validation_says_once_that_it_is_about_the_leaderboard
     found = write_results(prepared, [], None)
     assert found.board is None
     assert found.remark == "this study has no attempts yet; wait for its first validation"
+
+
+def test_a_page_that_cannot_be_drawn_is_told_and_fails_neither_the_study_nor_other_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = AttemptStart(
+        "demo", "vsepp.lmh-c000-s0", "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", {}, {"data": {"path": "data/scenes"}},
+        protocol={"images": 400, "validate_every_steps": 50},
+    )
+    attempt = AttemptRecord(start.trial, start, "finished", ((0.5, 20.0), (1.0, 40.0)), {}, None)
+    prepared: Any = SimpleNamespace(
+        spec=SimpleNamespace(baseline="lmh", study="demo"), folder=tmp_path,
+        record=lambda: StudyRecord("demo", "ab", {}),
+    )
+
+    def broken(*_: object, **__: object) -> str:
+        raise AttributeError("module 'vl_convert' has no attribute\n'javascript_bundle'")
+
+    monkeypatch.setattr(study_results, "to_html", broken)
+    found = write_results(prepared, [attempt], None)
+    assert found.board is not None
+    assert found.page is None
+    assert [file.name for file in found.files] == ["leaderboard.csv", "curves.csv", "leaderboard.tex"]
+    assert all(file.is_file() for file in found.files)
+    assert found.remark.startswith("leaderboard.html cannot be made (AttributeError: module 'vl_convert' has no ")
+    assert "vsetune leaderboard export demo --html" in found.remark

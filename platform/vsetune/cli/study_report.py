@@ -26,7 +26,7 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
     if outcome.board is not None:
         results.print(render_table(outcome.board))
     if outcome.remark:
-        say(f"no leaderboard{'' if outcome.board is None else ' on disk'}: {outcome.remark}")
+        say(f"{'no leaderboard' if outcome.board is None else 'leaderboard not whole on disk'}: {outcome.remark}")
     if outcome.troubles:
         messages.print(_table_of(outcome.troubles))
     counts = ", ".join(f"{count} {status}" for status, count in sorted(outcome.counts.items()))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vsetune.errors import StorageError, UsageError
+from vsetune.errors import StorageError, UsageError, VsetuneError
 from vsetune.files.whole_files import write_text
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.range_ends import board_with_ends
@@ -24,11 +24,15 @@ from vsetune.tracking.store import TrackingStore
 
 _log = logging.getLogger(__name__)
 
+_PAGE = "leaderboard.html"
+_LONGEST = 200
+"""Of somebody else's message."""
+
 
 @dataclass(frozen=True)
 class Results:
-    """board: None if there is nothing to compare. files: of it, the page first; empty where none could be written.
-    remark: why there is no leaderboard, or no file of it."""
+    """board: None if there is nothing to compare. files: of it, those that could be written. remark: why there is no
+    leaderboard, or not every file of it."""
 
     board: Leaderboard | None
     files: Sequence[Path] = ()
@@ -36,7 +40,7 @@ class Results:
 
     @property
     def page(self) -> Path | None:
-        return self.files[0] if self.files else None
+        return next((file for file in self.files if file.name == _PAGE), None)
 
 
 def recorded_in(prepared: PreparedStudy) -> TrackingStore | None:
@@ -63,16 +67,29 @@ def write_results(
     except UsageError as error:
         return Results(None, remark=str(error).removeprefix("leaderboard: "))
     board = board_with_ends(board, [prepared.record()])
-    texts = {
-        "leaderboard.html": _page(prepared, board, attempts, recorded), "leaderboard.csv": to_csv(board),
-        "curves.csv": curves_to_csv(board), "leaderboard.tex": to_latex(board),
+    made: dict[str, Callable[[], str]] = {
+        _PAGE: lambda: _page(prepared, board, attempts, recorded), "leaderboard.csv": lambda: to_csv(board),
+        "curves.csv": lambda: curves_to_csv(board), "leaderboard.tex": lambda: to_latex(board),
     }
-    try:
-        for name, text in texts.items():
-            write_text(prepared.folder / name, text)
-    except StorageError as error:
-        return Results(board, remark=str(error))
-    return Results(board, [prepared.folder / name for name in texts])
+    files, missing = [], []
+    for name, text in made.items():
+        try:
+            write_text(prepared.folder / name, text())
+            files.append(prepared.folder / name)
+        except Exception as error:  # whatever it is, the study has ended and is recorded
+            missing.append(_why_missing(prepared.spec.study, name, error))
+    return Results(board, files, "; ".join(missing))
+
+
+def _why_missing(study: str, name: str, error: Exception) -> str:
+    if isinstance(error, VsetuneError):
+        return str(error)
+    _log.exception("study %s: %s", study, name)
+    why = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
+    return (
+        f"{name} cannot be made ({why}); the results are recorded, and once this is mended "
+        f"`vsetune leaderboard export {study} --html board.html --csv board.csv` writes it"
+    )
 
 
 def _page(
