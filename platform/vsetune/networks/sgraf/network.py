@@ -28,7 +28,7 @@ from vsetune.networks.parts.cross_attention import (
     word_mask_of,
 )
 from vsetune.networks.parts.linear import xavier_linear
-from vsetune.networks.parts.network_devices import numbers_at_once
+from vsetune.networks.parts.network_devices import is_on_cpu, numbers_at_once
 from vsetune.networks.parts.pair_gradients import Seen, SideBySide, scores_by_pair
 from vsetune.networks.parts.real_parts import RealParts
 from vsetune.networks.parts.words import drop_numbers, embed_words, word_embedding, word_states
@@ -91,7 +91,9 @@ class Sgraf(Network):
         words = embed_words(self.words, captions.tokens, captions.lengths_on_host)
         vectors = unit_length(word_states(self.gru, drop_numbers(self.dropout, words)))
         mask = word_mask_of(Encoded(vectors, captions.lengths))
-        whole = self.caption_attention(vectors, mask)
+        is_here = is_on_cpu(vectors)  # a GPU would rather compute what is padded than sort it out
+        real = RealParts.of_lengths(captions.lengths_on_host, mask.shape[1], vectors) if is_here else None
+        whole = self.caption_attention(vectors, mask, real)
         return Encoded(vectors, captions.lengths, whole=whole, host_lengths=captions.host_lengths)
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
@@ -195,10 +197,12 @@ class SelfAttention(nn.Module):
         self.local_norm = nn.BatchNorm1d(regions) if regions is not None else None
         self.whole_norm = nn.BatchNorm1d(size) if regions is not None else None
 
-    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        """(n, D). vectors: (n, P, D), 0 where padded; mask: (n, P) bool."""
+    def forward(self, vectors: Tensor, mask: Tensor, real: RealParts | None = None) -> Tensor:
+        """(n, D). vectors: (n, P, D), 0 where padded; mask: (n, P) bool. real: the same as the mask, where A x_p is to
+        be formed of these parts alone; what is padded counts nowhere."""
         mean = vectors.sum(dim=1) / mask.sum(dim=1, keepdim=True)
-        local, whole = at_least_float32(self.local(vectors)), at_least_float32(self.whole(mean))
+        local = self.local(vectors) if real is None else real.placed(self.local(real.rows(vectors)))
+        local, whole = at_least_float32(local), at_least_float32(self.whole(mean))
         if self.local_norm is not None and self.whole_norm is not None:
             local = normalize_regions(self.local_norm, local, mask)
             whole = normalize_rows(self.whole_norm, whole)
