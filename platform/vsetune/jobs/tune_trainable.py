@@ -36,8 +36,8 @@ class SentTrial:
 
 @contextmanager
 def trials_sent_plainly() -> Iterator[None]:
-    """For a driver: inside, that note reaches workers as a `SentTrial`. Its own class stands in the module of a driver's
-    trials, which would make each worker import all of Tune before its first trial."""
+    """For a driver: inside, that note reaches workers as a `SentTrial`. Its own class stands in a module of the driver:
+    each worker would import all of Tune for it before its first trial."""
     from ray.tune.experiment.trial import _TrialInfo
 
     before = copyreg.dispatch_table.get(_TrialInfo)
