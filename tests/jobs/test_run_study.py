@@ -6,11 +6,13 @@ import io
 import os
 import platform
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
@@ -85,33 +87,62 @@ def test_the_standard_platform_module_works_here_and_inside_a_ray_task() -> None
     assert platform.system() == ray.get(system_name.remote())
 
 
+class Finished(NamedTuple):
+    """mapped: parts of the paths of all files that the processes of its trials had mapped, libraries among them."""
+
+    home: Path
+    path: Path
+    counts: dict[str, int]
+    shown: str
+    mapped: set[str]
+
+
 @pytest.fixture(scope="module")
-def finished(
-    tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[Path], None]
-) -> tuple[Path, Path, dict[str, int], str]:
+def finished(tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[Path], None]) -> Finished:
     """A study that was run to its end: its home, its file, the counts and what was shown."""
     home = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VSETUNE_HOME", str(home))
         patch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
         path = write_study(home, {})
-        return home, path, *run(path)
+        with libraries_of_workers() as mapped:
+            counts, shown = run(path)
+        return Finished(home, path, counts, shown, mapped)
+
+
+@contextmanager
+def libraries_of_workers() -> Iterator[set[str]]:
+    """Filled while the block runs."""
+    found: set[str] = set()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    if "Trainable" in " ".join(process.cmdline()):
+                        found.update(folder for each in process.memory_maps() for folder in Path(each.path).parts)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
 
 
 @pytest.fixture
-def study_file(finished: tuple[Path, Path, dict[str, int], str], monkeypatch: pytest.MonkeyPatch) -> Path:
+def study_file(finished: Finished, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of that study, at home where it was run."""
-    monkeypatch.setenv("VSETUNE_HOME", str(finished[0]))
-    return finished[1]
+    monkeypatch.setenv("VSETUNE_HOME", str(finished.home))
+    return finished.path
 
 
 @pytest.mark.usefixtures("study_file")
-def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(
-    finished: tuple[Path, Path, dict[str, int], str],
-) -> None:
-    _, _, counts, shown = finished
-    assert counts == {"finished": 6}
-    assert "[6/6]" in shown
+def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(finished: Finished) -> None:
+    assert finished.counts == {"finished": 6}
+    assert "[6/6]" in finished.shown
     recorded = attempts()
     assert len({each.start.trial for each in recorded}) == len(recorded) == 6
     for each in recorded:
@@ -126,6 +157,13 @@ def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(
     board = build(recorded, baseline="lmh")
     assert [row.loss for row in board.rows] == ["lmh", "lseh"]
     assert all(len(row.seeds) == 2 and row.trials == 3 for row in board.rows)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+def test_workers_go_through_their_trials_without_what_tune_imports_beside_its_class(finished: Finished) -> None:
+    """Whatever Tune sends to a worker or asks of it: notes on trials, checkpoints at their end."""
+    assert "torch" in finished.mapped
+    assert "pandas" not in finished.mapped, "it comes with all of Tune"
 
 
 def test_a_finished_study_resumes_to_nothing_left_to_do(study_file: Path) -> None:

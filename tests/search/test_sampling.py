@@ -15,6 +15,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
+from threadpoolctl import threadpool_info
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
@@ -24,6 +25,7 @@ from vsetune.search.configurations import ConfigurationSearch, Lesson, Suggestio
 from vsetune.search.drawing import CellDrawing, distributions_of
 from vsetune.search.even_points import value_at
 from vsetune.search.objectives import Objective
+from vsetune.search.sampling import gp
 from vsetune.search.sampling.gp import _finished_for_good
 from vsetune.search.sampling.nsga_ii import fronts
 from vsetune.search.sampling.optuna_asking import asked
@@ -350,6 +352,25 @@ def test_a_failure_counts_as_the_worst_that_is_known_also_where_only_other_studi
     search.tell(cell.name, search.ask(cell.name).number, "failed", curve=[])
     told = [(trial.state, trial.value) for trial in _finished_for_good(search._history(cell.name))]
     assert told == [(TrialState.COMPLETE, value) for value in (51.0, 52.0, 51.0)]
+
+
+def test_a_gaussian_process_computes_with_one_thread_and_leaves_the_process_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others would wait for cores on which trials train."""
+    asking: list[int] = []
+    monkeypatch.setattr(gp, "asked", lambda *given: asking.append(most_threads()) or asked(*given))
+    before = most_threads()
+    study, cell = study_of("lmh", sampler="gp")
+    searched(study, cell, 7)
+    assert asking
+    assert set(asking) == {1}
+    assert most_threads() == before
+
+
+def most_threads() -> int:
+    """Of the libraries that compute in this process."""
+    return max(int(library["num_threads"]) for library in threadpool_info())
 
 
 def test_a_study_knows_which_samplers_learn() -> None:

@@ -26,6 +26,7 @@ from vsetune.jobs.study_progress import StudyProgress
 from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.jobs.tune_adapter import LedgerSearcher, RecordingCallback, actors_in_making
+from vsetune.jobs.tune_trainable import trials_sent_plainly
 
 # Tune is told to keep nothing of its own: results go to the tracking store, checkpoints to the trial's folder. Signals
 # are ours: a StopRequest passes them on.
@@ -37,6 +38,8 @@ _TUNE_SETTINGS = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "RAY_AIR_NEW_OUTPUT": "0",
 }
+LOADED_BY_WORKERS = "vsetune.jobs.loaded_by_workers"
+"""By name: importing it is for them alone."""
 
 
 def place_trials(
@@ -70,6 +73,7 @@ def place_trials(
             ),
             run_config=tune.RunConfig(
                 name=spec.study, storage_path=scratch, verbose=0, failure_config=tune.FailureConfig(max_failures=0),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 callbacks=[RecordingCallback(
                     ledger, signs=SignsOfLife(spec.resources.silence_timeout_s),
                     making=lambda: actors_in_making(scheduler.controller), on_change=progress.changed,
@@ -78,7 +82,8 @@ def place_trials(
                 )],
             ),
         )
-        tuner.fit()
+        with trials_sent_plainly():
+            tuner.fit()
         progress.changed()
 
 
@@ -87,7 +92,7 @@ def modules_of_workers(prepared: PreparedStudy) -> list[str]:
     each CPU, so this is for studies of which as many trials run at once."""
     cpus, limit = os.cpu_count() or 1, prepared.spec.resources.concurrent_trials
     fills = all(needs == Needs(cpus=1) for needs in _needs_of_cells(prepared).values())
-    return [AttemptTrainable.__module__] if fills and (limit is None or limit >= cpus) else []
+    return [LOADED_BY_WORKERS] if fills and (limit is None or limit >= cpus) else []
 
 
 def quiet_tune() -> None:
