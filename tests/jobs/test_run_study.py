@@ -159,7 +159,9 @@ def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(finishe
     assert all(len(row.seeds) == 2 and row.trials == 3 for row in board.rows)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="which files another process has mapped is read from Linux's /proc"
+)
 def test_workers_go_through_their_trials_without_what_tune_imports_beside_its_class(finished: Finished) -> None:
     """Whatever Tune sends to a worker or asks of it: notes on trials, checkpoints at their end."""
     assert "torch" in finished.mapped

@@ -12,6 +12,17 @@ from vsetune.jobs import study_results
 from vsetune.jobs.study_results import write_results
 from vsetune.tracking.records import AttemptRecord, AttemptStart, StudyRecord
 
+START = AttemptStart(
+    "demo", "vsepp.lmh-c000-s0", "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", {}, {"data": {"path": "data/scenes"}},
+    protocol={"images": 400, "validate_every_steps": 50},
+)
+ATTEMPT = AttemptRecord(START.trial, START, "finished", ((0.5, 20.0), (1.0, 40.0)), {}, None)
+
+
+def prepared_in(folder: Path) -> Any:
+    spec = SimpleNamespace(baseline="lmh", study="demo")
+    return SimpleNamespace(spec=spec, folder=folder, record=lambda: StudyRecord("demo", "ab", {}))
+
 
 def test_a_study_without_a_validation_says_once_that_it_is_about_the_leaderboard() -> None:
     prepared: Any = SimpleNamespace(spec=SimpleNamespace(baseline="lmh"))
@@ -23,24 +34,23 @@ def test_a_study_without_a_validation_says_once_that_it_is_about_the_leaderboard
 def test_a_page_that_cannot_be_drawn_is_told_and_fails_neither_the_study_nor_other_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = AttemptStart(
-        "demo", "vsepp.lmh-c000-s0", "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", {}, {"data": {"path": "data/scenes"}},
-        protocol={"images": 400, "validate_every_steps": 50},
-    )
-    attempt = AttemptRecord(start.trial, start, "finished", ((0.5, 20.0), (1.0, 40.0)), {}, None)
-    prepared: Any = SimpleNamespace(
-        spec=SimpleNamespace(baseline="lmh", study="demo"), folder=tmp_path,
-        record=lambda: StudyRecord("demo", "ab", {}),
-    )
-
     def broken(*_: object, **__: object) -> str:
         raise AttributeError("module 'vl_convert' has no attribute\n'javascript_bundle'")
 
     monkeypatch.setattr(study_results, "to_html", broken)
-    found = write_results(prepared, [attempt], None)
+    found = write_results(prepared_in(tmp_path), [ATTEMPT], None)
     assert found.board is not None
+    assert [(row.network, row.loss) for row in found.board.rows] == [("vsepp", "lmh")]
     assert found.page is None
     assert [file.name for file in found.files] == ["leaderboard.csv", "curves.csv", "leaderboard.tex"]
     assert all(file.is_file() for file in found.files)
     assert found.remark.startswith("leaderboard.html cannot be made (AttributeError: module 'vl_convert' has no ")
     assert "vsetune leaderboard export demo --html" in found.remark
+
+
+def test_a_folder_that_takes_nothing_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = write_results(prepared_in(tmp_path / "file"), [ATTEMPT], None)
+    assert found.files == []
+    assert found.remark.count("cannot write") == 1
+    assert found.remark.startswith(str(tmp_path / "file" / "leaderboard.html"))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vsetune.errors import StorageError, UsageError, VsetuneError
+from vsetune.errors import StorageError, UsageError
 from vsetune.files.whole_files import write_text
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.range_ends import board_with_ends
@@ -76,14 +76,15 @@ def write_results(
         try:
             write_text(prepared.folder / name, text())
             files.append(prepared.folder / name)
+        except StorageError as error:  # of the folder, and so of all of them
+            missing.append(str(error))
+            break
         except Exception as error:  # whatever it is, the study has ended and is recorded
             missing.append(_why_missing(prepared.spec.study, name, error))
     return Results(board, files, "; ".join(missing))
 
 
 def _why_missing(study: str, name: str, error: Exception) -> str:
-    if isinstance(error, VsetuneError):
-        return str(error)
     _log.exception("study %s: %s", study, name)
     why = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
     return (

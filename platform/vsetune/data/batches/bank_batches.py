@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from vsetune.data.stored.bank_file import SplitBank
 from vsetune.data.stored.banks import bank_of
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
+
+Numbers = TypeVar("Numbers", np.ndarray, torch.Tensor)
 
 _PLANNED = 8
 """Batches whose rows are looked up, and sent to a device, at once: that takes hardly longer than for one."""
@@ -48,27 +50,16 @@ def bank_rows(
     return BankRows(bank, bank_arrays(bank, semantics, device, device_share=dataset.reading.device_share))
 
 
-class Plan(NamedTuple):
-    """Of one batch, what it is gathered by: int64 on the host, as in `Batch`. ids: its captions among those of the
-    split."""
+class Plan(NamedTuple, Generic[Numbers]):
+    """What a batch is gathered by, int64 as in `Batch`: on the host, and beside the arrays. ids: its captions among
+    those of the split."""
 
-    images: np.ndarray
-    ids: np.ndarray
-    region_counts: np.ndarray
-    captions: np.ndarray
-    lengths: np.ndarray
-    caption_rows: np.ndarray
-
-
-class Sent(NamedTuple):
-    """The same on the device of the arrays."""
-
-    images: torch.Tensor
-    ids: torch.Tensor
-    region_counts: torch.Tensor
-    captions: torch.Tensor
-    lengths: torch.Tensor
-    caption_rows: torch.Tensor
+    images: Numbers
+    ids: Numbers
+    region_counts: Numbers
+    captions: Numbers
+    lengths: Numbers
+    caption_rows: Numbers
 
 
 @dataclass(frozen=True)
@@ -86,9 +77,9 @@ class Gathering:
         plans = list(self._plans(np.array(chosen, np.int64), unit, size))
         sent = iter(self.rows.arrays.sent_together(*chain.from_iterable(plans)))
         for plan in plans:
-            yield self._batch(plan, Sent(*islice(sent, len(plan))))
+            yield self._batch(plan, Plan(*islice(sent, len(plan))))
 
-    def _plans(self, chosen: np.ndarray, unit: BatchUnit, size: int) -> Iterator[Plan]:
+    def _plans(self, chosen: np.ndarray, unit: BatchUnit, size: int) -> Iterator[Plan[np.ndarray]]:
         firsts = self.rows.bank.first_captions
         if unit == "pairs":
             ids, images = chosen, np.searchsorted(firsts, chosen, side="right") - 1
@@ -107,7 +98,7 @@ class Gathering:
                 np.ascontiguousarray(words[first:end, :longest]), lengths[first:end], rows_of[first:end] - row,
             )
 
-    def _batch(self, plan: Plan, sent: Sent) -> Batch:
+    def _batch(self, plan: Plan[np.ndarray], sent: Plan[torch.Tensor]) -> Batch:
         bank, arrays, tables, ids = self.rows.bank, self.rows.arrays, self.tables, plan.ids
         has_boxes = self.reads.boxes and bank.boxes is not None
         is_here = sent.images.device.type == "cpu"
@@ -152,7 +143,7 @@ class Gathering:
         found = phrases_of(self.tables.phrases, ids.tolist(), (self._own_lengths(ids) - 2).tolist(), words)
         return self.rows.arrays.sent(found)
 
-    def _siblings(self, plan: Plan) -> np.ndarray:
+    def _siblings(self, plan: Plan[np.ndarray]) -> np.ndarray:
         """(captions, others, words) int64."""
         firsts = self.rows.bank.first_captions
         return padded_groups([
@@ -203,35 +194,30 @@ class GatheredBatches(Iterator[Batch]):
     def __init__(
         self, gathering: Gathering, rows: Rows, size: int, *, skip: int = 0, drop_last: bool = False
     ) -> None:
-        self._gathering, self._rows, self._size, self._drop_last = gathering, rows, size, drop_last
-        self._planned: Iterator[Batch] = iter(())
         for _ in islice(rows.numbers, skip * size):
             pass
+        self._batches = _gathered(gathering, rows, size, drop_last=drop_last)
 
     def __next__(self) -> Batch:
-        batch = next(self._planned, None)
-        if batch is None:
-            self._planned = self._next_ones()
-            batch = next(self._planned, None)
-        if batch is None:
-            raise StopIteration
-        return batch
-
-    def _next_ones(self) -> Iterator[Batch]:
-        numbers = list(islice(self._rows.numbers, _PLANNED * self._size))
-        if self._drop_last:
-            del numbers[len(numbers) // self._size * self._size :]
-        return self._gathering.batches(numbers, self._rows.unit, self._size) if numbers else iter(())
+        return next(self._batches)
 
     def close(self) -> None:
         """Later calls of next() find the end."""
-        self._rows, self._planned = Rows(iter(()), self._rows.unit), iter(())
+        self._batches.close()
 
     def __enter__(self) -> GatheredBatches:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _gathered(gathering: Gathering, rows: Rows, size: int, *, drop_last: bool) -> Generator[Batch, None, None]:
+    while numbers := list(islice(rows.numbers, _PLANNED * size)):
+        if drop_last:
+            del numbers[len(numbers) // size * size :]
+        if numbers:
+            yield from gathering.batches(numbers, rows.unit, size)
 
 
 def _indices(shard: ShardInfo) -> Iterator[int]:

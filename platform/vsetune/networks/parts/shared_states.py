@@ -53,16 +53,15 @@ def shared_states(elements: Tensor, sizes: list[int], *, backwards: bool) -> Sta
     kinds = int(read.max()) + 1
     states, chosen = np.empty(len(read), dtype=np.int64), []
     steps: list[Step] = []
-    previous, count = slice(0, 0), 0
+    come_from, count = np.zeros(sizes[0], np.int64), 0  # before the first step all have read nothing
     for rows in _steps_of(sizes):
-        # sequences that are long enough stand first; before the first step all have read nothing
-        come_from = states[previous][: rows.stop - rows.start] if steps else np.zeros(rows.stop - rows.start, np.int64)
+        come_from = come_from[: rows.stop - rows.start]  # sequences that are long enough stand first
         _, samples, numbers = np.unique(come_from * kinds + read[rows], return_index=True, return_inverse=True)
         before = come_from[samples] if steps else samples[:0]
         steps.append(Step(slice(count, count + len(samples)), torch.from_numpy(before)))
-        states[rows] = count + numbers
         chosen.append(read[rows][samples])
-        previous, count = rows, count + len(samples)
+        come_from = states[rows] = count + numbers
+        count += len(samples)
     places = np.empty_like(states)
     places[turned] = states
     return States(steps, torch.from_numpy(np.concatenate(chosen)), torch.from_numpy(places))
