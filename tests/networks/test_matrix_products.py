@@ -58,6 +58,37 @@ def test_a_linear_map_and_its_gradients_are_those_of_torch_in_float64(
         close(found, expected)
 
 
+@pytest.mark.parametrize("times", [1, 20])
+@pytest.mark.parametrize("shape", [(2048, 300), (40, 30)], ids=["laid out once", "too small"])
+@pytest.mark.parametrize("lies", ["in rows", "in columns"])
+def test_products_with_one_weight_are_those_of_a_loop_for_any_number_of_rows(
+    times: int, shape: tuple[int, int], lies: str
+) -> None:
+    weight, bias = drawn(*shape), drawn(shape[0])
+    if lies == "in columns":
+        weight = weight.T.contiguous().T
+    ours, with_bias = (matrix_products.products_with(weight, *each, times=times) for each in ((), (bias,)))
+    for rows in (drawn(1, shape[1]), drawn(3, shape[1]), drawn(64, shape[1])):
+        close(ours(rows), looped(rows, weight.T))
+        close(with_bias(rows), looped(rows, weight.T) + bias)
+
+
+@pytest.mark.skipif(not matrix_products._has_onednn(), reason="oneDNN multiplies on processors with AVX-512 only")
+@pytest.mark.parametrize(("times", "calls"), [(7, 0), (8, 1)])
+def test_a_weight_is_laid_out_once_where_enough_products_follow(
+    times: int, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid_out, plain = [], torch.ops.mkldnn._reorder_linear_weight
+    monkeypatch.setattr(
+        torch.ops.mkldnn, "_reorder_linear_weight", lambda weight: laid_out.append(weight) or plain(weight)
+    )
+    weight = drawn(1024, 512)
+    multiply = matrix_products.products_with(weight, times=times)
+    for rows in range(1, times + 1):
+        multiply(drawn(rows, 512))
+    assert len(laid_out) == calls
+
+
 def test_inputs_without_gradient_get_none() -> None:
     inputs, weight = drawn(128, 128), drawn(128, 128).requires_grad_()
     matrix_products.linear(inputs, weight).sum().backward()

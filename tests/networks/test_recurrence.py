@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -40,6 +43,22 @@ def test_states_and_gradients_equal_those_of_nn_gru(
         outcomes.append([states.data, last, *torch.autograd.grad(loss, [values, *gru.parameters()])])
     for expected, found in zip(*outcomes, strict=True):
         torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_a_large_gru_over_many_elements_equals_nn_gru_in_float64() -> None:
+    """Its weights are laid out once for all steps, where oneDNN multiplies."""
+    torch.manual_seed(0)
+    lengths = [1, 12, 3, 12, 9, 2]
+    plain = nn.GRU(20, 512, batch_first=True, bidirectional=True)
+    ours, values = copy.deepcopy(plain), torch.randn(len(lengths), max(lengths), 20)
+    weights, outcomes = torch.randn(sum(lengths), 1024), []
+    for gru, dtype in ((plain.double(), torch.float64), (ours, torch.float32)):
+        leaf = values.to(dtype).requires_grad_()
+        states, _ = (gru if dtype == torch.float64 else partial(run_gru, gru))(packed(lengths, leaf))
+        loss = (states.data * weights.to(dtype)).sum()
+        outcomes.append([states.data, *torch.autograd.grad(loss, [leaf, *gru.parameters()])])
+    for expected, found in zip(*outcomes, strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

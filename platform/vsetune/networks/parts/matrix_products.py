@@ -9,6 +9,7 @@ Letters of shapes: n rows, k numbers of a row, m columns of a product.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -24,6 +25,9 @@ _FEWEST = 2**20
 """Multiplications of a product that pays: below, oneDNN's call costs more than it saves."""
 _SHORTEST = 8
 """Rows, columns and numbers of a row that a product needs on top; narrower ones are no products of matrices."""
+_SMALLEST_PACKED, _FEWEST_TIMES = 2**19, 8
+"""Numbers of a weight that is laid out once for several products, and how many must follow: it takes as long as some
+five of them gain."""
 
 
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -45,6 +49,18 @@ def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
     return _by_onednn(left, right.T, bias)
 
 
+def products_with(weight: Tensor, bias: Tensor | None = None, *, times: int) -> Callable[[Tensor], Tensor]:
+    """From (n, k) rows to (n, m): rows @ weight.T + bias, without gradient, that many times with the same weight.
+
+    weight: (m, k), itself or its transpose contiguous; bias: (m,). Where it pays the weight is laid out once as oneDNN
+    reads it: few rows with a large weight otherwise wait for its being laid out each time.
+    """
+    if not (times >= _FEWEST_TIMES and weight.numel() >= _SMALLEST_PACKED and _may_use_onednn(weight)):
+        return lambda rows: product(rows, weight.T, bias)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
+    return lambda rows: _by_onednn(rows, packed, bias)
+
+
 def _by_onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     found: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
     return found
@@ -54,12 +70,17 @@ def _pays(inputs: Tensor, weight: Tensor, rows: int) -> bool:
     """Whether oneDNN multiplies (rows, k) inputs with a weight (m, k)."""
     columns, numbers = weight.shape
     return (
-        inputs.dtype == weight.dtype == torch.float32
+        inputs.dtype == torch.float32
         and rows * columns * numbers >= _FEWEST
         and min(rows, columns, numbers) >= _SHORTEST
         and inputs.shape[-1] == numbers  # or else torch says what is wrong
-        and is_on_cpu(inputs) and is_on_cpu(weight)
-        and _has_onednn()
+        and is_on_cpu(inputs) and _may_use_onednn(weight)
+    )
+
+
+def _may_use_onednn(weight: Tensor) -> bool:
+    return (
+        weight.dtype == torch.float32 and is_on_cpu(weight) and _has_onednn()
         and bool(torch.backends.mkldnn.enabled)
         and not torch.is_autocast_enabled("cpu")
     )

@@ -24,7 +24,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from vsetune.networks.network_base import at_least_float32
 from vsetune.networks.parts.gradients import hand_derived
-from vsetune.networks.parts.matrix_products import product
+from vsetune.networks.parts.matrix_products import product, products_with
 from vsetune.networks.parts.packing import Repeated, spelt_out
 from vsetune.networks.parts.shared_states import States, shared_states, states_of_all
 
@@ -88,10 +88,10 @@ class _Gru(torch.autograd.Function):
         recurrent = inputs.new_empty(len(values), size)  # n
         states = torch.empty_like(recurrent)
         befores = torch.zeros_like(recurrent)
+        with_weight = products_with(weight, bias, times=len(order.steps))
         for step in order.steps:
             if len(step.before):
-                before = torch.index_select(states, 0, step.before, out=befores[step.rows])
-                found = product(before, weight.T, bias)
+                found = with_weight(torch.index_select(states, 0, step.before, out=befores[step.rows]))
                 values[step.rows, :both] += found[:, :both]
                 recurrent[step.rows] = found[:, both:]
             else:
@@ -111,6 +111,7 @@ class _Gru(torch.autograd.Function):
         size, elements = weight.shape[1], ctx.order.elements
         gradient = gradient.clone()
         of_hidden = torch.empty_like(values)  # of W_h h + b_h, gate by gate
+        with_weight = products_with(weight.T, times=len(ctx.order.steps))
         for step in reversed(ctx.order.steps):
             reset, update, candidates = values[step.rows].chunk(3, dim=1)
             of_reset, of_update, of_recurrent = of_hidden[step.rows].chunk(3, dim=1)
@@ -124,7 +125,7 @@ class _Gru(torch.autograd.Function):
             torch.mul(before - candidates, torch.addcmul(carried, carried, update, value=-1), out=of_update)
             here.copy_(of_candidates)
             if len(step.before):
-                gradient.index_add_(0, step.before, product(of_hidden[step.rows], weight).add_(carried))
+                gradient.index_add_(0, step.before, with_weight(of_hidden[step.rows]).add_(carried))
         of_weight, of_bias = product(of_hidden.T, befores), of_hidden.sum(dim=0)
         of_hidden[:, 2 * size :] = gradient  # now of W_i x + b_i
         if elements is not None:
