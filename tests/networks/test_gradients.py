@@ -12,6 +12,7 @@ from network_cases import CASES
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
+from vsetune.networks.gsmn import block_matching
 from vsetune.networks.network_base import Network
 from vsetune.networks.parts import pair_gradients
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
@@ -28,6 +29,7 @@ def test_every_way_to_the_gradient_gives_the_same_scores_and_gradients(
     case: str, training: bool, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pair_gradients, "_FEW", 0.9)  # of 16 scores at most 12 get a gradient
+    monkeypatch.setattr(block_matching, "_PAIRS_AT_ONCE", 5)
     expected = outcome(CASES[case].trained().train(training), CASES[case].draw(4))
     if way == "plain autograd":
         monkeypatch.setenv(PLAIN_AUTOGRAD, "1")

@@ -11,6 +11,7 @@ from network_cases import CASES
 from torch import Tensor
 
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.gsmn import block_matching
 from vsetune.networks.gsmn.network import Gsmn
 from vsetune.networks.parts import pair_gradients
 from vsetune.networks.parts.cross_attention import word_mask_of
@@ -83,7 +84,11 @@ def test_what_is_kept_changes_no_number() -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.startswith(("scan", "gsmn", "sgraf"))])
-def test_pairs_side_by_side_have_the_scores_of_all_pairs(case: str) -> None:
+@pytest.mark.parametrize("at_once", [3, 32])
+def test_pairs_side_by_side_have_the_scores_of_all_pairs(
+    case: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_matching, "_PAIRS_AT_ONCE", at_once)
     network: Any = CASES[case].trained().eval()
     inputs = CASES[case].draw(4)
     images, captions = network.encode_images(inputs[0]), network.encode_captions(inputs[1])

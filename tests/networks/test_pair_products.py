@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from vsetune.networks.network_base import unit_length
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
-from vsetune.networks.parts.pair_products import pair_products
+from vsetune.networks.parts.pair_products import grouped_pair_products, pair_products
 
 
 @pytest.mark.parametrize("blocks", [(), (2,)])
@@ -20,6 +21,25 @@ def test_products_of_few_pairs_are_those_of_a_loop_with_their_gradient(blocks: t
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     weights = torch.randn_like(found) * is_word[columns].view(5, *(1 for _ in blocks), 5, 1)
     ours, plain = (torch.autograd.grad((each * weights).sum(), [regions, words]) for each in (found, expected))
+    torch.testing.assert_close(ours, plain, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 4, 9])
+def test_groups_of_pairs_have_the_products_of_all_without_padding_and_their_gradient(at_once: int) -> None:
+    torch.manual_seed(0)
+    lengths, rows, columns = [3, 5, 1, 4], torch.tensor([0, 2, 2, 1, 0]), torch.tensor([1, 3, 0, 0, 2])
+    is_word = (torch.arange(5) < torch.tensor(lengths)[:, None])[:, None, :, None]
+    regions = torch.randn(3, 2, 6, 4).double().requires_grad_()
+    words = torch.randn(4, 2, 5, 4).double().mul(is_word).requires_grad_()
+    groups = grouped_pair_products(regions, words, lengths, rows, columns, at_once=at_once)
+    assert [group.shape[2] for group in groups] == [
+        lengths[column] for column in columns[::at_once].tolist()
+    ]  # the longest stand first
+    whole = torch.cat([nn.functional.pad(group, (0, 0, 0, 5 - group.shape[2])) for group in groups])
+    expected = pair_products(regions, words, lengths, rows, columns)
+    torch.testing.assert_close(whole, expected, rtol=1e-12, atol=1e-12)
+    weights = torch.randn_like(whole) * is_word[columns]
+    ours, plain = (torch.autograd.grad((each * weights).sum(), [regions, words]) for each in (whole, expected))
     torch.testing.assert_close(ours, plain, rtol=1e-12, atol=1e-12)
 
 

@@ -74,14 +74,12 @@ class RegionPropagation(nn.Module):
         self.map = nn.Linear(blocks, hidden_size, bias=False)
 
     def forward(self, found: Tensor, edges: Tensor) -> Tensor:
-        """(N, H, R, C). found: (N, B, R, C) matches of regions; edges: (N, K, R, R), 0 where padded."""
-        number, _, regions, captions = found.shape
-        mapped = mapped_features(self.map, found.flatten(2)).view(number, -1, regions, captions)
+        """(N, H, C, R). found: (N, B, C, R) matches of regions; edges: (N, K, R, R), 0 where padded."""
+        number, _, captions, regions = found.shape
         # W_k came first and gathering follows: both are linear, and this order is cheaper
-        if self._variant == "released":
-            return mapped * edges.sum(dim=-1).repeat_interleave(self._features, dim=1)[..., None]
-        gathered: Tensor = edges.repeat_interleave(self._features, dim=1).flatten(0, 1) @ mapped.flatten(0, 1)
-        return gathered.view_as(mapped)
+        mapped = mapped_features(self.map, found.flatten(2)).view(*edges.shape[:2], -1, regions)  # (N, K, F C, R)
+        gathered = mapped * edges.sum(dim=-1)[:, :, None] if self._variant == "released" else mapped @ edges.mT
+        return gathered.view(number, -1, captions, regions)
 
     def of_pairs(self, found: Tensor, edges: Tensor) -> Tensor:
         """(P, R, H). found: (P, R, B), of image p with one caption; edges: (P, K, R, R)."""

@@ -39,8 +39,8 @@ processor's cache."""
 _NUMBERS_KEPT = 2**29
 """Numbers that all steps together may keep for backward, 2 GiB in float32; beyond it all is computed twice."""
 
-_MOST_IMAGES, _MOST_CAPTIONS = 64, 128
-"""Of a tile of pairs, whose matches are held at once: 24 MiB in float32 at 36 regions and 16 blocks."""
+_MOST_IMAGES, _MOST_CAPTIONS = 32, 128
+"""Of a tile of pairs, whose matches are held at once: 12 MiB in float32 at 36 regions and 16 blocks."""
 
 
 @register(GsmnSpec)
@@ -120,12 +120,17 @@ class Gsmn(Network):
         assert captions.lengths is not None
         regions = prepared_for_pairs(images.vectors, images.lengths, self._spec.blocks)
         words = prepared_for_pairs(captions.vectors, captions.lengths, self._spec.blocks)
-        of_regions, of_words = pair_matches(regions, words, rows, columns, self._spec.attention_scale)
-        links = None if captions.links is None else captions.links.index_select(0, columns)
-        region_nodes = self.region_graph.of_pairs(of_regions.mT, images.links.index_select(0, rows))
-        region_scores = self.region_scores.of_rows(region_nodes)
-        word_scores = self.word_scores.of_rows(self.word_graph.of_pairs(of_words.mT, links))
-        return _mean(region_scores, regions.mask[rows]) + _mean(word_scores, words.mask[columns])
+        found, first = [], 0
+        for of_regions, of_words in pair_matches(regions, words, rows, columns, self._spec.attention_scale):
+            longest, end = of_words.shape[-1], first + len(of_words)
+            row, column = rows[first:end], columns[first:end]
+            links = None if captions.links is None else captions.links[column, :longest, :longest]
+            region_nodes = self.region_graph.of_pairs(of_regions.mT, images.links.index_select(0, row))
+            region_scores = self.region_scores.of_rows(region_nodes)
+            word_scores = self.word_scores.of_rows(self.word_graph.of_pairs(of_words.mT, links))
+            found.append(_mean(region_scores, regions.mask[row]) + _mean(word_scores, words.mask[column, :longest]))
+            first = end
+        return torch.cat(found)
 
     def attention(self, images: Encoded, captions: Encoded) -> Tensor:
         """Where words attend."""
@@ -150,7 +155,7 @@ class Gsmn(Network):
         sizes = _step_sizes(captions.lengths_on_host.tolist(), regions.mask.numel() * self._spec.blocks)
         groups = [self._prepared_captions(some) for some in _split(captions, sizes)]
         found = matches(regions, [words for words, _ in groups], self._spec.attention_scale, is_kept=is_kept)
-        of_regions = torch.cat([of_regions.permute(3, 0, 2, 1) for of_regions, _ in found], dim=3)
+        of_regions = torch.cat([of_regions.permute(3, 0, 1, 2) for of_regions, _ in found], dim=2)
         word_scores = [
             self._word_scores(of_words.permute(2, 1, 0, 3), *group)
             for (_, of_words), group in zip(found, groups, strict=True)
@@ -172,11 +177,11 @@ class Gsmn(Network):
         return (scores * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
 
     def _region_scores(self, found: Tensor, regions: Side, edges: Tensor) -> Tensor:
-        """(N, C). found: (N, B, R, C)."""
-        nodes: Tensor = self.region_graph(found, edges)  # (N, H, R, C)
+        """(N, C). found: (N, B, C, R)."""
+        nodes: Tensor = self.region_graph(found, edges)  # (N, H, C, R)
         scores: Tensor = self.region_scores(nodes.flatten(2)).reshape(len(nodes), *nodes.shape[2:])
         mask = regions.mask.T.to(scores)
-        return (scores * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+        return (scores * mask[:, None]).sum(dim=2) / mask.sum(dim=1, keepdim=True)
 
 
 def _mean(scores: Tensor, mask: Tensor) -> Tensor:
