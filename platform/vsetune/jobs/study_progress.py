@@ -49,7 +49,7 @@ class StudyProgress:
         while self._heard < len(closed):
             name = closed[self._heard]
             self._heard, self._done = self._heard + 1, self._done + 1
-            self._console.print(self._line(name, self._ledger.trials[name]), highlight=False)
+            self._console.print(self._line(name, self._ledger.trials[name]), highlight=False, soft_wrap=True)
 
     def paused(self, name: str, reason: str, pause_s: float | None) -> None:
         """Announces that a trial was interrupted, and when it goes on. pause_s: None leaves it to `--resume`."""
@@ -111,4 +111,5 @@ class StudyProgress:
                 ),
                 f"{tally.best:.1f} %" if tally.best else "",
             )
-        return Group(head, ProgressBar(total=max(promised, 1), completed=done, width=60), table)
+        bar = ProgressBar(total=max(promised, 1), completed=done, width=60)
+        return Group(head, bar, Text(), table)  # a bar does not end its line, the empty text does
