@@ -89,7 +89,8 @@ def test_trials_that_wait_are_counted_by_what_the_ledger_calls_them(seen: Any) -
 def test_the_table_begins_below_the_bar(seen: Any) -> None:
     shown = seen(Ledger(["finished", "running"], promised=3), lambda: None, 60.0)
     headers = [line for line in shown.splitlines() if "best M-Recall" in line]
-    assert headers and all(line.startswith("cell ") for line in headers)
+    assert headers
+    assert all(line.startswith("cell ") for line in headers)
 
 
 def test_a_trial_that_ended_is_one_line_of_a_log_however_long_its_error() -> None:

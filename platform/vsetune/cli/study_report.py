@@ -53,7 +53,8 @@ _EXIT_CODES = {"finished": 0, "failed": 1, "partly failed": 3, "interrupted": 13
 
 def _table_of(troubles: Sequence[Trouble]) -> Table:
     """Trials that failed or are open, with the first line of why."""
-    table = Table("trial", "is", Column("because", overflow="fold"), title="not finished", title_justify="left")
+    columns = (Column("trial", no_wrap=True), "is", Column("because", overflow="fold"))
+    table = Table(*columns, title="not finished", title_justify="left")
     for trouble in troubles[:_MOST_TROUBLES]:
         table.add_row(trouble.trial, "open" if trouble.is_open else "failed", trouble.reason[:300])
     if len(troubles) > _MOST_TROUBLES:
