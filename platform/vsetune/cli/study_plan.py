@@ -91,7 +91,7 @@ def _table(plan: StudyPlan, spaces: Mapping[str, str] | None) -> FittingTable:
     """spaces: what is searched, by cell; None leaves the column out."""
     right = ["trials", "epochs", "s a\nstep", "s a vali-\ndation", "hours", "of it\nvali-\ndating", "GiB"]
     right += [] if plan.usd is None else ["$"]
-    left = ["cell", *([] if spaces is None else [Column("searched", overflow="fold")])]
+    left: list[Column | str] = ["cell", *([] if spaces is None else [Column("searched", overflow="fold")])]
     numbers = {row.cell: [*_numbers(row), *([] if plan.usd is None else [f"{row.usd:.2f}"])] for row in plan.cells}
     shown = numbers | {name: ["?"] * len(right) for name in plan.unmeasured}
     return FittingTable(
