@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vsetune.jobs.study_progress import StudyProgress
+from vsetune.jobs.study_progress import StudyProgress, resumed_line
 from vsetune.jobs.study_tally import StudyTally
 
 
@@ -100,3 +100,12 @@ def test_a_trial_that_ended_is_one_line_of_a_log_however_long_its_error() -> Non
     ledger.trials["vsepp.lmh-c000"].error = "many words " * 12
     progress.changed()
     assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_a_study_that_goes_on_tells_what_has_ended_and_what_has_begun() -> None:
+    ledger: Any = Ledger(["finished", "killed", "killed", "waiting"], promised=6)
+    ledger.trials["vsepp.lmh-c001"].epoch = 1.5
+    assert resumed_line(ledger) == "tiny: goes on; 1 of 6 trials has ended, 1 continues from its checkpoint"
+    ledger.trials["vsepp.lmh-c002"].epoch = 0.5
+    assert resumed_line(ledger) == "tiny: goes on; 1 of 6 trials has ended, 2 continue from their checkpoints"
+    assert resumed_line(Ledger([], promised=4)) == "tiny: goes on; 0 of 4 trials have ended"  # type: ignore[arg-type]

@@ -19,6 +19,14 @@ _REDRAW_S = 0.5
 _STYLES = {"finished": "green", "pruned": "yellow", "failed": "red"}
 
 
+def resumed_line(ledger: StudyLedger) -> str:
+    """What a resumed study begins with, in one line. A trial without a validation has no checkpoint to go on from."""
+    ended, begun = ledger.tally.ended, sum(not each.is_closed and each.epoch > 0 for each in ledger.trials.values())
+    told = f"{ended} of {ledger.promised()} trials {'has' if ended == 1 else 'have'} ended"
+    then = f", {begun} {'continues from its checkpoint' if begun == 1 else 'continue from their checkpoints'}"
+    return f"{ledger.study.study}: goes on; {told}{then if begun else ''}"
+
+
 class StudyProgress:
     """Shows a ledger. Use as a context manager; call `changed` after each report and `tick` as often as you like."""
 
