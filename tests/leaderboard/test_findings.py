@@ -48,7 +48,7 @@ def test_a_seed_that_searched_is_counted_as_a_seed_and_not_as_none(attempt):
     board = build(found, baseline="lmh")
     assert len(row_of(board, "lseh").headline) == 1
     assert findings(board)[0].startswith(
-        "vsepp lseh against lmh, no finished seed in common but those that searched: whether it gets higher takes 2 seeds"
+        "vsepp lseh against lmh, no finished seed in common but those that searched: whether it gets higher takes 2 "
     )
     hint = "Seeds: those that did not choose the configuration, or, where there are none, those that did."
     assert hint in to_html(board)

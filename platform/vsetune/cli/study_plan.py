@@ -12,7 +12,7 @@ from rich.table import Column
 
 from vsetune.cli.components import searched_text
 from vsetune.cli.fitting_table import FittingTable
-from vsetune.cli.output import interruptible, messages, print_json, results, say
+from vsetune.cli.output import counted, interruptible, messages, print_json, results, say
 from vsetune.config.study.cells import Cell
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _table(plan: StudyPlan, spaces: Mapping[str, str] | None) -> FittingTable:
     return FittingTable(
         [*left, *(Column(name, justify="right") for name in right)],
         [[name, *([] if spaces is None else [spaces[name]]), *row] for name, row in shown.items()],
-        title=f"{plan.study}: {len(shown)} cells",
+        title=f"{plan.study}: {counted(len(shown), 'cell', 'cells')}",
     )
 
 
@@ -114,7 +114,8 @@ def _numbers(row: CellPlan) -> list[str]:
 def _summary(plan: StudyPlan) -> str:
     """One sentence."""
     money = "no price known" if plan.usd is None else f"${plan.usd:.2f}"
-    without = f", without {len(plan.unmeasured)} cells that could not be measured" if plan.unmeasured else ""
+    missing = counted(len(plan.unmeasured), "cell", "cells")
+    without = f", without {missing} that could not be measured" if plan.unmeasured else ""
     return (
         f"{plan.study}: about {plan.trials} trials, {plan.epochs:g} epochs, {_duration(plan.hours)} on {plan.workers} "
         f"workers ({plan.device_hours:.2f} hours of trials), {money}{without}"

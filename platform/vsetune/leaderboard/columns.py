@@ -223,8 +223,8 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         key="seeds",
-        meaning="How many seeds the numbers come from: those that did not choose the configuration, or, where there are "
-        "none, those that did",
+        meaning="How many seeds the numbers come from: those that did not choose the configuration, or, where there "
+        "are none, those that did",
         value=lambda row: len(row.headline),
     ),
     Column(
