@@ -60,6 +60,17 @@ def test_weights_of_a_cnn_that_are_not_there_are_told_by_validate(vsetune, study
     assert_refused(said, "cell vsepp.lmh: network.backbone.weights: /nowhere/vgg19.pth: no such file")
 
 
+@pytest.mark.parametrize("command", ["train", "study"])
+def test_a_home_that_cannot_be_written_is_told_in_words_of_a_study(
+    command, vsetune, study, home, monkeypatch
+) -> None:
+    (home / "file").touch()
+    monkeypatch.setenv("VSETUNE_HOME", str(home / "file" / "home"))
+    said = vsetune(*(("study", "run") if command == "study" else ("train",)), str(study()))
+    assert_refused(said, "data.scenes: ", "cannot write (Not a directory)", "set VSETUNE_HOME, or data.path")
+    assert "output:" not in said.err
+
+
 def test_a_missing_data_folder(vsetune, study, home) -> None:
     said = vsetune("train", str(study(data={"path": "data/nothing"})))
     assert_refused(said, "data/nothing", "vsetune data")
@@ -110,7 +121,8 @@ def test_a_damaged_shard(damage: str, vsetune, study, home) -> None:
     assert_refused(vsetune("train", str(study())), "train-000000.tar", "ingest")
     said = vsetune("data", "verify", "data/scenes")
     assert said.code == 2
-    assert "train-000000.tar" in said.out
+    assert said.out.startswith(f"error {shard}: ")
+    assert "data verify" not in said.out
 
 
 def test_features_that_do_not_fit_the_network(vsetune, study) -> None:

@@ -20,7 +20,7 @@ def test_what_cannot_be_confirmed_is_named_in_one_line(vsetune, home) -> None:
         StudyRecord("tiny", "beef", StudySpec.model_validate(config).to_plain()), resume=False
     )
     for name, told in {
-        "tinny": "study tinny: not in this store, which has: tiny",
+        "tinny": "study tinny: not in this store, which has: tiny; did you mean tiny?",
         "tiny.yaml": "tiny.yaml: no such file; name a study file, or a study of the tracking store",
         "tiny": "data",
     }.items():

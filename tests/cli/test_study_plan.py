@@ -42,7 +42,7 @@ def test_a_cell_that_cannot_be_measured_is_a_line_and_exit_code_1(
     assert said.code == 1
     assert "vsepp.lmh" in said.out
     assert "cell vsepp.lmh: could not be measured: exit code 1" in said.lines
-    assert "without 1 cells that could not be measured" in said.lines[-1]
+    assert "without 1 cell that could not be measured" in said.lines[-1]
 
 
 @pytest.mark.parametrize(("changes", "told"), [

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from vsetune.cli import output
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import tracking_store, tracking_uri
 from vsetune.jobs.stop_watch import stop_watched
@@ -65,9 +66,7 @@ def test_a_study_is_listed_with_its_share_and_its_cost(vsetune: Any, store: Trac
     said = vsetune("study", "list")
     assert said.code == 0
     (row,) = [line for line in said.out.splitlines() if "nightly" in line]
-    assert [cell.strip() for cell in row.strip("│ ").split("│")][:7] == [
-        "nightly", "running", "1 of 4", "1", "5.0", "2.10", "$1.50",
-    ]
+    assert re.split(r"\s{2,}", row)[:7] == ["nightly", "running", "1 of 4", "1", "5.0", "2.10", "$1.50"]
 
 
 def test_each_attempt_pays_what_its_own_node_costs(vsetune: Any, store: TrackingStore) -> None:
@@ -89,6 +88,22 @@ def test_a_study_is_shown_with_what_runs_where(vsetune: Any, store: TrackingStor
     assert "a laptop" in said.out
     assert "gpu_a10g" not in said.out
     assert "gpu_a10g" in vsetune("study", "show", "nightly", "--all").out
+
+
+def test_names_are_whole_on_a_terminal_of_80_columns_and_no_prices_take_no_column(
+    vsetune: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output.results, "width", 80)
+    store = tracking_store(TrackingSpec())
+    store.open_study(StudyRecord("nightly", "f00d", CONFIG), resume=False)
+    name = "vse_infinity.info_nce-c002-s0"
+    store.finish_attempt(store.start_attempt(start(name, node="10.0.0.7")), "pruned", {}, [], "asha: 24.2 at rung 2")
+    said = vsetune("study", "show", "nightly", "--all")
+    assert name in said.out
+    assert "asha: 24.2 at rung 2" in said.out
+    assert "cost  " not in said.out
+    assert "…" not in said.out
+    assert "because" not in vsetune("study", "list").out
 
 
 def test_a_study_of_components_that_are_not_here_is_shown_all_the_same(vsetune: Any) -> None:

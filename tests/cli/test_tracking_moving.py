@@ -56,7 +56,7 @@ def test_a_moved_study_has_the_same_board_and_its_search(vsetune, recorded, home
 
 def test_the_doctor_tells_in_lines_mends_when_asked_and_says_by_its_exit_code_what_is_left(vsetune, recorded, home):
     sound = vsetune("tracking", "doctor", "tiny")
-    assert (sound.code, sound.out, sound.err) == (0, "", "1 studies examined: 0 findings, 0 mended, 0 left\n")
+    assert (sound.code, sound.out, sound.err) == (0, "", "1 study examined: 0 findings, 0 mended, 0 left\n")
     with closing(sqlite3.connect(home / "mlflow.db")) as database, database:
         database.execute("UPDATE runs SET status = 'RUNNING' WHERE name = 't1'")
     told = vsetune("tracking", "doctor")

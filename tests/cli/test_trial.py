@@ -151,7 +151,10 @@ def test_a_gallery_of_what_is_not_there_is_refused_in_one_line(vsetune, record, 
     assert_one_line(vsetune("trial", "gallery", "not a run"), "not a run")
     for half in ("/x", "tiny/"):
         assert_one_line(vsetune("trial", "show", half), f"error {half}: need STUDY/TRIAL or a run id")
-    assert_one_line(vsetune("trial", "gallery", "tinny/vsepp.lmh-c000-s0"), "study tinny", "which has: tiny")
+    assert_one_line(vsetune("trial", "gallery", "tinny/vsepp.lmh-c000-s0"), "study tinny", "did you mean tiny?")
+    for words in ("zzz", "tiny"):
+        said = vsetune("trial", "show", words)
+        assert_one_line(said, f"error {words}: not in this store", "need STUDY/TRIAL, such as quickstart/vsepp.")
     assert_one_line(vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s1"), "did you mean vsepp.lmh-c000-s0")
     assert_one_line(vsetune("trial", "gallery", run, "--split", "dev"), "no split 'dev'", "test, train, validation")
     assert_one_line(vsetune("trial", "gallery", run, "--device", "tpu"), "device", "tpu")
@@ -252,6 +255,9 @@ def test_a_trial_is_shown_with_what_it_is_and_where_its_weights_are(vsetune, rec
     folder = home / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0"
     for word in ("vsepp.lmh", "finished", "loss.margin 0.2", "embedding_size 16", "epochs to best"):
         assert word in said.out
+    assert "None" not in said.out
+    assert "start_from null" in said.out
+    assert re.search(r"\d\.\d{7}", said.out) is None, "more digits than anybody reads"
     shown = json.loads(vsetune("trial", "show", run, "--json").out)
     assert shown["checkpoint"] == str(folder / "best.safetensors")
     assert (shown["seed"], shown["status"], shown["error"]) == (0, "finished", None)

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import drawn_classes
 import pytest
 
 from vsetune.config.spec.base import Choices, Range
@@ -178,6 +179,10 @@ def test_the_page_stands_alone_and_tells_of_every_cell(explained) -> None:
         "1.0 epochs were lost to interruptions", "loss is not finite at step 140", "1 trial below",
     )
     assert [words for words in said if words not in text] == []
+
+
+def test_everything_drawn_has_a_rule_in_the_style_of_the_page(explained) -> None:
+    assert drawn_classes.without_rule(to_html(explained)) == set()
 
 
 def test_what_people_and_errors_say_is_escaped(store, add, study) -> None:

@@ -108,6 +108,9 @@ def test_a_finished_study_resumes_to_nothing_left_to_do_and_logs_nothing_twice(f
     assert (dict(outcome.counts), outcome.ending) == ({"finished": 4}, "finished")
     assert (attempts(), models_of(finished.home)) == (before, models)
     assert "MLflow models" not in shown
+    assert "goes on" not in shown
+    assert outcome.experiment == MlflowClient(f"sqlite:///{finished.home / 'mlflow.db'}").get_experiment_by_name(
+        "tiny").experiment_id
 
 
 def test_use_of_the_machine_is_drawn_by_mlflow_and_by_no_board(finished: Finished) -> None:
@@ -163,3 +166,4 @@ def test_a_study_that_moved_to_another_store_and_home_goes_on_there_with_nothing
     moved = {trial for trial, each in after.items() if MOVED_FROM in client.get_run(each.attempt_id).data.tags}
     assert moved == before.keys()
     assert "2 winners logged as MLflow models" in shown
+    assert "tiny: goes on; 2 of 4 trials have ended" in shown

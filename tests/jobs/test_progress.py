@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vsetune.jobs.study_progress import StudyProgress
+from vsetune.jobs.study_progress import StudyProgress, resumed_line
 from vsetune.jobs.study_tally import StudyTally
 
 
@@ -84,3 +84,28 @@ def test_each_trial_that_ends_is_announced_once_with_how_many_have() -> None:
 def test_trials_that_wait_are_counted_by_what_the_ledger_calls_them(seen: Any) -> None:
     ledger = Ledger(["finished", "waiting", "running", "waiting", "open"], promised=5)
     assert "first trials running, 1 open, 2 waiting" in seen(ledger, lambda: None, 60.0)
+
+
+def test_the_table_begins_below_the_bar(seen: Any) -> None:
+    shown = seen(Ledger(["finished", "running"], promised=3), lambda: None, 60.0)
+    headers = [line for line in shown.splitlines() if "best M-Recall" in line]
+    assert headers
+    assert all(line.startswith("cell ") for line in headers)
+
+
+def test_a_trial_that_ended_is_one_line_of_a_log_however_long_its_error() -> None:
+    ledger, stream = Ledger(["running"], promised=1), io.StringIO()
+    progress = StudyProgress(ledger, Console(file=stream, width=80), clock=lambda: 0.0)  # type: ignore[arg-type]
+    ledger.end(0)
+    ledger.trials["vsepp.lmh-c000"].error = "many words " * 12
+    progress.changed()
+    assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_a_study_that_goes_on_tells_what_has_ended_and_what_has_begun() -> None:
+    ledger: Any = Ledger(["finished", "killed", "killed", "waiting"], promised=6)
+    ledger.trials["vsepp.lmh-c001"].epoch = 1.5
+    assert resumed_line(ledger) == "tiny: goes on; 1 of 6 trials has ended, 1 continues from its checkpoint"
+    ledger.trials["vsepp.lmh-c002"].epoch = 0.5
+    assert resumed_line(ledger) == "tiny: goes on; 1 of 6 trials has ended, 2 continue from their checkpoints"
+    assert resumed_line(Ledger([], promised=4)) == "tiny: goes on; 0 of 4 trials have ended"  # type: ignore[arg-type]

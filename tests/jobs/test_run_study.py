@@ -288,7 +288,8 @@ def test_storage_that_refuses_leaves_a_trial_open_and_resuming_finishes_it(
     assert trouble.trial == "vsepp.info_nce-c000-s0"
     assert trouble.reason.startswith("storage: ")
     trial_folder(home, "info_nce").unlink()
-    resumed, _ = run_to_its_end(path, resume=True)
+    resumed, shown = run_to_its_end(path, resume=True)
+    assert "tiny: goes on; 3 of 4 trials have ended" in shown
     assert (dict(resumed.counts), resumed.ending) == ({"finished": 3, "failed": 1}, "partly failed")
 
 

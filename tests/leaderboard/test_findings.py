@@ -41,6 +41,19 @@ def seven(attempt):
     return build([each for loss, seeds in losses.items() for each in cell(attempt, loss, **seeds)], baseline="lmh")
 
 
+def test_a_seed_that_searched_is_counted_as_a_seed_and_not_as_none(attempt):
+    """The column says 1 seed, so the sentence below must not say 0."""
+    found = [attempt(loss, [low, low + 20], configuration=number)
+             for loss, low in (("lmh", 30), ("lseh", 35)) for number in range(2)]
+    board = build(found, baseline="lmh")
+    assert len(row_of(board, "lseh").headline) == 1
+    assert findings(board)[0].startswith(
+        "vsepp lseh against lmh, no finished seed in common but those that searched: whether it gets higher takes 2 "
+    )
+    hint = "Seeds: those that did not choose the configuration, or, where there are none, those that did."
+    assert hint in to_html(board)
+
+
 def test_one_seed_never_wins(attempt):
     """The sentence that boards made of these very curves: "lseh gets highest, and is first at the best of lmh"."""
     board = build([attempt("lmh"), attempt("lseh", NEW)], baseline="lmh")

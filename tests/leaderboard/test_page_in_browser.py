@@ -195,6 +195,14 @@ def test_dark_and_light_can_be_chosen_and_charts_follow(tab):
 
 
 @pytest.mark.slow
+def test_where_two_networks_share_a_picture_its_words_name_the_network(tab):
+    drawn(tab)
+    assert tab.run("document.querySelector('[data-charts=heights] figcaption .aside').textContent") == (
+        "highest and soonest, not tested: vsepp lseh, vse_infinity lseh"
+    )
+
+
+@pytest.mark.slow
 def test_a_point_under_the_pointer_is_told_in_words(tab):
     drawn(tab)
     dots = "[...document.querySelectorAll('figure .mark-symbol.role-mark path')]"

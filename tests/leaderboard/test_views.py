@@ -6,6 +6,7 @@ import json
 import re
 from html.parser import HTMLParser
 
+import drawn_classes
 import pytest
 from rich.console import Console
 
@@ -156,6 +157,10 @@ def test_the_page_loads_nothing_from_anywhere(board):
         assert tag not in {"img", "link", "iframe", "object"}, tag
         assert not {"src", "xlink:href"} & attributes.keys(), (tag, attributes)
         assert attributes.get("href", "#").startswith("#"), (tag, attributes)
+
+
+def test_everything_drawn_has_a_rule_in_the_style_of_the_page(board):
+    assert drawn_classes.without_rule(to_html(board)) == set()
 
 
 def test_the_page_escapes_what_people_wrote(hostile):

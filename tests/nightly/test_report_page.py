@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import drawn_classes
 import pytest
 from markdown_it import MarkdownIt
 from night_reports import CELLS, HOSTILE, sample_report, short_report
@@ -55,6 +56,10 @@ def test_the_page_asks_for_nothing_and_runs_nothing() -> None:
     assert not {"src", "href", "style"} & {name for name, _ in page.attributes}
     assert "url(" not in to_html(sample_report())
     assert "@import" not in to_html(sample_report())
+
+
+def test_everything_drawn_has_a_rule_in_the_style_of_the_page() -> None:
+    assert drawn_classes.without_rule(to_html(sample_report())) == set()
 
 
 def test_cells_with_findings_are_unfolded_and_quiet_ones_are_not() -> None:

@@ -10,6 +10,7 @@ from mlflow import MlflowClient
 
 from vsetune.tracking import opening
 from vsetune.tracking.mlflow_views import VIEW_TAG, charts_view
+from vsetune.tracking.records import StudyRecord
 from vsetune.tracking.run_descriptions import charts_link, source_tags
 
 
@@ -70,8 +71,21 @@ def test_charts_are_set_up_with_every_chart_in_a_group_that_folds(client, mlflow
     generated = [each["metricKey"] for each in view["compareRunCharts"] if each["isGenerated"]]
     assert len(set(generated)) == len(generated)
     assert {each["metricKey"] for each in view["compareRunCharts"]} == set(generated)
-    assert charts_link(experiment.experiment_id) in experiment.tags["mlflow.note.content"].splitlines()[0]
+    assert charts_link(experiment.experiment_id) in experiment.tags["mlflow.note.content"].split("\n\n")[1]
     assert len({each["uuid"] for each in view["compareRunCharts"]}) == len(view["compareRunCharts"])
+
+
+@pytest.mark.parametrize(("told", "first"), [
+    ({"description": "Scenes, drawn"}, "Scenes, drawn"), ({}, "vsepp, scan with lmh, lseh"),
+    ({"description": "# Long\n\nof many paragraphs"}, "Long"), ({"description": " "}, "vsepp, scan with lmh, lseh"),
+])
+def test_the_list_of_experiments_tells_studies_apart_in_words_before_any_link(client, mlflow_store, told, first):
+    config = {"networks": [{"name": "vsepp"}, {"name": "scan"}], "losses": [{"name": "lmh"}, {"name": "lseh"}]}
+    mlflow_store.open_study(StudyRecord("told", "f00d", config | told), resume=False)
+    note = client.get_experiment_by_name("told").tags["mlflow.note.content"]
+    assert note.split("\n\n")[0] == first
+    assert note.split("\n\n")[1].startswith("[Runs of this study](")
+    assert told.get("description", "").split("\n\n")[-1].strip() in note
 
 
 def test_a_study_leaves_nothing_in_the_folder_where_somebody_stands(empty_database, tmp_path):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import drawn_classes
 import pytest
 import torch
 
@@ -164,6 +165,11 @@ def test_written_words_are_escaped_on_the_page(make_trial: Any, small: Any) -> N
     page = to_html(_with_every_word(found, nasty), ABOUT)
     assert "<script" not in page
     assert all(f"&lt;script&gt;{letter}" in page for letter in "abc")
+
+
+def test_everything_drawn_has_a_rule_in_the_style_of_the_page(make_trial: Any, small: Any) -> None:
+    found = make_gallery(trained(make_trial(network=small("tags"))), "validation", FEW)
+    assert drawn_classes.without_rule(to_html(found, ABOUT)) == set()
 
 
 def _with_every_word(gallery: Gallery, word: Word) -> Gallery:

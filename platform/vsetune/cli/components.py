@@ -215,6 +215,8 @@ def value_text(value: Any) -> str:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(value_text, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {value_text(each)}' for key, each in value.items())}}}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.config.spec.paths import home, under_home
@@ -133,7 +134,7 @@ def verify(path: DataPath) -> None:
     with messages.status("checking"):
         problems = run_verify(under_home(path))
     for problem in problems:
-        results.print(problem, soft_wrap=True, highlight=False, markup=False)
+        results.print(Text.assemble(("error", "red"), " ", problem), soft_wrap=True, highlight=False)
     if problems:
         raise typer.Exit(2)
     say(f"{under_home(path)}: everything is as the manifest says")

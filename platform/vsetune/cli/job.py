@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
+from rich.table import Column
 
+from vsetune.cli.fitting_table import FittingTable
 from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.config.spec.secrets import masked
 
@@ -74,11 +74,13 @@ def list_jobs(
     if as_json:
         print_json([_plain(job) for job in jobs])
         return
-    table = Table("job", "study", "status", "started", "minutes", "command", title_justify="left")
-    for job in jobs:
-        started = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.started)) if job.started else "not yet"
-        table.add_row(job.id, job.study or "", _status(job), started, _minutes(job), Text(masked(job.command)))
-    results.print(table)
+    columns = ("job", "study", "status", "started", "minutes", Column("command", overflow="fold"))
+    results.print(FittingTable(columns, [_row(job) for job in jobs]))
+
+
+def _row(job: Job) -> list[str]:
+    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.started)) if job.started else "not yet"
+    return [job.id, job.study or "", _status(job), started, _minutes(job), masked(job.command)]
 
 
 @app.command(epilog="Example: vsetune job logs quickstart")

@@ -81,7 +81,10 @@ def show_report(report: NightReport, *, show_all: bool) -> None:
     """The rows worth reading and the headline to stdout, notes to stderr. show_all: quiet rows too."""
     rows = [row for row in report.rows if show_all or row.verdict in _SAID_AT_ALL_TIMES]
     if rows:
-        table = Table("cell", Column("tonight", overflow="fold"), "verdict", Column("first suspect", overflow="fold"))
+        table = Table(
+            Column("cell", no_wrap=True), Column("tonight", overflow="fold"), Column("verdict", no_wrap=True),
+            Column("first suspect", overflow="fold"),
+        )
         for row in rows:
             verdict = Text(row.verdict, style=_STYLES.get(row.verdict, ""))
             table.add_row(row.cell, row.text, verdict, row.suspects[0] if row.suspects else "")

@@ -216,8 +216,8 @@ _STYLES = {"complete": "", "partial": "yellow", "failed": "red", "missed": "yell
 
 def _table_of_nights(nights: Sequence[PastNight]) -> Table:
     table = Table(
-        "night", "is", "revision", Column("min", justify="right"), Column("exit code", justify="right"),
-        Column("report", overflow="fold"),
+        Column("night", no_wrap=True), "is", Column("revision", no_wrap=True), Column("min", justify="right"),
+        Column("exit code", justify="right"), Column("report", overflow="fold"),
     )
     for night in nights:
         code = "" if night.exit_code is None else str(night.exit_code)
@@ -229,7 +229,7 @@ def _table_of_nights(nights: Sequence[PastNight]) -> Table:
 
 def _table_of_streams(found: Sequence[Stream], measure: str) -> Table:
     table = Table(
-        "cell", Column("nights", justify="right"), "", Column("median", justify="right"),
+        Column("cell", no_wrap=True), Column("nights", justify="right"), "", Column("median", justify="right"),
         Column("last", justify="right"), title=measure, title_justify="left",
     )
     for stream in found:
@@ -239,7 +239,10 @@ def _table_of_streams(found: Sequence[Stream], measure: str) -> Table:
 
 def _table_of_tried(found: Bisected, order: Sequence[str]) -> Table:
     """From the good revision to the bad one. order: hashes, oldest first."""
-    table = Table("revision", "date", Column("subject", overflow="fold"), "is", Column("because", overflow="fold"))
+    table = Table(
+        Column("revision", no_wrap=True), Column("date", no_wrap=True), Column("subject", overflow="fold"), "is",
+        Column("because", overflow="fold"),
+    )
     between = sorted(found.tried, key=lambda each: order.index(each.commit.hash))
     for tried in (found.good, *between, found.bad):
         subject = Text(tried.commit.subject)

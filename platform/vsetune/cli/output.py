@@ -30,6 +30,11 @@ def complain(kind: str, text: str) -> None:
         messages.print(Text.assemble((kind, "red"), " ", line), soft_wrap=True, highlight=False)
 
 
+def counted(number: int, one: str, several: str) -> str:
+    """`1 study`, `2 studies`."""
+    return f"{number} {one if number == 1 else several}"
+
+
 def mlflow_server(uri: str) -> str | None:
     """The command that shows a database in the MLflow UI, its password left for the person to fill in.
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from vsetune.cli import study_confirm, study_explain, study_plan, study_simulate, study_watch
 from vsetune.cli.components import searched_text
-from vsetune.cli.output import complain, interruptible, messages, print_json, results, say
+from vsetune.cli.output import complain, counted, interruptible, messages, print_json, results, say
 from vsetune.cli.study_report import report
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.spec.paths import under_home
@@ -51,8 +51,8 @@ def validate(
     if as_json:
         print_json([_plain_cell(cell) for cell in cells])
         return
-    table = Table("cell", "epochs", "searched", title_justify="left")
-    table.title = f"{study.study}: {len(cells)} cells"
+    table = Table(Column("cell", no_wrap=True), "epochs", Column("searched", overflow="fold"), title_justify="left")
+    table.title = f"{study.study}: {counted(len(cells), 'cell', 'cells')}"
     for cell in cells:
         table.add_row(cell.name, f"{epochs_of_cell(study, cell):g}", searched_text(cell))
     results.print(table)

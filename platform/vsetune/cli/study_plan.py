@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Column, Table
+from rich.table import Column
 
 from vsetune.cli.components import searched_text
-from vsetune.cli.output import interruptible, messages, print_json, results, say
+from vsetune.cli.fitting_table import FittingTable
+from vsetune.cli.output import counted, interruptible, messages, print_json, results, say
 from vsetune.config.study.cells import Cell
 
 if TYPE_CHECKING:
@@ -86,20 +87,18 @@ def _told(progress: Progress, cells: int) -> str:
     return f"measuring: {progress.ended} of {cells} cells; now {', '.join(progress.running) or 'none'}"
 
 
-def _table(plan: StudyPlan, spaces: Mapping[str, str] | None) -> Table:
+def _table(plan: StudyPlan, spaces: Mapping[str, str] | None) -> FittingTable:
     """spaces: what is searched, by cell; None leaves the column out."""
-    right = ["trials", "epochs", "s a step", "s a validation", "hours", "of it validating", "GiB"]
+    right = ["trials", "epochs", "s a\nstep", "s a vali-\ndation", "hours", "of it\nvali-\ndating", "GiB"]
     right += [] if plan.usd is None else ["$"]
-    left = [Column("cell", overflow="fold"), *([] if spaces is None else [Column("searched", overflow="fold")])]
-    count = len(plan.cells) + len(plan.unmeasured)
-    table = Table(
-        *left, *(Column(name, justify="right") for name in right), title=f"{plan.study}: {count} cells",
-        title_justify="left",
-    )
+    left: list[Column | str] = ["cell", *([] if spaces is None else [Column("searched", overflow="fold")])]
     numbers = {row.cell: [*_numbers(row), *([] if plan.usd is None else [f"{row.usd:.2f}"])] for row in plan.cells}
-    for name, shown in (numbers | {name: ["?"] * len(right) for name in plan.unmeasured}).items():
-        table.add_row(name, *([] if spaces is None else [spaces[name]]), *shown)
-    return table
+    shown = numbers | {name: ["?"] * len(right) for name in plan.unmeasured}
+    return FittingTable(
+        [*left, *(Column(name, justify="right") for name in right)],
+        [[name, *([] if spaces is None else [spaces[name]]), *row] for name, row in shown.items()],
+        title=f"{plan.study}: {counted(len(shown), 'cell', 'cells')}",
+    )
 
 
 def _numbers(row: CellPlan) -> list[str]:
@@ -115,7 +114,8 @@ def _numbers(row: CellPlan) -> list[str]:
 def _summary(plan: StudyPlan) -> str:
     """One sentence."""
     money = "no price known" if plan.usd is None else f"${plan.usd:.2f}"
-    without = f", without {len(plan.unmeasured)} cells that could not be measured" if plan.unmeasured else ""
+    missing = counted(len(plan.unmeasured), "cell", "cells")
+    without = f", without {missing} that could not be measured" if plan.unmeasured else ""
     return (
         f"{plan.study}: about {plan.trials} trials, {plan.epochs:g} epochs, {_duration(plan.hours)} on {plan.workers} "
         f"workers ({plan.device_hours:.2f} hours of trials), {money}{without}"

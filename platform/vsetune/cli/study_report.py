@@ -33,9 +33,7 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
     lines = [f"{prepared.spec.study}: {counts}"]
     if outcome.page is not None:
         lines.append(f"page:      {outcome.page}")
-    server = mlflow_server(tracking_uri(prepared.spec.tracking))
-    if server is not None:
-        lines.append(f"MLflow UI: {server}")
+    lines += in_mlflow(tracking_uri(prepared.spec.tracking), outcome.experiment)
     say("\n".join(lines))
     if outcome.undelivered:
         say(
@@ -48,12 +46,25 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
     raise typer.Exit(_EXIT_CODES[outcome.ending])
 
 
+def in_mlflow(uri: str, experiment: str | None) -> list[str]:
+    """The command that serves MLflow's UI, where none answers yet, and where in it the runs are."""
+    from vsetune.jobs.store_address import mlflow_ui
+    from vsetune.tracking.run_descriptions import runs_link
+
+    server = mlflow_server(uri)
+    lines = [] if server is None else [f"MLflow UI: {server}"]
+    if experiment is not None:
+        lines.append(f"runs:      {mlflow_ui(None, uri) or 'http://127.0.0.1:5000'}/{runs_link(experiment)}")
+    return lines
+
+
 _EXIT_CODES = {"finished": 0, "failed": 1, "partly failed": 3, "interrupted": 130}
 
 
 def _table_of(troubles: Sequence[Trouble]) -> Table:
     """Trials that failed or are open, with the first line of why."""
-    table = Table("trial", "is", Column("because", overflow="fold"), title="not finished", title_justify="left")
+    columns = (Column("trial", no_wrap=True), "is", Column("because", overflow="fold"))
+    table = Table(*columns, title="not finished", title_justify="left")
     for trouble in troubles[:_MOST_TROUBLES]:
         table.add_row(trouble.trial, "open" if trouble.is_open else "failed", trouble.reason[:300])
     if len(troubles) > _MOST_TROUBLES:

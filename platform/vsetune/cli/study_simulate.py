@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Column, Table
+from rich.table import Column
 
+from vsetune.cli.fitting_table import FittingTable
 from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.config.spec.base import known_name
 from vsetune.config.study.study_spec import StudySpec
@@ -129,16 +130,18 @@ def _show_targets(
         ]
         print_json({"study": study.study, "target": settings.target, "landscapes": plain})
         return
-    table = Table(title=f"{study.study}: {_settings_of(study)}; {settings.workers} workers", title_justify="left")
-    table.add_column("landscape")
-    for name in ("soonest", "pick", "times the soonest", "near", "ends at", "trials"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(
+    names = ("soonest", "pick", "times the\nsoonest", "near", "ends at", "trials")
+    shown = [
+        (
             row.name, f"{row.soonest:.1f}", f"{row.pick:.1f}", f"{row.ratio:.2f}", f"{row.near:.2f}",
             f"{row.height:.1f}", f"{row.trials:.1f}",
         )
-    results.print(table)
+        for row in rows
+    ]
+    results.print(FittingTable(
+        ["landscape", *(Column(name, justify="right") for name in names)], shown,
+        title=f"{study.study}: {_settings_of(study)}; {settings.workers} workers",
+    ))
     say(
         f"true epochs to M-Recall {settings.target:g} % ({max(each.top for each in found):g} is the best), medians: of "
         "the soonest configuration and "
@@ -147,23 +150,24 @@ def _show_targets(
     )
 
 
-def _table(study: StudySpec, rows: list[SearchSummary], *, workers: int) -> Table:
-    title = f"{study.study}: {_settings_of(study)}; {workers} workers, {rows[0].searches} searches a landscape"
+def _table(study: StudySpec, rows: list[SearchSummary], *, workers: int) -> FittingTable:
     right = (
-        "hit", "found", "epochs to hit", "below the best", "costly", "epochs", "trials", "pruned", "failed", "hours",
+        "hit", "found", "epochs\nto hit", "below\nthe best", "costly", "epochs", "trials", "pruned", "failed", "hours",
     )
-    table = Table(Column("landscape"), *(Column(name, justify="right") for name in right), title=title,
-                  title_justify="left")
-    for row in rows:
-        if row.name == "all":
-            table.add_section()
-        low, high = row.hits_within
-        table.add_row(
-            row.name, f"{row.hits:.2f} ({low:.2f}-{high:.2f})", f"{row.found:.2f}", f"{row.epochs_to_hit:.0f}",
-            "-" if row.shortfall is None else f"{row.shortfall:.2f}", f"{row.costly:.2f}", f"{row.epochs:.0f}",
-            f"{row.trials:.1f}", f"{row.pruned:.1f}", f"{row.failed:.1f}", f"{row.seconds / 3600:.1f}",
-        )
-    return table
+    return FittingTable(
+        ["landscape", *(Column(name, justify="right") for name in right)], [_row(row) for row in rows],
+        title=f"{study.study}: {_settings_of(study)}; {workers} workers, {rows[0].searches} searches a landscape",
+        sections=[place for place, row in enumerate(rows) if row.name == "all"],
+    )
+
+
+def _row(row: SearchSummary) -> list[str]:
+    low, high = row.hits_within
+    return [
+        row.name, f"{row.hits:.2f} ({low:.2f}-{high:.2f})", f"{row.found:.2f}", f"{row.epochs_to_hit:.0f}",
+        "-" if row.shortfall is None else f"{row.shortfall:.2f}", f"{row.costly:.2f}", f"{row.epochs:.0f}",
+        f"{row.trials:.1f}", f"{row.pruned:.1f}", f"{row.failed:.1f}", f"{row.seconds / 3600:.1f}",
+    ]
 
 
 def _settings_of(study: StudySpec) -> str:

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Column, Table
-from rich.text import Text
+from rich.table import Column
 
+from vsetune.cli.fitting_table import FittingTable
 from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.base import known_name
@@ -39,16 +39,17 @@ def list_studies(tracking_uri: Tracking = None, as_json: AsJson = False) -> None
     if as_json:
         print_json([_plain(view) for view in views])
         return
-    table = Table(
+    columns = (
         "study", "status", "trials", "running", Column("epochs", justify="right"),
-        Column("device-hours", justify="right"), Column("cost", justify="right"), "last sign", title_justify="left",
+        Column("device-hours", justify="right"), Column("cost", justify="right"), "last sign",
     )
-    for view in views:
-        table.add_row(
+    results.print(FittingTable(columns, [
+        (
             view.name, _status(view), _share(view), str(view.counts.get("running", 0) or ""), f"{view.cost.epochs:.1f}",
             f"{view.cost.device_seconds / 3600:.2f}", _money(view.cost.usd), _ago(view.state.seen),
         )
-    results.print(table)
+        for view in views
+    ]))
 
 
 def show_study(
@@ -129,22 +130,23 @@ def _states(tracking_uri: str | None) -> StudyStates:
     return open_states(store_uri(tracking_of(tracking_uri)))
 
 
-def _table_of(trials: list[TrialView]) -> Table:
-    table = Table(
-        "trial", "is", Column("epoch", justify="right"), Column("best M-Recall", justify="right"),
-        Column("device-hours", justify="right"), Column("cost", justify="right"), "where", "last sign",
+def _table_of(trials: list[TrialView]) -> FittingTable:
+    columns = (
+        "trial", "is", Column("epoch", justify="right"), Column("best\nM-Recall", justify="right"),
+        Column("device-\nhours", justify="right"), Column("cost", justify="right"), "where", "last sign",
         Column("because", overflow="fold"),
     )
-    for trial in trials:
-        of = "" if trial.epochs is None else f" of {trial.epochs:g}"
-        again = f" (attempt {trial.attempts})" if trial.attempts > 1 else ""
-        table.add_row(
-            trial.trial, f"{'open' if trial.status == 'killed' else trial.status}{again}", f"{trial.epoch:.2f}{of}",
-            "" if trial.m_recall is None else f"{trial.m_recall:.2f}", f"{trial.device_seconds / 3600:.2f}",
-            _money(trial.usd), Text(trial.place), "" if trial.seen is None else _ago(trial.seen),
-            Text((trial.error or "")[:200]),
-        )
-    return table
+    return FittingTable(columns, [_row(trial) for trial in trials])
+
+
+def _row(trial: TrialView) -> list[str]:
+    of = "" if trial.epochs is None else f" of {trial.epochs:g}"
+    again = f" (attempt {trial.attempts})" if trial.attempts > 1 else ""
+    return [
+        trial.trial, f"{'open' if trial.status == 'killed' else trial.status}{again}", f"{trial.epoch:.2f}{of}",
+        "" if trial.m_recall is None else f"{trial.m_recall:.2f}", f"{trial.device_seconds / 3600:.2f}",
+        _money(trial.usd), trial.place, "" if trial.seen is None else _ago(trial.seen), (trial.error or "")[:200],
+    ]
 
 
 def _status(view: StudyView) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli.output import messages, print_json, results, say
+from vsetune.cli.output import counted, messages, print_json, results, say
 from vsetune.cli.recorded_runs import recorded_store
 from vsetune.cli.tracking_option import Tracking, tracking_of
 
@@ -50,7 +50,8 @@ def doctor(
         for finding in found:
             results.out(f"mended: {finding.where}: {finding.what}" if finding in mended else finding.line,
                         highlight=False)
-    say(f"{len(records)} studies examined: {len(found)} findings, {len(mended)} mended, {left} left")
+    examined, findings = counted(len(records), "study", "studies"), counted(len(found), "finding", "findings")
+    say(f"{examined} examined: {findings}, {len(mended)} mended, {left} left")
     if left:
         raise typer.Exit(1)
 

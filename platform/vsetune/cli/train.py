@@ -67,5 +67,6 @@ def train(
         return
     table = Table("number", "value", title=trial.trial, title_justify="left")
     for name in sorted(summary):
-        table.add_row(name, f"{summary[name]:,.4g}")
+        is_whole = summary[name].is_integer() or abs(summary[name]) >= 1000
+        table.add_row(name, f"{summary[name]:,.0f}" if is_whole else f"{summary[name]:.4g}")
     results.print(table)

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from vsetune.cli import trial_curves, trial_model, trial_rerank
+from vsetune.cli.components import value_text
 from vsetune.cli.output import interruptible, print_json, results, say
 from vsetune.cli.recorded_runs import Device, Run, Split, load_run, recorded_store
 from vsetune.cli.scoring import recall_table, scoring
@@ -204,7 +205,7 @@ def _facts(attempt: RecordedAttempt) -> list[tuple[str, str]]:
 
 
 def _settings(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+    return ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
 
 
 def _checkpoint(store: TrackingStore, attempt: RecordedAttempt, into: Path) -> str | None:

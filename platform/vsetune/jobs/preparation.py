@@ -32,7 +32,7 @@ from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, load_manifest
 from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.data.terminal_progress import terminal_progress
-from vsetune.errors import ConfigError, StudyConflict
+from vsetune.errors import ConfigError, StorageError, StudyConflict
 from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.first_stages import StageSearch, with_first_stage
 from vsetune.jobs.fitting import require_fit
@@ -171,6 +171,10 @@ def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
             f"{where}: data.scenes: {spec.data.path} holds other data than these sizes and this seed give; name "
             "another data.path, delete that folder, or remove scenes to use what is there"
         ) from error
+    except StorageError as error:
+        told = f"{where}: data.scenes: {str(error).removeprefix('output: ').rstrip('.')}"
+        is_busy = isinstance(error.__cause__, BlockingIOError)
+        raise StorageError(told if is_busy else f"{told}: set {HOME_VARIABLE}, or data.path") from error
 
 
 def make_scenes(place: str | Path, sizes: ScenesSpec, console: Console) -> None:

@@ -55,8 +55,18 @@ def find_attempt(store: TrackingStore, run: str, *, finished: bool) -> RecordedA
     study, slash, trial = run.partition("/")
     if slash and not (study and trial):
         raise UsageError(f"{run}: need STUDY/TRIAL or a run id, both as `vsetune trial show` and MLflow print them")
-    record = _latest(store.attempts(study), run, trial, finished) if slash else store.attempt(run)
+    record = _latest(store.attempts(study), run, trial, finished) if slash else _by_id(store, run)
     return RecordedAttempt(record, _folder(store, record))
+
+
+def _by_id(store: TrackingStore, run: str) -> AttemptRecord:
+    try:
+        return store.attempt(run)
+    except UsageError as error:
+        raise UsageError(
+            f"{run}: not in this store; need STUDY/TRIAL, such as quickstart/vsepp.lmh-c000-s0, or the id of a run; "
+            "`vsetune study show STUDY --all` lists trials; check the tracking URI, too"
+        ) from error
 
 
 def _latest(attempts: list[AttemptRecord], run: str, trial: str, finished: bool) -> AttemptRecord:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.spec.secrets import shown_plain
-from vsetune.errors import StudyConflict, UsageError
+from vsetune.errors import StudyConflict, UsageError, VsetuneError
 from vsetune.files.whole_files import write_text
 from vsetune.jobs.cluster import ray_cluster
 from vsetune.jobs.confirmations import Confirming
@@ -27,6 +27,7 @@ from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.jobs.study_home import StudyHome, held_home
 from vsetune.jobs.study_metrics import exported
+from vsetune.jobs.study_progress import resumed_line
 from vsetune.jobs.study_results import recorded_in, write_results
 from vsetune.jobs.warm_start import kept_or_taken, lines_of
 from vsetune.jobs.winner_models import log_winners
@@ -34,6 +35,7 @@ from vsetune.leaderboard.rows import Leaderboard
 from vsetune.search.loaded_ahead import load_ahead
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.store import TrackingStore
 
 DELIVER_WITHIN_S = 15.0
 """How long the end of a study waits for a tracking store that takes nothing; what is left stays in the journal."""
@@ -57,6 +59,7 @@ class StudyOutcome:
     page: the leaderboard as a web page, also kept with the study's run in the tracking store. troubles: trials that
     failed or were left open. stopped_by: why the run ended before the study did, None if nobody asked. undelivered:
     records that wait in the journal for the tracking store; outage: why. attempts: all of them, waiting ones too.
+    experiment: the study's in MLflow, None where it is interrupted or the store does not say.
     """
 
     counts: Mapping[str, int]
@@ -69,6 +72,7 @@ class StudyOutcome:
     undelivered: int
     outage: str
     attempts: Sequence[AttemptRecord] = ()
+    experiment: str | None = None
 
     @property
     def was_interrupted(self) -> bool:
@@ -111,6 +115,7 @@ def run_study(
         ended = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
         held.forget_ended([prepared.trial_folder(name) for name in ended])
         if ledger.has_work():
+            _say([resumed_line(ledger)] if resume and ledger.trials else [], console)
             load_ahead(spec.search)
             going_on = "--resume" if confirming is None else "the same command"
             farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
@@ -138,8 +143,15 @@ def run_study(
     stopped_by = stop.reason or (ledger.search_outage if ending == "interrupted" else None)
     return StudyOutcome(
         counts, ending, results.board, results.page, results.remark, _troubles(ledger), stopped_by, undelivered, outage,
-        tuple(attempts),
+        tuple(attempts), _experiment(recorded, spec.study),
     )
+
+
+def _experiment(recorded: TrackingStore | None, study: str) -> str | None:
+    try:
+        return None if recorded is None else recorded.experiment_of(study)
+    except VsetuneError:  # the study has ended and is recorded; this is a link to it
+        return None
 
 
 def _say(lines: Sequence[str], console: Console) -> None:

@@ -19,6 +19,14 @@ _REDRAW_S = 0.5
 _STYLES = {"finished": "green", "pruned": "yellow", "failed": "red"}
 
 
+def resumed_line(ledger: StudyLedger) -> str:
+    """What a resumed study begins with, in one line. A trial without a validation has no checkpoint to go on from."""
+    ended, begun = ledger.tally.ended, sum(not each.is_closed and each.epoch > 0 for each in ledger.trials.values())
+    told = f"{ended} of {ledger.promised()} trials {'has' if ended == 1 else 'have'} ended"
+    then = f", {begun} {'continues from its checkpoint' if begun == 1 else 'continue from their checkpoints'}"
+    return f"{ledger.study.study}: goes on; {told}{then if begun else ''}"
+
+
 class StudyProgress:
     """Shows a ledger. Use as a context manager; call `changed` after each report and `tick` as often as you like."""
 
@@ -49,7 +57,7 @@ class StudyProgress:
         while self._heard < len(closed):
             name = closed[self._heard]
             self._heard, self._done = self._heard + 1, self._done + 1
-            self._console.print(self._line(name, self._ledger.trials[name]), highlight=False)
+            self._console.print(self._line(name, self._ledger.trials[name]), highlight=False, soft_wrap=True)
 
     def paused(self, name: str, reason: str, pause_s: float | None) -> None:
         """Announces that a trial was interrupted, and when it goes on. pause_s: None leaves it to `--resume`."""
@@ -111,4 +119,5 @@ class StudyProgress:
                 ),
                 f"{tally.best:.1f} %" if tally.best else "",
             )
-        return Group(head, ProgressBar(total=max(promised, 1), completed=done, width=60), table)
+        bar = ProgressBar(total=max(promised, 1), completed=done, width=60)
+        return Group(head, bar, Text(), table)  # a bar does not end its line, the empty text does

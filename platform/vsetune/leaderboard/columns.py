@@ -222,7 +222,9 @@ COLUMNS: tuple[Column, ...] = (
         value=lambda row: row.searching_seed.best_m_recall if row.searching_seed else None,
     ),
     Column(
-        key="seeds", meaning="How many seeds the numbers come from: those that did not choose the configuration",
+        key="seeds",
+        meaning="How many seeds the numbers come from: those that did not choose the configuration, or, where there "
+        "are none, those that did",
         value=lambda row: len(row.headline),
     ),
     Column(

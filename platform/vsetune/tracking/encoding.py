@@ -192,11 +192,14 @@ def study_from_tags(tags: Mapping[str, str]) -> StudyRecord:
 
 
 def study_note(record: StudyRecord) -> str:
-    """The description shown on top of the study in the MLflow UI (Markdown)."""
+    """The description shown on top of the study in the MLflow UI (Markdown). Its first line is plain: MLflow's list of
+    experiments shows no more of it, and as it is written."""
     networks, losses = (_names(record.config.get(kind)) for kind in ("networks", "losses"))
-    lines = [f"**{record.name}** compares losses by their M-Recall over epochs.", ""]
-    if description := record.config.get("description"):
-        lines += [str(description), ""]
+    first, _, more = str(record.config.get("description") or "").strip().partition("\n")
+    lines = [first.strip("#* ") or f"{networks} with {losses}", ""]
+    lines += [f"**{record.name}** compares losses by their M-Recall over epochs.", ""]
+    if more.strip():
+        lines += [more.strip(), ""]
     lines += [f"- networks: {networks}", f"- losses: {losses}"]
     if baseline := record.config.get("baseline"):
         lines.append(f"- baseline: {baseline}")

@@ -31,12 +31,14 @@ which MLflow has of every number."""
 
 
 def keep_view(client: MlflowClient, experiment_id: str, note: str) -> None:
-    """Set up the charts of an experiment, and begin its description with links to its runs and them.
+    """Set up the charts of an experiment, and put links to its runs and them below the first line of its description.
 
     What somebody changes in the charts MLflow keeps under a key of his own. note: the description.
     """
     client.set_experiment_tag(experiment_id, VIEW_TAG, json.dumps(charts_view(), separators=(",", ":")))
-    client.set_experiment_tag(experiment_id, NOTE, f"{experiment_links(experiment_id)}\n\n{note}"[:PIECE])
+    first, _, more = note.partition("\n\n")
+    described = "\n\n".join([first, experiment_links(experiment_id), more])
+    client.set_experiment_tag(experiment_id, NOTE, described[:PIECE])
 
 
 def charts_view() -> dict[str, Any]:

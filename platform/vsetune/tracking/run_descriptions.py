@@ -79,10 +79,14 @@ def with_links(note: str, experiment_id: str, run_id: str, pages: Sequence[str])
 
 
 def experiment_links(experiment_id: str) -> str:
-    """How the description of an experiment begins: MLflow shows two lines of it, also on the face for language models.
+    """Stands second in the description of an experiment: MLflow shows two lines, also on the face for language models.
     """
-    runs = f"#/experiments/{experiment_id}/runs?{_query({})}"
-    return f"[Runs of this study]({runs}), and [their charts]({charts_link(experiment_id)})."
+    return f"[Runs of this study]({runs_link(experiment_id)}), and [their charts]({charts_link(experiment_id)})."
+
+
+def runs_link(experiment_id: str) -> str:
+    """Of MLflow's UI, relative to any server."""
+    return f"#/experiments/{experiment_id}/runs?{_query({})}"
 
 
 def charts_link(experiment_id: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from vsetune.config.spec.base import did_you_mean
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.tracking.records import (
     PLUGIN_TAG,
@@ -244,7 +245,10 @@ def require_files(place: str, artifacts: Sequence[Path]) -> None:
 
 def unknown_study(name: str, known: Sequence[str]) -> UsageError:
     listed = ", ".join(sorted(known)[:10]) or "none"
-    return UsageError(f"study {name}: not in this store, which has: {listed}; check the name and the tracking URI")
+    return UsageError(
+        f"study {name}: not in this store, which has: {listed}; {did_you_mean(name, known)}check the name and the "
+        "tracking URI"
+    )
 
 
 def unknown_attempt(attempt_id: str) -> UsageError:

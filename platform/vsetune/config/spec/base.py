@@ -142,10 +142,14 @@ def known_name(name: str, known: Iterable[str], kind: str) -> str:
 
 def unknown_name(name: str, known: Sequence[str], kind: str) -> str:
     """The line on a name that is not known: the closest, and all there are."""
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
     shown = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "..."
-    return f"no {kind} is called {shown}; {hint}need one of {', '.join(known)}"
+    return f"no {kind} is called {shown}; {did_you_mean(name, known)}need one of {', '.join(known)}"
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """`did you mean lseh? ` where one is close, else nothing."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}? " if close else ""
 
 
 def unusable_text(text: str) -> str | None:

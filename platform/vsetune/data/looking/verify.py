@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 from vsetune.data.batches.pixels import decoded
 from vsetune.data.captions.parse_checks import parses_problems
 from vsetune.data.stored import storage
-from vsetune.data.stored.dataset import Dataset, damaged_shard, load_manifest, wrong_size
+from vsetune.data.stored.dataset import Dataset, check_first, damaged_shard, load_manifest, wrong_size
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.manifest import Manifest, ShardInfo
 from vsetune.data.stored.samples import BOXES, FEATURES, PHOTOGRAPHS, boxes_of, features_of, photograph_of
@@ -68,7 +68,7 @@ def verify(path: str) -> list[str]:
         for shard in split.shards:
             problems += _shard_problems(dataset, shard, words[name])
     problems += parses_problems(dataset, words)
-    return [*problems, *_unlisted(path, manifest)]
+    return [problem.replace(check_first(dataset.path), "") for problem in [*problems, *_unlisted(path, manifest)]]
 
 
 def require_unchanged(dataset: Dataset, splits: Iterable[str]) -> None:

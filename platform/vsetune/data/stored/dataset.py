@@ -160,8 +160,8 @@ class Dataset:
 
     def _missing(self, shard: ShardInfo) -> DataError:
         return DataError(
-            f"{self.shard_url(shard.file)}: shard file missing; check with `vsetune data verify {self.path}`, then "
-            "copy it back or ingest the data set again."
+            f"{self.shard_url(shard.file)}: shard file missing; {check_first(self.path)}copy it back or ingest the "
+            "data set again."
         )
 
 
@@ -224,6 +224,11 @@ def wrong_size(found: int, shard: ShardInfo) -> Flaw:
 def damaged_shard(folder: str, shard: ShardInfo, reason: Flaw) -> DataError:
     """The flaw of a shard of this data folder, as one line."""
     return DataError(
-        f"{join(folder, shard.file)}: damaged shard ({reason}); check with `vsetune data verify {folder}`, "
-        "then copy it back or ingest the data set again."
+        f"{join(folder, shard.file)}: damaged shard ({reason}); {check_first(folder)}copy it back or ingest the data "
+        "set again."
     )
+
+
+def check_first(folder: str) -> str:
+    """How the advice on a damaged data folder begins, for everybody but who is checking it."""
+    return f"check with `vsetune data verify {folder}`, then "

@@ -177,11 +177,13 @@ function reach(values, ends) {
 
 /** The front of a panel where nothing is to be joined: one loss of a network is both the highest and the soonest. */
 function frontWords(shown, front) {
-  const alone = groupsOf(shown.map(({ key }) => key)).flatMap((group) => {
+  const groups = groupsOf(shown.map(({ key }) => key));
+  const name = ({ network, loss }) => (groups.length > 1 ? `${network} ${loss}` : loss);
+  const alone = groups.flatMap((group) => {
     const of = front.filter((key) => rowOf(key).group === group && page.shows(key));
     return of.length === 1 ? of : [];
   });
-  return alone.length ? `highest and soonest, not tested: ${alone.map((key) => rowOf(key).loss).join(", ")}` : "";
+  return alone.length ? `highest and soonest, not tested: ${alone.map((key) => name(rowOf(key))).join(", ")}` : "";
 }
 
 function heightSpec(all, over, title, front) {
