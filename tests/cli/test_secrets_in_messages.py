@@ -98,9 +98,11 @@ def test_a_fault_of_ours_is_told_without_passwords(
 
 def test_the_command_of_the_mlflow_ui_leaves_the_password_to_the_person() -> None:
     assert mlflow_server("sqlite:////home/x/mlflow.db") == (
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false "
         "mlflow server --backend-store-uri sqlite:////home/x/mlflow.db --workers 1 --port 5000"
     )
     assert mlflow_server(f"postgresql://ann:{SECRET}@host/db") == (
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false "
         "mlflow server --backend-store-uri 'postgresql://ann:***@host/db' --workers 1 --port 5000  "
         "(with the password in place of ***)"
     )

@@ -8,7 +8,10 @@ RUNS = "#/experiments/7/runs?workflowType=machine_learning"
 
 
 def test_a_database_needs_a_server_and_the_runs_are_at_its_address() -> None:
-    command = "mlflow server --backend-store-uri sqlite:////h/mlflow.db --workers 1 --port 5000"
+    command = (
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false "
+        "mlflow server --backend-store-uri sqlite:////h/mlflow.db --workers 1 --port 5000"
+    )
     assert in_mlflow("sqlite:////h/mlflow.db", "7") == [
         f"MLflow UI: {command}", f"runs:      http://127.0.0.1:5000/{RUNS}",
     ]

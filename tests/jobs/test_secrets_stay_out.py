@@ -113,6 +113,7 @@ def server(place: Place) -> Iterator[str]:
             [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", str(behind), "--backend-store-uri",
              f"sqlite:///{folder / 'mlflow.db'}", "--artifacts-destination", str(folder / "kept")],
             cwd=folder, stdout=log, stderr=subprocess.STDOUT,
+            env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
         )
     guard = ThreadingHTTPServer(("127.0.0.1", front), guard_of(behind))
     threading.Thread(target=guard.serve_forever, daemon=True).start()

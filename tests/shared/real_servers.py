@@ -110,7 +110,9 @@ def mlflow_on_postgres(folder: Path) -> Iterator[tuple[str, str]]:
             except OSError:
                 return False
 
-        env = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "PWD": str(folder)}
+        env = os.environ | {
+            "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PWD": str(folder)
+        }
         server = Server("mlflow", command, folder=folder, env=env, processes=Processes(), answers=answers)
         with server.running():
             yield address, uri

@@ -17,6 +17,8 @@ from vsetune.config.spec.secrets import masked, shown_url
 results = Console()
 messages = Console(stderr=True)
 _ENDLESS = re.compile(r"(\S{300})\S{200,}(\S{100})")
+_WITHOUT_JOBS = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
+"""MLflow starts eight processes of 230 MB, for evaluations of language models, beside the two that show runs."""
 
 
 def say(text: str) -> None:
@@ -44,7 +46,7 @@ def mlflow_server(uri: str) -> str | None:
         return None
     shown = shown_url(uri)
     fill_in = "" if shown == uri else "  (with the password in place of ***)"
-    return f"mlflow server --backend-store-uri {_quoted(shown)} --workers 1 --port 5000{fill_in}"
+    return f"{_WITHOUT_JOBS} mlflow server --backend-store-uri {_quoted(shown)} --workers 1 --port 5000{fill_in}"
 
 
 def _quoted(url: str) -> str:
