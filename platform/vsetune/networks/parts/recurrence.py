@@ -70,6 +70,11 @@ def _parameters(gru: nn.GRU, suffix: str) -> list[Tensor]:
     return [getattr(gru, f"{name}_{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
 
 
+def _wide_steps(order: States) -> int:
+    """Those of more than one row: a single row is multiplied as soon with a weight that is not laid out for it."""
+    return sum(step.rows.stop - step.rows.start > 1 for step in order.steps)
+
+
 class _Gru(torch.autograd.Function):
     """(N, D) states of one direction. inputs: (U, W); parameters as those of nn.GRU, gates in the order r, u, c.
 
@@ -88,7 +93,7 @@ class _Gru(torch.autograd.Function):
         recurrent = inputs.new_empty(len(values), size)  # n
         states = torch.empty_like(recurrent)
         befores = torch.zeros_like(recurrent)
-        with_weight = products_with(weight, bias, times=len(order.steps))
+        with_weight = products_with(weight, bias, times=_wide_steps(order))
         for step in order.steps:
             if len(step.before):
                 found = with_weight(torch.index_select(states, 0, step.before, out=befores[step.rows]))
@@ -111,7 +116,7 @@ class _Gru(torch.autograd.Function):
         size, elements = weight.shape[1], ctx.order.elements
         gradient = gradient.clone()
         of_hidden = torch.empty_like(values)  # of W_h h + b_h, gate by gate
-        with_weight = products_with(weight.T, times=len(ctx.order.steps))
+        with_weight = products_with(weight.T, times=_wide_steps(ctx.order))
         for step in reversed(ctx.order.steps):
             reset, update, candidates = values[step.rows].chunk(3, dim=1)
             of_reset, of_update, of_recurrent = of_hidden[step.rows].chunk(3, dim=1)
