@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from real_servers import stoppable_s3
 
-from chaos.processes import Processes
-from chaos.servers import BUCKET, s3_server
+from chaos.servers import BUCKET
 from vsetune.data.looking.verify import verify
 from vsetune.data.making.ingest import ingest
 from vsetune.data.making.recipe_file import load_recipe
@@ -38,7 +38,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dic
     """With a running S3 server in it, for this process too."""
     token = tmp_path / "token"
     token.write_text("a" * 48)
-    server, reaches_s3 = s3_server(tmp_path, Processes())
+    server, reaches_s3 = stoppable_s3(tmp_path)
     ours = reaches_s3 | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
     for name, value in ours.items():
         monkeypatch.setenv(name, value)

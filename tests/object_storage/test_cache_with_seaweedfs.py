@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 import torch
+from real_servers import stoppable_s3
 
-from chaos.processes import Processes
-from chaos.servers import BUCKET, Server, s3_server
+from chaos.servers import BUCKET, Server
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.batches.reader import training_batches
 from vsetune.data.making.ingest import ingest
@@ -30,7 +30,7 @@ OPTIONS: dict[str, Any] = {"batch_size": 16, "batch_unit": "pairs", "seed": 1, "
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    server, environment = s3_server(tmp_path, Processes())
+    server, environment = stoppable_s3(tmp_path)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     s3._client.cache_clear()

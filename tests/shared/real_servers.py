@@ -17,8 +17,9 @@ import boto3
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
+from chaos import servers
 from chaos.processes import Processes
-from chaos.servers import Server, free_ports
+from chaos.servers import Server, ServerDown, free_ports
 
 HOST, KEY, SECRET = "127.0.0.1", "of-the-test", "of-the-test-secret"
 _START_LIMIT_S = 90.0
@@ -90,6 +91,14 @@ def postgres(folder: Path) -> Iterator[Callable[[str], str]]:
 
     with _running(command, folder / "postgres.log", lambda: subprocess.run(ready, capture_output=True).returncode == 0):
         yield database
+
+
+def stoppable_s3(folder: Path) -> tuple[Server, dict[str, str]]:
+    """seaweedfs that a test starts and stops itself, and the environment in which boto3 finds it."""
+    try:
+        return servers.s3_server(folder, Processes())
+    except ServerDown as missing:
+        pytest.skip(str(missing))
 
 
 @contextmanager
