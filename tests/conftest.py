@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from headless_browser import Browser
+
     from vsetune.config.sources.recipe import PixelsSpec
     from vsetune.data.making.pixel_features import PixelExtractor
 
@@ -91,6 +93,15 @@ def copied_schema(run_folder: Path) -> Callable[[Path], None]:
 def schema_made_once(copied_schema: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """New tracking databases of this process are copies of one that MLflow has made."""
     monkeypatch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Chromium, for tests that are skipped where there is none."""
+    from headless_browser import headless_browser
+
+    with headless_browser(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")

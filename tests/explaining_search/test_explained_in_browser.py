@@ -10,12 +10,6 @@ from vsetune.explaining_search import explain, to_html
 pytestmark = pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine")
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with headless_browser.headless_browser(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
-
-
 @pytest.fixture
 def page(searched, study, tmp_path):
     file = tmp_path / "search.html"

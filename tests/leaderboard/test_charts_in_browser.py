@@ -22,12 +22,6 @@ DRAWN = """document.querySelectorAll('figure').length > 0 &&
     [...document.querySelectorAll('figure')].every((figure) => figure.querySelector('svg'))"""
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with headless_browser.headless_browser(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
-
-
 @pytest.fixture
 def tab(browser, attempt, tmp_path):
     """Of lmh, lseh close to it and luwm far below: four configurations each, the last one confirmed by two seeds."""

@@ -25,12 +25,6 @@ NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 ORDER = "board.shown().map((row) => row.dataset.key.split('\\t').slice(1).join(' '))"
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with headless_browser.headless_browser(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
-
-
 @pytest.fixture
 def attempts(attempt):
     seeds = [
