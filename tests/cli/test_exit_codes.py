@@ -105,6 +105,33 @@ def test_a_word_of_the_command_that_makes_no_sense_is_told(words: tuple[str, ...
     assert said in line
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("study", "run"), "error vsetune study run: missing argument 'file'; vsetune study run --help shows"),
+        (("study", "rnu", "x"), "error vsetune study: no such command 'rnu', did you mean 'run'?; vsetune study --hel"),
+        (("studdy",), "error vsetune: no such command 'studdy', did you mean 'study'?; vsetune --help shows"),
+        (("study", "run", "x", "--resum"), "error vsetune study run: no such option: --resum (possible options: --add"),
+        (("data", "verify", "a", "b"), "error vsetune data verify: got unexpected extra argument(s) (b); vsetune dat"),
+        (("data", "show", "x", "--count", "few"), "error vsetune data show: invalid value for '--count': "),
+    ],
+)
+def test_a_command_line_that_no_command_takes_is_told_in_one_line(
+    words: tuple[str, ...], said: str, vsetune: Any
+) -> None:
+    answer = vsetune(*words)
+    assert answer.code == 2
+    (line,) = answer.lines
+    assert said in line
+
+
+@pytest.mark.parametrize("words", [(), ("study",)])
+def test_a_group_alone_shows_its_help(words: tuple[str, ...], vsetune: Any) -> None:
+    answer = vsetune(*words)
+    assert (answer.code, answer.err) == (2, "")
+    assert "Usage: vsetune" in answer.out[:400]
+
+
 def test_a_fresh_home_takes_a_contact_sheet(vsetune: Any, home: Path) -> None:
     assert vsetune("data", "make-scenes", "--train", "4", "--validation", "2", "--test", "2").code == 0
     answer = vsetune("data", "show", "data/scenes", "--count", "2")

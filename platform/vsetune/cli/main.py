@@ -42,6 +42,8 @@ from vsetune.plugins.plugin_loading import place_in_plugin
 _PLACE_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 _NAME_REFUSED = {errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY}
 _LONGEST_REASON = 300
+_Misuse: Any = typer.BadParameter.__base__
+"""What Typer raises for words that no command takes; it has no public name for it."""
 
 _log = logging.getLogger(__name__)
 
@@ -114,11 +116,13 @@ def run() -> None:
 
 
 def _exit_code() -> int:
-    """Runs the command line. Typer leaves with SystemExit itself: 0, what a command chose, 2 misused, 130 Ctrl-C."""
+    """Runs the command line. What a command returns is None, or the code of the `typer.Exit` that it left by."""
     try:
         _set_up_logs()
         _require_utf8(sys.argv[1:])
-        app(standalone_mode=True)
+        return app(prog_name="vsetune", standalone_mode=False) or 0
+    except _Misuse as error:
+        return _told("error", _misuse(error), 2)
     except ConfigError as error:
         return _told("error", error.problems, 2)
     except UsageError as error:
@@ -137,7 +141,6 @@ def _exit_code() -> int:
     except Exception as error:  # a mistake of ours: told in a line, whole where it is asked for
         _log.debug("a mistake of vsetune", exc_info=error)
         return _told("failed", [_mistake(error)], 1)
-    return 0
 
 
 def _set_up_logs() -> None:
@@ -156,6 +159,13 @@ def _require_utf8(words: Sequence[str]) -> None:
             word.encode()
         except UnicodeEncodeError as error:
             raise UsageError(f"argument {number}: got {word[:60]!a}, need UTF-8; rename it") from error
+
+
+def _misuse(error: Any) -> list[str]:
+    """What Typer says of words that no command takes; nothing where it has shown the help instead."""
+    text = error.format_message().rstrip(".").replace(". Did you mean", ", did you mean").replace("(P", "(p")
+    command = "vsetune" if error.ctx is None else error.ctx.command_path
+    return [f"{command}: {text[0].lower()}{text[1:]}; {command} --help shows what it takes"] if text else []
 
 
 def _told(kind: str, problems: Sequence[str], code: int) -> int:
