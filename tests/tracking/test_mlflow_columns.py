@@ -78,6 +78,8 @@ def test_charts_are_set_up_with_every_chart_in_a_group_that_folds(client, mlflow
 @pytest.mark.parametrize(("told", "first"), [
     ({"description": "Scenes, drawn"}, "Scenes, drawn"), ({}, "vsepp, scan with lmh, lseh"),
     ({"description": "# Long\n\nof many paragraphs"}, "Long"), ({"description": " "}, "vsepp, scan with lmh, lseh"),
+    ({"losses": [{"name": None, "loss": [{"name": "lmh"}, {"name": "lseh", "label": "semantic"}]}]},
+     "vsepp, scan with lmh_semantic"),
 ])
 def test_the_list_of_experiments_tells_studies_apart_in_words_before_any_link(client, mlflow_store, told, first):
     config = {"networks": [{"name": "vsepp"}, {"name": "scan"}], "losses": [{"name": "lmh"}, {"name": "lseh"}]}

@@ -221,5 +221,11 @@ def closing_note(tags: Mapping[str, str], statuses: Sequence[str]) -> str:
 def _names(entries: Any) -> str:
     if not isinstance(entries, Sequence) or isinstance(entries, str):
         return "see study.yaml"
-    names = [entry.get("label") or entry.get("name") if isinstance(entry, Mapping) else entry for entry in entries]
-    return ", ".join(str(name) for name in names)
+    return ", ".join(map(_name, entries))
+
+
+def _name(entry: Any) -> str:
+    """Of a network or a loss as cells have it; that of a sum is made of its parts' names."""
+    if not isinstance(entry, Mapping):
+        return str(entry)
+    return str(entry.get("label") or entry.get("name") or "_".join(map(_name, entry.get("loss") or ["none"])))
