@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 
 import pytest
@@ -43,6 +44,15 @@ def test_m_recall_and_spread_of_a_published_row() -> None:
     assert row.m_recall == pytest.approx(86.716667, abs=1e-6)
     i2t = torch.tensor([82.4, 96.0, 98.6], dtype=torch.float64).std(correction=0).item()
     assert round(i2t, 1) == 7.1
+
+
+def test_recalls_of_as_many_hits_have_one_m_recall_whichever_they_are() -> None:
+    sums: dict[int, set[float]] = {}
+    for first, second, third in itertools.product(range(30, 40), range(40, 50), range(50, 60)):
+        recalls = [100 * hits / 101 for hits in (first, second, third)]
+        row = RetrievalScores(*recalls, *recalls, 1, 1, 1.5, 2.5, 0.0, 101, 101, 1)
+        sums.setdefault(first + second + third, set()).add(row.m_recall)
+    assert {len(found) for found in sums.values()} == {1}
 
 
 def test_as_dict_holds_every_number_by_name(f, owner) -> None:

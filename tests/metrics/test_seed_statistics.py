@@ -46,10 +46,16 @@ def test_the_interval_of_a_mean_by_hand() -> None:
     assert (float(low), float(high)) == pytest.approx((61 - 2.4841, 61 + 2.4841), abs=1e-4)
 
 
-@pytest.mark.parametrize("values", [[61.0], [61.0, 61.0, 61.0]])
-def test_one_seed_and_equal_seeds_have_no_interval(values) -> None:
+EQUAL = [36.333333333333336 - 36.66666666666667, 38.66666666666667 - 39.0]
+"""Of the same number of hits, they differ by 7e-15."""
+
+
+@pytest.mark.parametrize("values", [[61.0], [61.0, 61.0, 61.0], EQUAL, [100 / 3, 100 / 3 + 7e-15]])
+@pytest.mark.timeout(60)
+def test_one_seed_and_seeds_that_are_equal_but_for_rounding_have_no_interval_and_no_test(values) -> None:
     for interval in (mean_interval, improvement_interval):
         assert np.isnan(interval(values)).all()
+    assert paired_t(values) == 1
 
 
 @pytest.mark.parametrize(("seeds", "cover"), [(5, 0.9375), (6, 0.95), (7, 0.95), (8, 0.95), (9, 0.95), (10, 0.95)])
@@ -87,6 +93,14 @@ def test_the_interval_of_the_probability_of_improvement_inverts_the_non_central_
     for bound, tail in ((low, 0.98125), (high, 0.01875)):
         assert stats.nct.cdf(statistic, 4, math.sqrt(5) * stats.norm.ppf(bound)) == pytest.approx(tail, abs=1e-4)
     assert 0 < low < stats.norm.cdf(values.mean() / values.std(ddof=1)) < high < 1
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("values", [[20.0, 20.00001], [20.0, 20.0, 20.0, 20.0000001], [100.0] * 99 + [100.0001]])
+@pytest.mark.timeout(60)
+def test_seeds_that_hardly_differ_improve_with_certainty(values, sign) -> None:
+    low, high = improvement_interval(sign * np.array(values))
+    assert (low, high) == pytest.approx((0.5 + sign / 2, 0.5 + sign / 2), abs=1e-12)
 
 
 def test_the_tests_are_those_of_scipy() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from vsetune.leaderboard.comparison import ALPHA, Answer, Bounds, Comparison
 from vsetune.leaderboard.rows import Row, SeedResult
 from vsetune.metrics.paired_tests import holm, paired_t, seeds_to_decide, sign_test
-from vsetune.metrics.seed_intervals import MEAN_SEEDS, Floats, improvement_interval, mean_interval
+from vsetune.metrics.seed_intervals import MEAN_SEEDS, ROUNDING, Floats, improvement_interval, mean_interval
 from vsetune.metrics.survival import Epochs
 
 NO_YARDSTICK = ("baseline_rising", "baseline_collapsed")
@@ -34,7 +34,7 @@ def compared_seeds(
     return Comparison(
         seeds=tuple(seed.seed for seed, _ in pairs),
         m_recall=statistics.fmean(gains) if gains else None, m_recall_bounds=bounds(mean_interval(gains)),
-        improvement=statistics.fmean((gain > 0) + 0.5 * (gain == 0) for gain in gains) if gains else None,
+        improvement=statistics.fmean(map(_improves, gains)) if gains else None,
         improvement_bounds=bounds(improvement_interval(gains)),
         sooner=sooner, later=later, height_p=paired_t(gains) if are_whole else 1.0,
         epochs_p=sign_test(sooner, later), height="too few seeds" if are_whole else "cut short",
@@ -83,6 +83,11 @@ def _answer(p_value: float, *, leads: bool, enough: bool) -> Answer:
     if p_value <= ALPHA:
         return "supported" if leads else "contradicted"
     return "undecided" if enough else "too few seeds"
+
+
+def _improves(gain: float) -> float:
+    """1 or 0, one half for a tie."""
+    return 0.5 if abs(gain) <= ROUNDING else float(gain > 0)
 
 
 def _order(epochs: Epochs | None, baseline: float) -> int:

@@ -58,8 +58,10 @@ class RetrievalScores:
 
     @property
     def rsum(self) -> float:
-        """Sum of the six recalls, at most 600."""
-        return self.i2t_r1 + self.i2t_r5 + self.i2t_r10 + self.t2i_r1 + self.t2i_r5 + self.t2i_r10
+        """Sum of the six recalls, at most 600. Rounded to 1e-10, so that it does not depend on which of them has a hit
+        more: curves are compared by it."""
+        total = self.i2t_r1 + self.i2t_r5 + self.i2t_r10 + self.t2i_r1 + self.t2i_r5 + self.t2i_r10
+        return round(total, 10)
 
     @property
     def m_recall(self) -> float:

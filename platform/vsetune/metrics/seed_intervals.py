@@ -19,6 +19,11 @@ MEAN_SEEDS = 2
 """Seeds that an interval of a mean takes, one of a mean difference, and one of the probability of improvement."""
 MEDIAN_SEEDS = 5
 """Seeds that an interval of a median takes: the range of four covers 87.5 %, that of five 93.75 %."""
+ROUNDING = 1e-9
+"""Per cent, epochs or shares. Numbers that differ by no more are equal: one validation's hit is worth 1e-5 and more."""
+_CERTAIN = 500.0
+"""Deviations between 0 and a mean, beyond which an interval of two seeds, too, is at 0 or 1. SciPy takes minutes for
+some 1e5, and for ever from 1e6."""
 _FOR_LONG_TAILS = 0.25
 """Share of 1 - level by which the interval of the probability of improvement is made surer than it says: it is exact
 for normal differences, and covered 92 % instead of 95 where some seeds fall far behind."""
@@ -27,13 +32,13 @@ for normal differences, and covered 92 % instead of 95 where some seeds fall far
 def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> tuple[Floats, Floats]:
     """Of the mean over all seeds there could be: mean ± t(n-1) s / sqrt(n) (Student 1908). values: (..., seeds).
 
-    Values that are all equal show no deviation, which is no certainty: NaN.
+    Values that are all equal (see ROUNDING) show no deviation, which is no certainty: NaN.
     """
     rows = np.asarray(values, dtype=np.float64)
     seeds = rows.shape[-1]
     if seeds < MEAN_SEEDS:
         return _nothing(rows)
-    deviation = np.where(np.ptp(rows, axis=-1) > 0, rows.std(axis=-1, ddof=1), np.nan)
+    deviation = np.where(deviate(rows), rows.std(axis=-1, ddof=1), np.nan)
     half = scipy.special.stdtrit(seeds - 1, (1 + level) / 2) * deviation / np.sqrt(seeds)
     mean = rows.mean(axis=-1)
     return mean - half, mean + half
@@ -71,13 +76,19 @@ def improvement_interval(differences: npt.ArrayLike, level: float = LEVEL) -> tu
     seeds = rows.shape[-1]
     if seeds < MEAN_SEEDS:
         return _nothing(rows)
-    known = np.ptp(rows, axis=-1) > 0
-    deviation = rows.std(axis=-1, ddof=1)
-    statistic = np.sqrt(seeds) * rows.mean(axis=-1) / np.where(known, deviation, 1.0)
+    known = deviate(rows)
+    size = rows.mean(axis=-1) / np.where(known, rows.std(axis=-1, ddof=1), 1.0)
+    statistic = np.sqrt(seeds) * np.clip(size, -_CERTAIN, _CERTAIN)
     tail = (1 - level) * (1 - _FOR_LONG_TAILS) / 2
     shifts = (scipy.special.nctdtrinc(seeds - 1, share, statistic) for share in (1 - tail, tail))
     low, high = (np.where(known, scipy.special.ndtr(shift / np.sqrt(seeds)), np.nan) for shift in shifts)
     return low, high
+
+
+def deviate(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Whether values along the last axis differ by more than ROUNDING."""
+    deviating: npt.NDArray[np.bool_] = np.ptp(rows, axis=-1) > ROUNDING
+    return deviating
 
 
 def median_depth(seeds: int, level: float = LEVEL) -> tuple[int, float]:
