@@ -64,8 +64,10 @@ def run(*words: str, environment: Mapping[str, str]) -> str:
 
 
 def attempts(home: Path) -> list[AttemptRecord]:
+    """None before the study is there."""
     database = home / "mlflow.db"
-    return open_store(f"sqlite:///{database}", None).attempts("drained") if database.exists() else []
+    store = open_store(f"sqlite:///{database}", None) if database.exists() else None
+    return store.attempts("drained") if store and store.studies() else []
 
 
 def curves(home: Path) -> dict[str, tuple[tuple[float, float], ...]]:

@@ -65,7 +65,7 @@ def test_a_killed_night_goes_on_where_it_was(tmp_path: Path) -> None:
     second = started(file)
     told, _ = second.communicate(timeout=250)
     assert second.returncode == 0
-    assert "baseline night 1 of 7: 4 cells, 32 measures" in told
+    assert "baseline night 1 of 7: 4 cells, 36 measures" in told
     after = history.night("2026-01-02")
     assert after is not None
     assert (after.state, after.started, after.study) == ("complete", night.started, STUDY)

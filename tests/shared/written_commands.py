@@ -12,7 +12,7 @@ import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +56,16 @@ def is_command(text: str) -> bool:
     return len(words) > 1 and Path(words[0]).name in PROGRAMS
 
 
+def without_variables(words: Sequence[str]) -> list[str]:
+    """A command without the variables that are set for it."""
+    return list(dropwhile(_ASSIGNMENT.fullmatch, words))
+
+
 def trouble(words: Sequence[str], *, may_be_a_name: bool = False) -> str | None:
     """What is wrong with a command; None where nothing is. may_be_a_name: `vsetune data parse` may name the command."""
-    rest = list(words)
-    while rest and _ASSIGNMENT.fullmatch(rest[0]):
-        if problem := _variable_trouble(rest.pop(0)):
+    rest = without_variables(words)
+    for assignment in words[: len(words) - len(rest)]:
+        if problem := _variable_trouble(assignment):
             return problem
     if not rest:
         return "no command"
