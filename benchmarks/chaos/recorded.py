@@ -12,7 +12,8 @@ from typing import Any
 
 from vsetune.tracking.encoding import point_metrics, points_from_tags
 
-_NOT_COMPARED = ("second", "wasted")  # in the names of metrics: they say how fast a machine was and what it lost
+_OF_MACHINES = ("second", "wasted", "peak_memory", "product")
+"""In the names of metrics: they say how fast a machine was, how full, and what it lost."""
 
 Metrics = Mapping[tuple[str, int], tuple[float, ...]]
 """(name, step) to every value recorded for it: one, if nothing is counted twice."""
@@ -56,6 +57,11 @@ def read(database: Path, study: str, board: Mapping[str, Any]) -> Recorded:
         return Recorded(tuple(_attempt(connection, run, status) for run, status in runs), board)
 
 
+def is_of_the_trial(metric: str) -> bool:
+    """Whether a metric has the same value on every machine."""
+    return not any(word in metric for word in _OF_MACHINES)
+
+
 def _attempt(connection: sqlite3.Connection, run: str, status: str) -> RecordedAttempt:
     tags = dict(connection.execute("SELECT key, value FROM tags WHERE run_uuid = ?", (run,)).fetchall())
     params = dict(connection.execute("SELECT key, value FROM params WHERE run_uuid = ?", (run,)).fetchall())
@@ -69,7 +75,7 @@ def _attempt(connection: sqlite3.Connection, run: str, status: str) -> RecordedA
     return RecordedAttempt(
         trial=tags["trial"], number=int(tags["attempt"]), status=tags["status"], run_status=status, params=params,
         metrics={
-            key: tuple(found) for key, found in values.items() if not any(word in key[0] for word in _NOT_COMPARED)
+            (name, step): tuple(found) for (name, step), found in values.items() if is_of_the_trial(name)
         },
         repeated=tuple(sorted(f"{name} at step {step}" for (name, step), found in values.items() if len(found) > 1)),
         error=tags.get("error", ""),

@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from chaos.comparison import compare, doubts
 from chaos.disturbances import KINDS
 from chaos.ends import Injury, code_problems, innards, word_problems
-from chaos.recorded import Recorded, RecordedAttempt
+from chaos.recorded import Recorded, RecordedAttempt, is_of_the_trial
 from chaos.schedule import deal, deck
 from chaos.sweeps import sweep
+from vsetune.jobs.trial_meter import TrialMeter, Window
+from vsetune.training.calibration import Calibration
 
 
 def attempt(trial: str, number: int = 1, status: str = "finished", **changes: Any) -> RecordedAttempt:
@@ -64,6 +67,16 @@ def test_every_way_to_lose_repeat_or_change_a_trial_is_found(
     second: list[RecordedAttempt], expected: list[str]
 ) -> None:
     assert kinds(attempt("c000"), *second) == expected
+
+
+def test_what_workers_measure_of_a_machine_is_no_difference_between_trials() -> None:
+    meter = TrialMeter(torch.device("cpu"), calibrates=False)
+    meter.opened()
+    meter.windows = [Window(1.0, 40, 0.5, 1.0, Calibration(0.1, 0.1))]
+    measured = meter.summary().keys()
+    assert {"start_seconds", "peak_memory_bytes", "epoch_products"} <= measured
+    assert not [name for name in measured if is_of_the_trial(name)]
+    assert is_of_the_trial("m_recall")
 
 
 def test_a_record_without_trials_or_curves_is_nothing_to_compare_with() -> None:
