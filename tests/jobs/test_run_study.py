@@ -23,7 +23,7 @@ from plugin_folders import NEGATIVES, write_loss, write_network
 from rich.console import Console
 
 from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.errors import StudyConflict
+from vsetune.errors import StorageError, StudyConflict
 from vsetune.jobs.preparation import prepare_study, tracking_store
 from vsetune.jobs.recorded import find_attempt, load_recorded
 from vsetune.jobs.run import StudyOutcome, run_study
@@ -202,6 +202,15 @@ def kill_worker_after_first_checkpoint(home: Path) -> None:
     for process in psutil.Process().children(recursive=True):
         if "Trainable" in process.name() or "Trainable" in " ".join(process.cmdline()):
             process.kill()
+
+
+def test_a_search_that_cannot_be_opened_leaves_no_study_behind_so_that_the_mended_file_is_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
+    with pytest.raises(StorageError, match="cannot open sqlite"):
+        run(write_study(tmp_path, {"search": {"configurations": 2, "storage": f"sqlite:///{tmp_path}"}}))
+    assert tracking_store(TrackingSpec()).studies() == []
 
 
 def test_successive_halving_stops_trials_and_counts_them_as_pruned(tmp_path: Path) -> None:

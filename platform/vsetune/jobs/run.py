@@ -97,13 +97,12 @@ def run_study(
             data_fingerprint=prepared.data_fingerprint,
         )
         _say(lines_of(warm_start), console)
+        search = open_search(prepared, held)  # before the study is: one that cannot be searched is not begun
         _open(store, prepared, resume=resume)
         copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
         write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
         held.keep()
-        ledger = StudyLedger(
-            spec, prepared.cells, store, open_search(prepared, held), confirming=confirming, warm_start=warm_start,
-        )
+        ledger = StudyLedger(spec, prepared.cells, store, search, confirming=confirming, warm_start=warm_start)
         ledger.recover(retry_failed=retry_failed)
         if confirming is not None and ledger.searching():
             store.finish_study(spec.study, "killed", [])
