@@ -1,4 +1,4 @@
-"""Who opens stores at once: alembic keeps the migration at hand for its whole process, one at a time; so do processes."""
+"""Who opens stores at once: alembic keeps the migration at hand for its whole process, one at a time."""
 
 from __future__ import annotations
 

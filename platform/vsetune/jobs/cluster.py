@@ -11,6 +11,7 @@ from pathlib import Path
 import ray
 from ray.exceptions import RayError
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.bare_ray import bare_ray, workers_ahead
@@ -52,7 +53,7 @@ def ray_cluster(
             yield False
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    target = address or os.environ.get("RAY_ADDRESS")
+    target = cluster_address(address)
     with stop.listening():
         before = children()
         with sigterm_handler_kept():
@@ -65,6 +66,18 @@ def ray_cluster(
                 yield not target
             finally:
                 ray.shutdown()
+
+
+def cluster_address(given: str | None) -> str | None:
+    """What names the cluster to connect to: as given, else RAY_ADDRESS; None where neither is. UsageError for the
+    address of a dashboard, which `vsetune job` takes."""
+    target = given or os.environ.get("RAY_ADDRESS")
+    if target and target.startswith(("http://", "https://")):
+        raise UsageError(
+            f"{'--address' if given else 'RAY_ADDRESS'}: got {one_line(target)}, the address of a dashboard; need that "
+            "of the cluster, HOST:6379 or auto, on one of its nodes; from elsewhere send it with `vsetune job submit`"
+        )
+    return target or None
 
 
 def _connect(target: str | None, modules: Sequence[Path], preloaded: Sequence[str]) -> None:

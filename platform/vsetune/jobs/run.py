@@ -15,7 +15,7 @@ from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.spec.secrets import shown_plain
 from vsetune.errors import StudyConflict, UsageError, VsetuneError
 from vsetune.files.whole_files import write_text
-from vsetune.jobs.cluster import ray_cluster
+from vsetune.jobs.cluster import cluster_address, ray_cluster
 from vsetune.jobs.confirmations import Confirming
 from vsetune.jobs.credentials import credentials_not_forwarded
 from vsetune.jobs.first_stages import plugins_of_stage
@@ -90,6 +90,7 @@ def run_study(
     address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: run this
     again, of a study whose search is over (else UsageError); None: what the study itself promises.
     """
+    cluster_address(address)  # a wrong one is told before the study is begun
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
     with held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(), _tracking(prepared, held) as store:
         warm_start = kept_or_taken(

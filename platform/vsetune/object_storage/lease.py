@@ -106,7 +106,8 @@ class Lease:
                 except ObjectChanged as error:
                     raise StudyConflict(f"{self._what}: another process has just started it; wait for it") from error
                 if not holder.is_released:
-                    _log.warning("%s: took over from %s, process %d, which is gone", self._what, holder.host, holder.pid)
+                    who = f"{holder.host}, process {holder.pid}"
+                    _log.warning("%s: took over from %s, which is gone", self._what, who)
         self._holds_until = begin + self._me.promised_s - _MARGIN_S
         return etag
 
