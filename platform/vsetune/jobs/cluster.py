@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import ray
 from ray.exceptions import RayError
@@ -27,6 +29,7 @@ PACKAGE_FOLDER = Path(__file__).parents[1]
 # Readers fill shuffle buffers in threads. Left alone, glibc gives threads up to 8 heaps per core, each of which keeps
 # what one reader once needed: a worker that had trained six trials on Flickr8k held 5 GB, with two heaps it holds 1 GB.
 _WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
+_ANSWERS_WITHIN_S = 5.0
 _JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray sets it for the process of a job."""
 
@@ -84,6 +87,7 @@ def _connect(target: str | None, modules: Sequence[Path], preloaded: Sequence[st
     """UsageError in one line when there is no Ray to be had. target: None starts one on this machine."""
     try:
         if target:
+            _require_listener(target)
             ray.init(
                 address=target, log_to_driver=False, logging_level=logging.WARNING,
                 runtime_env={
@@ -100,13 +104,21 @@ def _connect(target: str | None, modules: Sequence[Path], preloaded: Sequence[st
                     address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
                     _system_config=workers_ahead(preloaded),
                 )
-    except (OSError, RuntimeError, RayError) as error:
+    except (OSError, RuntimeError, ValueError, RayError) as error:
         if target is None:
             raise UsageError(f"ray: did not start here ({_first_line(error)}); repeat with --resume") from error
         raise UsageError(
             f"ray: cannot reach {target} ({_first_line(error)}); start it with `ray start --head`, and set "
             "RAY_AUTH_MODE=token in both shells"
         ) from error
+
+
+def _require_listener(target: str) -> None:
+    """OSError if nothing listens at HOST:PORT or ray://HOST:PORT. Ray would try for a quarter of an hour, deaf to
+    signals."""
+    parts = urlsplit(target if "://" in target else f"//{target}")
+    if parts.hostname and parts.port:
+        socket.create_connection((parts.hostname, parts.port), timeout=_ANSWERS_WITHIN_S).close()
 
 
 def _revision() -> dict[str, str]:
