@@ -13,7 +13,7 @@ from rich.console import Console
 
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.spec.secrets import shown_plain
-from vsetune.errors import StudyConflict, UsageError, VsetuneError
+from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
 from vsetune.files.whole_files import write_text
 from vsetune.jobs.cluster import cluster_address, ray_cluster
 from vsetune.jobs.confirmations import Confirming
@@ -106,12 +106,11 @@ def run_study(
         ledger = StudyLedger(spec, prepared.cells, store, search, confirming=confirming, warm_start=warm_start)
         ledger.recover(retry_failed=retry_failed)
         if confirming is not None and ledger.searching():
-            store.finish_study(spec.study, "killed", [])
-            store.deliver(DELIVER_WITHIN_S)
-            raise UsageError(
-                f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it first: "
-                "vsetune study run FILE --resume"
-            )
+            with _killed_if_refused(spec.study, store):
+                raise UsageError(
+                    f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it "
+                    "first: vsetune study run FILE --resume"
+                )
         ended = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
         held.forget_ended([prepared.trial_folder(name) for name in ended])
         if ledger.has_work():
@@ -120,6 +119,7 @@ def run_study(
             going_on = "--resume" if confirming is None else "the same command"
             farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
             with (
+                _killed_if_refused(spec.study, store),
                 ray_cluster(
                     address, stop, farewell=farewell, modules=copies, preloaded=modules_of_workers(prepared)
                 ) as started_here,
@@ -168,6 +168,19 @@ def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool) -> No
         if change is None:
             raise
         raise StudyConflict(f"study {prepared.spec.study}: {change}") from error
+
+
+@contextmanager
+def _killed_if_refused(study: str, store: JournaledStore) -> Iterator[None]:
+    """A study that was opened and cannot go on is not left as running."""
+    try:
+        yield
+    except StorageError:  # an interruption, or another machine has the study now
+        raise
+    except UsageError:
+        store.finish_study(study, "killed", [])
+        store.deliver(DELIVER_WITHIN_S)
+        raise
 
 
 @contextmanager
