@@ -24,6 +24,7 @@ class Dashboard(BaseHTTPRequestHandler):
     """The part of Ray's dashboard that is asked before a job is sent. facts: of the cluster; None: something else."""
 
     facts: ClassVar[dict[str, str] | None] = HERE
+    elsewhere: ClassVar[int] = 200
     asked: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
@@ -31,7 +32,7 @@ class Dashboard(BaseHTTPRequestHandler):
         if self.headers["Authorization"] != f"Bearer {TOKEN}":
             self._answer(403 if self.headers["Authorization"] else 401, "Forbidden: Invalid authentication token")
         elif self.facts is None:
-            self._answer(200, "<html>a printer</html>")
+            self._answer(self.elsewhere, "<html>a printer</html>")
         elif self.path == "/api/version":
             self._answer(200, json.dumps({"ray_version": self.facts["rayVersion"]}))
         elif self.path == "/api/v0/cluster_metadata":
@@ -83,8 +84,12 @@ def test_no_cluster_there(vsetune: Any, dashboard: str) -> None:
     assert_one_line(vsetune("job", "list", "--address", "http://127.0.0.1:9"), "nothing answers there", "--address")
 
 
-def test_something_that_is_no_cluster(vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [200, 404, 501])
+def test_something_that_is_no_cluster(
+    vsetune: Any, dashboard: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Dashboard, "facts", None)
+    monkeypatch.setattr(Dashboard, "elsewhere", code)
     assert_one_line(vsetune("job", "list", "--address", dashboard), "does not answer as a Ray dashboard does")
 
 
@@ -99,6 +104,18 @@ def test_a_token_of_another_cluster_and_none_at_all(
     monkeypatch.delenv("RAY_AUTH_TOKEN_PATH")
     AuthenticationTokenLoader.instance().reset_cache()
     assert_one_line(vsetune("job", "list", "--address", dashboard), "none was found here", "~/.ray/auth_token")
+
+
+def test_a_shell_that_sends_no_token_is_told_why(
+    vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from ray._raylet import AuthenticationTokenLoader
+
+    (tmp_path / "token").write_text("e" * 40)
+    AuthenticationTokenLoader.instance().reset_cache()
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    said = vsetune("job", "list", "--address", dashboard)
+    assert_one_line(said, "needs a token, and RAY_AUTH_MODE is 'disabled' here", "set it to token")
 
 
 @pytest.mark.parametrize("there", [{"rayVersion": "2.50.1"}, {"pythonVersion": "3.9.1"}])

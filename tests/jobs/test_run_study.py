@@ -23,13 +23,14 @@ from plugin_folders import NEGATIVES, write_loss, write_network
 from rich.console import Console
 
 from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.errors import StudyConflict
-from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
 from vsetune.jobs.recorded import find_attempt, load_recorded
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.building import build
 from vsetune.plugins.plugin_loading import forget_plugins
 from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.study_state import open_states
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves
@@ -202,6 +203,29 @@ def kill_worker_after_first_checkpoint(home: Path) -> None:
     for process in psutil.Process().children(recursive=True):
         if "Trainable" in process.name() or "Trainable" in " ".join(process.cmdline()):
             process.kill()
+
+
+def test_a_search_that_cannot_be_opened_leaves_no_study_behind_so_that_the_mended_file_is_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
+    with pytest.raises(StorageError, match="cannot open sqlite"):
+        run(write_study(tmp_path, {"search": {"configurations": 2, "storage": f"sqlite:///{tmp_path}"}}))
+    assert tracking_store(TrackingSpec()).studies() == []
+
+
+def test_a_study_whose_cluster_cannot_be_reached_is_not_shown_as_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise UsageError("ray: cannot reach it")
+
+    monkeypatch.setattr("vsetune.jobs.run.ray_cluster", unreachable)
+    with pytest.raises(UsageError, match="cannot reach it"):
+        run(write_study(tmp_path, {}))
+    assert open_states(tracking_uri(TrackingSpec())).state("tiny").status == "killed"
 
 
 def test_successive_halving_stops_trials_and_counts_them_as_pruned(tmp_path: Path) -> None:

@@ -1,23 +1,30 @@
-"""Threads that open stores at once: alembic keeps the migration at hand for its whole process, one at a time."""
+"""Who opens stores at once: alembic keeps the migration at hand for its whole process, one at a time."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from real_servers import postgres
+from short_folders import place
 
 import vsetune
-from vsetune.errors import UsageError
+from vsetune.errors import StorageError, UsageError
 from vsetune.tracking import StudyRecord, open_store
 from vsetune.tracking.mlflow_sqlite import schema
 from vsetune.tracking.study_state import open_states
+
+__all__ = ["place"]
 
 
 @pytest.fixture
@@ -100,6 +107,31 @@ def test_many_threads_open_one_new_store_and_write_to_what_is_on_the_disk(tmp_pa
     assert at_once(*3 * [lambda: open_store(uri, None), ask]) == []
     open_store(uri, None).open_study(study, resume=False)
     assert studies_on_disk(database) == ["Default", "nightly"]
+
+
+@pytest.mark.slow
+def test_processes_open_a_new_postgresql_at_once(place: Path) -> None:
+    code = "import sys; from vsetune.tracking import open_store; print(open_store(sys.argv[1], None).studies())"
+    with postgres(place) as made:
+        command = [sys.executable, "-c", code, made("new")]
+        readers = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)
+        ]
+        said = [reader.communicate(timeout=120) for reader in readers]
+    assert [out for out, _ in said] == 3 * ["[]\n"], said
+
+
+@pytest.mark.slow
+def test_a_database_that_refuses_is_one_line_at_once(place: Path) -> None:
+    """MLflow by itself tries again for an hour."""
+    with postgres(place) as made:
+        absent = made("there").replace("vsetune@", "vsetune:hunter2@").replace("/there", "/absent")
+        begun = time.monotonic()
+        with pytest.raises(StorageError, match=r'cannot open \(.*database "absent" does not exist.*\)') as refused:
+            open_store(absent, None)
+    assert time.monotonic() - begun < 10
+    assert "hunter2" not in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def test_nobody_opens_mlflow_beside_the_one_place() -> None:

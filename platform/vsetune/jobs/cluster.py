@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import ray
 from ray.exceptions import RayError
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.bare_ray import bare_ray, workers_ahead
@@ -26,6 +29,7 @@ PACKAGE_FOLDER = Path(__file__).parents[1]
 # Readers fill shuffle buffers in threads. Left alone, glibc gives threads up to 8 heaps per core, each of which keeps
 # what one reader once needed: a worker that had trained six trials on Flickr8k held 5 GB, with two heaps it holds 1 GB.
 _WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
+_ANSWERS_WITHIN_S = 5.0
 _JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray sets it for the process of a job."""
 
@@ -52,7 +56,7 @@ def ray_cluster(
             yield False
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    target = address or os.environ.get("RAY_ADDRESS")
+    target = cluster_address(address)
     with stop.listening():
         before = children()
         with sigterm_handler_kept():
@@ -67,10 +71,23 @@ def ray_cluster(
                 ray.shutdown()
 
 
+def cluster_address(given: str | None) -> str | None:
+    """What names the cluster to connect to: as given, else RAY_ADDRESS; None where neither is. UsageError for the
+    address of a dashboard, which `vsetune job` takes."""
+    target = given or os.environ.get("RAY_ADDRESS")
+    if target and target.startswith(("http://", "https://")):
+        raise UsageError(
+            f"{'--address' if given else 'RAY_ADDRESS'}: got {one_line(target)}, the address of a dashboard; need that "
+            "of the cluster, HOST:6379 or auto, on one of its nodes; from elsewhere send it with `vsetune job submit`"
+        )
+    return target or None
+
+
 def _connect(target: str | None, modules: Sequence[Path], preloaded: Sequence[str]) -> None:
     """UsageError in one line when there is no Ray to be had. target: None starts one on this machine."""
     try:
         if target:
+            _require_listener(target)
             ray.init(
                 address=target, log_to_driver=False, logging_level=logging.WARNING,
                 runtime_env={
@@ -87,13 +104,21 @@ def _connect(target: str | None, modules: Sequence[Path], preloaded: Sequence[st
                     address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
                     _system_config=workers_ahead(preloaded),
                 )
-    except (OSError, RuntimeError, RayError) as error:
+    except (OSError, RuntimeError, ValueError, RayError) as error:
         if target is None:
             raise UsageError(f"ray: did not start here ({_first_line(error)}); repeat with --resume") from error
         raise UsageError(
             f"ray: cannot reach {target} ({_first_line(error)}); start it with `ray start --head`, and set "
             "RAY_AUTH_MODE=token in both shells"
         ) from error
+
+
+def _require_listener(target: str) -> None:
+    """OSError if nothing listens at HOST:PORT or ray://HOST:PORT. Ray would try for a quarter of an hour, deaf to
+    signals."""
+    parts = urlsplit(target if "://" in target else f"//{target}")
+    if parts.hostname and parts.port:
+        socket.create_connection((parts.hostname, parts.port), timeout=_ANSWERS_WITHIN_S).close()
 
 
 def _revision() -> dict[str, str]:

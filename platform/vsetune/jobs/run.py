@@ -13,9 +13,9 @@ from rich.console import Console
 
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.spec.secrets import shown_plain
-from vsetune.errors import StudyConflict, UsageError, VsetuneError
+from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
 from vsetune.files.whole_files import write_text
-from vsetune.jobs.cluster import ray_cluster
+from vsetune.jobs.cluster import cluster_address, ray_cluster
 from vsetune.jobs.confirmations import Confirming
 from vsetune.jobs.credentials import credentials_not_forwarded
 from vsetune.jobs.first_stages import plugins_of_stage
@@ -90,6 +90,7 @@ def run_study(
     address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: run this
     again, of a study whose search is over (else UsageError); None: what the study itself promises.
     """
+    cluster_address(address)  # a wrong one is told before the study is begun
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
     with held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(), _tracking(prepared, held) as store:
         warm_start = kept_or_taken(
@@ -97,21 +98,19 @@ def run_study(
             data_fingerprint=prepared.data_fingerprint,
         )
         _say(lines_of(warm_start), console)
+        search = open_search(prepared, held)  # before the study is: one that cannot be searched is not begun
         _open(store, prepared, resume=resume)
         copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
         write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
         held.keep()
-        ledger = StudyLedger(
-            spec, prepared.cells, store, open_search(prepared, held), confirming=confirming, warm_start=warm_start,
-        )
+        ledger = StudyLedger(spec, prepared.cells, store, search, confirming=confirming, warm_start=warm_start)
         ledger.recover(retry_failed=retry_failed)
         if confirming is not None and ledger.searching():
-            store.finish_study(spec.study, "killed", [])
-            store.deliver(DELIVER_WITHIN_S)
-            raise UsageError(
-                f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it first: "
-                "vsetune study run FILE --resume"
-            )
+            with _killed_if_refused(spec.study, store):
+                raise UsageError(
+                    f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it "
+                    "first: vsetune study run FILE --resume"
+                )
         ended = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
         held.forget_ended([prepared.trial_folder(name) for name in ended])
         if ledger.has_work():
@@ -120,6 +119,7 @@ def run_study(
             going_on = "--resume" if confirming is None else "the same command"
             farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
             with (
+                _killed_if_refused(spec.study, store),
                 ray_cluster(
                     address, stop, farewell=farewell, modules=copies, preloaded=modules_of_workers(prepared)
                 ) as started_here,
@@ -168,6 +168,19 @@ def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool) -> No
         if change is None:
             raise
         raise StudyConflict(f"study {prepared.spec.study}: {change}") from error
+
+
+@contextmanager
+def _killed_if_refused(study: str, store: JournaledStore) -> Iterator[None]:
+    """A study that was opened and cannot go on is not left as running."""
+    try:
+        yield
+    except StorageError:  # an interruption, or another machine has the study now
+        raise
+    except UsageError:
+        store.finish_study(study, "killed", [])
+        store.deliver(DELIVER_WITHIN_S)
+        raise
 
 
 @contextmanager

@@ -217,6 +217,9 @@ def _token_trouble(text: str) -> str:
             "needs a token and none was found here; copy the cluster's into ~/.ray/auth_token, or name its file in "
             "RAY_AUTH_TOKEN_PATH"
         )
+    mode = os.environ.get("RAY_AUTH_MODE", "token")
+    if mode.lower() != "token":
+        return f"needs a token, and RAY_AUTH_MODE is {mode!r} here, so that none was sent; set it to token"
     return (
         "refuses the token found here (RAY_AUTH_TOKEN, else the file of RAY_AUTH_TOKEN_PATH, else ~/.ray/auth_token); "
         "copy the cluster's"
@@ -228,6 +231,8 @@ def _refusal(text: str) -> str:
         return "has only just started and takes no jobs yet; repeat in a minute"
     if "ray[default]" in text:
         return "cannot be asked from here: Ray's client for jobs is missing; pip install 'vsetune[jobs]'"
+    if "Version check returned 404" in text:
+        return "does not answer as a Ray dashboard does (404 for its version); check the address"
     return f"refused ({one_line(text.replace('Traceback (most recent call last):', ''))})"
 
 

@@ -105,7 +105,9 @@ class Lease:
                     etag = self._write(self._me, state.etag)
                 except ObjectChanged as error:
                     raise StudyConflict(f"{self._what}: another process has just started it; wait for it") from error
-                _log.warning("%s: took over from %s, process %d, which is gone", self._what, holder.host, holder.pid)
+                if not holder.is_released:
+                    who = f"{holder.host}, process {holder.pid}"
+                    _log.warning("%s: took over from %s, which is gone", self._what, who)
         self._holds_until = begin + self._me.promised_s - _MARGIN_S
         return etag
 
@@ -121,15 +123,22 @@ class Lease:
             )
 
     def _beats(self) -> None:
+        """Renews until the end. What is in the way is said once, and once that it is no longer."""
+        is_beating = True
         while not self._ending.wait(self._beat_s):
             try:
                 self._renew()
+                if not is_beating:
+                    _log.warning("%s: the heartbeat is written again", self._what)
+                is_beating = True
             except LeaseLost as error:
                 self._on_lost(str(error))
                 return
             except Exception as error:  # whatever it is, without a heartbeat another machine takes the lease
                 said = error if isinstance(error, StorageError) else f"{type(error).__name__}: {one_line(error)}"
-                _log.warning("%s: the heartbeat is not written for now: %s", self._what, said)
+                if is_beating:
+                    _log.warning("%s: the heartbeat is not written for now: %s", self._what, said)
+                is_beating = False
 
     def _renew(self) -> None:
         with self._lock:

@@ -305,7 +305,7 @@ class Delivery:
             is_new, self._outage = self._outage is None, error
             self._changed.notify_all()
         if is_new and not self._is_stopping:
-            _log.warning("the tracking store is away, records wait in %s: %s", self._journal.path, error)
+            _log.warning("records cannot be delivered for now and wait in %s: %s", self._journal.path, error)
         if self._recipient is None:
             self._refuse_questions(error)
 
@@ -314,7 +314,7 @@ class Delivery:
             was_away, self._outage, self._conflict = self._outage is not None, None, None
         if was_away:
             self._backlog.went_on(self.pending())
-            _log.warning("the tracking store answers again; %d records are delivered now", self.pending())
+            _log.warning("records can be delivered again; %d are now", self.pending())
 
     def _refuse_questions(self, error: StorageError) -> None:
         while self._asked:

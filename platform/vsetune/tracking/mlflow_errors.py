@@ -51,8 +51,11 @@ def opening(shown_uri: str) -> Iterator[None]:
 
 
 def _gist(error: Exception) -> str:
-    """The message without what SQLAlchemy writes around it: its advice, the statement, a link."""
+    """The message without what SQLAlchemy writes around it (its advice, the statement, a link), and of a request that
+    failed its cause alone."""
     text = re.sub(r"\(raised as a result of Query-invoked autoflush;.*?prematurely\)", "", " ".join(str(error).split()))
+    if cause := re.search(r"\(Caused by \w+\(([\"'])(.*)\1\)\)$", text):
+        text = cause[2].rpartition(": ")[2]
     return one_line(Exception(text.partition("[SQL: ")[0].partition("(Background on")[0]))
 
 

@@ -1,0 +1,54 @@
+"""What names no Ray cluster is told in one line, at once."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from vsetune.errors import UsageError
+from vsetune.jobs.cluster import cluster_address, ray_cluster
+from vsetune.jobs.stopping import StopRequest
+
+
+@pytest.mark.parametrize("given", [None, "auto", "10.0.0.1:6379", "ray://head:10001"])
+def test_the_address_is_as_given_or_of_the_environment(given: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert cluster_address(given) == given
+    monkeypatch.setenv("RAY_ADDRESS", "there:6379")
+    assert cluster_address(given) == (given or "there:6379")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_the_address_of_a_dashboard_which_jobs_take_is_refused_in_one_line(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dashboard = f"{scheme}://me:hunter2@127.0.0.1:8265"
+    told = rf"got {scheme}://\S+@127.0.0.1:8265, the address of a dashboard; need .*vsetune job submit"
+    with pytest.raises(UsageError, match=f"^--address: {told}") as refused:
+        cluster_address(dashboard)
+    assert "hunter2" not in str(refused.value)
+    monkeypatch.setenv("RAY_ADDRESS", dashboard)
+    with pytest.raises(UsageError, match=f"^RAY_ADDRESS: {told}"):
+        cluster_address(None)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "[::1]:9", "ray://127.0.0.1:9"])
+def test_a_cluster_where_nothing_listens_is_refused_at_once_which_takes_ray_a_quarter_of_an_hour(address: str) -> None:
+    begun = time.monotonic()
+    with (
+        pytest.raises(UsageError, match=r"^ray: cannot reach .*:9 \(.*\); start it with `ray start --head`"),
+        ray_cluster(address, StopRequest(), farewell=""),
+    ):
+        pass
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize("address", ["head", "head:port", "[::1:9"])
+def test_what_can_be_no_address_is_one_line(address: str) -> None:
+    with (
+        pytest.raises(UsageError, match=r"^ray: cannot reach .* \(.*\); start it") as refused,
+        ray_cluster(address, StopRequest(), farewell=""),
+    ):
+        pass
+    assert "\n" not in str(refused.value)
