@@ -24,6 +24,8 @@ from vsetune.metrics import (
 )
 
 RECALLS = [61.2, 60.4, 61.9, 60.8, 61.5]
+APART_BY_ROUNDING = [56.0 - 169 / 3, 130 / 3 - 131 / 3]
+"""Two seeds a third of a point behind; as floats the two differ."""
 
 
 def hit(value: float) -> Epochs:
@@ -46,7 +48,7 @@ def test_the_interval_of_a_mean_by_hand() -> None:
     assert (float(low), float(high)) == pytest.approx((61 - 2.4841, 61 + 2.4841), abs=1e-4)
 
 
-@pytest.mark.parametrize("values", [[61.0], [61.0, 61.0, 61.0]])
+@pytest.mark.parametrize("values", [[61.0], [61.0, 61.0, 61.0], APART_BY_ROUNDING])
 def test_one_seed_and_equal_seeds_have_no_interval(values) -> None:
     for interval in (mean_interval, improvement_interval):
         assert np.isnan(interval(values)).all()
@@ -89,6 +91,14 @@ def test_the_interval_of_the_probability_of_improvement_inverts_the_non_central_
     assert 0 < low < stats.norm.cdf(values.mean() / values.std(ddof=1)) < high < 1
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("values", [[30.0, 30.00002], [30.0, 30.00002, 30.00001]])
+def test_the_probability_of_improvement_of_a_huge_even_lead_is_certain_and_soon_known(values) -> None:
+    """The non-central t distribution takes minutes to invert, or forever, where mean / deviation is a million."""
+    assert tuple(map(float, improvement_interval(values))) == (1.0, 1.0)
+    assert tuple(map(float, improvement_interval(np.negative(values)))) == pytest.approx((0.0, 0.0))
+
+
 def test_the_tests_are_those_of_scipy() -> None:
     assert paired_t(RECALLS) == pytest.approx(stats.ttest_1samp(RECALLS, 0).pvalue)
     differences = [0.9, 0.1, 1.4, -0.2, 0.8]
@@ -99,6 +109,11 @@ def test_the_tests_are_those_of_scipy() -> None:
 
 def test_one_pair_of_seeds_never_decides() -> None:
     assert (paired_t([99.0]), paired_t([1.0, 1.0]), sign_test(1, 0), sign_test(0, 0)) == (1, 1, 1, 1)
+
+
+def test_seeds_that_only_rounding_tells_apart_never_decide() -> None:
+    assert np.ptp(APART_BY_ROUNDING) > 0
+    assert paired_t(APART_BY_ROUNDING) == 1
 
 
 def test_holm_by_hand() -> None:

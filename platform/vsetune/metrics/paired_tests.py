@@ -11,16 +11,18 @@ from collections.abc import Sequence
 import numpy as np
 import scipy
 
+from vsetune.metrics.seed_intervals import are_apart
+
 
 def paired_t(differences: Sequence[float]) -> float:
     """P-value of a mean difference of 0 (Student 1908): two-sided t of mean / (s / sqrt(n)) with n - 1 degrees.
 
-    Differences that are all equal have no deviation to judge them by: 1.
+    Differences that are all equal, but for rounding, have no deviation to judge them by: 1.
     """
     values = np.asarray(differences, dtype=np.float64)
     if len(values) < 2:
         return 1.0
-    if not np.ptp(values) > 0:
+    if not are_apart(values):
         return 1.0
     statistic = abs(values.mean()) * math.sqrt(len(values)) / values.std(ddof=1)
     return float(min(1.0, 2 * scipy.special.stdtr(len(values) - 1, -statistic)))

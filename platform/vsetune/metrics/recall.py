@@ -63,8 +63,11 @@ class RetrievalScores:
 
     @property
     def m_recall(self) -> float:
-        """Mean of the six recalls, per cent: what curves, checkpoints and searches go by."""
-        return self.rsum / 6
+        """Mean of the six recalls, per cent: what curves, checkpoints and searches go by.
+
+        Rounded, for equal ones are compared: six floats of one sum add up to some that differ by 1e-14.
+        """
+        return round(self.rsum / 6, 10)
 
     def as_dict(self) -> dict[str, float]:
         """All numbers by name, M-Recall, RSum and the means per direction included."""
