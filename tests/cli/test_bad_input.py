@@ -108,6 +108,19 @@ def test_a_caption_without_an_image_and_an_unreadable_image(vsetune, tmp_path, h
     assert "every image was skipped" in said.err
 
 
+def test_an_ingest_that_had_ended_before_does_not_claim_to_have_written_anything(vsetune, tmp_path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump({
+        "name": "pets", "output": "data/pets", "features": {"extractor": "pixels", "grid": 1},
+        "source": {"layout": "scenes", "train": 2, "validation": 1, "test": 0},
+    }))
+    assert "written: " in vsetune("data", "ingest", str(recipe)).err
+    said = vsetune("data", "ingest", str(recipe))
+    assert said.code == 0
+    assert "written: " not in said.err
+    assert "its source was not read again; if captions" in said.err
+
+
 @pytest.mark.parametrize("damage", ["truncated", "tampered"])
 def test_a_damaged_shard(damage: str, vsetune, study, home) -> None:
     make(vsetune, home / "data" / "scenes" / "manifest.json")

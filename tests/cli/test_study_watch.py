@@ -6,6 +6,7 @@ import json
 import re
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,10 +109,15 @@ def test_names_are_whole_on_a_terminal_of_80_columns_and_no_prices_take_no_colum
 
 def test_a_study_of_components_that_are_not_here_is_shown_all_the_same(vsetune: Any) -> None:
     strange = CONFIG | {"study": "strange", "losses": [{"name": "their_own"}], "baseline": "their_own"}
-    tracking_store(TrackingSpec()).open_study(StudyRecord("strange", "beef", strange), resume=False)
+    store = tracking_store(TrackingSpec())
+    store.open_study(StudyRecord("strange", "beef", strange), resume=False)
     said = vsetune("study", "show", "strange")
     assert said.code == 0
     assert "trials: 0 of ? done (none yet)" in said.out
+    name = "vse_infinity.their_own-c000-s0"
+    store.finish_attempt(store.start_attempt(replace(start(name), study="strange")), "finished", {}, [], None)
+    store.finish_study("strange", "finished", [])
+    assert "trials: 1 of 1 done (1 finished)" in vsetune("study", "show", "strange").out
 
 
 def test_bad_names_and_stores_are_told_in_a_line(vsetune: Any, store: TrackingStore) -> None:

@@ -163,6 +163,7 @@ def test_exponents_without_a_point_are_numbers(tmp_path: Path) -> None:
     [
         ("", "got nothing at the top level"), ("- 1", "got a list"),
         ("a: [", "not valid YAML: line 1, column 5: "), ("a: !!python/none", "not valid YAML"),
+        ("a:\n\tb: 1\n", "line 2, column 1: found a tab, need spaces"),
     ],
 )
 def test_a_file_that_is_no_mapping_is_refused_in_one_line(tmp_path: Path, text: str, expected: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.tracking import StudyRecord
+from vsetune.tracking.store import unknown_study
 
 
 @pytest.fixture
@@ -251,6 +252,13 @@ def test_an_unknown_study_is_named_with_those_there_are(opened, start):
     for call in calls:
         with pytest.raises(UsageError, match=r"study nigthly: not in this store, which has: nightly"):
             call()
+
+
+def test_of_many_studies_that_there_are_it_is_told_how_many_are_not_named() -> None:
+    names = [f"study_{number:02}" for number in range(12)]
+    assert "which has: study_00, " in str(unknown_study("other", names))
+    assert "study_09 and 2 more; check" in str(unknown_study("other", names))
+    assert "more" not in str(unknown_study("other", names[:10]))
 
 
 def test_an_unknown_attempt_is_named(opened, points):

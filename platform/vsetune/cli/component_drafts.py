@@ -13,7 +13,7 @@ from vsetune.quality.drafts import write_draft
 LOSS_EXAMPLE = "Example: vsetune losses new my_loss"
 NETWORK_EXAMPLE = "Example: vsetune networks new my_network"
 
-NewName = Annotated[str, typer.Argument(help="what study files will call it, e.g. my_loss", show_default=False)]
+NewName = Annotated[str, typer.Argument(help="what study files will call it, e.g. my_own", show_default=False)]
 Parent = Annotated[Path, typer.Option("--folder", metavar="DIR", help="where the folder NAME is made")]
 
 

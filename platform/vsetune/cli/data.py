@@ -68,27 +68,34 @@ def ingest(
 
     loaded = load_recipe(recipe)
     with interruptible("the same command goes on"):
-        manifest, place = _ingested(loaded, address)
+        manifest, place, was_there = _ingested(loaded, address)
     for name, split in manifest.splits.items():
         say(f"{name}: {split.images:,} images, {split.captions:,} captions, {len(split.shards)} shards")
     for note in manifest.notes:
         say(note)
-    say(f"written: {place}")
+    if was_there:
+        say(f"complete since an earlier run: {place}; its source was not read again; if captions or images "
+            "have changed, delete that folder, or choose another output")
+    else:
+        say(f"written: {place}")
 
 
-def _ingested(recipe: IngestRecipe, address: str | None) -> tuple[Manifest, str]:
-    """(manifest, where the data set stands). address: of a cluster, None for this process alone."""
-    from vsetune.data.making.data_place import data_place
+def _ingested(recipe: IngestRecipe, address: str | None) -> tuple[Manifest, str, bool]:
+    """(manifest, where the data set stands, whether it was complete before). address: of a cluster,
+    None for this process alone."""
+    from vsetune.data.making.data_place import data_place, finished
     from vsetune.data.making.ingest import ingest
     from vsetune.data.terminal_progress import terminal_progress
 
     place = data_place(recipe, in_parallel=address is not None)
+    was_there = finished(recipe, place) is not None
     if address is not None:
         from vsetune.jobs.ingest_on_cluster import ingest_on_cluster
 
-        return ingest_on_cluster(recipe, address=None if address == "local" else address, console=messages), place
+        cluster = None if address == "local" else address
+        return ingest_on_cluster(recipe, address=cluster, console=messages), place, was_there
     with terminal_progress(messages) as progress:
-        return ingest(recipe, progress=progress), place
+        return ingest(recipe, progress=progress), place, was_there
 
 
 @app.command(epilog="Example: vsetune data parse data/flickr8k")

@@ -43,8 +43,8 @@ class TrialView:
 
 @dataclass(frozen=True)
 class StudyView:
-    """promised: how many trials the study asks for, None where its file cannot be read here (somebody's components).
-
+    """promised: how many trials the study asks for, None where its file cannot be read here (somebody's components) and
+    it has not finished.
     """
 
     name: str
@@ -68,7 +68,9 @@ def observe(store: TrackingStore, states: StudyStates, record: StudyRecord) -> S
     """A study as it stands in the store. StorageError when that cannot be reached."""
     state, trials = states.state(record.name), trials_of(store.attempts(record.name))
     promised = _promised(record)
-    if promised is not None:
+    if promised is None and state.status == "finished":
+        promised = len(trials)
+    elif promised is not None:
         promised = max(promised, len(trials))  # `study confirm` may have asked for more
     return StudyView(record.name, state, [_view(trial, state) for trial in trials], promised, cost_of(trials))
 

@@ -244,7 +244,8 @@ def require_files(place: str, artifacts: Sequence[Path]) -> None:
 
 
 def unknown_study(name: str, known: Sequence[str]) -> UsageError:
-    listed = ", ".join(sorted(known)[:10]) or "none"
+    first, rest = sorted(known)[:10], len(known) - 10
+    listed = (", ".join(first) or "none") + (f" and {rest} more" if rest > 0 else "")
     return UsageError(
         f"study {name}: not in this store, which has: {listed}; {did_you_mean(name, known)}check the name and the "
         "tracking URI"

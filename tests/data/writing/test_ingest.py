@@ -300,6 +300,17 @@ def test_dev_becomes_validation(folder_recipe: Make, run: Run) -> None:
     assert set(run(folder_recipe()).splits) == {"train", "validation"}
 
 
+def test_a_vocabulary_that_lacks_most_words_of_the_captions_is_told(
+    folder_recipe: Make, run: Run, tmp_path: Path
+) -> None:
+    """Five images that train, each with `a dog .` and `two dogs .`: only the full stop stands there six times."""
+    assert run(folder_recipe(vocabulary_min_count=5, output=str(tmp_path / "five"))).notes == []
+    assert run(folder_recipe(vocabulary_min_count=6)).notes == [
+        "20 of 30 words of the train captions stand there fewer than 6 times, so that networks that learn words take "
+        "them for one; lower vocabulary_min_count, and where a language has no spaces put some between its words"
+    ]
+
+
 def test_the_stored_image_is_the_original_file(folder_recipe: Make, run: Run, tmp_path: Path) -> None:
     run(folder_recipe())
     with tarfile.open(tmp_path / "out" / "train-000000.tar") as tar:

@@ -140,6 +140,9 @@ def test_captions_outside_the_lists_and_bare_images_are_counted(
         ("image,caption\na.jpg,A dog, running", {}, "line 2 has 3 fields, need 2"),
         ("a.jpg#0\tA dog\nb.jpg A cat", {}, "line 2 has no tab"),
         (CSV, {"train": "a.jpg\nz.jpg\n"}, "source.lists.train: 1 of 2 listed images have no file, the first is z.jpg"),
+        (CSV, {"train": "folder/a.jpg\n"}, "the first is folder/a.jpg; images are found by their name without folders"),
+        ('image,caption\na.jpg,A dog .\na.jpg,"A\nb.jpg,A cat .\n', {}, "the row that begins in line 3 is no CSV"),
+        ('image,caption\na.jpg,"A dog" runs .\n', {}, "the row that begins in line 2 is no CSV"),
         (CSV, {"train": "\n"}, "the list is empty"),
         (CSV, {"train": "a.jpg\na.jpg\n"}, "a.jpg stands there more than once"),
     ],
@@ -150,6 +153,42 @@ def test_a_caption_table_that_does_not_fit_is_refused(
     with pytest.raises(DataError, match=message) as raised:
         table(text, **lists)
     assert "\n" not in str(raised.value)
+
+
+def test_the_mark_that_excel_and_notepad_put_before_a_text_is_no_part_of_it(table: Callable[..., RawDataset]) -> None:
+    assert table(f"\ufeff{CSV}", train="\ufeffa.jpg\n").digest() == table(CSV).digest()
+
+
+def test_two_images_of_one_name_are_refused_unless_they_are_equal(
+    table: Callable[..., RawDataset], tmp_path: Path, save_image: Save
+) -> None:
+    save_image(tmp_path / "folder" / "2024" / "a.jpg")
+    save_image(tmp_path / "folder" / "not_listed" / "c.jpg", 1)
+    save_image(tmp_path / "folder" / "not_listed" / "small" / "c.jpg", 2)
+    assert ids(table(CSV)) == {"train": ["a.jpg"], "dev": ["b.jpg"]}
+    save_image(tmp_path / "folder" / "2024" / "a.jpg", 8)
+    with pytest.raises(DataError, match=r"source.images: a.jpg stands for two images, .*2024/a.jpg and .*folder/a.jpg"):
+        table(CSV)
+
+
+def test_two_images_of_one_name_in_a_tar_are_refused(tmp_path: Path, save_image: Save) -> None:
+    with tarfile.open(tmp_path / "images.tar", "w") as tar:
+        for shade, folder in enumerate(("2023", "2024")):
+            save_image(tmp_path / "a.jpg", shade)
+            tar.add(tmp_path / "a.jpg", f"{folder}/a.jpg")
+    (tmp_path / "captions").write_text("a.jpg#0\tA dog .\n")
+    (tmp_path / "train.txt").write_text("a.jpg\n")
+    with pytest.raises(DataError, match=r"two images, .*images.tar:2023/a.jpg and .*images.tar:2024/a.jpg"):
+        read(
+            layout="caption_table", captions=str(tmp_path / "captions"), images=[str(tmp_path / "images.tar")],
+            lists={"train": str(tmp_path / "train.txt")},
+        )
+
+
+def test_an_image_that_trains_and_validates_is_told(table: Callable[..., RawDataset]) -> None:
+    assert table(CSV, train="a.jpg\nb.jpg\n").notes == [
+        "1 images stand in the splits train and dev, the first is b.jpg: what is measured on them is no test",
+    ]
 
 
 def test_a_missing_folder_is_named_with_its_key(tmp_path: Path) -> None:

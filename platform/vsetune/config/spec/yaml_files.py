@@ -89,6 +89,8 @@ def _problem(error: yaml.YAMLError) -> str:
     """Line and column first, as an editor counts them."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
+        if mark.buffer is not None and mark.buffer[mark.pointer : mark.pointer + 1] == "\t":
+            return f"line {mark.line + 1}, column {mark.column + 1}: found a tab, need spaces; YAML takes no tabs"
         return _one_line(f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}")
     return _one_line(str(error))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -36,14 +37,15 @@ def finish(
     *, output: Path,
 ) -> Manifest:
     """Write the vocabulary and, last of all, the manifest. DataError when a split ended up empty."""
-    notes = [*raw.notes, *_skipped_notes(records)]
+    counts = _word_counts(raw, records["train"])
+    notes = [*raw.notes, *_skipped_notes(records), *_rare_word_notes(counts, recipe.vocabulary_min_count)]
     for note in notes:
         log.warning("%s: %s", recipe.name, note)
     manifest = Manifest(
         name=recipe.name,
         splits={name: _split_info(name, found) for name, found in records.items()},
         features=features,
-        vocabulary=_write_vocabulary(recipe, raw, records["train"], output=output),
+        vocabulary=_write_vocabulary(recipe, counts, output=output),
         images_stored=recipe.store_images,
         recipe_fingerprint=recipe.content_fingerprint(),
         source_sha256=raw.digest(),
@@ -89,21 +91,37 @@ def _split_info(name: str, records: Sequence[ShardRecord]) -> SplitInfo:
     )
 
 
-def _write_vocabulary(
-    recipe: IngestRecipe, raw: RawDataset, records: Sequence[ShardRecord], *, output: Path
-) -> VocabularyInfo:
+def _word_counts(raw: RawDataset, records: Sequence[ShardRecord]) -> Counter[str]:
+    """How often each word stands in the captions of the train split."""
     skipped = {id_ for record in records for id_ in record.skipped}
-    words = (
-        tokenise(caption)
+    return Counter(
+        word
         for image in raw.splits["train"].images if image.id not in skipped
         for caption in image.captions
+        for word in tokenise(caption)
     )
+
+
+def _write_vocabulary(recipe: IngestRecipe, counts: Counter[str], *, output: Path) -> VocabularyInfo:
+    words = ([word] * count for word, count in counts.items())
     vocabulary = Vocabulary.build(words, min_count=recipe.vocabulary_min_count)
     content = vocabulary.to_json().encode()
     write_whole(output / VOCABULARY_FILE, content, durable=True)
     return VocabularyInfo(
         sha256=sha256_hex(content), words=len(vocabulary), min_count=recipe.vocabulary_min_count
     )
+
+
+def _rare_word_notes(counts: Counter[str], min_count: int) -> list[str]:
+    """A small data set, or a language without spaces, can leave a vocabulary of next to nothing."""
+    rare = sum(count for count in counts.values() if count < min_count)
+    if 2 * rare <= counts.total():
+        return []
+    return [
+        f"{rare:,} of {counts.total():,} words of the train captions stand there fewer than {min_count} times, so that "
+        "networks that learn words take them for one; lower vocabulary_min_count, and where a language has no spaces "
+        "put some between its words"
+    ]
 
 
 def _skipped_notes(records: Mapping[str, Sequence[ShardRecord]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -170,13 +171,14 @@ def captioned_images(
 
 
 def require_text(path: Path, *, key: str, encoding: str = "utf-8") -> str:
-    """The text of a file. DataError naming the recipe key when it is missing or not in that encoding."""
+    """The text of a file, without a byte order mark. DataError naming the recipe key when it is missing or not in that
+    encoding."""
     try:
         content = storage.read_bytes(str(path), most=_TEXT_BYTES)
     except DataError as error:
         raise DataError(f"{key}: {error}") from error
     try:
-        return content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+        return content.decode(encoding).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{key}: {path}: not {encoding} text at byte {error.start}; convert the file.") from error
 
@@ -201,18 +203,30 @@ def require_captions(captions: Iterable[str], *, place: str) -> None:
             raise DataError(f"{place}: a caption holds half of a surrogate pair ({one_line(repr(caption))}); mend it.")
 
 
-def tar_images(archive: Path) -> dict[str, TarImage]:
-    """Base name of every file in a plain tar: where its bytes stand. DataError for a damaged or compressed tar."""
-    found: dict[str, TarImage] = {}
+def note_shared_images(splits: Mapping[str, RawSplit], notes: list[str]) -> None:
+    """A note for every two splits that have images in common."""
+    ids = {name: [image.id for image in split.images] for name, split in splits.items()}
+    for one, other in itertools.combinations(ids, 2):
+        shared = sorted(set(ids[one]) & set(ids[other]))
+        if shared:
+            notes.append(
+                f"{len(shared)} images stand in the splits {one} and {other}, the first is {shared[0]}: "
+                "what is measured on them is no test"
+            )
+
+
+def tar_images(archive: Path) -> list[TarImage]:
+    """Every file in a plain tar: where its bytes stand. DataError for a damaged or compressed tar."""
+    found: list[TarImage] = []
     stream, size = storage.open_sized(str(archive))
     try:
         with stream:
             for file in file_places(stream):
-                found[Path(file.name).name] = TarImage(archive, file.name, file.offset, file.size)
+                found.append(TarImage(archive, file.name, file.offset, file.size))
     except Flaw as error:
         raise DataError(
             f"{archive}: not a readable plain tar file ({one_line(error)}); unpack or fetch it again."
         ) from error
-    if any(image.offset + image.size > size for image in found.values()):
+    if any(image.offset + image.size > size for image in found):
         raise DataError(f"{archive}: the file ends before its last image does; fetch it again.")
     return found

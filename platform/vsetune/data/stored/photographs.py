@@ -11,6 +11,14 @@ from PIL import Image, UnidentifiedImageError
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored.flaws import Flaw
 
+_ORIENTATION = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What turns a picture upright, by the orientation that its camera noted in EXIF."""
+
 MOST_PIXELS = 89_478_485
 """Of a picture; as RGB that is a quarter of a gigabyte. Pillow warns beyond it, and decodes up to twice as many."""
 
@@ -22,13 +30,24 @@ _OF_DECODERS = (
 
 
 def rgb_image(content: bytes) -> Image.Image:
-    """The whole picture as RGB. Flaw when it cannot be decoded, or is larger than MOST_PIXELS."""
+    """The whole picture as RGB, upright as viewers show it. Flaw where it cannot be decoded or exceeds MOST_PIXELS."""
     try:
         with Image.open(io.BytesIO(content)) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise Flaw(f"{image.width} x {image.height} pixels, need at most {MOST_PIXELS:,}")
-            return image.convert("RGB")
+            turn = _UPRIGHT.get(_orientation(image))
+            pixels = image.convert("RGB")
+            return pixels if turn is None else pixels.transpose(turn)
     except UnidentifiedImageError as error:
         raise Flaw("no known format") from error
     except _OF_DECODERS as error:
         raise Flaw(one_line(error)) from error
+
+
+def _orientation(image: Image.Image) -> int:
+    """1, which is upright, where EXIF has none or cannot be read: damage there does not make a picture unreadable."""
+    try:
+        found = image.getexif().get(_ORIENTATION)
+    except _OF_DECODERS:
+        return 1
+    return found if isinstance(found, int) else 1

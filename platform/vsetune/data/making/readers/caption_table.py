@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import glob
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from vsetune.config.sources.recipe import CaptionTableSource, expand_path
@@ -17,6 +17,7 @@ from vsetune.data.making.raw import (
     RawImage,
     RawSplit,
     captioned_images,
+    note_shared_images,
     require_text,
     tar_images,
 )
@@ -25,7 +26,8 @@ from vsetune.errors import DataError
 
 
 def read_caption_table(source: CaptionTableSource) -> RawDataset:
-    """Read a caption table. DataError for a listed image without a file, or a table that is neither CSV nor token."""
+    """Read a caption table. DataError for a listed image without a file or with two that differ, or a table that is
+    neither CSV nor token."""
     table = Path(expand_path(source.captions, key="source.captions"))
     captions = parse_captions(require_text(table, key="source.captions"), place=str(table))
     places = find_images(source.images)
@@ -38,7 +40,8 @@ def read_caption_table(source: CaptionTableSource) -> RawDataset:
         listed.update(names)
         _refuse_missing(names, places, key=key)
         pairs = captioned_images(names, captions, split=split, notes=notes)
-        splits[split] = RawSplit([RawImage(name, texts, places[name]) for name, texts in pairs])
+        splits[split] = RawSplit([RawImage(name, texts, _the_one(places[name], name)) for name, texts in pairs])
+    note_shared_images(splits, notes)
     outside = [name for name in captions if name not in listed]
     if outside:
         notes.append(f"{table.name}: {len(outside)} images with captions are in no split list, e.g. {outside[0]}")
@@ -59,19 +62,26 @@ def parse_captions(text: str, *, place: str) -> dict[str, list[str]]:
 
 def _parse_csv(text: str, *, place: str) -> dict[str, list[str]]:
     captions: dict[str, list[str]] = {}
-    rows = csv.reader(io.StringIO(text))
+    rows = csv.reader(io.StringIO(text), strict=True)
+    begins = 1
     try:
         next(rows)
+        begins = 2
         for row in rows:
             if not row:
+                begins = rows.line_num + 1
                 continue
             if len(row) != 2:
                 raise DataError(
                     f"{place}: line {rows.line_num} has {len(row)} fields, need 2 (image,caption); quote the caption."
                 )
             captions.setdefault(row[0].strip(), []).append(row[1].strip())
+            begins = rows.line_num + 1
     except csv.Error as error:
-        raise DataError(f"{place}: line {rows.line_num}: no CSV ({one_line(error)}); fetch it again.") from error
+        raise DataError(
+            f"{place}: the row that begins in line {begins} is no CSV ({one_line(error)}); "
+            'a caption with quotes or commas stands in quotes, and each quote in it is doubled ("").'
+        ) from error
     return captions
 
 
@@ -98,9 +108,9 @@ def read_names(path: Path, *, key: str) -> list[str]:
     return names
 
 
-def find_images(places: list[str]) -> dict[str, ImageBytes]:
-    """Base name of every image in the folders and tar files named by the recipe. DataError when one is missing."""
-    found: dict[str, ImageBytes] = {}
+def find_images(places: list[str]) -> dict[str, list[ImageBytes]]:
+    """All images of every base name in the folders and tar files of the recipe. DataError when one is missing."""
+    found: dict[str, list[ImageBytes]] = {}
     for index, place in enumerate(places):
         key = f"source.images.{index}"
         pattern = expand_path(place, key=key)
@@ -109,20 +119,33 @@ def find_images(places: list[str]) -> dict[str, ImageBytes]:
         if not existing:
             raise DataError(f"{key}: {pattern}: nothing there, need a folder or tar files; check the path.")
         for path in existing:
-            found.update(_images_of(path))
+            for name, image in _images_of(path):
+                found.setdefault(name, []).append(image)
     return found
 
 
-def _images_of(path: Path) -> Mapping[str, ImageBytes]:
+def _images_of(path: Path) -> Iterable[tuple[str, ImageBytes]]:
     if path.is_dir():
-        return {file.name: FileImage(file) for file in sorted(path.rglob("*")) if is_regular(file)}
-    return tar_images(path)
+        return [(file.name, FileImage(file)) for file in sorted(path.rglob("*")) if is_regular(file)]
+    return [(Path(image.member).name, image) for image in tar_images(path)]
 
 
-def _refuse_missing(names: list[str], places: Mapping[str, ImageBytes], *, key: str) -> None:
+def _the_one(images: list[ImageBytes], name: str) -> ImageBytes:
+    """The last one, for all must be equal: which of two the captions describe, nothing says."""
+    *others, image = images
+    for other in others:
+        if other.size != image.size or other.read() != image.read():
+            raise DataError(
+                f"source.images: {name} stands for two images, {other.place} and {image.place}; "
+                "rename one there, in the captions and in its list, or name other folders."
+            )
+    return image
+
+
+def _refuse_missing(names: list[str], places: Mapping[str, list[ImageBytes]], *, key: str) -> None:
     missing = [name for name in names if name not in places]
     if missing:
         raise DataError(
             f"{key}: {len(missing)} of {len(names)} listed images have no file, the first is {missing[0]}; "
-            "complete source.images or shorten the list."
+            "images are found by their name without folders; complete source.images or shorten the list."
         )

@@ -15,6 +15,7 @@ from vsetune.data.making.raw import (
     RawImage,
     RawSplit,
     captioned_images,
+    note_shared_images,
     require_folder,
     require_text,
 )
@@ -49,6 +50,7 @@ def read_iapr(source: IaprSource) -> RawDataset:
         _refuse_missing(ids, files, split=split)
         pairs = captioned_images(ids, captions, split=split, notes=notes)
         splits[split] = RawSplit([RawImage(id_, texts, FileImage(files[id_])) for id_, texts in pairs])
+    note_shared_images(splits, notes)
     return RawDataset(splits, notes)
 
 
