@@ -26,10 +26,10 @@ class Finding:
     text: str
 
 
-def doubts(undisturbed: Recorded, *, trials: int) -> list[str]:
-    """Why a sweep is nothing to compare with: an empty record equals every other empty one."""
+def doubts(undisturbed: Recorded, *, fewest: int) -> list[str]:
+    """Why a sweep is nothing to compare with: an empty record equals every other empty one. fewest: trials of it."""
     found = undisturbed.last()
-    lines = [f"{len(found)} trials, not {trials}"] if len(found) != trials else []
+    lines = [f"{len(found)} trials, need {fewest}"] if len(found) < fewest else []
     for name, attempt in found.items():
         if attempt.status not in ENDED:
             lines.append(f"{name}: is {attempt.status}")

@@ -64,13 +64,13 @@ class _Wound:
 
 
 class DisturbedSweep:
-    """Runs one sweep; `run` returns its problems, the injuries go to the report."""
+    """Runs one sweep; `run` returns its problems, the injuries go to the report. trials: how many it comes to."""
 
     def __init__(
-        self, sweep: Sweep, place: Place, hand: list[Card], *, s3: Server, tracking: Server | None,
+        self, sweep: Sweep, place: Place, hand: list[Card], *, trials: int, s3: Server, tracking: Server | None,
         processes: Processes, report: Report,
     ) -> None:
-        self._sweep, self._place, self._hand = sweep, place, list(hand)
+        self._sweep, self._place, self._hand, self._trials = sweep, place, list(hand), trials
         self._s3, self._tracking = s3, tracking
         self._processes, self._report = processes, report
         self._random = Random(f"{sweep.name}/{sweep.seed}")
@@ -123,7 +123,7 @@ class DisturbedSweep:
 
     def _one_round(self) -> int:
         driver = start_study(self._place, self.rounds, self._processes)
-        had_work = self._watch.look().closed < self._sweep.trials
+        had_work = self._watch.look().closed < self._trials
         this = _Round(self.rounds, driver, time.monotonic(), had_work)
         self.rounds += 1
         self._arm_at_start()
@@ -155,7 +155,7 @@ class DisturbedSweep:
 
     def _arm(self, sight: Sight) -> None:
         """While trials run, cards for that; when there are none, starts that found no driver; at last, the end."""
-        if sight.closed >= self._sweep.trials:
+        if sight.closed >= self._trials:
             self._take(("end",), sight)
         elif not self._take(("opened", "validation", "checkpoint", "closed"), sight) and self._take(("start",), sight):
             assert self._armed is not None
@@ -174,7 +174,7 @@ class DisturbedSweep:
         card, since, due = self._armed
         if due is None:
             is_late = sight.points >= since.points + _UNSEEN_LIMIT_POINTS
-            if card.is_due(since, sight, self._sweep.trials) or is_late:
+            if card.is_due(since, sight, self._trials) or is_late:
                 started = this.started if card.phase == "start" else now
                 self._armed = (card, since, started + card.delay_s)
             return
@@ -273,7 +273,7 @@ class DisturbedSweep:
     def _judge_end(self, wound: _Wound, code: int, now: float) -> None:
         injury, kind = wound.injury, KINDS[wound.card.kind]
         injury.exit_code = code
-        is_over = wound.before.closed >= self._sweep.trials
+        is_over = wound.before.closed >= self._trials
         if injury.in_time:
             injury.problems += code_problems(kind, code, at_start=injury.phase == "start", is_over=is_over)
         self._judge(wound, f"ended, exit code {code}", now - wound.struck)

@@ -87,7 +87,7 @@ class Chaos:
         """Undisturbed, then disturbed, then compared. Returns the cards that were not played."""
         began = time.monotonic()
         undisturbed = self._undisturbed(each)
-        middle = time.monotonic()
+        middle, trials = time.monotonic(), len(undisturbed.last())
         with ExitStack() as stack:
             folder = self._folder / each.name
             tracking: Server | None = None
@@ -101,11 +101,12 @@ class Chaos:
                 stack.callback(_keep, folder / "home", folder / "home-kept")
             place = self._place(each, folder, tracking_uri, database)
             disturbed = DisturbedSweep(
-                each, place, hand, s3=self._s3, tracking=tracking, processes=self._processes, report=self.report,
+                each, place, hand, trials=trials, s3=self._s3, tracking=tracking, processes=self._processes,
+                report=self.report,
             )
             disturbed.run()
             result = SweepResult(
-                each.name, each.trials, disturbed.rounds, middle - began, time.monotonic() - middle, disturbed.problems
+                each.name, trials, disturbed.rounds, middle - began, time.monotonic() - middle, disturbed.problems
             )
             self._compare(each, place, undisturbed, result)
         return disturbed.unused
@@ -130,7 +131,7 @@ class Chaos:
         if code != 0:
             raise CommandFailed(f"{each.name}: exit code {code} undisturbed; see {place.stderr(0)}")
         found = recorded(place, each)
-        problems = doubts(found, trials=each.trials)
+        problems = doubts(found, fewest=each.fewest_trials)
         if problems:
             raise CommandFailed(f"{each.name}: nothing to compare with, undisturbed: {'; '.join(problems)}")
         return found

@@ -41,8 +41,9 @@ class Sweep:
         return f"{self.kind}_{self.seed}"
 
     @property
-    def trials(self) -> int:
-        """How many trials it comes to: two cells, each with its configurations and its confirming seeds."""
+    def fewest_trials(self) -> int:
+        """How many trials it comes to at least: two cells, each with its configurations and its confirming seeds.
+        Epochs that stopped trials leave over go to further configurations."""
         study = self.study(has_silence_timeout=False)
         return 2 * (int(study["search"]["configurations"]) + len(study["seeds"]) - 1)
 

@@ -80,12 +80,12 @@ def test_what_workers_measure_of_a_machine_is_no_difference_between_trials() -> 
 
 
 def test_a_record_without_trials_or_curves_is_nothing_to_compare_with() -> None:
-    assert doubts(UNDISTURBED, trials=2) == []
-    assert doubts(UNDISTURBED, trials=3) == ["2 trials, not 3"]
-    assert doubts(Recorded((attempt("c000", metrics={}),), {}), trials=1) == [
+    assert doubts(UNDISTURBED, fewest=2) == []
+    assert doubts(UNDISTURBED, fewest=3) == ["2 trials, need 3"]
+    assert doubts(Recorded((attempt("c000", metrics={}),), {}), fewest=1) == [
         "c000: has no curve or no parameters", "no leaderboard",
     ]
-    assert doubts(Recorded((attempt("c000", status="failed"),), board()), trials=1) == ["c000: is failed"]
+    assert doubts(Recorded((attempt("c000", status="failed"),), board()), fewest=1) == ["c000: is failed"]
 
 
 def test_another_winner_on_the_board_is_found() -> None:

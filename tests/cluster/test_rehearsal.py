@@ -181,7 +181,7 @@ def test_a_study_on_nodes_that_come_go_and_die_is_the_undisturbed_one(place: Pat
     command(alone, "study", "run", study)
     board = read_board(command(alone, "leaderboard", "show", "rehearsal", "--json"))
     undisturbed = read(place / "alone" / "mlflow.db", "rehearsal", board)
-    assert doubts(undisturbed, trials=TRIALS) == []
+    assert doubts(undisturbed, fewest=TRIALS) == []
 
     with ExitStack() as stack:
         processes = Processes()
