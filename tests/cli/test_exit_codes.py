@@ -64,6 +64,25 @@ def test_ctrl_c_while_the_commands_are_imported_is_one_line(place: str, tmp_path
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_while_python_clears_up_does_not_change_how_a_command_has_ended(name: str, tmp_path: Path) -> None:
+    script = (
+        "import os, signal\n"
+        "class ClearedUp:\n"
+        f"    def __del__(self, kill=os.kill, own=os.getpid(), sent=signal.{name}):\n"
+        "        kill(own, sent)\n"
+        "last = ClearedUp()\n"
+        "from vsetune.cli.entry import run\n"
+        "run()\n"
+    )
+    (tmp_path / "signalled_end.py").write_text(script, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "signalled_end", "--version"], capture_output=True, text=True, timeout=120,
+        check=False, cwd=tmp_path, env={**os.environ, "PYTHONPATH": PACKAGES},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [

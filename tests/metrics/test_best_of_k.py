@@ -17,6 +17,7 @@ from vsetune.metrics.best_of_k import (
     best_after_epochs,
     best_after_trials,
     best_with_replacement,
+    in_order,
     tuning_curves,
 )
 
@@ -105,7 +106,7 @@ def many(count):
 
 @pytest.mark.parametrize("count", [7, 30, 401])
 def test_of_many_trials_the_drawn_orders_are_walked_through_one_trial_after_another(count):
-    trials = many(count)
+    trials = in_order(many(count))
     orders = [order for group in _orders(count, 5).tolist() for order in group]
     assert _DRAWN_ORDERS <= len(orders) < 2 * _DRAWN_ORDERS
     assert all(sorted(order) == list(range(count)) for order in orders)
@@ -118,6 +119,19 @@ def test_of_many_trials_the_drawn_orders_are_walked_through_one_trial_after_anot
         bests = [after([trials[place] for place in order], moment) for order in orders]
         assert found.mean == pytest.approx(statistics.fmean(bests))
         assert (found.low, found.high) == (quantile(bests, 0.05), quantile(bests, 0.95))
+
+
+@pytest.mark.parametrize("count", [4, 12])
+def test_the_order_in_which_trials_are_given_changes_no_bit(count):
+    drawn = random.Random(count)
+    trials = [
+        Tried([(epoch, 30 + 100 * drawn.random() / 7) for epoch in range(1, 4)], drawn.choice([2.9, 3.1]))
+        for _ in range(count)
+    ]
+    expected = tuning_curves(trials)
+    for _ in range(5):
+        drawn.shuffle(trials)
+        assert tuning_curves(trials) == expected
 
 
 def test_the_curves_of_a_search_are_those_of_its_bests_and_of_its_epochs():

@@ -16,6 +16,7 @@ def run() -> None:
 
     SIGTERM ends any command as Ctrl-C does.
     """
+    atexit.register(_be_deaf)  # registered first, called last
     forget_interruptions()
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
@@ -30,6 +31,12 @@ def run() -> None:
         if ending.code == 130:
             _leave(130)
         raise
+
+
+def _be_deaf() -> None:
+    """The command has ended and its exit code stands, while Python takes a moment to clear up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _leave(code: int) -> NoReturn:

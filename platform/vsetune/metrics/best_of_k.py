@@ -57,10 +57,15 @@ class Tried:
     epochs: float
 
 
+def in_order(trials: Sequence[Tried]) -> list[Tried]:
+    """The order of trials that drawn orders are drawn of."""
+    return sorted(trials, key=lambda trial: (trial.epochs, list(trial.curve)))
+
+
 class _Searched(NamedTuple):
-    """Trials in the order in which they are given. took: epochs of each. shown_at: (trials, points) epochs of the
-    validations, infinite beyond the last. so_far: (trials, points + 1) the highest M-Recall after so many of them, 0
-    after none, the best beyond the last."""
+    """Trials by what they took and showed, so that nothing depends on which of two ended first. took: epochs of each.
+    shown_at: (trials, points) epochs of the validations, infinite beyond the last. so_far: (trials, points + 1) the
+    highest M-Recall after so many of them, 0 after none, the best beyond the last."""
 
     took: _Floats
     shown_at: _Floats
@@ -72,6 +77,7 @@ class _Searched(NamedTuple):
 
     @classmethod
     def of(cls, trials: Sequence[Tried]) -> _Searched:
+        trials = in_order(trials)
         counts = np.array([len(trial.curve) for trial in trials])
         points = itertools.chain.from_iterable(trial.curve for trial in trials)
         numbers = itertools.chain.from_iterable(points)
