@@ -163,7 +163,9 @@ def _require_utf8(words: Sequence[str]) -> None:
 
 def _misuse(error: Any) -> list[str]:
     """What Typer says of words that no command takes; nothing where it has shown the help instead."""
-    text = error.format_message().rstrip(".").replace(". Did you mean", ", did you mean").replace("(P", "(p")
+    text = error.format_message().rstrip(".")
+    for written, told in ((". Did you mean", ", did you mean"), ("(Possible options", "(possible options")):
+        text = text.replace(written, told)
     command = "vsetune" if error.ctx is None else error.ctx.command_path
     return [f"{command}: {text[0].lower()}{text[1:]}; {command} --help shows what it takes"] if text else []
 

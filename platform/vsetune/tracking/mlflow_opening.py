@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit
 
 from mlflow import MlflowClient
 from sqlalchemy import text
 
 from vsetune.tracking.mlflow_sqlite import one_migration_at_a_time, schema, shorten_busy_timeout
+from vsetune.tracking.opening import is_database
 
-_SERVERS = {"postgresql", "mysql", "mssql"}
 _OPENING_LOCK = 0x767365  # any number that nobody else asks PostgreSQL for
 
 
@@ -31,7 +30,7 @@ def _database_open(uri: str) -> Iterator[None]:
     """A connection to the database of a server: one that refuses (password, no such database) says so at once, where
     MLflow would try again for an hour. On PostgreSQL no other process opens a store meanwhile, or both make its tables.
     """
-    if urlsplit(uri).scheme.split("+")[0] not in _SERVERS:
+    if not is_database(uri):
         yield
         return
     engine = schema.create_sqlalchemy_engine(uri)

@@ -114,9 +114,14 @@ def made_ready(uri: str, artifact_root: Path | str | None) -> str | None:
         artifact_root = artifact_root or database.absolute().parent / "artifacts"
     else:
         _probe(uri)
-        if urlsplit(uri).scheme.split("+")[0] in _DATABASES:  # else MLflow takes ./mlruns, wherever somebody stands
+        if is_database(uri):  # else MLflow takes ./mlruns, wherever somebody stands
             artifact_root = artifact_root or home().absolute() / "artifacts"
     return artifact_root.absolute().as_uri() if isinstance(artifact_root, Path) else artifact_root
+
+
+def is_database(uri: str) -> bool:
+    """Whether MLflow writes to a database server itself."""
+    return urlsplit(uri).scheme.split("+")[0] in _DATABASES
 
 
 def is_memory(uri: str) -> bool:

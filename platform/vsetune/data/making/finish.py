@@ -103,8 +103,7 @@ def _word_counts(raw: RawDataset, records: Sequence[ShardRecord]) -> Counter[str
 
 
 def _write_vocabulary(recipe: IngestRecipe, counts: Counter[str], *, output: Path) -> VocabularyInfo:
-    words = ([word] * count for word, count in counts.items())
-    vocabulary = Vocabulary.build(words, min_count=recipe.vocabulary_min_count)
+    vocabulary = Vocabulary.of_counts(counts, min_count=recipe.vocabulary_min_count)
     content = vocabulary.to_json().encode()
     write_whole(output / VOCABULARY_FILE, content, durable=True)
     return VocabularyInfo(

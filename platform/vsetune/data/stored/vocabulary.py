@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,10 +32,13 @@ class Vocabulary:
     @classmethod
     def build(cls, captions: Iterable[Sequence[str]], *, min_count: int) -> Vocabulary:
         """Words seen at least min_count times; most frequent first, equal counts in alphabetical order."""
-        counts = Counter(word for caption in captions for word in caption)
-        for word in SPECIAL_WORDS:
-            counts.pop(word, None)
-        kept = sorted((word for word, count in counts.items() if count >= min_count), key=lambda w: (-counts[w], w))
+        return cls.of_counts(Counter(word for caption in captions for word in caption), min_count=min_count)
+
+    @classmethod
+    def of_counts(cls, counts: Mapping[str, int], *, min_count: int) -> Vocabulary:
+        """The same of words that were counted already."""
+        known = {word for word, count in counts.items() if count >= min_count} - {*SPECIAL_WORDS}
+        kept = sorted(known, key=lambda word: (-counts[word], word))
         return cls(SPECIAL_WORDS + tuple(kept))
 
     @cached_property
