@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -186,6 +187,16 @@ def test_a_storage_that_cannot_be_opened_is_one_line_without_its_password(url: s
         opened(url)
     assert "secret" not in str(told.value)
     assert len(str(told.value).splitlines()) == 1
+
+
+def test_a_database_driver_that_is_not_installed_is_told_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StorageError) as told:
+        opened("postgresql+psycopg://me:secret@127.0.0.1:1/db")
+    assert str(told.value) == (
+        "search.storage: postgresql+psycopg://me:***@127.0.0.1:1/db needs the package psycopg, which is not installed; "
+        "run: pip install 'vsetune[postgres]'"
+    )
 
 
 def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import boto3
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
+from sqlalchemy.engine import make_url
 
 from chaos import servers
 from chaos.processes import Processes
@@ -67,7 +68,8 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
 @contextmanager
 def postgres(folder: Path) -> Iterator[Callable[[str], str]]:
     """PostgreSQL without passwords. Gives what makes a database of a name and returns its URL."""
-    pytest.importorskip("psycopg2", reason="needs psycopg2; pip install 'vsetune[postgres]'")
+    driver = make_url("postgresql://").get_driver_name()
+    pytest.importorskip(driver, reason=f"needs {driver}; pip install 'vsetune[postgres]'")
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), reverse=True)
     program = str(found[0]) if found else shutil.which("postgres")
     if program is None:
@@ -87,10 +89,14 @@ def postgres(folder: Path) -> Iterator[Callable[[str], str]]:
 
     def database(name: str) -> str:
         subprocess.run([programs / "createdb", "-h", HOST, "-p", str(port), "-U", "vsetune", name], check=True)
-        return f"postgresql+psycopg2://vsetune@{HOST}:{port}/{name}"
+        return f"postgresql://vsetune@{HOST}:{port}/{name}"
 
     with _running(command, folder / "postgres.log", lambda: subprocess.run(ready, capture_output=True).returncode == 0):
         yield database
+        if opened := sys.modules.get("mlflow.store.tracking.sqlalchemy_store"):  # it leaves connections open
+            for uri, engine in opened.SqlAlchemyStore._engine_map.items():
+                if f"{HOST}:{port}/" in uri:
+                    engine.dispose()
 
 
 def stoppable_s3(folder: Path) -> tuple[Server, dict[str, str]]:

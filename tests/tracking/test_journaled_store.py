@@ -174,8 +174,10 @@ def test_a_lost_note_of_what_was_delivered_repeats_without_doubling(
     before = [(a.attempt_id, *told(mlflow_store)[0][1:]) for a in mlflow_store.attempts("nightly")]
     store._delivery.stop(10)
     (tmp_path / "study" / CURSOR_FILE).unlink()
-    again = journaled(opening=lambda: mlflow_store)
+    is_counted = threading.Event()
+    again = journaled(opening=lambda: mlflow_store if is_counted.wait(30) else None)
     assert again.pending() == 4
+    is_counted.set()
     assert again.flush(60) == 0
     assert [(a.attempt_id, *told(mlflow_store)[0][1:]) for a in mlflow_store.attempts("nightly")] == before
     history = MlflowClient(f"sqlite:///{database}").get_metric_history(before[0][0], "m_recall")
@@ -346,12 +348,18 @@ def test_records_reach_the_store_over_a_full_disk_and_what_reached_nothing_is_sa
     assert "\n" not in str(caught.value)
 
 
-def test_a_store_that_no_waiting_brings_back_is_refused_at_the_start(journaled, study):
+def test_a_store_that_no_waiting_brings_back_is_refused_at_the_start_and_told_once(journaled, study, caplog):
+    tries = threading.Semaphore(0)
+
     def misnamed():
+        tries.release()
         raise UnusableStore("tracking uri runs: not a URI")
 
+    store = journaled(opening=misnamed)
+    assert all(tries.acquire(timeout=10) for _ in range(2)), "before anybody asked for it"
     with pytest.raises(UnusableStore, match="not a URI"):
-        journaled(opening=misnamed).open_study(study, resume=False)
+        store.open_study(study, resume=False)
+    assert "not a URI" not in caplog.text
 
 
 def test_a_store_that_takes_for_ever_to_open_does_not_hold_up_a_new_study(behind, study, start, points, tmp_path):

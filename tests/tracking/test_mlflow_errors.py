@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 from mlflow.exceptions import MlflowException
+from mlflow.protos import databricks_pb2 as codes
+from sqlalchemy.exc import OperationalError
 
-from vsetune.errors import StorageError
-from vsetune.tracking.mlflow_errors import in_one_line
+from vsetune.errors import StorageError, UnusableStore
+from vsetune.tracking.mlflow_errors import in_one_line, opening
 
 POOL = "HTTPConnectionPool(host='mlflow', port=5000)"
 ASKED = f"API request to http://mlflow:5000/api/2.0/mlflow/runs/get failed with exception {POOL}: Max retries exceeded"
+
+
+def refusal(said: str) -> OperationalError:
+    """By a database's server, to a connection."""
+    return OperationalError(None, None, RuntimeError(said))
 
 
 @pytest.mark.parametrize(
@@ -31,3 +38,35 @@ def test_a_request_that_failed_is_told_by_its_cause(caused_by: str, told: str) -
     assert str(error.value) == (
         f"store: cannot open ({told}); check free space, permissions and the server, then go on"
     )
+
+
+@pytest.mark.parametrize("raised", [
+    MlflowException("API request failed with error code 401 != 200.", error_code=codes.UNAUTHENTICATED),
+    MlflowException("API request failed with error code 403 != 200.", error_code=codes.PERMISSION_DENIED),
+    refusal('FATAL:  password authentication failed for user "me"'),
+    refusal('FATAL:  database "vsetune" does not exist'),
+    refusal("(1045, \"Access denied for user 'me'@'host' (using password: YES)\")"),
+])
+def test_a_server_that_does_not_let_us_in_is_not_waited_for(raised: Exception) -> None:
+    with pytest.raises(UnusableStore, match="forbidden .*; check user, password and database$"), opening("store"):
+        raise raised
+
+
+@pytest.mark.parametrize("raised", [
+    MlflowException("API request to endpoint /x failed with error code 503 != 200."),
+    refusal("FATAL:  the database system is starting up"),
+    refusal("FATAL:  sorry, too many clients already"),
+])
+def test_a_server_that_cannot_let_us_in_just_now_is(raised: Exception) -> None:
+    with pytest.raises(StorageError, match="cannot open") as error, opening("store"):
+        raise raised
+    assert not isinstance(error.value, UnusableStore)
+
+
+@pytest.mark.parametrize(("package", "how"), [
+    ("psycopg", r"run: pip install 'vsetune\[postgres\]'"), ("MySQLdb", "install it, or name another driver"),
+])
+def test_a_driver_that_is_not_installed_is_told_with_what_installs_it(package: str, how: str) -> None:
+    told = f"needs the package {package}, which is not installed; {how}"
+    with pytest.raises(UnusableStore, match=told), opening("store"):
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)

@@ -19,6 +19,7 @@ import optuna
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from vsetune.config.spec.database_drivers import missing_driver
 from vsetune.errors import StorageError
 from vsetune.files.whole_files import move_if_absent, move_in_place
 from vsetune.search.trial_rows import TrialRows
@@ -81,6 +82,9 @@ class SearchStorage:
             backend = getattr(self, "backend", None)
             if backend is not None:
                 backend.remove_session()
+            driver = missing_driver(error)
+            if driver is not None:
+                raise StorageError(f"search.storage: {self.shown} {driver}") from error
             reason = _reason(error, secret=_password(self._url))
             raise StorageError(f"search.storage: {doing.format(self.shown)} ({reason}); {remedy}") from error
 

@@ -63,6 +63,7 @@ class Delivery:
         self._is_stopping = self._in_a_hurry = self._swept = self._is_idle = False
         self._backlog = Backlog(journal.path, self.pending())
         self._waiting = 0  # who waits until everything is delivered
+        self._went_on = False  # who waited for the store to open no longer does, and does not hear why it cannot be
         self.delivered = 0
         self._thread = threading.Thread(target=self._run, name="tracking-delivery", daemon=True)
         self._thread.start()
@@ -110,7 +111,8 @@ class Delivery:
             )
             if self._recipient is None and self._refusal is not None:
                 raise self._refusal
-            return self._recipient is not None
+            self._went_on = self._recipient is None
+            return not self._went_on
 
     def flush(self, timeout_s: float, *, until_outage: bool = False) -> int:
         """Wait until everything is delivered; how many records are left.
@@ -303,8 +305,9 @@ class Delivery:
     def _note_outage(self, error: StorageError) -> None:
         with self._changed:
             is_new, self._outage = self._outage is None, error
+            is_heard = self._refusal is not None and not self._went_on
             self._changed.notify_all()
-        if is_new and not self._is_stopping:
+        if is_new and not is_heard and not self._is_stopping:
             _log.warning("records cannot be delivered for now and wait in %s: %s", self._journal.path, error)
         if self._recipient is None:
             self._refuse_questions(error)

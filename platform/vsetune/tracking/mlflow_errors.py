@@ -9,11 +9,19 @@ from contextlib import contextmanager
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
 
+from vsetune.config.spec.database_drivers import missing_driver
 from vsetune.errors import StorageError, UnusableStore, UsageError, VsetuneError
 from vsetune.tracking.encoding import one_line
 
 NO_SUCH_RUN = {codes.ErrorCode.Name(code) for code in (codes.RESOURCE_DOES_NOT_EXIST, codes.INVALID_PARAMETER_VALUE)}
 _REFUSED = NO_SUCH_RUN | {codes.ErrorCode.Name(code) for code in (codes.INVALID_STATE, codes.RESOURCE_ALREADY_EXISTS)}
+_FORBIDDEN = {codes.ErrorCode.Name(code) for code in (codes.UNAUTHENTICATED, codes.PERMISSION_DENIED)}
+_FORBIDS = re.compile(
+    # PostgreSQL; no driver gives a code for it
+    r"password authentication failed|no password supplied|no pg_hba\.conf entry|(role|database) \".*\" does not exist"
+    # MySQL
+    r"|Access denied for user|Unknown database"
+)
 _CARRIERS = {"mlflow", "sqlalchemy", "requests", "urllib3", "boto3", "botocore", "google", "azure", "s3transfer"}
 
 
@@ -44,10 +52,22 @@ def opening(shown_uri: str) -> Iterator[None]:
     try:
         with in_one_line(f"tracking store {shown_uri}: cannot open", then="repeat"):
             yield
-    except StorageError:
-        raise
+    except StorageError as error:
+        if not isinstance(error.__cause__, Exception) or not _forbids(error.__cause__):
+            raise
+        raise UnusableStore(
+            f"tracking uri {shown_uri}: forbidden ({_gist(error.__cause__)}); check user, password and database"
+        ) from error
     except (UsageError, ImportError) as error:
-        raise UnusableStore(f"tracking uri {shown_uri}: no store can be opened there ({one_line(error)})") from error
+        why = missing_driver(error) or f"opens no store ({one_line(error)})"
+        raise UnusableStore(f"tracking uri {shown_uri} {why}") from error
+
+
+def _forbids(error: Exception) -> bool:
+    """Whether a server that is there does not let us in. Waiting does not help."""
+    if isinstance(error, MlflowException):
+        return error.error_code in _FORBIDDEN
+    return _FORBIDS.search(str(error)) is not None
 
 
 def _gist(error: Exception) -> str:
