@@ -106,6 +106,18 @@ def test_a_token_of_another_cluster_and_none_at_all(
     assert_one_line(vsetune("job", "list", "--address", dashboard), "none was found here", "~/.ray/auth_token")
 
 
+def test_a_token_file_that_is_not_there_is_named(
+    vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from ray._raylet import AuthenticationTokenLoader
+
+    missing = str(tmp_path / "missing")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", missing)
+    AuthenticationTokenLoader.instance().reset_cache()
+    said = vsetune("job", "list", "--address", dashboard)
+    assert_one_line(said, f"RAY_AUTH_TOKEN_PATH names {missing}, which cannot be read or is empty")
+
+
 def test_a_shell_that_sends_no_token_is_told_why(
     vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -217,6 +217,11 @@ def _token_trouble(text: str) -> str:
             "needs a token and none was found here; copy the cluster's into ~/.ray/auth_token, or name its file in "
             "RAY_AUTH_TOKEN_PATH"
         )
+    if "cannot be opened or is empty" in text:
+        return (
+            f"needs a token, and RAY_AUTH_TOKEN_PATH names {os.environ.get('RAY_AUTH_TOKEN_PATH')}, which cannot be "
+            "read or is empty; put the cluster's token there"
+        )
     mode = os.environ.get("RAY_AUTH_MODE", "token")
     if mode.lower() != "token":
         return f"needs a token, and RAY_AUTH_MODE is {mode!r} here, so that none was sent; set it to token"
