@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
+
 import pytest
 from mlflow.exceptions import MlflowException
 
@@ -31,3 +35,14 @@ def test_a_request_that_failed_is_told_by_its_cause(caused_by: str, told: str) -
     assert str(error.value) == (
         f"store: cannot open ({told}); check free space, permissions and the server, then go on"
     )
+
+
+def test_a_disk_that_is_full_somewhere_is_told_with_the_temporary_folder() -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(StorageError, match=f"check free space, in {tempfile.gettempdir()} too, permissions"), \
+            in_one_line("store: cannot open", then="go on"):
+        raise full
+    full.filename = "/store/meta.yaml"
+    with pytest.raises(StorageError, match=r"'/store/meta.yaml'\); check free space, permissions"), \
+            in_one_line("store: cannot open", then="go on"):
+        raise full

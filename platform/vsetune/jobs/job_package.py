@@ -80,8 +80,8 @@ def cannot_pack(error: OSError) -> StorageError:
     why = str(causes[0][2]).partition(": ")[0].rpartition("] ")[2] if causes else error.strerror or str(error)
     place = tempfile.gettempdir()
     return StorageError(
-        f"job: cannot be packed in {place} ({why}; {free_in(Path(place))}); free space there, or name another folder in "
-        "TMPDIR, then repeat"
+        f"job: cannot be packed in {place} ({why}; {free_in(Path(place))}); free space there, or name another folder "
+        "in TMPDIR, then repeat"
     )
 
 
