@@ -5,7 +5,9 @@ The cluster is a stand-in that answers as Ray's dashboard does; the real one ans
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import platform
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
@@ -106,6 +108,18 @@ def test_a_token_of_another_cluster_and_none_at_all(
     assert_one_line(vsetune("job", "list", "--address", dashboard), "none was found here", "~/.ray/auth_token")
 
 
+def test_a_token_file_that_is_not_there_is_named(
+    vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from ray._raylet import AuthenticationTokenLoader
+
+    missing = str(tmp_path / "missing")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", missing)
+    AuthenticationTokenLoader.instance().reset_cache()
+    said = vsetune("job", "list", "--address", dashboard)
+    assert_one_line(said, f"RAY_AUTH_TOKEN_PATH names {missing}, which cannot be read or is empty")
+
+
 def test_a_shell_that_sends_no_token_is_told_why(
     vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -116,6 +130,20 @@ def test_a_shell_that_sends_no_token_is_told_why(
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     said = vsetune("job", "list", "--address", dashboard)
     assert_one_line(said, "needs a token, and RAY_AUTH_MODE is 'disabled' here", "set it to token")
+
+
+def test_a_full_temporary_folder_is_not_taken_for_a_dashboard_that_does_not_answer(
+    vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray.job_submission import JobSubmissionClient
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(JobSubmissionClient, "submit_job", full)
+    monkeypatch.setattr(JobSubmissionClient, "list_jobs", lambda _: [])
+    said = vsetune("job", "submit", "studies/quickstart.yaml", "--address", dashboard)
+    assert_one_line(said, "job: cannot be packed in ", "No space left on device", "TMPDIR")
 
 
 @pytest.mark.parametrize("there", [{"rayVersion": "2.50.1"}, {"pythonVersion": "3.9.1"}])

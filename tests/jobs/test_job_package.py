@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from full_disk import largest_file
 from plugin_folders import write_loss
 
-from vsetune.errors import ConfigError, UsageError
+from vsetune.errors import ConfigError, StorageError, UsageError
 from vsetune.jobs.job_address import DEFAULT_ADDRESS, job_address, require_listener
 from vsetune.jobs.job_package import PACKAGE_FOLDER, PASSED_ON, packed
 from vsetune.training.code_revision import git_revision
@@ -46,6 +47,15 @@ def test_the_dashboard_is_found(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert job_address(given) == address
+
+
+def test_a_full_temporary_folder_is_one_short_line(study_file: Path) -> None:
+    with largest_file(1000), pytest.raises(StorageError) as told, packed(study_file, "mine"):
+        pass
+    assert str(told.value).startswith("job: cannot be packed in ")
+    assert " (File too large; " in str(told.value)
+    assert "TMPDIR" in str(told.value)
+    assert len(str(told.value)) < 300
 
 
 @pytest.mark.parametrize("given", ["", "ftp://head", "http://", "http://head:port", "a b", "http://me:hunter2@head:8265"])

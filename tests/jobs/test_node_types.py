@@ -65,6 +65,28 @@ def test_a_file_that_is_no_cluster_is_told_in_one_line(tmp_path: Path, text: str
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("text", "told"), [
+    ("study: mine\n", "need `available_node_types` of Ray's launcher, or the `spec` of a RayCluster"),
+    ("available_node_types: [gpu]\n", "available_node_types: got a list, need node types by their names"),
+    ("available_node_types: {gpu: 4}\n", "available_node_types.gpu: got a number, need its settings by their names"),
+    (LAUNCHER.replace("GPU: 1", "GPU: one"), "available_node_types.spot_gpu.resources.GPU: got 'one', need a number"),
+    (LAUNCHER.replace("GPU: 1", "GPU: .nan"), "available_node_types.spot_gpu.resources.GPU: got nan, need a number"),
+    (LAUNCHER.replace("CPU: 8", "CPU: -8"), "available_node_types.spot_gpu.resources.CPU: got -8, need a number"),
+    (LAUNCHER.replace("max_workers: 4", "max_workers: -3"), "spot_gpu.max_workers: got -3, need a whole number"),
+    (LAUNCHER.replace("max_workers: 6", "max_workers: 1.5"), "(max_workers: got 1.5, need a whole number"),
+    (LAUNCHER.replace("2.45", "cheap"), "spot_gpu.labels.vsetune.io/usd-per-hour: got 'cheap', need dollars"),
+    (LAUNCHER.replace("2.45", "nan"), "spot_gpu.labels.vsetune.io/usd-per-hour: got 'nan', need dollars"),
+    (KUBERAY.replace("maxReplicas: 3", "maxReplicas: -3"), "gpu.maxReplicas: got -3, need a whole number"),
+    (KUBERAY.replace("7500m", "many"), "gpu.num-cpus or limits.cpu: got 'many', need an amount"),
+    (KUBERAY.replace("10Gi", ".nan"), "gpu.limits.memory: got nan, need an amount"),
+])
+def test_a_value_that_can_be_none_is_named_with_what_is_needed(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        read_node_types(written(tmp_path, text))
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+
+
 def test_without_a_file_the_cluster_is_what_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("VSETUNE_CLUSTER", raising=False)

@@ -24,6 +24,7 @@ from rich.console import Console
 
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.jobs.confirmations import confirming_again
 from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
 from vsetune.jobs.recorded import find_attempt, load_recorded
 from vsetune.jobs.run import StudyOutcome, run_study
@@ -226,6 +227,25 @@ def test_a_study_whose_cluster_cannot_be_reached_is_not_shown_as_running(
     with pytest.raises(UsageError, match="cannot reach it"):
         run(write_study(tmp_path, {}))
     assert open_states(tracking_uri(TrackingSpec())).state("tiny").status == "killed"
+
+
+def test_a_study_that_has_finished_stays_so_when_its_confirming_cannot_reach_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
+    path = write_study(tmp_path, {"losses": [{"name": "lmh"}], "search": {"configurations": 1}, "seeds": [0]})
+    run(path)
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise UsageError("ray: cannot reach it")
+
+    monkeypatch.setattr("vsetune.jobs.run.ray_cluster", unreachable)
+    console = Console(file=io.StringIO())
+    prepared = prepare_study(path, console)
+    with pytest.raises(UsageError, match="cannot reach it"):
+        run_study(prepared, resume=True, retry_failed=False, address=None, console=console,
+                  confirming=confirming_again(prepared.spec, 1))
+    assert open_states(tracking_uri(TrackingSpec())).state("tiny").status == "finished"
 
 
 def test_successive_halving_stops_trials_and_counts_them_as_pruned(tmp_path: Path) -> None:

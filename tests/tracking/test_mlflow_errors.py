@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
+
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
@@ -70,3 +74,14 @@ def test_a_driver_that_is_not_installed_is_told_with_what_installs_it(package: s
     told = f"needs the package {package}, which is not installed; {how}"
     with pytest.raises(UnusableStore, match=told), opening("store"):
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+
+def test_a_disk_that_is_full_somewhere_is_told_with_the_temporary_folder() -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(StorageError, match=f"check free space, in {tempfile.gettempdir()} too, permissions"), \
+            in_one_line("store: cannot open", then="go on"):
+        raise full
+    full.filename = "/store/meta.yaml"
+    with pytest.raises(StorageError, match=r"'/store/meta.yaml'\); check free space, permissions"), \
+            in_one_line("store: cannot open", then="go on"):
+        raise full

@@ -2,9 +2,12 @@
 
 import json
 import shutil
+import sqlite3
 import zipfile
+from contextlib import closing
 
 import pytest
+from full_disk import largest_file
 from mlflow import MlflowClient
 
 from vsetune.errors import DataError, StorageError, StudyConflict, UsageError
@@ -13,6 +16,7 @@ from vsetune.leaderboard.export import curves_to_csv, to_csv
 from vsetune.tracking import AttemptStart, StudyRecord, ValidationPoint, moving, open_store
 from vsetune.tracking.exported_study import opened_study, written_study
 from vsetune.tracking.mlflow_importing import MOVED_FROM
+from vsetune.tracking.study_files import copied_search
 
 STUDY = StudyRecord("nightly", "f00d", {"study": "nightly", "networks": [], "losses": [], "baseline": "lmh"}, {})
 
@@ -268,3 +272,33 @@ def test_what_is_no_export_and_a_place_that_is_taken_are_one_line(recorded, data
     with pytest.raises(UsageError, match="study nightly: not in this store"):
         export(elsewhere.removeprefix("sqlite:///"), tmp_path / "none.zip")
     assert not (tmp_path / "none.zip").exists()
+
+
+def test_a_temporary_folder_that_is_full_is_told_and_not_called_a_damaged_export(original, tmp_path):
+    with opened_study(original / "study.zip") as exported, largest_file(1000):
+        weights = next(name for name in exported._files if name.endswith("best.safetensors"))
+        with pytest.raises(StorageError) as caught:
+            exported.extract(weights, tmp_path)
+    assert f"{tmp_path / 'best.safetensors'}: cannot be written (File too large; " in str(caught.value)
+    assert "TMPDIR" in str(caught.value)
+
+
+def test_weights_that_do_not_fit_where_they_are_copied_to_are_not_called_missing(recorded, tmp_path):
+    run = next(each for each in recorded.attempts("nightly") if each.status == "finished").attempt_id
+    with largest_file(1000), pytest.raises(StorageError) as caught:
+        recorded.fetch_artifact(run, "best.safetensors", tmp_path)
+    assert f"run {run}: best.safetensors is there and cannot be copied to {tmp_path} (" in str(caught.value)
+    assert "TMPDIR" in str(caught.value)
+
+
+def test_a_search_is_called_damaged_only_where_it_is(tmp_path):
+    search, into = tmp_path / "search.db", tmp_path / "into"
+    with closing(sqlite3.connect(search)) as database, database:
+        database.execute("CREATE TABLE trials (settings TEXT)")
+        database.executemany("INSERT INTO trials VALUES (?)", [("x" * 1000,)] * 100)
+    into.mkdir()
+    with largest_file(5000), pytest.raises(StorageError, match=f"search.db: cannot be copied to {into} .*TMPDIR"):
+        copied_search(tmp_path, into)
+    search.write_bytes(b"no database" * 1000)
+    with pytest.raises(StorageError, match=r"search.db: cannot be read \(file is not a database\); mend or move"):
+        copied_search(tmp_path, into)

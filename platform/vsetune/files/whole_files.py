@@ -124,6 +124,14 @@ def unreadable(path: Path, error: OSError) -> StorageError:
     return StorageError(f"{path}: cannot be read ({error.strerror}); check the disk and its rights, then resume.")
 
 
+def free_in(folder: Path) -> str:
+    """`1,024 free`, in bytes, for people."""
+    try:
+        return f"{shutil.disk_usage(folder).free:,} free"
+    except OSError:
+        return "free space unknown"
+
+
 def write_json(path: Path, plain: Any, *, durable: bool) -> None:
     """`write_whole` of one JSON value."""
     write_whole(path, json.dumps(plain).encode(), durable=durable)
@@ -171,13 +179,6 @@ def _sync_folder(folder: Path) -> None:
 
 def _cannot_write(path: Path, size: int, error: OSError) -> StorageError:
     return StorageError(
-        f"{path}: cannot write {size:,} bytes ({error.strerror or error}; {_free_bytes(path)}); "
+        f"{path}: cannot write {size:,} bytes ({error.strerror or error}; {free_in(path.parent)}); "
         "free space or choose another folder, then repeat."
     )
-
-
-def _free_bytes(path: Path) -> str:
-    try:
-        return f"{shutil.disk_usage(path.parent).free:,} free"
-    except OSError:
-        return "free space unknown"

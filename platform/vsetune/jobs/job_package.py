@@ -17,7 +17,8 @@ from pathlib import Path
 
 from vsetune.config.spec.loading import read_yaml
 from vsetune.config.spec.secrets import shown_url
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, StorageError
+from vsetune.files.whole_files import free_in
 from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
@@ -51,7 +52,8 @@ def packed(file: Path, study: str) -> Iterator[JobPackage]:
     """A study file as a job; what is put together for it lasts as long as the context.
 
     A file inside a checkout of this repository takes the checkout along, less what .rayignore and .gitignore name. Any
-    other takes this package, itself and the plugin folders beside it. ConfigError lists every problem.
+    other takes this package, itself and the plugin folders beside it. ConfigError lists every problem; StorageError
+    where there is no room to put it together.
     """
     plugins = _plugin_folders(file)
     in_entrypoint, variables, left_here = _variables()
@@ -63,14 +65,32 @@ def packed(file: Path, study: str) -> Iterator[JobPackage]:
         return
     with tempfile.TemporaryDirectory(prefix="vsetune-job-") as scratch:
         folder = Path(scratch)
-        shutil.copytree(PACKAGE_FOLDER, folder / "vsetune", ignore=_caches)
-        (folder / "study").mkdir()
-        shutil.copy(file, folder / "study")
-        for plugin in plugins:
-            shutil.copytree(file.parent / plugin, folder / "study" / plugin, ignore=_caches, dirs_exist_ok=True)
+        try:
+            _put_together(folder, file, plugins)
+        except OSError as error:
+            raise cannot_pack(error) from error
         there = shlex.quote(f"study/{file.name}")
         command = f"{in_entrypoint}python -m vsetune.cli.entry study run {there} --resume --address auto"
         yield JobPackage(study, folder, command, variables, left_here)
+
+
+def cannot_pack(error: OSError) -> StorageError:
+    """In one line, also of an error that stands for hundreds of files."""
+    causes = error.args[0] if isinstance(error, shutil.Error) else []
+    why = str(causes[0][2]).partition(": ")[0].rpartition("] ")[2] if causes else error.strerror or str(error)
+    place = tempfile.gettempdir()
+    return StorageError(
+        f"job: cannot be packed in {place} ({why}; {free_in(Path(place))}); free space there, or name another folder "
+        "in TMPDIR, then repeat"
+    )
+
+
+def _put_together(folder: Path, file: Path, plugins: Sequence[str]) -> None:
+    shutil.copytree(PACKAGE_FOLDER, folder / "vsetune", ignore=_caches)
+    (folder / "study").mkdir()
+    shutil.copy(file, folder / "study")
+    for plugin in plugins:
+        shutil.copytree(file.parent / plugin, folder / "study" / plugin, ignore=_caches, dirs_exist_ok=True)
 
 
 def _checkout() -> Path | None:

@@ -26,6 +26,10 @@ _OF_THE_LAUNCHER = Path("~/ray_bootstrap_config.yaml")
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "": 1}
 
 
+class _Wrong(ValueError):
+    """Key, what stands there, what is needed."""
+
+
 @dataclass(frozen=True)
 class NodeType:
     """One kind of node. resources: amounts by Ray's names; endless memory where the file does not say how much.
@@ -74,6 +78,8 @@ def read_node_types(file: Path) -> list[NodeType]:
     plain = read_yaml(file)
     try:
         found = list(_of_the_launcher(plain) if "available_node_types" in plain else _of_kuberay(plain))
+    except _Wrong as error:
+        raise ConfigError(f"{file}: cannot be understood as a cluster ({error})") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ConfigError(f"{file}: cannot be understood as a cluster ({type(error).__name__}: {error})") from error
     if not found:
@@ -97,48 +103,82 @@ def refused(needs: Needs, types: Iterable[NodeType], nodes: Iterable[Mapping[str
 
 
 def _of_the_launcher(plain: Mapping[str, Any]) -> Iterator[NodeType]:
-    most = int(plain.get("max_workers", 2))
+    most = _count(plain.get("max_workers", 2), "max_workers")
     head = plain.get("head_node_type")
-    for name, kind in plain["available_node_types"].items():
-        labels = kind.get("labels") or {}
-        limit = 1 if name == head else min(most, int(kind.get("max_workers", most)))
-        yield NodeType(
-            name, {"memory": math.inf} | {key: float(amount) for key, amount in (kind.get("resources") or {}).items()},
-            limit,
-            _price(labels.get(PRICE_LABEL), name),
-        )
+    for name, kind in _mapping(plain["available_node_types"], "available_node_types", "node types").items():
+        where = f"available_node_types.{name}"
+        kind = _mapping(kind, where, "its settings")
+        resources = _mapping(kind.get("resources") or {}, f"{where}.resources", "amounts")
+        amounts = {key: _number(amount, f"{where}.resources.{key}") for key, amount in resources.items()}
+        limit = 1 if name == head else min(most, _count(kind.get("max_workers", most), f"{where}.max_workers"))
+        labels = _mapping(kind.get("labels") or {}, f"{where}.labels", "values")
+        yield NodeType(name, {"memory": math.inf} | amounts, limit, _price(labels.get(PRICE_LABEL), where))
 
 
 def _of_kuberay(plain: Mapping[str, Any]) -> Iterator[NodeType]:
+    if "spec" not in plain:
+        raise _Wrong("need `available_node_types` of Ray's launcher, or the `spec` of a RayCluster")
     spec = plain["spec"]
     spec = spec.get("rayClusterSpec", spec)
     for group in spec.get("workerGroupSpecs", []):
         container = group["template"]["spec"]["containers"][0]
         limits = container.get("resources", {}).get("limits", {})
         parameters = group.get("rayStartParams") or {}
-        resources = {"memory": math.inf, "CPU": _amount(parameters.get("num-cpus", limits.get("cpu", 0)))}
-        resources["GPU"] = _amount(parameters.get("num-gpus", limits.get("nvidia.com/gpu", 0)))
-        if "memory" in limits:
-            resources["memory"] = 0.7 * _amount(limits["memory"])  # what Ray leaves beside its object store
+        name = group["groupName"]
+        cpus = parameters.get("num-cpus", limits.get("cpu", 0))
+        gpus = parameters.get("num-gpus", limits.get("nvidia.com/gpu", 0))
+        resources = {"memory": math.inf, "CPU": _amount(cpus, f"{name}.num-cpus or limits.cpu")}
+        resources["GPU"] = _amount(gpus, f"{name}.num-gpus or limits.nvidia.com/gpu")
+        if "memory" in limits:  # less what Ray keeps for its object store
+            resources["memory"] = 0.7 * _amount(limits["memory"], f"{name}.limits.memory")
         labels = group.get("labels") or {}
         accelerator = labels.get("ray.io/accelerator-type")
         if accelerator:
             resources[f"accelerator_type:{accelerator}"] = 1.0
-        name = group["groupName"]
-        yield NodeType(name, resources, int(group.get("maxReplicas", 1)), _price(labels.get(PRICE_LABEL), name))
+        most = _count(group.get("maxReplicas", 1), f"{name}.maxReplicas")
+        yield NodeType(name, resources, most, _price(labels.get(PRICE_LABEL), name))
 
 
-def _price(text: Any, name: str) -> float | None:
+def _price(text: Any, where: str) -> float | None:
     if text is None:
         return None
-    price = float(text)
-    if not 0 <= price < 1e6:
-        raise ValueError(f"{name}: {PRICE_LABEL} is {text}, need dollars per hour")
+    where = f"{where}.labels.{PRICE_LABEL}"
+    price = _number(text, where, need="dollars per hour")
+    if price >= 1e6:
+        raise _Wrong(f"{where}: got {text!r}, need dollars per hour")
     return price
 
 
-def _amount(text: Any) -> float:
+def _amount(text: Any, where: str) -> float:
     """A quantity as Kubernetes writes it: 4, "500m", "16Gi"."""
     words = str(text)
     unit = next(unit for unit in sorted(_UNITS, key=len, reverse=True) if words.endswith(unit))
-    return float(words.removesuffix(unit)) * _UNITS[unit]
+    try:
+        amount = float(words.removesuffix(unit)) * _UNITS[unit]
+    except ValueError:
+        amount = math.nan
+    return _number(text if math.isnan(amount) else amount, where, need='an amount such as 4, "500m" or "16Gi"')
+
+
+def _number(given: Any, where: str, need: str = "a number >= 0") -> float:
+    try:
+        number = float(given)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise _Wrong(f"{where}: got {given!r}, need {need}")
+    return number
+
+
+def _count(given: Any, where: str) -> int:
+    number = _number(given, where, need="a whole number >= 0")
+    if number != int(number):
+        raise _Wrong(f"{where}: got {given!r}, need a whole number >= 0")
+    return int(number)
+
+
+def _mapping(given: Any, where: str, what: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        kind = "a list" if isinstance(given, list) else "a number" if isinstance(given, int | float) else "a text"
+        raise _Wrong(f"{where}: got {kind}, need {what} by their names")
+    return given

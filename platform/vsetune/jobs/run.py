@@ -13,6 +13,7 @@ from rich.console import Console
 
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.spec.secrets import shown_plain
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
 from vsetune.files.whole_files import write_text
 from vsetune.jobs.cluster import cluster_address, ray_cluster
@@ -35,7 +36,8 @@ from vsetune.leaderboard.rows import Leaderboard
 from vsetune.search.loaded_ahead import load_ahead
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.records import AttemptRecord
-from vsetune.tracking.store import TrackingStore
+from vsetune.tracking.store import StudyStatus, TrackingStore
+from vsetune.tracking.study_state import open_states
 
 DELIVER_WITHIN_S = 15.0
 """How long the end of a study waits for a tracking store that takes nothing; what is left stays in the journal."""
@@ -99,6 +101,7 @@ def run_study(
         )
         _say(lines_of(warm_start), console)
         search = open_search(prepared, held)  # before the study is: one that cannot be searched is not begun
+        left_as = "killed" if confirming is None else _status_before(spec)
         _open(store, prepared, resume=resume)
         copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
         write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
@@ -106,7 +109,7 @@ def run_study(
         ledger = StudyLedger(spec, prepared.cells, store, search, confirming=confirming, warm_start=warm_start)
         ledger.recover(retry_failed=retry_failed)
         if confirming is not None and ledger.searching():
-            with _killed_if_refused(spec.study, store):
+            with _left_as_it_was(spec.study, store, left_as):
                 raise UsageError(
                     f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it "
                     "first: vsetune study run FILE --resume"
@@ -119,7 +122,7 @@ def run_study(
             going_on = "--resume" if confirming is None else "the same command"
             farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
             with (
-                _killed_if_refused(spec.study, store),
+                _left_as_it_was(spec.study, store, left_as),
                 ray_cluster(
                     address, stop, farewell=farewell, modules=copies, preloaded=modules_of_workers(prepared)
                 ) as started_here,
@@ -170,15 +173,24 @@ def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool) -> No
         raise StudyConflict(f"study {prepared.spec.study}: {change}") from error
 
 
+def _status_before(spec: StudySpec) -> StudyStatus:
+    """Of a study that is confirmed: finished, unless the store says otherwise or does not answer."""
+    try:
+        status = open_states(tracking_uri(spec.tracking)).state(spec.study).status
+    except UsageError:
+        return "killed"
+    return "finished" if status == "finished" else "killed"
+
+
 @contextmanager
-def _killed_if_refused(study: str, store: JournaledStore) -> Iterator[None]:
-    """A study that was opened and cannot go on is not left as running."""
+def _left_as_it_was(study: str, store: JournaledStore, status: StudyStatus) -> Iterator[None]:
+    """A study that was opened and cannot go on is not left as running, nor one that had finished as interrupted."""
     try:
         yield
     except StorageError:  # an interruption, or another machine has the study now
         raise
     except UsageError:
-        store.finish_study(study, "killed", [])
+        store.finish_study(study, status, [])
         store.deliver(DELIVER_WITHIN_S)
         raise
 

@@ -7,6 +7,7 @@ Ray or Python. Ray's client reads the token: RAY_AUTH_TOKEN, the file of RAY_AUT
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import platform
@@ -25,13 +26,14 @@ from ray.job_submission import JobSubmissionClient
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import UsageError
 from vsetune.jobs.job_address import job_address, require_listener
-from vsetune.jobs.job_package import STOP_WITHIN_S, JobPackage
+from vsetune.jobs.job_package import STOP_WITHIN_S, JobPackage, cannot_pack
 
 STUDY_KEY = "vsetune.study"
 """In the metadata of a job: the study it runs."""
 
 _OVER = {"SUCCEEDED", "FAILED", "STOPPED"}
 _OUR_CODES = {1, 2, 3, 130}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _CARRIERS = {"aiohttp", "requests", "urllib3"}
 """Libraries that Ray's client talks through, whose exceptions it passes on."""
 
@@ -181,6 +183,8 @@ class JobServer:
         except Exception as error:
             if not isinstance(error, OSError | ValueError) and type(error).__module__.split(".")[0] not in _CARRIERS:
                 raise
+            if isinstance(error, OSError) and error.errno in _FULL:
+                raise cannot_pack(error) from error
             if "exceeds the maximum size" in str(error):
                 raise UsageError(
                     f"job: too large to send ({one_line(error)}); name what it does not need in .rayignore"
@@ -216,6 +220,11 @@ def _token_trouble(text: str) -> str:
         return (
             "needs a token and none was found here; copy the cluster's into ~/.ray/auth_token, or name its file in "
             "RAY_AUTH_TOKEN_PATH"
+        )
+    if "cannot be opened or is empty" in text:
+        return (
+            f"needs a token, and RAY_AUTH_TOKEN_PATH names {os.environ.get('RAY_AUTH_TOKEN_PATH')}, which cannot be "
+            "read or is empty; put the cluster's token there"
         )
     mode = os.environ.get("RAY_AUTH_MODE", "token")
     if mode.lower() != "token":

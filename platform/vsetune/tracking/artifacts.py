@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from vsetune.errors import StorageError
+from vsetune.files.whole_files import free_in
 from vsetune.tracking.plots import curves_picture
 from vsetune.tracking.records import ValidationPoint
 from vsetune.tracking.store import require_files
@@ -45,10 +47,19 @@ def files_in_reach(uri: str, run: Any) -> bool:
 
 
 def fetch(client: ArtifactClient, run_id: str, name: str, into: Path) -> Path | None:
-    """A copy in a local folder, or None where the run has no such file."""
-    if not holds(client, run_id, name):
-        return None
-    return Path(client.download_artifacts(run_id, name, str(into)))
+    """A copy in a local folder, or None where the run has no such file. StorageError as of `download`."""
+    return download(client, run_id, name, into) if holds(client, run_id, name) else None
+
+
+def download(client: ArtifactClient, run_id: str, name: str, into: Path) -> Path:
+    """A copy of a file that a run holds in a temporary folder. StorageError where it does not arrive."""
+    try:
+        return Path(client.download_artifacts(run_id, name, str(into)))
+    except Exception as error:  # MLflow keeps the cause to itself: whatever it was, it calls the path wrong
+        raise StorageError(
+            f"run {run_id}: {name} is there and cannot be copied to {into} ({free_in(into)}); free space there, or "
+            "name another folder in TMPDIR, and check the place of the store's artifacts, then repeat"
+        ) from error
 
 
 def draw_curves(client: ArtifactClient, run_id: str, points: Sequence[ValidationPoint]) -> None:

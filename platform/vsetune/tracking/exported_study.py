@@ -11,6 +11,7 @@ Knows nothing of MLflow. Nothing in such a file is run when it is read.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import zipfile
@@ -21,7 +22,7 @@ from typing import IO, Any, Protocol
 
 from vsetune.errors import DataError, StorageError, UsageError
 from vsetune.files.hashes import sha256_hex, sha256_of_file, sha256_of_stream
-from vsetune.files.whole_files import move_in_place, readable_json, whole_file
+from vsetune.files.whole_files import free_in, move_in_place, readable_json, whole_file
 
 FORMAT = 1
 SEARCH_FILE = "search.db"
@@ -29,6 +30,7 @@ _HEADER = "study.json"
 _ZIP = ".zip"
 _PARTIAL = ".partial"
 _LARGEST_TEXT = 1 << 30
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class _Target(Protocol):
@@ -166,10 +168,20 @@ class ExportedStudy:
         return name in self._files
 
     def extract(self, name: str, into: Path) -> Path:
-        """A copy of a file in a folder, under its last name. DataError when it is not what was exported."""
+        """A copy of a file in a temporary folder, under its last name. DataError when it is not what was exported,
+        StorageError when the folder takes no more."""
         path = into / PurePosixPath(name).name
-        with self._stream(name) as source, path.open("wb") as target:
-            shutil.copyfileobj(source, target)
+        with self._stream(name) as source:
+            try:
+                with path.open("wb") as target:
+                    shutil.copyfileobj(source, target)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                raise StorageError(
+                    f"{path}: cannot be written ({error.strerror}; {free_in(into)}); free space there, or name another "
+                    "folder in TMPDIR, then repeat"
+                ) from error
         if sha256_of_file(path) != self._files[name]["sha256"]:
             raise self._changed(name)
         return path

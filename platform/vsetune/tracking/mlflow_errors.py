@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -80,4 +82,6 @@ def _gist(error: Exception) -> str:
 
 
 def _storage_error(doing: str, error: Exception, then: str) -> StorageError:
-    return StorageError(f"{doing} ({_gist(error)}); check free space, permissions and the server, then {then}")
+    nowhere = isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
+    too = f", in {tempfile.gettempdir()} too" if nowhere else ""  # MLflow writes what it keeps there first
+    return StorageError(f"{doing} ({_gist(error)}); check free space{too}, permissions and the server, then {then}")

@@ -13,7 +13,7 @@ from mlflow.entities import Experiment, LifecycleStage, Run
 
 from vsetune.errors import UsageError
 from vsetune.tracking import encoding
-from vsetune.tracking.artifacts import files_in_reach
+from vsetune.tracking.artifacts import download, files_in_reach
 from vsetune.tracking.exported_study import SEARCH_FILE, StudyWriter, artifact_file, run_file
 from vsetune.tracking.mlflow_errors import in_one_line
 from vsetune.tracking.mlflow_opening import client_of
@@ -68,7 +68,7 @@ class MlflowExporter(StudyExporter):
         with tempfile.TemporaryDirectory() as folder:
             for path in self._files(run.info.run_id):
                 name = artifact_file(run.info.run_id, path)
-                writer.add_file(name, Path(self._client.download_artifacts(run.info.run_id, path, folder)))
+                writer.add_file(name, download(self._client, run.info.run_id, path, Path(folder)))
                 artifacts.append({"path": path, **writer.facts(name)})
         writer.add_json(run_file(run.info.run_id), {**self._plain(run), "artifacts": artifacts})
         return bool(artifacts)

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from vsetune.errors import StorageError
 from vsetune.files.locks import take_lock
-from vsetune.files.whole_files import make_folder, move_if_absent
+from vsetune.files.whole_files import free_in, make_folder, move_if_absent
 from vsetune.tracking.entries import NEED_NO_DELIVERY
 from vsetune.tracking.exported_study import SEARCH_FILE
 from vsetune.tracking.journal import JOURNAL_FILE, Journal
 from vsetune.tracking.study_lock import LOCK_FILE
+
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def waiting_records(folder: Path) -> int | None:
@@ -47,7 +49,7 @@ def _lock_of(folder: Path) -> Iterator[bool]:
 def copied_search(folder: Path, into: Path) -> Path | None:
     """A copy of the study's search as it is at a moment, also while it is written; None where there is none.
 
-    StorageError when it cannot be read.
+    into: a temporary folder. StorageError when it cannot be read, or copied there.
     """
     source = folder / SEARCH_FILE
     if not source.is_file():
@@ -59,7 +61,12 @@ def copied_search(folder: Path, into: Path) -> Path | None:
             old.backup(new)
             new.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
-        raise StorageError(f"{source}: cannot be read ({error}); mend or move it away, then repeat") from error
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            raise StorageError(f"{source}: cannot be read ({error}); mend or move it away, then repeat") from error
+        raise StorageError(
+            f"{source}: cannot be copied to {into} ({error}; {free_in(into)}); see that it can be read, and free "
+            "space there or name another folder in TMPDIR, then repeat"
+        ) from error
     return target
 
 
