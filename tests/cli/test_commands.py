@@ -42,6 +42,11 @@ def test_a_command_has_help_and_an_example_of_itself(path: tuple[str, ...]) -> N
     assert "vsetune " + " ".join(path) in command.epilog
 
 
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_help_breaks_its_lines_where_the_terminal_ends(path: tuple[str, ...]) -> None:
+    assert not [paragraph for paragraph in TREE[path].help.split("\n\n") if "\n" in paragraph]
+
+
 def test_help_of_the_root_names_every_group(vsetune) -> None:
     said = vsetune("--help")
     assert said.code == 0
