@@ -51,7 +51,7 @@ def validate(
     if as_json:
         print_json([_plain_cell(cell) for cell in cells])
         return
-    table = Table(Column("cell", no_wrap=True), "epochs", Column("searched", overflow="fold"), title_justify="left")
+    table = Table(Column("cell", overflow="fold"), "epochs", Column("searched", overflow="fold"), title_justify="left")
     table.title = f"{study.study}: {counted(len(cells), 'cell', 'cells')}"
     for cell in cells:
         table.add_row(cell.name, f"{epochs_of_cell(study, cell):g}", searched_text(cell))
