@@ -82,7 +82,7 @@ def test_a_search_range_that_leaves_the_allowed_values_is_refused() -> None:
     ("changes", "expected"),
     [
         ({"baseline": "lsh"}, "baseline: lsh is not among the losses lmh, lseh"),
-        ({"losses": [{"name": "lseh"}]}, "baseline: lmh, the default, is not among the losses lseh; need one of them, such"),
+        ({"losses": [{"name": "lseh"}]}, "baseline: lmh, the default, is not among the losses lseh; need one"),
         ({"losses": [{"name": "lmh"}, {"name": "lmh"}]}, "lmh is listed twice; give one of them a `label`"),
         ({"seeds": [1, 1]}, "seeds: got [1, 1]"),
         ({"overrides": [{"network": "vsepp", "loss": "lsh"}]}, "no cell vsepp.lsh"),

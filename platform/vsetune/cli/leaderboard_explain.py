@@ -15,6 +15,7 @@ from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.base import known_name
 from vsetune.errors import UsageError
 from vsetune.files.whole_files import write_text
+from vsetune.leaderboard.wording import new_study_file
 
 if TYPE_CHECKING:
     from vsetune.leaderboard.rows import Leaderboard, Row
@@ -101,7 +102,7 @@ def repeat_command(row: str, sources: RowSources) -> str:
     revision = sources.revisions[0] if len(sources.revisions) == 1 else ""
     clean = revision and revision != "unknown" and not revision.endswith("+changes")
     checkout = f"git checkout {revision} && " if clean else ""
-    name = row.replace("/", "_").replace(".", "_") + "_again.yaml"
+    name = new_study_file(row.replace("/", "_").replace(".", "_"), "again")
     return f"{checkout}vsetune leaderboard repeat {row} --output {name} && vsetune study run {name}"
 
 
