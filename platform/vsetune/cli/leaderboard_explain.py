@@ -45,7 +45,7 @@ def explain(
 
     attempts, _, board, found = _found(row, baseline, tracking_uri)
     sources = sources_of(found, attempts)
-    again = repeat_command(row, sources)
+    again = repeat_command(row, sources) if found.seeds else None
     told = steps(found, board)
     if as_json:
         print_json({
@@ -57,6 +57,8 @@ def explain(
     results.print(Text(row, style="bold"), soft_wrap=True)
     results.print(RunsView(sources.runs))
     results.print(StepsView(told))
+    if again is None:
+        return
     results.print(Text("\nagain", style="bold"))
     results.print(Text(f"  {_origin(sources)}\n  {again}"), soft_wrap=True)
 
@@ -79,6 +81,8 @@ def repeat(
     from vsetune.leaderboard.sources import sources_of
 
     attempts, record, board, found = _found(row, baseline, tracking_uri)
+    if not found.seeds:
+        raise UsageError(f"{row}: no trial of it has a usable validation, so there is nothing to repeat")
     group = next(rows for _, _, rows in board.groups() if found in rows)
     chosen = [each for each in group if each.seeds and (every or each is found or each.is_baseline)]
     spec = repeated_study(study_of(record), chosen, attempts, name=output.stem, epochs=epochs)
