@@ -84,7 +84,7 @@ def test_evaluate_tells_machines_the_same(vsetune: Callable[..., Any], weights: 
 def test_evaluate_refuses_in_one_line(vsetune: Callable[..., Any], weights: Path, data: str, tmp_path: Path) -> None:
     (tmp_path / "none.safetensors").write_bytes(b"text")
     for words, reason in {
-        (str(weights), data, "--split", "tset"): "no split 'tset'",
+        (str(weights), data, "--split", "tset"): "no split 'tset', it has: test, train, validation; name one of them.",
         (str(weights), str(tmp_path / "gone")): "no such data folder",
         (str(tmp_path / "gone.safetensors"), data): "no such file",
         (str(tmp_path / "none.safetensors"), data): "import the weights again",

@@ -17,7 +17,7 @@ from vsetune.leaderboard.columns import COLUMNS
 from vsetune.leaderboard.export import to_csv, to_latex
 from vsetune.leaderboard.many_export import TEXTS, shown_to_json
 from vsetune.leaderboard.many_studies import build_many
-from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.page import Live, to_html
 from vsetune.leaderboard.shown_runs import ShownRuns
 
 pytestmark = pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine")
@@ -152,7 +152,8 @@ def test_names_as_long_as_they_may_be_stand_out_sideways_nowhere(browser, attemp
     ]
     runs = [dataclasses.replace(run, start=dataclasses.replace(run.start, study=study)) for run in runs]
     file = tmp_path / "board.html"
-    file.write_text(to_html(build(runs, baseline="lmh")), encoding="utf-8")
+    live = Live("/studies/one/board.json", "1", [(study, "/studies/one"), ("two", "/studies/two")])
+    file.write_text(to_html(build(runs, baseline="lmh"), live=live), encoding="utf-8")
     tab = browser.tab(width=width)
     tab.open(file.as_uri())
     assert tab.run("document.documentElement.scrollWidth") == width
