@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 VALIDATE = ("study", "validate")
+REPOSITORY = Path(__file__).parents[2]
 
 
 def assert_refused(said: object, *words: str) -> None:
@@ -31,6 +32,17 @@ def make(vsetune: Callable, path: Path) -> None:
 def test_an_unknown_key(vsetune, study) -> None:
     said = vsetune(*VALIDATE, str(study(trainig={})))
     assert_refused(said, "study.yaml: trainig: unknown key; did you mean training")
+
+
+@pytest.mark.parametrize(("words", "file", "told"), [
+    (VALIDATE, "studies/nightly.yaml", "is a nightly file, need a study file; vsetune nightly run takes it"),
+    (VALIDATE, "cluster.yaml", "is a cluster file, need a study file; ray up takes it"),
+    (("nightly", "run"), "studies/quickstart.yaml", "is a study file, need a nightly file; vsetune study run takes it"),
+    (("data", "ingest"), "studies/quickstart.yaml", "is a study file, need an ingest recipe"),
+    (("study", "run"), "studies/data/scenes.yaml", "is an ingest recipe, need a study file; vsetune data ingest takes"),
+])
+def test_a_file_of_another_kind_is_called_by_its_kind(vsetune, words, file, told) -> None:
+    assert_refused(vsetune(*words, str(REPOSITORY / file)), file, told)
 
 
 def test_an_unknown_loss(vsetune, study) -> None:

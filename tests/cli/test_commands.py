@@ -42,6 +42,11 @@ def test_a_command_has_help_and_an_example_of_itself(path: tuple[str, ...]) -> N
     assert "vsetune " + " ".join(path) in command.epilog
 
 
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_help_breaks_its_lines_where_the_terminal_ends(path: tuple[str, ...]) -> None:
+    assert not [paragraph for paragraph in TREE[path].help.split("\n\n") if "\n" in paragraph]
+
+
 def test_help_of_the_root_names_every_group(vsetune) -> None:
     said = vsetune("--help")
     assert said.code == 0
@@ -73,6 +78,16 @@ def test_no_name_is_cut_in_a_terminal_of_80_columns(vsetune, monkeypatch) -> Non
     root = vsetune("--help").out.splitlines()
     for command in ("study run studies/quickstart.yaml", "leaderboard show quickstart", "losses list"):
         assert any(f" vsetune {command}  " in line for line in root)
+
+
+def test_a_long_name_of_a_cell_leaves_room_for_what_is_said_of_it(vsetune, study, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    losses = [{"name": "lmh", "label": "l" * 60}]
+    file = study(networks=[{"name": "vsepp", "label": "n" * 60}], losses=losses, baseline="l" * 60)
+    shown = vsetune("study", "validate", str(file)).out
+    rows = [line.split("│") for line in shown.splitlines() if line.startswith("│")]
+    assert "".join(row[1].strip() for row in rows) == f"{'n' * 60}.{'l' * 60}"
+    assert "".join(row[3].strip() for row in rows) == "loss.margin [0.05, 0.4]"
 
 
 def test_the_catalogue_shows_default_limits_and_search_of_a_hyperparameter(vsetune) -> None:

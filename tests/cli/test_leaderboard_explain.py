@@ -125,6 +125,26 @@ def test_a_repetition_trains_what_the_row_shows_or_all_of_its_network_for_longer
     ]
 
 
+def test_a_row_without_a_usable_trial_is_explained_and_cannot_be_repeated(vsetune, study, tmp_path) -> None:
+    prepared = prepare_study(study(), Console(file=io.StringIO()))
+    store = tracking_store(TrackingSpec())
+    store.open_study(prepared.record(), resume=False)
+    (cell,) = prepared.cells
+    trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-c000-s0", seed=0)
+    run = store.start_attempt(AttemptStart(
+        study="tiny", trial=trial.trial, cell=cell.name, network="vsepp", loss="lmh", number=1, seed=0, phase="search",
+        configuration={}, resolved=trial.to_plain(), environment={}, protocol={"images": 8},
+    ))
+    store.finish_attempt(run, "failed", {}, [], "numeric: loss lmh is nan")
+    said = vsetune("leaderboard", "explain", "tiny/vsepp.lmh")
+    assert (said.code, "again" in said.out) == (0, False)
+    assert json.loads(vsetune("leaderboard", "explain", "tiny/vsepp.lmh", "--json").out)["repeat"] is None
+    said = vsetune("leaderboard", "repeat", "tiny/vsepp.lmh", "--output", str(tmp_path / "again.yaml"))
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert "tiny/vsepp.lmh: no trial of it has a usable validation, so there is nothing to repeat" in said.err
+    assert not (tmp_path / "again.yaml").exists()
+
+
 def test_a_repeated_run_has_the_same_curve(vsetune, record, tmp_path) -> None:
     record()
     file = Path(tmp_path / "again.yaml")

@@ -63,6 +63,16 @@ def test_evaluate_prints_recalls_and_how_many_words_are_known(
     assert f"{count} of {count} words of {data} are known to the weights" in said.err
 
 
+def test_a_relative_data_set_stands_under_the_home(
+    vsetune: Callable[..., Any], weights: Path, data: str, home: Path
+) -> None:
+    (home / "data").mkdir(parents=True)
+    (home / "data" / "scenes").symlink_to(data)
+    said = vsetune("networks", "evaluate", str(weights), "data/scenes", "--device", "cpu")
+    assert said.code == 0, said
+    assert "words of data/scenes are known" in said.err
+
+
 def test_evaluate_tells_machines_the_same(vsetune: Callable[..., Any], weights: Path, data: str) -> None:
     said = vsetune("networks", "evaluate", str(weights), data, "--split", "validation", "--device", "cpu", "--json")
     found = json.loads(said.out)
@@ -74,7 +84,7 @@ def test_evaluate_tells_machines_the_same(vsetune: Callable[..., Any], weights: 
 def test_evaluate_refuses_in_one_line(vsetune: Callable[..., Any], weights: Path, data: str, tmp_path: Path) -> None:
     (tmp_path / "none.safetensors").write_bytes(b"text")
     for words, reason in {
-        (str(weights), data, "--split", "tset"): "no split 'tset'",
+        (str(weights), data, "--split", "tset"): "no split 'tset', it has: test, train, validation; name one of them.",
         (str(weights), str(tmp_path / "gone")): "no such data folder",
         (str(tmp_path / "gone.safetensors"), data): "no such file",
         (str(tmp_path / "none.safetensors"), data): "import the weights again",

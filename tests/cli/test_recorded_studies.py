@@ -58,8 +58,9 @@ def test_a_study_resumed_on_data_of_another_width_is_refused(vsetune, study, rec
     scenes = {"train": 24, "validation": 8, "test": 8}
     said = vsetune("study", "run", str(study(data={"path": "data/narrow"})), "--resume")
     assert_one_line(said, 2, "study tiny", "the data set: ")
-    said = vsetune("study", "run", str(study(data={"path": "data/narrow", "scenes": scenes})), "--resume")
-    assert_one_line(said, 2, "data.scenes", "data/narrow holds other data")
+    for words in (("study", "run", "--resume"), ("study", "validate")):
+        said = vsetune(*words, str(study(data={"path": "data/narrow", "scenes": scenes})))
+        assert_one_line(said, 2, "data.scenes", "data/narrow holds other data")
 
 
 def test_a_trial_trained_on_other_settings_names_the_way_out(vsetune, study) -> None:

@@ -78,10 +78,23 @@ def test_a_search_range_that_leaves_the_allowed_values_is_refused() -> None:
     assert "end of its search range" in line
 
 
+@pytest.mark.parametrize(("changes", "line"), [
+    (
+        {"networks": [{"name": "vsepp", "search": {"word_size": {"choices": [8, None]}}}]},
+        "f.yaml: networks[0].search.word_size.choices[1]: got None, need a valid boolean, a valid integer, a valid "
+        "number or a valid string",
+    ),
+    ({"search": {"target": [50]}}, "f.yaml: search.target: got [50], need a valid number or 'baseline'"),
+])
+def test_a_value_that_fits_no_branch_of_a_union_is_one_line(changes: dict[str, Any], line: str) -> None:
+    assert problems(changes) == [line]
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({"baseline": "lsh"}, "baseline: lsh is not among the losses lmh, lseh"),
+        ({"losses": [{"name": "lseh"}]}, "baseline: lmh, the default, is not among the losses lseh; need one"),
         ({"losses": [{"name": "lmh"}, {"name": "lmh"}]}, "lmh is listed twice; give one of them a `label`"),
         ({"seeds": [1, 1]}, "seeds: got [1, 1]"),
         ({"overrides": [{"network": "vsepp", "loss": "lsh"}]}, "no cell vsepp.lsh"),

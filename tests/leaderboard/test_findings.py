@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 import pytest
+from pydantic import TypeAdapter
 
+from vsetune.config.spec.base import Name
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import to_json, to_latex
 from vsetune.leaderboard.findings import findings, headline, is_ahead
 from vsetune.leaderboard.page import to_html
-from vsetune.leaderboard.wording import notes
+from vsetune.leaderboard.wording import new_study_file, notes
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 CLAIMS = ("highest,", "is first at", "gets highest", "in fewer epochs")
@@ -90,6 +92,12 @@ def test_a_baseline_that_still_rose_is_no_yardstick_and_the_command_that_prolong
     command = "vsetune leaderboard repeat demo/vsepp.lmh --all --epochs 6 --output demo_vsepp_longer.yaml"
     assert any(command in note for note in notes(board))
     assert command in to_html(board)
+
+
+def test_the_file_of_a_told_command_has_a_name_that_a_study_can_have():
+    assert new_study_file("demo", "vsepp", "longer") == "demo_vsepp_longer.yaml"
+    name = new_study_file("s" * 80, "n" * 60, "longer").removesuffix(".yaml")
+    assert TypeAdapter(Name).validate_python(name).endswith("nnn_longer")
 
 
 def test_heights_of_what_still_rises_are_said_of_the_epochs_trained_alone(attempt, seven):

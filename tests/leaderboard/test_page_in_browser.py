@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 from importlib import metadata
@@ -16,7 +17,7 @@ from vsetune.leaderboard.columns import COLUMNS
 from vsetune.leaderboard.export import to_csv, to_latex
 from vsetune.leaderboard.many_export import TEXTS, shown_to_json
 from vsetune.leaderboard.many_studies import build_many
-from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.page import Live, to_html
 from vsetune.leaderboard.shown_runs import ShownRuns
 
 pytestmark = pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine")
@@ -140,6 +141,22 @@ def test_runs_are_listed_when_asked_for_with_their_links(tab, attempts):
     tab.run("page.runs.status = 'pruned'; page.changed()")
     assert tab.run("document.querySelectorAll('#runs tbody tr').length") == 1
     assert "status=pruned" in tab.run("location.hash")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 360])
+def test_names_as_long_as_they_may_be_stand_out_sideways_nowhere(browser, attempt, tmp_path, width):
+    study, network, loss = "s" * 100, "n" * 100, "l" * 100
+    runs = [
+        attempt(name, [30, 42, 50 + seed], seed=seed, network=network) for name in ("lmh", loss) for seed in range(2)
+    ]
+    runs = [dataclasses.replace(run, start=dataclasses.replace(run.start, study=study)) for run in runs]
+    file = tmp_path / "board.html"
+    live = Live("/studies/one/board.json", "1", [(study, "/studies/one"), ("two", "/studies/two")])
+    file.write_text(to_html(build(runs, baseline="lmh"), live=live), encoding="utf-8")
+    tab = browser.tab(width=width)
+    tab.open(file.as_uri())
+    assert tab.run("document.documentElement.scrollWidth") == width
 
 
 @pytest.mark.slow

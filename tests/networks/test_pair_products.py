@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from vsetune.networks.cgmn.weighted_graph import released_weights
 from vsetune.networks.network_base import unit_length
+from vsetune.networks.parts.cross_attention import inverse_length
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
 from vsetune.networks.parts.pair_products import grouped_pair_products, pair_products
 
@@ -41,6 +43,19 @@ def test_groups_of_pairs_have_the_products_of_all_without_padding_and_their_grad
     weights = torch.randn_like(whole) * is_word[columns]
     ours, plain = (torch.autograd.grad((each * weights).sum(), [regions, words]) for each in (whole, expected))
     torch.testing.assert_close(ours, plain, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("plain", ["0", "1"], ids=["by hand", "plain autograd"])
+def test_a_nan_is_no_vector_of_length_zero(plain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network whose weights are NaN had finite scores and losses, and ended as a finished trial of 0 %."""
+    monkeypatch.setenv(PLAIN_AUTOGRAD, plain)
+    vectors = torch.randn(3, 4)
+    vectors[0], vectors[1, 2] = 0.0, torch.nan
+    for unit in (unit_length(vectors), unit_length(vectors.requires_grad_())):
+        assert unit.isnan().all(dim=-1).tolist() == [False, True, False]
+        assert not unit[0].any()
+    assert inverse_length(torch.tensor([0.0, torch.nan, 4.0])).isnan().tolist() == [False, True, False]
+    assert released_weights(vectors.detach()[None])[0, 2].isnan().tolist() == [False, True, False]
 
 
 def test_unit_length_by_hand_has_the_bits_of_plain_autograd_and_its_gradient(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.base import known_name
 from vsetune.errors import UsageError
 from vsetune.files.whole_files import write_text
+from vsetune.leaderboard.wording import new_study_file
 
 if TYPE_CHECKING:
     from vsetune.leaderboard.rows import Leaderboard, Row
@@ -44,7 +45,7 @@ def explain(
 
     attempts, _, board, found = _found(row, baseline, tracking_uri)
     sources = sources_of(found, attempts)
-    again = repeat_command(row, sources)
+    again = repeat_command(row, sources) if found.seeds else None
     told = steps(found, board)
     if as_json:
         print_json({
@@ -56,6 +57,8 @@ def explain(
     results.print(Text(row, style="bold"), soft_wrap=True)
     results.print(RunsView(sources.runs))
     results.print(StepsView(told))
+    if again is None:
+        return
     results.print(Text("\nagain", style="bold"))
     results.print(Text(f"  {_origin(sources)}\n  {again}"), soft_wrap=True)
 
@@ -78,6 +81,8 @@ def repeat(
     from vsetune.leaderboard.sources import sources_of
 
     attempts, record, board, found = _found(row, baseline, tracking_uri)
+    if not found.seeds:
+        raise UsageError(f"{row}: no trial of it has a usable validation, so there is nothing to repeat")
     group = next(rows for _, _, rows in board.groups() if found in rows)
     chosen = [each for each in group if each.seeds and (every or each is found or each.is_baseline)]
     spec = repeated_study(study_of(record), chosen, attempts, name=output.stem, epochs=epochs)
@@ -101,7 +106,7 @@ def repeat_command(row: str, sources: RowSources) -> str:
     revision = sources.revisions[0] if len(sources.revisions) == 1 else ""
     clean = revision and revision != "unknown" and not revision.endswith("+changes")
     checkout = f"git checkout {revision} && " if clean else ""
-    name = row.replace("/", "_").replace(".", "_") + "_again.yaml"
+    name = new_study_file(row.replace("/", "_").replace(".", "_"), "again")
     return f"{checkout}vsetune leaderboard repeat {row} --output {name} && vsetune study run {name}"
 
 

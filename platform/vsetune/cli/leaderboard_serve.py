@@ -21,7 +21,7 @@ MlflowUrl = Annotated[
 
 def serve(
     studies: Annotated[
-        list[str] | None, typer.Argument(metavar="[STUDY]...", help="default: all of the store", show_default=False)
+        list[str] | None, typer.Argument(metavar="STUDY", help="default: all of the store", show_default=False)
     ] = None,
     port: Annotated[int, typer.Option(help="0: any that is free")] = 8080,
     host: Annotated[

@@ -6,11 +6,12 @@ Exit codes: 0 done, 1 failed, 2 misused (bad input; the message says how to mend
 from __future__ import annotations
 
 import errno
+import inspect
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
 from typing import Annotated, Any
 
@@ -51,12 +52,24 @@ _log = logging.getLogger(__name__)
 class _Commands(TyperGroup):
     """Ctrl-C in any command, while it imports and prepares too: one line and exit code 130."""
 
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        _join_lines(self.commands)
+
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             say("interrupted")
             raise typer.Exit(130) from None
+
+
+def _join_lines(commands: Mapping[str, Any]) -> None:
+    """Help of commands breaks where the terminal ends, not where their source does."""
+    for command in commands.values():
+        paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        _join_lines(getattr(command, "commands", {}))
 
 
 app = typer.Typer(

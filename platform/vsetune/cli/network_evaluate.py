@@ -9,13 +9,16 @@ import typer
 
 from vsetune.cli.output import interruptible, print_json, results, say
 from vsetune.cli.scoring import recall_table, scoring
+from vsetune.config.spec.paths import under_home
 
 EXAMPLE = "Example: vsetune networks evaluate model_best-vsetune/weights.safetensors data/flickr30k"
 
 
 def evaluate_network(
     weights: Annotated[Path, typer.Argument(help="weights.safetensors of `networks import`", show_default=False)],
-    data: Annotated[str, typer.Argument(help="data set of `vsetune data ingest`", show_default=False)],
+    data: Annotated[
+        str, typer.Argument(help="data set: folder or s3:// prefix; relative: under VSETUNE_HOME", show_default=False)
+    ],
     split: Annotated[str, typer.Option(help="which to score")] = "test",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the numbers as JSON")] = False,
@@ -30,7 +33,7 @@ def evaluate_network(
     from vsetune.training.imported_scores import evaluate_imported, load_imported
 
     with interruptible("nothing was written"):
-        imported = load_imported(weights, data, split=split, device=choose_device(device))
+        imported = load_imported(weights, under_home(data), split=split, device=choose_device(device))
         require_readable(imported.trial, imported.dataset, where=str(weights))
         with scoring([imported.held.name]) as (report,):
             numbers = evaluate_imported(imported, report=report)

@@ -82,7 +82,7 @@ def show_report(report: NightReport, *, show_all: bool) -> None:
     rows = [row for row in report.rows if show_all or row.verdict in _SAID_AT_ALL_TIMES]
     if rows:
         table = Table(
-            Column("cell", no_wrap=True), Column("tonight", overflow="fold"), Column("verdict", no_wrap=True),
+            Column("cell", overflow="fold"), Column("tonight", overflow="fold"), Column("verdict", no_wrap=True),
             Column("first suspect", overflow="fold"),
         )
         for row in rows:

@@ -229,7 +229,7 @@ def _table_of_nights(nights: Sequence[PastNight]) -> Table:
 
 def _table_of_streams(found: Sequence[Stream], measure: str) -> Table:
     table = Table(
-        Column("cell", no_wrap=True), Column("nights", justify="right"), "", Column("median", justify="right"),
+        Column("cell", overflow="fold"), Column("nights", justify="right"), "", Column("median", justify="right"),
         Column("last", justify="right"), title=measure, title_justify="left",
     )
     for stream in found:

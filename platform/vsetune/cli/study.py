@@ -51,7 +51,7 @@ def validate(
     if as_json:
         print_json([_plain_cell(cell) for cell in cells])
         return
-    table = Table(Column("cell", no_wrap=True), "epochs", Column("searched", overflow="fold"), title_justify="left")
+    table = Table(Column("cell", overflow="fold"), "epochs", Column("searched", overflow="fold"), title_justify="left")
     table.title = f"{study.study}: {counted(len(cells), 'cell', 'cells')}"
     for cell in cells:
         table.add_row(cell.name, f"{epochs_of_cell(study, cell):g}", searched_text(cell))
@@ -70,10 +70,12 @@ def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
     from vsetune.data.stored.storage import exists
     from vsetune.jobs.first_stages import check_first_stage
     from vsetune.jobs.fitting import require_fit
-    from vsetune.jobs.preparation import stage_search
+    from vsetune.jobs.preparation import require_scenes, stage_search
     from vsetune.object_storage.addresses import is_remote, join
 
     path = under_home(study.data.path)
+    if study.data.scenes is not None:
+        require_scenes(study.model_copy(update={"data": study.data.model_copy(update={"path": path})}), where=str(file))
     is_made = study.data.scenes is None and is_remote(path)  # scenes are made when the study runs
     if not is_made and not exists(join(path, MANIFEST_FILE)):
         return f"; the data set {path} is not there yet, so it was not looked at"

@@ -63,7 +63,7 @@ _EXIT_CODES = {"finished": 0, "failed": 1, "partly failed": 3, "interrupted": 13
 
 def _table_of(troubles: Sequence[Trouble]) -> Table:
     """Trials that failed or are open, with the first line of why."""
-    columns = (Column("trial", no_wrap=True), "is", Column("because", overflow="fold"))
+    columns = (Column("trial", overflow="fold"), "is", Column("because", overflow="fold"))
     table = Table(*columns, title="not finished", title_justify="left")
     for trouble in troubles[:_MOST_TROUBLES]:
         table.add_row(trouble.trial, "open" if trouble.is_open else "failed", trouble.reason[:300])

@@ -97,7 +97,7 @@ def gallery(
 @app.command(epilog="Example: vsetune trial ensemble all/sgraf_saf.lmh-c000-s0 all/sgraf_sgr.lmh-c000-s0")
 def ensemble(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN RUN [RUN]...", help="as for `trial gallery`", show_default=False)
+        list[str], typer.Argument(metavar="RUN", help="two or more, named as for `trial gallery`", show_default=False)
     ],
     split: Split = None,
     device: Device = "auto",

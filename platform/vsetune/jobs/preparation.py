@@ -26,10 +26,10 @@ from vsetune.data.captions.parses import phrase_codes
 from vsetune.data.captions.phrases import lacks_phrases
 from vsetune.data.captions.semantic_sources import semantic_vectors_of
 from vsetune.data.looking.verify import require_unchanged
+from vsetune.data.making.data_place import finished
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
-from vsetune.data.stored import storage
-from vsetune.data.stored.dataset import Dataset, load_manifest
+from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, StorageError, StudyConflict
@@ -44,7 +44,7 @@ from vsetune.jobs.store_address import tracking_uri as tracking_uri
 from vsetune.jobs.study_file import load_study, used_plugins
 from vsetune.jobs.study_folder import study_folder
 from vsetune.jobs.study_home import TRIALS_FOLDER, StudyHome
-from vsetune.object_storage.addresses import is_remote, join
+from vsetune.object_storage.addresses import is_remote
 from vsetune.object_storage.entrance import require_usable
 from vsetune.plugins.plugin_loading import Plugin
 from vsetune.scoring.evaluation import evaluated_split
@@ -156,25 +156,48 @@ def _splits(spec: StudySpec) -> list[str]:
     return [name for name in (data.train_split, data.validation_split, data.test_split) if name is not None]
 
 
-def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
-    """The data set that `data.scenes` asks for; what goes wrong is told in the words of the study file."""
+def require_scenes(spec: StudySpec, *, where: str) -> None:
+    """That what stands at `data.path`, if anything does, is what `data.scenes` asks for; told as of the study file.
+
+    Nothing is made. ConfigError: it cannot be made there. StudyConflict: other data stand there.
+    """
     assert spec.data.scenes is not None
-    if is_remote(spec.data.path) and not spec.data.path.startswith(f"{remote_home()}/"):
+    path = spec.data.path
+    if is_remote(path) and not path.startswith(f"{remote_home()}/"):
         raise ConfigError(
-            f"{where}: data.scenes: can only be made in a local folder, got data.path {spec.data.path}; remove scenes, "
+            f"{where}: data.scenes: can only be made in a local folder, got data.path {path}; remove scenes, "
             "or name a folder"
         )
     try:
+        finished(_scenes_recipe(path, None, spec.data.scenes), path)
+    except StudyConflict as error:
+        raise _other_data(path, where) from error
+
+
+def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
+    """The data set that `data.scenes` asks for; what goes wrong is told in the words of the study file."""
+    assert spec.data.scenes is not None
+    require_scenes(spec, where=where)
+    try:
         make_scenes(spec.data.path, spec.data.scenes, console)
     except StudyConflict as error:
-        raise StudyConflict(
-            f"{where}: data.scenes: {spec.data.path} holds other data than these sizes and this seed give; name "
-            "another data.path, delete that folder, or remove scenes to use what is there"
-        ) from error
+        raise _other_data(spec.data.path, where) from error
     except StorageError as error:
         told = f"{where}: data.scenes: {str(error).removeprefix('output: ').rstrip('.')}"
         is_busy = isinstance(error.__cause__, BlockingIOError)
         raise StorageError(told if is_busy else f"{told}: set {HOME_VARIABLE}, or data.path") from error
+
+
+def _other_data(path: str, where: str) -> StudyConflict:
+    return StudyConflict(
+        f"{where}: data.scenes: {path} holds other data than these sizes and this seed give; name another data.path, "
+        "delete that folder, or remove scenes to use what is there"
+    )
+
+
+def _scenes_recipe(output: str, upload: str | None, sizes: ScenesSpec) -> IngestRecipe:
+    source = ScenesSource.model_validate(sizes.to_plain())
+    return IngestRecipe(name="scenes", output=output, upload=upload, source=source, features=PixelsSpec())
 
 
 def make_scenes(place: str | Path, sizes: ScenesSpec, console: Console) -> None:
@@ -182,13 +205,8 @@ def make_scenes(place: str | Path, sizes: ScenesSpec, console: Console) -> None:
     is copied from this node's folder. StudyConflict if another data set is there."""
     prefix = str(place) if is_remote(str(place)) else None
     folder = Path(place) if prefix is None else home() / prefix.removeprefix(f"{remote_home()}/")
-    recipe = IngestRecipe(
-        name="scenes", output=str(folder), upload=prefix, source=ScenesSource.model_validate(sizes.to_plain()),
-        features=PixelsSpec(),
-    )
-    if prefix is not None and storage.exists(join(prefix, MANIFEST_FILE)):
-        if load_manifest(prefix).recipe_fingerprint != recipe.content_fingerprint():
-            raise StudyConflict(f"{prefix}: holds another data set; name another path, or delete that one")
+    recipe = _scenes_recipe(str(folder), prefix, sizes)
+    if prefix is not None and finished(recipe, prefix) is not None:
         return
     if (folder / MANIFEST_FILE).exists():
         ingest(recipe, progress=SilentProgress())

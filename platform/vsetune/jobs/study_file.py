@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from vsetune.config.components.catalogue import import_sibling
 from vsetune.config.spec.base import Spec
+from vsetune.config.spec.file_kinds import require_kind
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.study.study_spec import LossEntry, NetworkEntry, StudySpec
 from vsetune.errors import ConfigError, MissingPlugin
@@ -54,6 +55,7 @@ def load_sweep(path: Path, spec: type[SweepT]) -> SweepT:
     study keeps is used. ConfigError lists every problem with its key; every line opens with the path.
     """
     content = read_yaml(path)
+    require_kind(content, spec, where=str(path))
     try:
         _load_plugins(content, path.absolute().parent)
         sweep = parse_spec(content, spec, where=str(path))

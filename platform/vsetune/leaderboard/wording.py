@@ -20,6 +20,7 @@ from vsetune.metrics.survival import Epochs
 
 NOTHING = "–"
 _MOST_NAMED = 4
+_LONGEST_STUDY_NAME = 100
 _PROTOCOL_WORDS = {
     "split": "split", "images": "images", "captions": "captions", "validation_images": "images ranked",
     "reranking": "re-ranking", "batch_size": "batch size",
@@ -232,10 +233,16 @@ def _interval_notes(leaderboard: Leaderboard) -> list[str]:
     return lines
 
 
+def new_study_file(*words: str) -> str:
+    """A study file of these words, the last of them whole, whose name a study can have too."""
+    *first, last = words
+    return f"{'_'.join(first)[:_LONGEST_STUDY_NAME - len(last) - 1]}_{last}.yaml"
+
+
 def _longer(row: Row) -> str:
     """How to train a baseline twice as long."""
     last = max(epoch for seed in row.headline for epoch, _ in seed.curve)
-    file = f"{row.study}_{row.cell.partition('.')[0]}_longer.yaml"
+    file = new_study_file(row.study, row.cell.partition(".")[0], "longer")
     return (
         f"Prolong it: vsetune leaderboard repeat {row.study}/{row.cell} --all --epochs {math.ceil(2 * last)} "
         f"--output {file}, then vsetune study run {file}"

@@ -149,7 +149,8 @@ def at_least_float32(values: Tensor) -> Tensor:
 
 
 def unit_length(vectors: Tensor) -> Tensor:
-    """Vectors along the last axis divided by their L2 norm; a zero vector stays zero and gets no gradient.
+    """Vectors along the last axis divided by their L2 norm; a zero vector stays zero and gets no gradient, one with a
+    NaN is NaN.
 
     The references either divide by zero here or add an epsilon, through which a zero vector receives a gradient of
     1/epsilon, and with clipping that one vector becomes the whole step.
@@ -158,7 +159,7 @@ def unit_length(vectors: Tensor) -> Tensor:
     if hand_derived(vectors):
         return unit_by_hand(vectors, _SHORTEST)
     norms = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    return torch.where(norms > _SHORTEST, vectors / norms.clamp_min(_SHORTEST), vectors.new_zeros(()))
+    return torch.where(norms <= _SHORTEST, vectors.new_zeros(()), vectors / norms.clamp_min(_SHORTEST))
 
 
 def region_mask(region_counts: Tensor, regions: int) -> Tensor:

@@ -16,6 +16,8 @@ import pytest
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.looking.verify import verify
 from vsetune.data.making.ingest import ingest
+from vsetune.data.making.raw import RawDataset
+from vsetune.data.making.shard_making import named_splits, open_source
 from vsetune.data.making.shard_writer import Sample, sample_bytes_bound, write_shard
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import Manifest
@@ -368,6 +370,17 @@ def test_changed_captions_are_refused_an_unfinished_folder(folder_recipe: Make, 
 def test_a_recipe_without_a_train_split_is_refused(folder_recipe: Make, run: Run) -> None:
     with pytest.raises(DataError, match=r"found training, validation, need one called train"):
         run(folder_recipe(splits={"train": "training", "dev": "validation"}))
+
+
+@pytest.mark.parametrize("name", ["../../outside", "a/b", "", "..", "two\nlines", "k" * 61])
+def test_a_split_whose_name_can_be_no_part_of_a_file_name_is_refused(
+    name: str, folder_recipe: Make, tmp_path: Path
+) -> None:
+    raw = open_source(folder_recipe())
+    odd = RawDataset({"train": raw.splits["train"], name: raw.splits["dev" if "dev" in raw.splits else "validation"]})
+    with pytest.raises(DataError, match=r"splits: got the split .*, need a name of at most 60 letters.*rename it"):
+        named_splits(odd, {})
+    assert named_splits(odd, {name: "validation"}).splits.keys() == {"train", "validation"}
 
 
 def test_two_splits_of_one_name_are_refused(folder_recipe: Make, run: Run) -> None:

@@ -265,6 +265,11 @@ def test_row_counts_that_do_not_fit_are_refused(
         feature_folder(features(rows, 6), captions, **keys)
 
 
+def test_an_id_may_have_spaces(feature_folder: Callable[..., RawDataset], tmp_path: Path) -> None:
+    (tmp_path / "train_ids.txt").write_text("my photo 1.jpg\nfoto \u00e4 2.jpg\n\n")
+    assert ids(feature_folder(features(2, 3, 4), 10)) == {"train": ["my photo 1.jpg", "foto \u00e4 2.jpg"]}
+
+
 def test_boxes_that_do_not_fit_are_refused(feature_folder: Callable[..., RawDataset]) -> None:
     with pytest.raises(DataError, match=r"train_boxes.npy: float32 \(3, 5, 4\), need floats \(3, 4, 4\)"):
         feature_folder(features(3, 4, 6), 15, boxes=features(3, 5, 4))
@@ -360,6 +365,14 @@ def test_an_iapr_id_without_annotation_is_refused(iapr: Callable[..., RawDataset
     (tmp_path / "train.txt").write_text("00/3\n41/1\n")
     with pytest.raises(DataError, match=r"1 of 2 listed images have no annotation, the first is 41/1"):
         iapr(lists={"train": str(tmp_path / "train.txt")})
+
+
+def test_an_iapr_image_with_two_annotations_is_refused(iapr: Callable[..., RawDataset], tmp_path: Path) -> None:
+    again = tmp_path / "annotations" / "01.eng"
+    again.parent.mkdir()
+    again.write_text(ENG.format(id="00/3", text="another text"), encoding="latin-1")
+    with pytest.raises(DataError, match=r"IMAGE images/00/3\.jpg is that of another \.eng file too; remove one"):
+        iapr(shares={"validation": 0.2, "test": 0.2})
 
 
 def test_drawn_splits_are_disjoint_complete_and_seeded(iapr: Callable[..., RawDataset]) -> None:

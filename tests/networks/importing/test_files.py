@@ -153,6 +153,32 @@ def test_a_tensor_without_numbers_refuses_the_file(towers: Any, checkpoint: Any)
         import_released(path, "vsepp")
 
 
+@pytest.mark.parametrize(("weight", "told"), [
+    (torch.full((8, 6), float("nan")), "holds numbers that are not finite; download it again, or take another"),
+    (torch.full((8, 6), 1e300, dtype=torch.float64), "holds numbers that are not finite"),
+    (torch.ones(8, 6, dtype=torch.int64), "holds int64, need floats"),
+    (torch.ones(8, 6, dtype=torch.complex64), "is a tensor of complex64, need dense real numbers"),
+    (torch.ones(8, 6).to_sparse(), "is a tensor of sparse_coo, need dense real numbers"),
+    (torch.ones(8, 6, device="meta"), "is a shape without numbers"),
+], ids=["nan", "overflow", "integers", "complex", "sparse", "meta"])
+def test_a_tensor_that_no_network_can_compute_with_refuses_the_file(
+    weight: torch.Tensor, told: str, towers: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "weights.pth"
+    image, text = (part.state_dict() for part in towers)
+    torch.save([{**image, "fc.weight": weight}, text], path)
+    with pytest.raises(DataError, match=rf"^{path}: img_enc\.fc\.weight {told}"):
+        import_released(path, "vsepp")
+
+
+def test_a_file_that_holds_itself_is_damaged(tmp_path: Path) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    torch.save({"model": endless}, tmp_path / "weights.pth")
+    with pytest.raises(DataError, match="not a weights file, or damaged"):
+        import_released(tmp_path / "weights.pth", "vsepp")
+
+
 def test_sizes_that_no_network_can_have_are_of_another_network(tmp_path: Path) -> None:
     path = tmp_path / "weights.pth"
     torch.save({"img_enc.fc.weight": torch.zeros(7, 4)}, path)

@@ -20,7 +20,8 @@ from vsetune.config.spec.paths import PathText, expand_user
 from vsetune.errors import ConfigError
 from vsetune.files.hashes import fingerprint_of
 
-SplitName = Annotated[str, Field(max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+SPLIT_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$"
+SplitName = Annotated[str, Field(max_length=60, pattern=SPLIT_NAME)]
 """A split becomes part of file names."""
 
 _SPLIT_NAMES = {"val": "validation", "dev": "validation", "valid": "validation"}

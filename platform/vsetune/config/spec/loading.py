@@ -24,7 +24,7 @@ SpecT = TypeVar("SpecT", bound=Spec)
 _LONGEST = 60
 _TAGS = {"Word", "Mapping", "Default", "Range", "Choices"}
 _SCALARS = {"bool", "int", "float", "str"}
-_GENERATED = ("dict[", "literal[", "list[", "function-")
+_GENERATED = ("dict[", "literal[", "list[", "function-", "constrained-")
 
 
 def load_spec(path: Path, spec: type[SpecT]) -> SpecT:
@@ -55,7 +55,7 @@ def describe_problems(
     (`places_in`), instead. unions: (field, branch) pairs; pydantic writes the branch of a union it took into the path,
     after the field (None: at its start).
     """
-    lines = []
+    lines, needs = [], dict[str, list[str]]()
     for item in error.errors():
         location = tuple(
             part for before, part in zip((None, *item["loc"]), item["loc"], strict=False)
@@ -74,8 +74,18 @@ def describe_problems(
         elif item["type"].startswith("union_tag"):
             lines.append(_unknown_variant(item, where=where, key=key))
         else:
-            lines.append(f"{prefix}got {_short(item['input'])}, {_need(item)}")
+            got = f"{prefix}got {_short(item['input'])}, "  # of a union every branch tells what it needs
+            lines.append(got)
+            needs.setdefault(got, []).append(_need(item))
+    lines = [line + _either(needs[line]) if line in needs else line for line in lines]
     return list(dict.fromkeys(map(_one_line, lines)))
+
+
+def _either(needs: Sequence[str]) -> str:
+    """What any of the branches of a union needs, each once."""
+    first, *others = dict.fromkeys(needs)
+    last = [f" or {need.removeprefix('need ')}" for need in others[-1:]]
+    return "".join((first, *(f", {need.removeprefix('need ')}" for need in others[:-1]), *last))
 
 
 def _advice(location: tuple[int | str, ...], known: set[str] | Mapping[str, set[str]]) -> str:

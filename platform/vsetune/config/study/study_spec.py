@@ -349,7 +349,11 @@ class StudySpec(Spec):
             if repeated:
                 raise ValueError(f"{kind}: {', '.join(repeated)} is listed twice; give one of them a `label`")
         if self.baseline not in losses:
-            raise ValueError(f"baseline: {self.baseline} is not among the losses {', '.join(losses)}")
+            told = self.baseline if "baseline" in self.model_fields_set else f"{self.baseline}, the default,"
+            raise ValueError(
+                f"baseline: {told} is not among the losses {', '.join(losses)}; need one of them, such as "
+                f"baseline: {next(iter(losses))}"
+            )
         for override in self.overrides:
             if override.network not in networks or override.loss not in losses:
                 raise ValueError(f"overrides: no cell {override.network}.{override.loss} in this study")

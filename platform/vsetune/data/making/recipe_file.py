@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.config.spec.file_kinds import require_kind
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.errors import ConfigError
 from vsetune.plugins.plugin_loading import load_installed, load_plugins, require_different_names
@@ -16,6 +17,7 @@ def load_recipe(path: Path) -> IngestRecipe:
     ConfigError lists every problem with its key; every line opens with the path.
     """
     content = read_yaml(path)
+    require_kind(content, IngestRecipe, where=str(path))
     source = content.get("source")
     installed, broken = load_installed()
     problem = broken.get(str(source.get("layout"))) if isinstance(source, dict) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.config.sources.recipe import SPLIT_NAME, IngestRecipe
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.making.features import Extractor, build_extractor, to_float16
 from vsetune.data.making.ingest_journal import ShardRecord
@@ -56,12 +57,18 @@ def open_work(recipe: IngestRecipe, raw: RawDataset) -> IngestWork:
 
 
 def named_splits(raw: RawDataset, names: dict[str, str]) -> RawDataset:
-    """The raw data set with its splits renamed. DataError for a missing train split, an empty or doubled split."""
+    """The raw data set with its splits renamed. DataError for a missing train split, an empty or doubled one, or for a
+    name that can be no part of a file's name."""
     splits: dict[str, RawSplit] = {}
     for old, split in raw.splits.items():
         new = names.get(old, old)
         if new in splits:
             raise DataError(f"splits: two splits would be called {new}; rename one of {', '.join(raw.splits)}.")
+        if not re.fullmatch(SPLIT_NAME, new):
+            raise DataError(
+                f"splits: got the split {one_line(repr(new))}, need a name of at most 60 letters, digits, _ and -; "
+                "rename it in `splits` of the recipe."
+            )
         if not split.images:
             raise DataError(f"split {old}: no images with captions are left in it; check its list and the captions.")
         for image in split.images:

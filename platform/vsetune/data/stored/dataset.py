@@ -76,7 +76,7 @@ class Dataset:
         split = self.manifest.splits.get(name)
         if split is None:
             there = ", ".join(sorted(self.manifest.splits)) or "none"
-            raise DataError(f"{self.path}: no split {name!r}, it has: {there}; name one of them in the study file.")
+            raise DataError(f"{self.path}: no split {name!r}, it has: {there}; name one of them.")
         for problem in self.count_problems(name, split):
             raise DataError(problem)
         return split

@@ -40,7 +40,7 @@ class WeightedGraph(nn.Module):
 def released_weights(nodes: Tensor) -> Tensor:
     """(n, P, P) x_a x_b / |x_b|^2; 0 where x_b is zero, and no gradient there. nodes: float32 or wider."""
     norms = torch.linalg.vector_norm(nodes, dim=-1, keepdim=True)
-    scaled = torch.where(norms > _SHORTEST, nodes / norms.clamp_min(_SHORTEST).square(), nodes.new_zeros(()))
+    scaled = torch.where(norms <= _SHORTEST, nodes.new_zeros(()), nodes / norms.clamp_min(_SHORTEST).square())
     with torch.autocast(nodes.device.type, enabled=False):
         return nodes @ scaled.mT
 

@@ -51,12 +51,12 @@ def mapped_weights(
     """All weights of a network under our names, and the released names left over with the reason.
 
     network: shows names, shapes and types; may be on the meta device. DataError with the names that are missing,
-    unexpected or of another shape.
+    unexpected or of another shape, or with the first tensor whose numbers no network could compute with.
     """
     tensors = released.tensors
     weights: dict[str, Tensor] = {}
     taken: set[str] = set()
-    missing, misshapen = [], []
+    missing, misshapen, flawed = [], [], []
     for name, target in network.state_dict().items():
         names, row = _released_names(name, recognised.modules), recognised.rows.get(name.rpartition(".")[0])
         found = [tensors[each] if row is None else tensors[each][row : row + 1] for each in names if each in tensors]
@@ -74,11 +74,17 @@ def mapped_weights(
             misshapen.append(f"{' + '.join(names)} is {shapes}, need {tuple(target.shape)}")
             continue
         weights[name] = stacked.reshape(target.shape).to(target.dtype).contiguous().clone()
+        flaw = _flaw(stacked, weights[name])
+        if flaw is not None:
+            flawed.append(f"{' + '.join(names)} {flaw}")
     left = sorted(tensors.keys() - taken)
     reasons = {each: _reason(each, recognised.unused) for each in left}
     unexpected = [each for each, reason in reasons.items() if reason is None]
     if missing or unexpected or misshapen:
         raise DataError("\n".join(_refusal(released, source, missing, unexpected, misshapen)))
+    if flawed:
+        more = f" ({len(flawed)} tensors are so)" if len(flawed) > 1 else ""
+        raise DataError(f"{released.path}: {flawed[0]}{more}; download it again, or take another checkpoint.")
     return weights, {each: reason for each, reason in reasons.items() if reason is not None}
 
 
@@ -99,6 +105,13 @@ def _released_names(name: str, modules: Mapping[str, str | tuple[str, ...]]) -> 
 def _stacked(tensors: Sequence[Tensor]) -> Tensor | None:
     same = {tuple(each.shape[1:]) for each in tensors}
     return torch.cat(list(tensors)) if len(same) == 1 and all(each.dim() for each in tensors) else None
+
+
+def _flaw(released: Tensor, ours: Tensor) -> str | None:
+    """What a network could not compute with: integers in place of numbers, or numbers that are not finite as ours."""
+    if ours.is_floating_point() and not released.is_floating_point():
+        return f"holds {str(released.dtype).removeprefix('torch.')}, need floats"
+    return None if ours.isfinite().all() else "holds numbers that are not finite"
 
 
 def _without_ones(tensor: Tensor) -> list[int]:

@@ -87,16 +87,21 @@ def read_released(path: Path, *, parts: Sequence[str], renamed: Mapping[str, str
     """
     content = _content(path)
     model = content["model"] if isinstance(content, Mapping) and "model" in content else content
-    found = dict(_tensors(model, "", parts))
     settings: dict[str, Any] = {}
-    if model is not content:
-        found |= _tensors(content.get("criterion"), "criterion.", parts)
-        settings = _settings(content)
+    try:
+        found = dict(_tensors(model, "", parts))
+        if model is not content:
+            found |= _tensors(content.get("criterion"), "criterion.", parts)
+            settings = _settings(content)
+    except RecursionError as error:  # a list that holds itself
+        raise DataError(f"{path}: not a weights file, or damaged; download it again.") from error
     if not found:
         raise DataError(f"{path}: holds no tensors, need a state dict or a training checkpoint with `model`.")
-    empty = next((name for name, tensor in found.items() if not tensor.numel()), None)
-    if empty is not None:
-        raise DataError(f"{path}: {empty} holds no numbers, shape {tuple(found[empty].shape)}; download it again.")
+    for name, tensor in found.items():
+        if not tensor.numel():
+            raise DataError(f"{path}: {name} holds no numbers, shape {tuple(tensor.shape)}; download it again.")
+        if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_complex() or tensor.is_quantized:
+            raise DataError(f"{path}: {name} is {_kind(tensor)}, need dense real numbers; save it as such.")
     return Released(path, {_plain_name(name, renamed): tensor for name, tensor in found.items()}, settings)
 
 
@@ -130,6 +135,13 @@ def _tensors(node: Any, prefix: str, parts: Sequence[str]) -> Iterator[tuple[str
         for number, value in enumerate(node):
             name = parts[number] if number < len(parts) else f"part{number + 1}"
             yield from _tensors(value, f"{prefix}{name}.", parts)
+
+
+def _kind(tensor: Tensor) -> str:
+    if tensor.is_meta:
+        return "a shape without numbers (of the meta device)"
+    named = tensor.dtype if tensor.layout is torch.strided else tensor.layout
+    return f"a tensor of {str(named).removeprefix('torch.')}"
 
 
 def _settings(content: Mapping[str, Any]) -> dict[str, Any]:

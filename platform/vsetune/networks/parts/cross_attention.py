@@ -74,7 +74,7 @@ def word_attention(attention: Attention, images: Encoded, captions: Encoded) -> 
 def inverse_length(squared: Tensor) -> Tensor:
     """1 / length from squared lengths; 0, and no gradient, where the length is 0 (see `unit_length`)."""
     inverse = squared.clamp_min(_SHORTEST_SQUARED).rsqrt()
-    return torch.where(squared > _SHORTEST_SQUARED, inverse, squared.new_zeros(()))
+    return torch.where(squared <= _SHORTEST_SQUARED, squared.new_zeros(()), inverse)
 
 
 def products_of(words: Tensor, regions: Tensor) -> Tensor:

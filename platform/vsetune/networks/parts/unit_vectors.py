@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 def unit_by_hand(vectors: Tensor, shortest: float) -> Tensor:
     """Vectors along the last axis divided by their length; those not longer than `shortest` become zero and get no
-    gradient. Differentiable once."""
+    gradient, one with a NaN is NaN. Differentiable once."""
     return _UnitLength.apply(vectors, shortest)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -22,7 +22,7 @@ class _UnitLength(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, shortest: float) -> Tensor:
         norms = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-        is_zero = ~(norms > shortest)
+        is_zero = norms <= shortest
         ctx.is_zero = is_zero if bool(is_zero.any()) else None
         unit = _without(vectors / norms, ctx.is_zero)
         ctx.save_for_backward(unit, norms)

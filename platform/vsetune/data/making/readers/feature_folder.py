@@ -121,7 +121,7 @@ def _ids(folder: Path, name: str, *, images: int, stride: int) -> list[str]:
     path = folder / f"{name}_ids.txt"
     if not path.is_file():
         return [f"{name}-{index}" for index in range(images)]
-    ids = require_text(path, key="source.folder").split()
+    ids = [line.strip() for line in require_text(path, key="source.folder").split("\n") if line.strip()]
     if len(ids) == images * stride:
         ids = ids[::stride]
     if len(ids) != images:

@@ -29,7 +29,8 @@ _TAG = r"<{0}>(.*?)</{0}>"
 def read_iapr(source: IaprSource) -> RawDataset:
     """Read annotation files. An id is the image's path without `images/` and suffix, such as 00/25.
 
-    DataError for an annotation without IMAGE, an image without a file, or a listed id without annotation.
+    DataError for an annotation without IMAGE, an image with two annotations or without a file, or a listed id without
+    annotation.
     """
     annotations = require_folder(source.annotations, key="source.annotations")
     images = require_folder(source.images, key="source.images")
@@ -40,6 +41,8 @@ def read_iapr(source: IaprSource) -> RawDataset:
         if not storage.is_inside(place):
             raise DataError(f"{path}: IMAGE {one_line(place)} leads out of the folder of images; mend the file.")
         id_ = place.removeprefix("images/").rpartition(".")[0]
+        if id_ in captions:
+            raise DataError(f"{path}: IMAGE {one_line(place)} is that of another .eng file too; remove one of them.")
         captions[id_] = [description]
         files[id_] = images / place if (images / place).is_file() else images / place.removeprefix("images/")
     if not captions:
