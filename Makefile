@@ -61,7 +61,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cnn,transformers,encoder,parses,jobs,dashboards,dev,mutation]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cnn,transformers,encoder,parses,jobs,postgres,dashboards,dev,mutation]'
 	@touch $@
 
 $(VENV)/.chaos: $(VENV)/.run
