@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
+import ray
 
 from vsetune.errors import UsageError
 from vsetune.jobs.cluster import cluster_address, ray_cluster
@@ -52,3 +58,25 @@ def test_what_can_be_no_address_is_one_line(address: str) -> None:
     ):
         pass
     assert "\n" not in str(refused.value)
+
+
+def test_a_ray_that_does_not_start_is_one_line_and_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when its GCS dies meanwhile: Ray waits for half a minute, and an agent whose raylet has gone stays."""
+    agent = tmp_path / "agent"
+
+    def starting(**_: Any) -> None:
+        subprocess.run(["sh", "-c", f"sleep 300 & echo $! > {agent}; sleep 2"], check=True)
+        raise Exception("The current node timed out during startup. This could happen because ...")
+
+    monkeypatch.setattr(ray, "init", starting)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    told = r"^ray: did not start here \(The current node timed .*\); repeat with --resume$"
+    with (
+        pytest.raises(UsageError, match=told),
+        ray_cluster(None, StopRequest(), farewell=""),
+    ):
+        pass
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(int(agent.read_text())).wait(10)

@@ -11,7 +11,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import ray
-from ray.exceptions import RayError
 
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.study.resources import Needs, ResourceSpec
@@ -20,7 +19,7 @@ from vsetune.jobs.bare_ray import bare_ray, workers_ahead
 from vsetune.jobs.capacity import Capacity, RayCluster
 from vsetune.jobs.loopback import loopback_only
 from vsetune.jobs.node_types import known_node_types, refused
-from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay, children
+from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay, children, ended_unless_started
 from vsetune.jobs.stopping import StopRequest, sigterm_handler_kept
 from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
 
@@ -99,12 +98,12 @@ def _connect(target: str | None, modules: Sequence[Path], preloaded: Sequence[st
             for name, value in _WORKER_ENVIRONMENT.items():
                 os.environ.setdefault(name, value)  # workers inherit it
             # `local`, or Ray would join whatever cluster was last started on this machine
-            with loopback_only(), bare_ray():
+            with loopback_only(), bare_ray(), ended_unless_started():
                 ray.init(
                     address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
                     _system_config=workers_ahead(preloaded),
                 )
-    except (OSError, RuntimeError, ValueError, RayError) as error:
+    except Exception as error:  # Ray raises this very class when the GCS or the raylet that it starts does not come up
         if target is None:
             raise UsageError(f"ray: did not start here ({_first_line(error)}); repeat with --resume") from error
         raise UsageError(

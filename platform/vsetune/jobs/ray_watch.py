@@ -24,6 +24,7 @@ from vsetune.jobs.ray_guardian import Guardian
 from vsetune.jobs.stopping import StopRequest
 
 LOOK_EVERY_S = 1.0
+_LOOK_WHILE_STARTING_S = 0.5
 SILENT_FOR_S = 10.0
 """How long the head of a cluster may be unreachable."""
 LEAVE_WITHIN_S = 30.0
@@ -160,6 +161,30 @@ class RayWatch:
 def children() -> set[psutil.Process]:
     """All processes below this one, also those that have ended and were not waited for."""
     return set(psutil.Process().children(recursive=True))
+
+
+@contextmanager
+def ended_unless_started() -> Iterator[None]:
+    """Inside, Ray is started. If that fails, what was begun of it is ended: agents outlive the raylet that began
+    them, and are then nobody's children any more."""
+    before, begun, is_over = children(), set[psutil.Process](), threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(_LOOK_WHILE_STARTING_S):
+            begun.update(children() - before)
+
+    looking = threading.Thread(target=look, name="vsetune-ray-start", daemon=True)
+    looking.start()
+    try:
+        yield
+    except BaseException:
+        for process in begun | (children() - before):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        raise
+    finally:
+        is_over.set()
+        looking.join()
 
 
 def _is_alive(process: psutil.Process) -> bool:
