@@ -46,13 +46,13 @@ def submitted(environment: dict[str, str], study: Path, *options: str) -> subpro
         time.sleep(2)
 
 
-def study_file(folder: Path, **changes: Any) -> Path:
+def study_file(folder: Path, *, epochs: int = 40, **changes: Any) -> Path:
     path = folder / "mine.yaml"
     path.write_text(yaml.safe_dump({
         "study": "mine", "data": {"path": "data/scenes", "scenes": {"train": 48, "validation": 16, "test": 16}},
         "networks": [{"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}],
         "losses": [{"name": "lmh"}], "search": {"configurations": 3}, "scheduler": {"kind": "none"},
-        "training": {"epochs": 40, "batch_size": 40, "learning_rate": 1e-3, "validate_every_steps": 3}, **changes,
+        "training": {"epochs": epochs, "batch_size": 40, "learning_rate": 1e-3, "validate_every_steps": 3}, **changes,
     }))
     return path
 
@@ -94,7 +94,7 @@ def test_a_job_is_stopped_through_the_store_and_leaves_with_its_exit_code(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     """`study stop` knows nothing of the cluster; the driver ends as on Ctrl-C, so the job fails with 130."""
-    assert submitted(environment, study_file(tmp_path), "--no-wait").returncode == 0
+    assert submitted(environment, study_file(tmp_path, epochs=4000), "--no-wait").returncode == 0
     wait_for_a_validation(environment, tmp_path)
     stopped = vsetune(environment, "study", "stop", "mine", folder=tmp_path)
     assert stopped.returncode == 0, stopped.stderr
