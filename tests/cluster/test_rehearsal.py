@@ -131,7 +131,10 @@ class Rehearsal:
         return next(word.strip("'") for word in said.split() if word.strip("'").startswith("raysubmit_"))
 
     def status(self, job: str) -> str:
-        return self._ray_job("status", job).lower()
+        """What Ray says of a job. One that failed fails the test: what it printed may say "running" as well."""
+        said = self._ray_job("status", job).lower()
+        assert f"'{job.lower()}' failed" not in said, self.logs(job)
+        return said
 
     def stop(self, job: str) -> None:
         self._ray_job("stop", job)
@@ -199,7 +202,7 @@ def test_a_study_on_nodes_that_come_go_and_die_is_the_undisturbed_one(place: Pat
         there.wait(lambda: is_up(environment), "the head answers")
         job = there.submit(study, "first-machine")
         time.sleep(20)
-        assert "running" in there.status(job), there.logs(job)
+        assert "running" in there.status(job)
         there.say("0 nodes: the study waits")
         for name in ("node-1", "node-2", "node-3", "node-4"):
             there.add_node(name)

@@ -17,13 +17,13 @@ from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, StorageError, StudyConflict
 from vsetune.jobs import study_home
-from vsetune.jobs.preparation import make_scenes, prepare_study, require_home, search_storage
+from vsetune.jobs.preparation import make_scenes, prepare_study, require_home, require_scenes, search_storage
 from vsetune.jobs.study_file import load_study
 from vsetune.jobs.study_home import held_home
 from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.object_storage import lease
 from vsetune.object_storage.mirror_contents import fetch, read_contents
-from vsetune.object_storage.s3 import listing, put_bytes
+from vsetune.object_storage.s3 import find, listing, put_bytes
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import AttemptStart, StudyRecord
@@ -289,3 +289,22 @@ def test_a_home_that_fits_leaves_nothing_of_its_trial(
     require_home(study)
     assert list(listing(prefix)) == []
     assert search_storage(study) == "postgresql://user:${PW}@host/db"
+
+
+def test_embedded_data_are_made_in_the_home_once_for_all_machines(
+    machine: Callable[[str], None], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "memory:")
+    monkeypatch.setenv("VSETUNE_SEARCH_STORAGE", "postgresql://user:${PW}@host/db")
+    prepared = prepare_study(study_file(tmp_path), Console(quiet=True))
+    made = {url: find(url, most=2**24) for url in listing(f"{prefix}/data/scenes/")}
+    assert f"{prefix}/data/scenes/manifest.json" in made
+
+    machine("second")
+    require_scenes(prepared.spec, where="tiny.yaml")
+    again = prepare_study(study_file(tmp_path), Console(quiet=True))
+    assert again.data_fingerprint == prepared.data_fingerprint
+    assert {url: find(url, most=2**24) for url in listing(f"{prefix}/data/scenes/")} == made
+    larger = {"path": "data/scenes", "scenes": {"train": 49, "validation": 16, "test": 16}}
+    with pytest.raises(StudyConflict, match=r"^\S+tiny\.yaml: data\.scenes: s3://home/\S+/data/scenes holds other data"):
+        prepare_study(study_file(tmp_path, data=larger), Console(quiet=True))

@@ -169,7 +169,7 @@ def require_scenes(spec: StudySpec, *, where: str) -> None:
             "or name a folder"
         )
     try:
-        finished(_scenes_recipe(path, None, spec.data.scenes), path)
+        finished(_scenes_recipe(".", None, spec.data.scenes), path)  # where it is made is no part of what it is
     except StudyConflict as error:
         raise _other_data(path, where) from error
 
