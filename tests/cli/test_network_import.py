@@ -13,7 +13,7 @@ import torch
 import yaml
 from torch import nn
 
-from vsetune.config.study.study_spec import NetworkEntry
+from vsetune.config.study.study_entries import NetworkEntry
 from vsetune.networks.importing.imported import network_of
 
 

@@ -38,9 +38,10 @@ from vsetune.cli.output import complain, results, say
 from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.spec.secrets import masked
 from vsetune.errors import ConfigError, UsageError, VsetuneError
+from vsetune.files.room import FULL
 from vsetune.plugins.plugin_loading import place_in_plugin
 
-_PLACE_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
+_PLACE_REFUSES = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 _NAME_REFUSED = {errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY}
 _LONGEST_REASON = 300
 _Misuse: Any = typer.BadParameter.__base__

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from tempfile import NamedTemporaryFile
 from typing import IO, Any, cast
 
 from vsetune.errors import DataError, StorageError
+from vsetune.files.room import free_in
 
 _PARTIAL = ".partial"
 _JSON_BYTES = 1 << 20
@@ -122,14 +122,6 @@ def partials_in(folder: Path) -> list[Path]:
 def unreadable(path: Path, error: OSError) -> StorageError:
     """The file may be sound, but storage does not give it."""
     return StorageError(f"{path}: cannot be read ({error.strerror}); check the disk and its rights, then resume.")
-
-
-def free_in(folder: Path) -> str:
-    """`1,024 free`, in bytes, for people."""
-    try:
-        return f"{shutil.disk_usage(folder).free:,} free"
-    except OSError:
-        return "free space unknown"
 
 
 def write_json(path: Path, plain: Any, *, durable: bool) -> None:

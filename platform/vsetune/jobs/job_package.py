@@ -18,7 +18,7 @@ from pathlib import Path
 from vsetune.config.spec.loading import read_yaml
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import ConfigError, StorageError
-from vsetune.files.whole_files import free_in
+from vsetune.files.room import MAKE_ROOM, free_in
 from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
@@ -79,10 +79,7 @@ def cannot_pack(error: OSError) -> StorageError:
     causes = error.args[0] if isinstance(error, shutil.Error) else []
     why = str(causes[0][2]).partition(": ")[0].rpartition("] ")[2] if causes else error.strerror or str(error)
     place = tempfile.gettempdir()
-    return StorageError(
-        f"job: cannot be packed in {place} ({why}; {free_in(Path(place))}); free space there, or name another folder "
-        "in TMPDIR, then repeat"
-    )
+    return StorageError(f"job: cannot be packed in {place} ({why}; {free_in(Path(place))}); {MAKE_ROOM}, then repeat")
 
 
 def _put_together(folder: Path, file: Path, plugins: Sequence[str]) -> None:

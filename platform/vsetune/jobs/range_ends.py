@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from vsetune.config.spec.base import Choices, Domain, Range
 from vsetune.config.study.cells import Cell, Configuration, cell_of, refusal
-from vsetune.config.study.study_spec import LossEntry, NetworkEntry, Settings, StudySpec
+from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Settings
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError, StorageError
 from vsetune.jobs.recorded_studies import study_of
 from vsetune.leaderboard.range_end import RangeEnd

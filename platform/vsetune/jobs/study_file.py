@@ -11,7 +11,8 @@ from vsetune.config.components.catalogue import import_sibling
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.file_kinds import require_kind
 from vsetune.config.spec.loading import parse_spec, read_yaml
-from vsetune.config.study.study_spec import LossEntry, NetworkEntry, StudySpec
+from vsetune.config.study.study_entries import LossEntry, NetworkEntry
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError, MissingPlugin
 from vsetune.jobs.kept_plugins import load_kept_by_name
 from vsetune.jobs.study_folder import folder_told

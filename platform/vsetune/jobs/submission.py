@@ -7,7 +7,6 @@ Ray or Python. Ray's client reads the token: RAY_AUTH_TOKEN, the file of RAY_AUT
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import platform
@@ -25,6 +24,7 @@ from ray.job_submission import JobSubmissionClient
 
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import UsageError
+from vsetune.files.room import FULL
 from vsetune.jobs.job_address import job_address, require_listener
 from vsetune.jobs.job_package import STOP_WITHIN_S, JobPackage, cannot_pack
 
@@ -33,7 +33,6 @@ STUDY_KEY = "vsetune.study"
 
 _OVER = {"SUCCEEDED", "FAILED", "STOPPED"}
 _OUR_CODES = {1, 2, 3, 130}
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _CARRIERS = {"aiohttp", "requests", "urllib3"}
 """Libraries that Ray's client talks through, whose exceptions it passes on."""
 
@@ -183,7 +182,7 @@ class JobServer:
         except Exception as error:
             if not isinstance(error, OSError | ValueError) and type(error).__module__.split(".")[0] not in _CARRIERS:
                 raise
-            if isinstance(error, OSError) and error.errno in _FULL:
+            if isinstance(error, OSError) and error.errno in FULL:
                 raise cannot_pack(error) from error
             if "exceeds the maximum size" in str(error):
                 raise UsageError(

@@ -11,16 +11,8 @@ from vsetune.config.spec.base import Name, Seed, Spec
 from vsetune.config.spec.paths import PathText
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.resources import ResourceSpec
-from vsetune.config.study.study_spec import (
-    LossEntry,
-    NetworkEntry,
-    Override,
-    SchedulerSpec,
-    SearchSpec,
-    StudyDataSpec,
-    StudySpec,
-    TrackingSpec,
-)
+from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
+from vsetune.config.study.study_spec import SchedulerSpec, SearchSpec, StudyDataSpec, StudySpec, TrackingSpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.files.hashes import sha256_hex
 from vsetune.jobs.study_file import load_sweep

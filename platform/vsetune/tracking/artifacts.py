@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vsetune.errors import StorageError
-from vsetune.files.whole_files import free_in
+from vsetune.files.room import MAKE_ROOM, free_in
 from vsetune.tracking.plots import curves_picture
 from vsetune.tracking.records import ValidationPoint
 from vsetune.tracking.store import require_files
@@ -57,8 +57,8 @@ def download(client: ArtifactClient, run_id: str, name: str, into: Path) -> Path
         return Path(client.download_artifacts(run_id, name, str(into)))
     except Exception as error:  # MLflow keeps the cause to itself: whatever it was, it calls the path wrong
         raise StorageError(
-            f"run {run_id}: {name} is there and cannot be copied to {into} ({free_in(into)}); free space there, or "
-            "name another folder in TMPDIR, and check the place of the store's artifacts, then repeat"
+            f"run {run_id}: {name} is there and cannot be copied to {into} ({free_in(into)}); check the place "
+            f"of the store's artifacts; {MAKE_ROOM}, then repeat"
         ) from error
 
 

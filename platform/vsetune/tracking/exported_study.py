@@ -11,7 +11,6 @@ Knows nothing of MLflow. Nothing in such a file is run when it is read.
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 import zipfile
@@ -22,7 +21,8 @@ from typing import IO, Any, Protocol
 
 from vsetune.errors import DataError, StorageError, UsageError
 from vsetune.files.hashes import sha256_hex, sha256_of_file, sha256_of_stream
-from vsetune.files.whole_files import free_in, move_in_place, readable_json, whole_file
+from vsetune.files.room import FULL, MAKE_ROOM, free_in
+from vsetune.files.whole_files import move_in_place, readable_json, whole_file
 
 FORMAT = 1
 SEARCH_FILE = "search.db"
@@ -30,7 +30,6 @@ _HEADER = "study.json"
 _ZIP = ".zip"
 _PARTIAL = ".partial"
 _LARGEST_TEXT = 1 << 30
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class _Target(Protocol):
@@ -176,11 +175,10 @@ class ExportedStudy:
                 with path.open("wb") as target:
                     shutil.copyfileobj(source, target)
             except OSError as error:
-                if error.errno not in _FULL:
+                if error.errno not in FULL:
                     raise
                 raise StorageError(
-                    f"{path}: cannot be written ({error.strerror}; {free_in(into)}); free space there, or name another "
-                    "folder in TMPDIR, then repeat"
+                    f"{path}: cannot be written ({error.strerror}; {free_in(into)}); {MAKE_ROOM}, then repeat"
                 ) from error
         if sha256_of_file(path) != self._files[name]["sha256"]:
             raise self._changed(name)

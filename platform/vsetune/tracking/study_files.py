@@ -9,7 +9,8 @@ from pathlib import Path
 
 from vsetune.errors import StorageError
 from vsetune.files.locks import take_lock
-from vsetune.files.whole_files import free_in, make_folder, move_if_absent
+from vsetune.files.room import MAKE_ROOM, free_in
+from vsetune.files.whole_files import make_folder, move_if_absent
 from vsetune.tracking.entries import NEED_NO_DELIVERY
 from vsetune.tracking.exported_study import SEARCH_FILE
 from vsetune.tracking.journal import JOURNAL_FILE, Journal
@@ -64,8 +65,8 @@ def copied_search(folder: Path, into: Path) -> Path | None:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
             raise StorageError(f"{source}: cannot be read ({error}); mend or move it away, then repeat") from error
         raise StorageError(
-            f"{source}: cannot be copied to {into} ({error}; {free_in(into)}); see that it can be read, and free "
-            "space there or name another folder in TMPDIR, then repeat"
+            f"{source}: cannot be copied to {into} ({error}; {free_in(into)}); see that it can be read; "
+            f"{MAKE_ROOM}, then repeat"
         ) from error
     return target
 

@@ -35,7 +35,8 @@ from vsetune.config.study.loss_settings import (
     with_settings,
 )
 from vsetune.config.study.plugin_use import plugins_in
-from vsetune.config.study.study_spec import LossEntry, NetworkEntry, Override, StudySpec
+from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_catalogue import LOSSES

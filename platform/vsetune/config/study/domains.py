@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from vsetune.config.spec.base import Choices, Domain, Range, Spec, conditions, known_name, tunables
-from vsetune.config.study.study_spec import LossEntry, Settings
+from vsetune.config.study.study_entries import LossEntry, Settings
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.losses.weighted_sum.sum_spec import WeightedLoss

@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from vsetune.config.sources.data_set import DataSpec
-from vsetune.config.spec.base import Name, SearchDomain, Seed, Spec, known_name
+from vsetune.config.spec.base import Name, SearchDomain, Seed, Spec
 from vsetune.config.spec.paths import LocalPathText, PathText, UriText
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.published_points import known_table
 from vsetune.config.study.resources import ResourceSpec
+from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.training import TrainingSpec
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.networks.network_catalogue import NETWORKS
-
-_LONGEST_CELL = 100
-
-SearchOf = Annotated[
-    Annotated[Literal["default", "none"], Tag("Word")] | Annotated[dict[str, SearchDomain], Tag("Mapping")],
-    Discriminator(lambda value: "Mapping" if isinstance(value, dict) else "Word"),
-]
-
-
-def _keys_of(specs: Mapping[str, type[Spec]]) -> list[str]:
-    return sorted({key for spec in specs.values() for key in spec.model_fields} - {"name"})
-
-
-def _without_name(settings: dict[str, Any]) -> dict[str, Any]:
-    if "name" in settings:
-        raise ValueError("name: must not stand here, it would make another component of this one; remove it")
-    return settings
 
 
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
-
-
-FreeSettings = Annotated[dict[str, Any], AfterValidator(_without_name)]
-"""Settings that the spec of the named component checks when cells are resolved."""
 
 
 class ScenesSpec(Spec):
@@ -56,108 +33,6 @@ class StudyDataSpec(DataSpec):
     """The data set of a study. Relative paths are under VSETUNE_HOME (default ~/vsetune)."""
 
     scenes: ScenesSpec | None = Field(None, description="make the embedded data set at `path` when it is missing")
-
-
-class Settings(Spec):
-    """Settings of a network or a loss in a study file: held at a value, or searched."""
-
-    label: Name | None = Field(None, description="name in cells; default: name")
-    fixed: FreeSettings = Field(default_factory=dict, description="hyperparameters held at a value")
-    search: SearchOf = Field("none", description="`default`: every tunable at its declared range; `none`; or a mapping")
-
-
-class NetworkEntry(Settings):
-    """A network of the comparison."""
-
-    name: str
-    training: dict[str, Any] = Field(default_factory=dict, description="changes to `training` for this entry")
-
-    @classmethod
-    def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        return {"fixed": _keys_of(NETWORKS), "training": TrainingSpec.model_fields}
-
-    @property
-    def cell_name(self) -> str:
-        return self.label or self.name
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        return known_name(name, NETWORKS, "network")
-
-
-class LossPart(Settings):
-    """One term of a weighted sum of losses; it is logged under its label."""
-
-    name: str
-    weight: float = Field(1.0, gt=0, description="factor in the sum; `search: {weight: default}` searches it")
-    search: SearchOf = Field("default", description="`default`: every tunable but the weight; `none`; or a mapping")
-
-    @classmethod
-    def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        return {"fixed": _keys_of(LOSSES)}
-
-    @property
-    def part_name(self) -> str:
-        return self.label or self.name
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        return known_name(name, LOSSES, "loss")
-
-
-class LossEntry(Settings):
-    """A loss of the comparison, or a weighted sum of losses (`loss: [...]`)."""
-
-    name: str | None = Field(None, description="a loss; or leave it out and list several under `loss`")
-    loss: list[LossPart] = Field(default_factory=list, max_length=50, description="parts of a weighted sum")
-    search: SearchOf = Field("default", description=Settings.model_fields["search"].description)
-    training: dict[str, Any] = Field(default_factory=dict, description="changes to `training` for this entry")
-    network: FreeSettings = Field(
-        default_factory=dict, description="changes to the networks for this loss, e.g. similarity: order",
-    )
-
-    @property
-    def cell_name(self) -> str:
-        return self.label or self.name or "_".join(part.part_name for part in self.loss)
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, name: str | None) -> str | None:
-        return None if name is None else known_name(name, LOSSES, "loss")
-
-    @model_validator(mode="after")
-    def _one_loss_or_a_sum(self) -> LossEntry:
-        if (self.name is None) == (not self.loss):
-            got = "both `name` and `loss`" if self.loss else "neither `name` nor losses under `loss`"
-            raise ValueError(f"got {got}, need either `name` of one loss, or `loss` with a list of losses to add")
-        if self.loss and (self.fixed or self.search != "default"):
-            raise ValueError("`fixed` and `search` of a sum belong to its parts under `loss`")
-        names = [part.part_name for part in self.loss]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise ValueError(f"{', '.join(repeated)} is listed twice under `loss`; give one of them a `label`")
-        if len(self.cell_name) > _LONGEST_CELL:
-            raise ValueError(f"a name of {len(self.cell_name)} characters from its parts, need a shorter `label`")
-        return self
-
-    @classmethod
-    def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        return {"fixed": _keys_of(LOSSES), "training": TrainingSpec.model_fields, "network": _keys_of(NETWORKS)}
-
-
-class Override(Spec):
-    """Settings for one network x loss pair; wins over the entries of either."""
-
-    network: str = Field(max_length=100, description="cell name of a network entry")
-    loss: str = Field(max_length=100, description="cell name of a loss entry")
-    fixed: FreeSettings = Field(default_factory=dict, description="hyperparameters of the loss; of a sum: by part")
-    training: dict[str, Any] = Field(default_factory=dict)
-
-    @classmethod
-    def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        return {"fixed": _keys_of(LOSSES), "training": TrainingSpec.model_fields}
 
 
 ObjectiveName = Literal["best_m_recall", "epochs_to_target", "area_under_curve"]

@@ -1,0 +1,20 @@
+"""What a full disk looks like, and what to say about it."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a write that room would mend: no space, no quota, a file larger than is allowed."""
+MAKE_ROOM = "free space there, or name another folder in TMPDIR"
+"""What to do about a temporary folder that takes no more."""
+
+
+def free_in(folder: Path) -> str:
+    """`1,024 free`, in bytes, for people."""
+    try:
+        return f"{shutil.disk_usage(folder).free:,} free"
+    except OSError:
+        return "free space unknown"
