@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from vsetune.data.batches.batch import Batch
 from vsetune.errors import AttemptError, ConfigError, DataError, NumericError
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE
+from vsetune.training.step import Learner, StepResult
 
 UNNORMALISED = {"name": "vsepp", "embedding_size": 8, "word_size": 6, "normalize_images": False}
 LOSSES = ["lsh", "lmh", "lseh", "top_f", "adaptive_margin", "info_nce"]
@@ -77,6 +80,30 @@ def test_a_point_says_everything_about_its_window(make_trial: Any, tmp_path: Pat
     assert point.m_recall == pytest.approx(sum(point.metrics[name] for name in recalls) / 6)
     assert 1 <= point.metrics["unique_negatives_captions"] <= 8
     assert all(math.isfinite(value) for value in point.metrics.values())
+
+
+def test_the_time_of_a_step_ends_when_what_it_made_is_freed(
+    make_trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Any]] = []
+    looks: list[int] = []
+    inner = Learner.step
+
+    def step(learner: Learner, batch: Batch, drawn: Batch | None = None) -> StepResult:
+        result = inner(learner, batch, drawn)
+        made.extend((weakref.ref(batch), weakref.ref(result), weakref.ref(result.output.value)))
+        return result
+
+    def clock() -> float:
+        looks.append(sum(each() is not None for each in made))
+        return 0.0
+
+    monkeypatch.setattr(Learner, "step", step)
+    attempt = open_attempt(make_trial(), tmp_path)
+    monkeypatch.setattr(attempt, "_clock", clock)
+    attempt.advance()
+    assert len(made) > 0
+    assert set(looks) == {0}
 
 
 def test_the_rate_follows_the_schedule(make_trial: Any, tmp_path: Path) -> None:

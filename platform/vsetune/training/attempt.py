@@ -14,6 +14,7 @@ import torch
 
 from vsetune.config.sources.reading import STREAMED, Reading
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.batch import Batch
 from vsetune.data.freed_memory import give_back_freed_memory, keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import AttemptError, Preempted, StorageError
@@ -255,15 +256,21 @@ class Attempt:
         batch = self._batches.take(progress.step)
         drawn = self._batches.drawn(progress.step, phase=self._learner.phase)
         loaded, working = time.perf_counter(), self._clock()
+        self._learn(batch, drawn)
+        del batch, drawn  # on the clock, as the rest of what the step made
+        progress.load_seconds += loaded - begin
+        progress.train_seconds += time.perf_counter() - loaded
+        self.worked_seconds += self._clock() - working
+
+    def _learn(self, batch: Batch, drawn: Batch | None) -> None:
+        """One step; what it made is freed when this returns."""
+        progress = self._progress
         rate = self._learner.set_epoch(self._epoch)
         result = self._learner.step(batch, drawn)
         progress.step += 1
         progress.pairs_seen += batch.pairs
         self._window.add(result, step=progress.step, learning_rate=rate, pairs=batch.pairs)
         self._window.note(self._negatives.look(batch, result.output))
-        progress.load_seconds += loaded - begin
-        progress.train_seconds += time.perf_counter() - loaded
-        self.worked_seconds += self._clock() - working
 
     def _validate(self) -> ValidationPoint:
         progress, window, split = self._progress, self._window, self.trial.data.validation_split
