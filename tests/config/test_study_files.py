@@ -90,6 +90,21 @@ def test_a_value_that_fits_no_branch_of_a_union_is_one_line(changes: dict[str, A
     assert problems(changes) == [line]
 
 
+@pytest.mark.parametrize(("changes", "keys"), [
+    ({"training": {"epochs": True}}, ["training.epochs"]),
+    ({"training": {"epochs": False, "batch_size": True}}, ["training.epochs", "training.batch_size"]),
+    ({"seeds": [0, True]}, ["seeds[1]"]),
+    ({"search": {"target": True}}, ["search.target"]),
+    ({"losses": [{"name": "lmh", "search": {"margin": {"low": 0.1, "high": True}}}]}, ["losses[0].search.margin.high"]),
+    ({"losses": [{"name": "lmh", "fixed": {"margin": True}}]}, ["cell vsepp.lmh: loss.margin"]),
+    ({"networks": [{"name": "vsepp", "fixed": {"embedding_size": True}}]}, ["cell vsepp.lmh: network.embedding_size"]),
+])
+def test_a_truth_value_is_no_number(changes: dict[str, Any], keys: list[str]) -> None:
+    lines = problems({"losses": [{"name": "lmh"}]} | changes)
+    assert [line.partition(": got ")[0] for line in lines] == [f"f.yaml: {key}" for key in keys]
+    assert all(line.endswith("as YAML also reads yes, no, on and off; need a number") for line in lines)
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -6,9 +6,10 @@ import difflib
 import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from vsetune.files.hashes import fingerprint_of
 
@@ -52,6 +53,38 @@ class Spec(BaseModel):
         """What the fingerprint is of. Settings that came later are left out where they say what was so before, if
         fingerprints are to stay."""
         return self.to_plain()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, given: Any) -> Any:
+        """YAML reads yes and on as true, and pydantic takes true for 1."""
+        wrong: list[InitErrorDetails] = []
+        for key, value in given.items() if isinstance(given, dict) else ():
+            for place, one in _truths(key, value):
+                if key in cls.model_fields and _is_number(cls.model_fields[key].annotation):
+                    message = f"got {str(one).lower()}, as YAML also reads yes, no, on and off; need a number"
+                    wrong.append({"type": PydanticCustomError("value_error", message), "loc": place, "input": one})
+        if wrong:
+            raise ValidationError.from_exception_data(cls.__name__, wrong)
+        return given
+
+
+def _truths(key: str, value: Any) -> Iterator[tuple[tuple[str | int, ...], bool]]:
+    """Where true or false stand in what is given for a key: alone, or in a list."""
+    if isinstance(value, bool):
+        yield (key,), value
+    elif isinstance(value, list):
+        yield from (((key, number), each) for number, each in enumerate(value) if isinstance(each, bool))
+
+
+def _is_number(annotation: Any) -> bool:
+    """Whether numbers fit it, and true and false do not."""
+    kinds, pending = set(), [annotation]
+    while pending:
+        one = pending.pop()
+        pending += get_args(one)
+        kinds.add(one)
+    return not {int, float}.isdisjoint(kinds) and {bool, Any}.isdisjoint(kinds)
 
 
 class Range(Spec):
