@@ -12,11 +12,14 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
+from sqlalchemy import event
 from sqlalchemy.engine import make_url
+from sqlalchemy.pool import Pool
 
 from chaos import servers
 from chaos.processes import Processes
@@ -66,6 +69,24 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
+def _connections_end() -> Iterator[None]:
+    """What this process has connected to PostgreSQL inside is closed at the end: psycopg warns of what is forgotten."""
+    made: list[Any] = []
+
+    def note(connection: Any, record: Any) -> None:
+        if type(connection).__module__.startswith("psycopg"):
+            made.append(connection)
+
+    event.listen(Pool, "connect", note)
+    try:
+        yield
+    finally:
+        event.remove(Pool, "connect", note)
+        for each in made:
+            each.close()
+
+
+@contextmanager
 def postgres(folder: Path) -> Iterator[Callable[[str], str]]:
     """PostgreSQL without passwords. Gives what makes a database of a name and returns its URL."""
     driver = make_url("postgresql://").get_driver_name()
@@ -91,12 +112,11 @@ def postgres(folder: Path) -> Iterator[Callable[[str], str]]:
         subprocess.run([programs / "createdb", "-h", HOST, "-p", str(port), "-U", "vsetune", name], check=True)
         return f"postgresql://vsetune@{HOST}:{port}/{name}"
 
-    with _running(command, folder / "postgres.log", lambda: subprocess.run(ready, capture_output=True).returncode == 0):
+    with (
+        _running(command, folder / "postgres.log", lambda: subprocess.run(ready, capture_output=True).returncode == 0),
+        _connections_end(),
+    ):
         yield database
-        if opened := sys.modules.get("mlflow.store.tracking.sqlalchemy_store"):  # it leaves connections open
-            for uri, engine in opened.SqlAlchemyStore._engine_map.items():
-                if f"{HOST}:{port}/" in uri:
-                    engine.dispose()
 
 
 def stoppable_s3(folder: Path) -> tuple[Server, dict[str, str]]:

@@ -127,7 +127,7 @@ def test_a_database_that_refuses_is_one_line_at_once(place: Path) -> None:
     with postgres(place) as made:
         absent = made("there").replace("vsetune@", "vsetune:hunter2@").replace("/there", "/absent")
         begun = time.monotonic()
-        with pytest.raises(StorageError, match=r'cannot open \(.*database "absent" does not exist.*\)') as refused:
+        with pytest.raises(StorageError, match=r'forbidden \(.*database "absent" does not exist.*\)') as refused:
             open_store(absent, None)
     assert time.monotonic() - begun < 10
     assert "hunter2" not in str(refused.value)
