@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from vsetune.cli.output import interruptible, messages, print_json, results, say
+from vsetune.cli.output import interruptible, messages, place_to_write, print_json, results, say
 from vsetune.config.spec.paths import home, under_home
 from vsetune.errors import ConfigError
 
@@ -152,7 +152,7 @@ def show(
     path: DataPath,
     split: Annotated[str, typer.Option(help="split of the contact sheet")] = "train",
     count: Annotated[int, typer.Option(min=1, max=200, help="images on the contact sheet")] = 12,
-    sheet: Annotated[Path | None, typer.Option(help="contact sheet to write; default: under VSETUNE_HOME")] = None,
+    sheet: Annotated[Path | None, place_to_write(help="contact sheet to write; default: under VSETUNE_HOME")] = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="only the summary, as JSON")] = False,
 ) -> None:
     """Print what a data set holds and write a contact sheet of images with their captions."""
