@@ -237,6 +237,22 @@ def test_a_driver_on_another_machine_delivers_what_the_first_had_only_in_its_jou
     assert kept == {"best.safetensors": b"best.safetensors" * 1000, "leaderboard.html": b"a page " * 1000}
 
 
+def test_what_one_machine_trains_to_look_at_and_keeps_aside_stays_there(
+    machine: Callable[[str], None], tmp_path: Path
+) -> None:
+    own = [Path("journal.log.superseded-1"), Path("train/vsepp.lmh-defaults-s0/checkpoint.pt")]
+    folder = home() / "runs" / "tiny"
+    for name in own:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"of this machine")
+    for name in ("first", "second", "first"):
+        machine(name)
+        with held_home(home() / "runs" / "tiny"):
+            (home() / "runs" / "tiny" / "study.yaml").write_text(f"by {name}")
+    assert [(folder / name).read_bytes() for name in own] == [b"of this machine"] * 2
+    assert set(read_contents(f"{remote_home()}/runs/tiny").files) == {"study.yaml"}
+
+
 def test_two_drivers_on_two_machines_exclude_each_other_and_the_loser_stops(
     machine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
