@@ -14,7 +14,9 @@ from s3_server import endpoint, machine, prefix
 
 from vsetune.config.spec.paths import home, remote_home, remote_place, under_home
 from vsetune.config.study.cells import build_trial, resolve_cells
+from vsetune.config.study.study_spec import ScenesSpec
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, StorageError, StudyConflict
 from vsetune.jobs import study_home
 from vsetune.jobs.preparation import make_scenes, prepare_study, require_home, require_scenes, search_storage
@@ -23,7 +25,7 @@ from vsetune.jobs.study_home import held_home
 from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.object_storage import lease
 from vsetune.object_storage.mirror_contents import fetch, read_contents
-from vsetune.object_storage.s3 import find, listing, put_bytes
+from vsetune.object_storage.s3 import delete, find, listing, put_bytes
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import AttemptStart, StudyRecord
@@ -307,20 +309,37 @@ def test_a_home_that_fits_leaves_nothing_of_its_trial(
     assert search_storage(study) == "postgresql://user:${PW}@host/db"
 
 
+def stored_under(prefix: str) -> dict[str, Any]:
+    """Content and age of every object, without the time of the answer."""
+    found = {url: find(url, most=2**24) for url in listing(prefix)}
+    return {url: (each[0], each[1].modified) for url, each in found.items() if each is not None}
+
+
+def test_embedded_data_deleted_from_the_home_can_be_made_with_other_sizes(
+    machine: Callable[[str], None], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = under_home("data/scenes")
+    make_scenes(place, ScenesSpec(train=24, validation=8, test=8), Console(quiet=True))
+    assert not list((tmp_path / "first").rglob("*.tar")), "a node keeps nothing of what is on the server"
+    delete(list(listing(f"{prefix}/")))
+    make_scenes(place, ScenesSpec(train=25, validation=8, test=8), Console(quiet=True))
+    assert Dataset.open(place).manifest.splits["train"].images == 25
+
+
 def test_embedded_data_are_made_in_the_home_once_for_all_machines(
     machine: Callable[[str], None], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "memory:")
     monkeypatch.setenv("VSETUNE_SEARCH_STORAGE", "postgresql://user:${PW}@host/db")
     prepared = prepare_study(study_file(tmp_path), Console(quiet=True))
-    made = {url: find(url, most=2**24) for url in listing(f"{prefix}/data/scenes/")}
+    made = stored_under(f"{prefix}/data/scenes/")
     assert f"{prefix}/data/scenes/manifest.json" in made
 
     machine("second")
     require_scenes(prepared.spec, where="tiny.yaml")
     again = prepare_study(study_file(tmp_path), Console(quiet=True))
     assert again.data_fingerprint == prepared.data_fingerprint
-    assert {url: find(url, most=2**24) for url in listing(f"{prefix}/data/scenes/")} == made
+    assert stored_under(f"{prefix}/data/scenes/") == made
     larger = {"path": "data/scenes", "scenes": {"train": 49, "validation": 16, "test": 16}}
     with pytest.raises(StudyConflict, match=r"^\S+tiny\.yaml: data\.scenes: s3://\S+/data/scenes holds other data"):
         prepare_study(study_file(tmp_path, data=larger), Console(quiet=True))

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vsetune.cli.output import interruptible, messages, place_to_write, print_json, results, say
-from vsetune.config.spec.paths import home, under_home
+from vsetune.config.spec.paths import home, remote_home, under_home
 from vsetune.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def make_scenes(
     from vsetune.config.study.study_spec import ScenesSpec
     from vsetune.jobs.preparation import make_scenes as make
 
-    if "://" in output:
+    if "://" in output and not output.startswith(f"{remote_home()}/"):
         raise ConfigError(f"--output: got {output}, scenes can only be made in a local folder; name one")
     sizes = {"train": train, "validation": validation, "test": test, "seed": seed}
     folder = under_home(output)
