@@ -309,6 +309,19 @@ def test_a_home_that_fits_leaves_nothing_of_its_trial(
     assert search_storage(study) == "postgresql://user:${PW}@host/db"
 
 
+@pytest.mark.parametrize("variable", ["VSETUNE_NODE_FOLDER", "VSETUNE_HOME"])
+def test_a_folder_of_this_machine_that_cannot_be_written_is_told_with_the_variable_that_sets_it(
+    machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv(variable, str(tmp_path / "file"))
+    with (
+        pytest.raises(StorageError, match=rf"runs/tiny: cannot be written \(.*\); set {variable} to another folder$"),
+        held_home(home() / "runs" / "tiny"),
+    ):
+        pass
+
+
 def stored_under(prefix: str) -> dict[str, Any]:
     """Content and age of every object, without the time of the answer."""
     found = {url: find(url, most=2**24) for url in listing(prefix)}

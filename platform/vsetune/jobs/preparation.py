@@ -13,6 +13,7 @@ from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.spec.paths import (
     HOME_VARIABLE,
     home,
+    home_variable,
     remote_home,
     remote_place,
     under_home,
@@ -186,7 +187,7 @@ def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
     except StorageError as error:
         told = f"{where}: data.scenes: {str(error).removeprefix('output: ').rstrip('.')}"
         is_busy = isinstance(error.__cause__, BlockingIOError)
-        raise StorageError(told if is_busy else f"{told}: set {HOME_VARIABLE}, or data.path") from error
+        raise StorageError(told if is_busy else f"{told}: set {home_variable()}, or data.path") from error
 
 
 def _other_data(path: str, where: str) -> StudyConflict:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vsetune.config.spec.paths import remote_place
+from vsetune.config.spec.paths import home_variable, remote_place
 from vsetune.errors import StorageError, StudyConflict
 from vsetune.files.locks import take_lock
 from vsetune.object_storage.addresses import join
@@ -33,7 +33,7 @@ def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -
         raise StudyConflict(f"study {folder.name}: another process is running it; wait for it or stop it") from None
     except OSError as error:
         raise StorageError(
-            f"{folder}: cannot be written ({error.strerror}); set VSETUNE_HOME to another folder"
+            f"{folder}: cannot be written ({error.strerror}); set {home_variable()} to another folder"
         ) from error
     with lock:
         place = remote_place(folder)
