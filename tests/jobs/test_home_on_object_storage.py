@@ -30,6 +30,7 @@ from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import AttemptStart, StudyRecord
 from vsetune.tracking.store import TrackingStore
+from vsetune.tracking.study_files import waiting_records
 
 __all__ = ["endpoint", "machine", "prefix"]
 pytestmark = [
@@ -237,6 +238,35 @@ def test_a_driver_on_another_machine_delivers_what_the_first_had_only_in_its_jou
     assert delivered.status == "finished"
     kept = {path.name: path.read_bytes() for path in (tmp_path / "artifacts").rglob("*") if path.is_file()}
     assert kept == {"best.safetensors": b"best.safetensors" * 1000, "leaderboard.html": b"a page " * 1000}
+
+
+def test_records_that_wait_are_counted_on_every_machine(
+    machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = Away(tmp_path / "artifacts")
+    monkeypatch.setattr(Away, "is_there", False)
+    with held_home(home() / "runs" / "tiny") as held:
+        store = opened(home() / "runs" / "tiny", inner, held)
+        store.open_study(StudyRecord("tiny", "f00d", {"study": "tiny"}, {}), resume=False)
+        store.close(0.0)
+        held.keep()
+        assert held._mirror is not None
+        held._mirror.settle(30)
+        machine("second")
+        assert waiting_records(home() / "runs" / "tiny") is None, "its driver lives"
+        machine("first")
+    for name in ("second", "first"):
+        machine(name)
+        assert waiting_records(home() / "runs" / "tiny") == 1
+    machine("second")
+    monkeypatch.setattr(Away, "is_there", True)
+    with held_home(home() / "runs" / "tiny") as held:
+        store = opened(home() / "runs" / "tiny", inner, held)
+        assert store.flush(30) == 0
+        store.close(0.0)
+    for name in ("second", "first"):
+        machine(name)
+        assert waiting_records(home() / "runs" / "tiny") == 0
 
 
 def test_what_one_machine_trains_to_look_at_and_keeps_aside_stays_there(
