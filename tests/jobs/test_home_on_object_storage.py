@@ -12,6 +12,7 @@ import yaml
 from rich.console import Console
 from s3_server import endpoint, machine, prefix
 
+from vsetune.cli.tracking_doctor import _weights
 from vsetune.config.spec.paths import home, remote_home, remote_place, under_home
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import ScenesSpec
@@ -43,6 +44,8 @@ STUDY = {
     "training": {"epochs": 2, "batch_size": 40, "validate_every_steps": 3, "learning_rate": 1e-3},
 }
 TRIAL = "vsepp.lmh-c000-s0"
+START = AttemptStart(study="tiny", trial=TRIAL, cell="vsepp.lmh", network="vsepp", loss="lmh", number=1, seed=0,
+                     phase="search", configuration={}, resolved={}, environment={}, protocol={})
 
 
 def study_file(folder: Path, **changes: Any) -> Path:
@@ -201,8 +204,6 @@ def test_a_driver_on_another_machine_delivers_what_the_first_had_only_in_its_jou
     inner = Away(tmp_path / "artifacts")
     monkeypatch.setattr(Away, "is_there", False)
     record = StudyRecord("tiny", "f00d", {"study": "tiny"}, {})
-    start = AttemptStart(study="tiny", trial=TRIAL, cell="vsepp.lmh", network="vsepp", loss="lmh", number=1, seed=0,
-                         phase="search", configuration={}, resolved={}, environment={}, protocol={})
     folder = home() / "runs" / "tiny"
     trial_folder = folder / "trials" / TRIAL
     with held_home(folder) as held:
@@ -218,7 +219,7 @@ def test_a_driver_on_another_machine_delivers_what_the_first_had_only_in_its_jou
         mirror.settle(30)
         mirror.close(0)
         (trial_folder / "best.safetensors").unlink()  # as on a driver that trains nothing itself
-        attempt = store.start_attempt(start)
+        attempt = store.start_attempt(START)
         page = folder / "leaderboard.html"
         page.write_text("a page " * 1000)
         store.finish_attempt(attempt, "finished", {"epochs": 2.0}, [trial_folder / "best.safetensors"], None)
@@ -238,6 +239,22 @@ def test_a_driver_on_another_machine_delivers_what_the_first_had_only_in_its_jou
     assert delivered.status == "finished"
     kept = {path.name: path.read_bytes() for path in (tmp_path / "artifacts").rglob("*") if path.is_file()}
     assert kept == {"best.safetensors": b"best.safetensors" * 1000, "leaderboard.html": b"a page " * 1000}
+
+
+def test_the_doctor_finds_weights_that_another_machine_has_sent(machine: Callable[[str], None]) -> None:
+    folder = home() / "runs" / "tiny" / "trials" / TRIAL
+    folder.mkdir(parents=True)
+    mirror = study_home.trial_mirror(folder)
+    assert mirror is not None
+    mirror.fetch()
+    (folder / "best.safetensors").write_bytes(b"weights" * 1000)
+    mirror.send()
+    mirror.settle(30)
+    mirror.close(0)
+    machine("second")
+    found = _weights([StudyRecord("tiny", "f00d", {"study": "tiny"}, {})])(START)
+    assert found == home() / "runs" / "tiny" / "trials" / TRIAL / "best.safetensors"
+    assert found.read_bytes() == b"weights" * 1000
 
 
 def test_records_that_wait_are_counted_on_every_machine(

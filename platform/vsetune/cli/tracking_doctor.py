@@ -57,8 +57,9 @@ def doctor(
 
 
 def _weights(records: list[StudyRecord]) -> WeightsOf:
-    """In the folder of the trial, on this machine."""
+    """In the folder of the trial, on this machine; brought there where another machine of the home has sent it."""
     from vsetune.jobs.study_folder import folder_of
+    from vsetune.object_storage.home_files import bring_mirrored
 
     folders = {record.name: folder_of(record) for record in records}
 
@@ -66,6 +67,8 @@ def _weights(records: list[StudyRecord]) -> WeightsOf:
         if start.study not in folders:
             return None
         file = folders[start.study] / "trials" / start.trial / _WEIGHTS
+        if not file.is_file():
+            bring_mirrored(file.parent, lambda name: name == _WEIGHTS)
         return file if file.is_file() else None
 
     return find
