@@ -10,6 +10,7 @@ import typer
 from vsetune.cli.output import counted, messages, print_json, results, say
 from vsetune.cli.recorded_runs import recorded_store
 from vsetune.cli.tracking_option import Tracking, tracking_of
+from vsetune.config.spec.paths import home, remote_place
 
 if TYPE_CHECKING:
     from vsetune.tracking.doctor import Finding, WeightsOf
@@ -83,8 +84,9 @@ def _waiting(records: list[StudyRecord]) -> list[Finding]:
     for record in records:
         folder = folder_of(record)
         count = waiting_records(folder)
+        place = remote_place(folder) if folder.is_relative_to(home()) else None
         if count:
             found.append(Finding(
-                f"study {record.name}", f"{count} records wait in {folder}", f"vsetune tracking flush {folder}"
+                f"study {record.name}", f"{count} records wait in {place or folder}", f"vsetune tracking flush {folder}"
             ))
     return found
