@@ -93,6 +93,28 @@ def test_a_missing_study_file(vsetune, tmp_path) -> None:
     assert_refused(vsetune(*VALIDATE, str(tmp_path / "none.yaml")), "none.yaml: no such file")
 
 
+@pytest.mark.parametrize("words", [
+    ("data", "show", "data/scenes", "--sheet"),
+    *(("leaderboard", "export", "tiny", f"--{kind}") for kind in (
+        "html", "csv", "json", "markdown", "curves", "latex", "profile",
+    )),
+    ("leaderboard", "repeat", "tiny/vsepp.lmh", "--output"),
+    ("losses", "new", "my_own", "--folder"),
+    ("networks", "import", "--from", "vsepp", "weights.pth", "--output"),
+    ("networks", "new", "my_own", "--folder"),
+    ("nightly", "install", "nightly.yaml", "--as", "cron", "--output"),
+    ("study", "explain", "tiny", "--output"),
+    ("tracking", "export", "tiny", "--to"),
+    ("trial", "curves", "tiny/vsepp.lmh-c000-s0", "--output"),
+    ("trial", "gallery", "tiny/vsepp.lmh-c000-s0", "--output"),
+])
+def test_an_address_is_no_place_to_write(vsetune, words, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = vsetune(*words, "s3://bucket/board.svg")
+    assert_refused(said, f"error {words[-1]}: got s3://bucket/board.svg, need a place on this machine")
+    assert not Path("s3:").exists()
+
+
 def test_a_caption_without_an_image_and_an_unreadable_image(vsetune, tmp_path, home) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "captions.csv").write_text("image,caption\na.jpg,A dog .\nb.jpg,A cat .\n")

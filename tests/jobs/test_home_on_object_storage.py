@@ -12,9 +12,12 @@ import yaml
 from rich.console import Console
 from s3_server import endpoint, machine, prefix
 
+from vsetune.cli.tracking_doctor import _weights
 from vsetune.config.spec.paths import home, remote_home, remote_place, under_home
 from vsetune.config.study.cells import build_trial, resolve_cells
+from vsetune.config.study.study_spec import ScenesSpec
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, StorageError, StudyConflict
 from vsetune.jobs import study_home
 from vsetune.jobs.preparation import make_scenes, prepare_study, require_home, require_scenes, search_storage
@@ -23,11 +26,12 @@ from vsetune.jobs.study_home import held_home
 from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.object_storage import lease
 from vsetune.object_storage.mirror_contents import fetch, read_contents
-from vsetune.object_storage.s3 import find, listing, put_bytes
+from vsetune.object_storage.s3 import delete, find, listing, put_bytes
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import AttemptStart, StudyRecord
 from vsetune.tracking.store import TrackingStore
+from vsetune.tracking.study_files import waiting_records
 
 __all__ = ["endpoint", "machine", "prefix"]
 pytestmark = [
@@ -40,6 +44,8 @@ STUDY = {
     "training": {"epochs": 2, "batch_size": 40, "validate_every_steps": 3, "learning_rate": 1e-3},
 }
 TRIAL = "vsepp.lmh-c000-s0"
+START = AttemptStart(study="tiny", trial=TRIAL, cell="vsepp.lmh", network="vsepp", loss="lmh", number=1, seed=0,
+                     phase="search", configuration={}, resolved={}, environment={}, protocol={})
 
 
 def study_file(folder: Path, **changes: Any) -> Path:
@@ -198,8 +204,6 @@ def test_a_driver_on_another_machine_delivers_what_the_first_had_only_in_its_jou
     inner = Away(tmp_path / "artifacts")
     monkeypatch.setattr(Away, "is_there", False)
     record = StudyRecord("tiny", "f00d", {"study": "tiny"}, {})
-    start = AttemptStart(study="tiny", trial=TRIAL, cell="vsepp.lmh", network="vsepp", loss="lmh", number=1, seed=0,
-                         phase="search", configuration={}, resolved={}, environment={}, protocol={})
     folder = home() / "runs" / "tiny"
     trial_folder = folder / "trials" / TRIAL
     with held_home(folder) as held:
@@ -215,7 +219,7 @@ def test_a_driver_on_another_machine_delivers_what_the_first_had_only_in_its_jou
         mirror.settle(30)
         mirror.close(0)
         (trial_folder / "best.safetensors").unlink()  # as on a driver that trains nothing itself
-        attempt = store.start_attempt(start)
+        attempt = store.start_attempt(START)
         page = folder / "leaderboard.html"
         page.write_text("a page " * 1000)
         store.finish_attempt(attempt, "finished", {"epochs": 2.0}, [trial_folder / "best.safetensors"], None)
@@ -235,6 +239,67 @@ def test_a_driver_on_another_machine_delivers_what_the_first_had_only_in_its_jou
     assert delivered.status == "finished"
     kept = {path.name: path.read_bytes() for path in (tmp_path / "artifacts").rglob("*") if path.is_file()}
     assert kept == {"best.safetensors": b"best.safetensors" * 1000, "leaderboard.html": b"a page " * 1000}
+
+
+def test_the_doctor_finds_weights_that_another_machine_has_sent(machine: Callable[[str], None]) -> None:
+    folder = home() / "runs" / "tiny" / "trials" / TRIAL
+    folder.mkdir(parents=True)
+    mirror = study_home.trial_mirror(folder)
+    assert mirror is not None
+    mirror.fetch()
+    (folder / "best.safetensors").write_bytes(b"weights" * 1000)
+    mirror.send()
+    mirror.settle(30)
+    mirror.close(0)
+    machine("second")
+    found = _weights([StudyRecord("tiny", "f00d", {"study": "tiny"}, {})])(START)
+    assert found == home() / "runs" / "tiny" / "trials" / TRIAL / "best.safetensors"
+    assert found.read_bytes() == b"weights" * 1000
+
+
+def test_records_that_wait_are_counted_on_every_machine(
+    machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = Away(tmp_path / "artifacts")
+    monkeypatch.setattr(Away, "is_there", False)
+    with held_home(home() / "runs" / "tiny") as held:
+        store = opened(home() / "runs" / "tiny", inner, held)
+        store.open_study(StudyRecord("tiny", "f00d", {"study": "tiny"}, {}), resume=False)
+        store.close(0.0)
+        held.keep()
+        assert held._mirror is not None
+        held._mirror.settle(30)
+        machine("second")
+        assert waiting_records(home() / "runs" / "tiny") is None, "its driver lives"
+        machine("first")
+    for name in ("second", "first"):
+        machine(name)
+        assert waiting_records(home() / "runs" / "tiny") == 1
+    machine("second")
+    monkeypatch.setattr(Away, "is_there", True)
+    with held_home(home() / "runs" / "tiny") as held:
+        store = opened(home() / "runs" / "tiny", inner, held)
+        assert store.flush(30) == 0
+        store.close(0.0)
+    for name in ("second", "first"):
+        machine(name)
+        assert waiting_records(home() / "runs" / "tiny") == 0
+
+
+def test_what_one_machine_trains_to_look_at_and_keeps_aside_stays_there(
+    machine: Callable[[str], None], tmp_path: Path
+) -> None:
+    own = [Path("journal.log.superseded-1"), Path("train/vsepp.lmh-defaults-s0/checkpoint.pt")]
+    folder = home() / "runs" / "tiny"
+    for name in own:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"of this machine")
+    for name in ("first", "second", "first"):
+        machine(name)
+        with held_home(home() / "runs" / "tiny"):
+            (home() / "runs" / "tiny" / "study.yaml").write_text(f"by {name}")
+    assert [(folder / name).read_bytes() for name in own] == [b"of this machine"] * 2
+    assert set(read_contents(f"{remote_home()}/runs/tiny").files) == {"study.yaml"}
 
 
 def test_two_drivers_on_two_machines_exclude_each_other_and_the_loser_stops(
@@ -291,20 +356,50 @@ def test_a_home_that_fits_leaves_nothing_of_its_trial(
     assert search_storage(study) == "postgresql://user:${PW}@host/db"
 
 
+@pytest.mark.parametrize("variable", ["VSETUNE_NODE_FOLDER", "VSETUNE_HOME"])
+def test_a_folder_of_this_machine_that_cannot_be_written_is_told_with_the_variable_that_sets_it(
+    machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv(variable, str(tmp_path / "file"))
+    with (
+        pytest.raises(StorageError, match=rf"runs/tiny: cannot be written \(.*\); set {variable} to another folder$"),
+        held_home(home() / "runs" / "tiny"),
+    ):
+        pass
+
+
+def stored_under(prefix: str) -> dict[str, Any]:
+    """Content and age of every object, without the time of the answer."""
+    found = {url: find(url, most=2**24) for url in listing(prefix)}
+    return {url: (each[0], each[1].modified) for url, each in found.items() if each is not None}
+
+
+def test_embedded_data_deleted_from_the_home_can_be_made_with_other_sizes(
+    machine: Callable[[str], None], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = under_home("data/scenes")
+    make_scenes(place, ScenesSpec(train=24, validation=8, test=8), Console(quiet=True))
+    assert not list((tmp_path / "first").rglob("*.tar")), "a node keeps nothing of what is on the server"
+    delete(list(listing(f"{prefix}/")))
+    make_scenes(place, ScenesSpec(train=25, validation=8, test=8), Console(quiet=True))
+    assert Dataset.open(place).manifest.splits["train"].images == 25
+
+
 def test_embedded_data_are_made_in_the_home_once_for_all_machines(
     machine: Callable[[str], None], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "memory:")
     monkeypatch.setenv("VSETUNE_SEARCH_STORAGE", "postgresql://user:${PW}@host/db")
     prepared = prepare_study(study_file(tmp_path), Console(quiet=True))
-    made = {url: find(url, most=2**24) for url in listing(f"{prefix}/data/scenes/")}
+    made = stored_under(f"{prefix}/data/scenes/")
     assert f"{prefix}/data/scenes/manifest.json" in made
 
     machine("second")
     require_scenes(prepared.spec, where="tiny.yaml")
     again = prepare_study(study_file(tmp_path), Console(quiet=True))
     assert again.data_fingerprint == prepared.data_fingerprint
-    assert {url: find(url, most=2**24) for url in listing(f"{prefix}/data/scenes/")} == made
+    assert stored_under(f"{prefix}/data/scenes/") == made
     larger = {"path": "data/scenes", "scenes": {"train": 49, "validation": 16, "test": 16}}
     with pytest.raises(StudyConflict, match=r"^\S+tiny\.yaml: data\.scenes: s3://\S+/data/scenes holds other data"):
         prepare_study(study_file(tmp_path, data=larger), Console(quiet=True))

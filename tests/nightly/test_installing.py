@@ -99,6 +99,20 @@ def test_cron_gets_a_line_between_markers_and_every_other_line_stays(entry: Call
     assert Path(words[-2]).parent.is_dir()
 
 
+def test_an_entry_of_this_machine_works_in_the_folders_of_this_machine(
+    entry: Callable[..., Entry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"VSETUNE_NODE_FOLDER": "node", "VSETUNE_NODE_CACHE": str(tmp_path / "cache"), "VSETUNE_NODE_CACHE_GB": "5"}
+    for name, value in {"VSETUNE_HOME": "s3://bucket/home", **given}.items():
+        monkeypatch.setenv(name, value)
+    wanted = given | {"VSETUNE_NODE_FOLDER": str(tmp_path / "node"), "VSETUNE_HOME": "s3://bucket/home"}
+    _, line, _ = entry_texts(entry("cron", zone=None))["crontab"].splitlines()
+    _, words = run_line(line)
+    assert {f"{name}={value}" for name, value in wanted.items()} <= set(words)
+    (workflow,) = entry_texts(entry("github")).values()
+    assert "NODE" not in workflow
+
+
 def test_cron_is_given_the_same_line_again_and_once_only(entry: Callable[..., Entry], table: Path) -> None:
     install(entry("cron", zone=None))
     once = table.read_text()

@@ -79,6 +79,21 @@ def test_another_machine_finds_the_same_files_and_nothing_else_of_its_own(
     assert len(objects(prefix)) == 2, "what the list no longer names is removed"
 
 
+def test_a_log_that_another_machine_went_on_with_is_not_kept_aside(
+    open_mirror: Callable[..., Mirror], tmp_path: Path
+) -> None:
+    first, second = open_mirror("one"), tmp_path / "two"
+    (tmp_path / "one/log").write_bytes(BIG)
+    send(first)
+    other = open_mirror("two")
+    (second / "log").write_bytes(BIG * 2)
+    send(other)
+    first.close(0)
+    open_mirror("one")
+    assert [path.name for path in (tmp_path / "one").glob("log*")] == ["log"]
+    assert (tmp_path / "one/log").read_bytes() == BIG * 2
+
+
 def test_files_that_go_on_from_the_last_version_sent_stay_and_are_not_fetched_again(
     open_mirror: Callable[..., Mirror], tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,17 +43,29 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
     server.server_close()
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        ("InvalidAccessKeyId", "does not know this access key; check AWS_ACCESS_KEY_ID"),
-        ("SignatureDoesNotMatch", "the secret key is wrong; check AWS_SECRET_ACCESS_KEY"),
-        ("AccessDenied", "not allowed; need the rights to list, get, put and delete objects"),
-        ("NoSuchBucket", "no such bucket; make it"),
-        ("RequestTimeTooSkewed", "this machine's clock is too far from the server's; set it"),
-        ("ExpiredToken", "the session token has expired"),
-    ],
-)
+REMEDIES = [
+    ("InvalidAccessKeyId", "does not know this access key; check AWS_ACCESS_KEY_ID"),
+    ("SignatureDoesNotMatch", "the secret key is wrong; check AWS_SECRET_ACCESS_KEY"),
+    ("AccessDenied", "not allowed; need the rights to list, get, put and delete objects"),
+    ("NoSuchBucket", "no such bucket; make it"),
+    ("RequestTimeTooSkewed", "this machine's clock is too far from the server's; set it"),
+    ("ExpiredToken", "the session token has expired"),
+]
+
+
+@pytest.mark.parametrize(("code", "said"), REMEDIES)
+def test_a_file_that_is_refused_is_told_with_the_same_remedy(
+    server: ThreadingHTTPServer, tmp_path: Path, code: str, said: str
+) -> None:
+    server.code = code  # type: ignore[attr-defined]
+    page = tmp_path / "page.html"
+    page.write_text("a page")
+    with pytest.raises(StorageError, match=rf"^s3://home/x/page\.html: [^(]*{said}") as caught:
+        s3.upload(page, "s3://home/x/page.html")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("code", "said"), REMEDIES)
 def test_a_refusal_is_one_line_with_its_remedy(server: ThreadingHTTPServer, code: str, said: str) -> None:
     server.code = code  # type: ignore[attr-defined]
     with pytest.raises(StorageError, match=rf"^VSETUNE_HOME: s3://home/x/probe-\w+: .*{said}") as caught:

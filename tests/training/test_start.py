@@ -246,6 +246,11 @@ def test_a_start_that_is_no_file_of_weights_is_refused_in_one_line(
     assert refusal(make_trial(network=FRESH | {"start_from": str(path)})).startswith(f"network.start_from: {path}: ")
 
 
+def test_a_start_at_an_address_is_refused_with_what_is_needed(make_trial: Any) -> None:
+    said = refusal(make_trial(network=FRESH | {"start_from": "s3://bucket/weights.safetensors"}))
+    assert said.startswith("network.start_from: got s3://bucket/weights.safetensors, need a file of this machine")
+
+
 def test_the_check_before_a_study_reads_names_and_shapes_alone(imported: Any, make_trial: Any, data_path: str) -> None:
     dataset = Dataset.open(data_path)
     spec = make_trial(network=FRESH | {"start_from": str(imported())}).network

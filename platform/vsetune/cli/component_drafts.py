@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from vsetune.cli.output import results, say
+from vsetune.cli.output import place_to_write, results, say
 from vsetune.quality.drafts import write_draft
 
 LOSS_EXAMPLE = "Example: vsetune losses new my_loss"
 NETWORK_EXAMPLE = "Example: vsetune networks new my_network"
 
 NewName = Annotated[str, typer.Argument(help="what study files will call it, e.g. my_own", show_default=False)]
-Parent = Annotated[Path, typer.Option("--folder", metavar="DIR", help="where the folder NAME is made")]
+Parent = Annotated[Path, place_to_write("--folder", metavar="DIR", help="where the folder NAME is made")]
 
 
 def new_loss(name: NewName, folder: Parent = Path()) -> None:

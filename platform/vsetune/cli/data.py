@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from vsetune.cli.output import interruptible, messages, print_json, results, say
-from vsetune.config.spec.paths import home, under_home
+from vsetune.cli.output import interruptible, messages, place_to_write, print_json, results, say
+from vsetune.config.spec.paths import home, remote_home, under_home
 from vsetune.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def make_scenes(
     from vsetune.config.study.study_spec import ScenesSpec
     from vsetune.jobs.preparation import make_scenes as make
 
-    if "://" in output:
+    if "://" in output and not output.startswith(f"{remote_home()}/"):
         raise ConfigError(f"--output: got {output}, scenes can only be made in a local folder; name one")
     sizes = {"train": train, "validation": validation, "test": test, "seed": seed}
     folder = under_home(output)
@@ -152,7 +152,7 @@ def show(
     path: DataPath,
     split: Annotated[str, typer.Option(help="split of the contact sheet")] = "train",
     count: Annotated[int, typer.Option(min=1, max=200, help="images on the contact sheet")] = 12,
-    sheet: Annotated[Path | None, typer.Option(help="contact sheet to write; default: under VSETUNE_HOME")] = None,
+    sheet: Annotated[Path | None, place_to_write(help="contact sheet to write; default: under VSETUNE_HOME")] = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="only the summary, as JSON")] = False,
 ) -> None:
     """Print what a data set holds and write a contact sheet of images with their captions."""

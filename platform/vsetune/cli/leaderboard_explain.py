@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from vsetune.cli.explained_row import RunsView, StepsView
-from vsetune.cli.output import print_json, results, say
+from vsetune.cli.output import place_to_write, print_json, results, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.base import known_name
 from vsetune.errors import UsageError
@@ -65,7 +65,7 @@ def explain(
 
 def repeat(
     row: RowName,
-    output: Annotated[Path, typer.Option(help="study file to write", show_default=False)],
+    output: Annotated[Path, place_to_write(help="study file to write", show_default=False)],
     every: Annotated[bool, typer.Option("--all", metavar="", help="all losses of its network")] = False,
     epochs: Annotated[
         float | None, typer.Option(min=0.01, max=1e6, help="train so long instead, e.g. until the baseline is level")

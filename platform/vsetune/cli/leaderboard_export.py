@@ -6,11 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from vsetune.cli.leaderboard_reading import Baseline, Every, HitShare, ReadBoards, StudyNames, read_boards
 from vsetune.cli.leaderboard_serve import MlflowUrl, mlflow_url
-from vsetune.cli.output import mlflow_server, say
+from vsetune.cli.output import mlflow_server, place_to_write, say
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.paths import home
 from vsetune.errors import UsageError
@@ -28,14 +26,14 @@ EXPORT_EXAMPLE = (
 def export(
     study: StudyNames = None,
     every: Every = False,
-    html: Annotated[Path | None, typer.Option(help="one self-contained page with curves")] = None,
-    csv: Annotated[Path | None, typer.Option(help="one line per cell, full precision")] = None,
-    json: Annotated[Path | None, typer.Option(help="everything, curves included")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="table for issues and wikis")] = None,
-    curves: Annotated[Path | None, typer.Option(help="CSV with one line per validation")] = None,
-    latex: Annotated[Path | None, typer.Option(help="table for the booktabs package")] = None,
+    html: Annotated[Path | None, place_to_write(help="one self-contained page with curves")] = None,
+    csv: Annotated[Path | None, place_to_write(help="one line per cell, full precision")] = None,
+    json: Annotated[Path | None, place_to_write(help="everything, curves included")] = None,
+    markdown: Annotated[Path | None, place_to_write(help="table for issues and wikis")] = None,
+    curves: Annotated[Path | None, place_to_write(help="CSV with one line per validation")] = None,
+    latex: Annotated[Path | None, place_to_write(help="table for the booktabs package")] = None,
     profile: Annotated[
-        Path | None, typer.Option(help="performance profiles over networks and data sets, .svg or .png")
+        Path | None, place_to_write(help="performance profiles over networks and data sets, .svg or .png")
     ] = None,
     hit_share: HitShare = None,
     mlflow: MlflowUrl = None,

@@ -36,6 +36,7 @@ from vsetune.cli import (
 )
 from vsetune.cli.output import complain, results, say
 from vsetune.config.spec.masked_output import mask_output
+from vsetune.config.spec.paths import home_variable
 from vsetune.config.spec.secrets import masked
 from vsetune.errors import ConfigError, UsageError, VsetuneError
 from vsetune.files.room import FULL
@@ -195,7 +196,7 @@ def _told_of_place(error: OSError) -> int:
     """A place that refuses can be mended by the person (2); any other failure of the system is told as it is (1)."""
     place, reason = error.filename or "a file", error.strerror or error
     if error.errno in _PLACE_REFUSES:
-        problem = f"{place}: {reason}; free space, check the rights, or set VSETUNE_HOME elsewhere"
+        problem = f"{place}: {reason}; free space, check the rights, or set {home_variable()} elsewhere"
         return _told("error", [problem], 2)
     if error.errno in _NAME_REFUSED:
         return _told("error", [f"{place}: {reason}; name another file or folder"], 2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vsetune.cli.output import print_json, results, say
+from vsetune.cli.output import place_to_write, print_json, results, say
 from vsetune.config.spec.base import known_name
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.errors import UsageError
@@ -39,7 +39,7 @@ def import_network(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="new folder for the result; default: FILE without its ending, -vsetune")
+        Path | None, place_to_write(help="new folder for the result; default: FILE without its ending, -vsetune")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="what was found as JSON")] = False,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from vsetune.cli.output import interruptible, print_json, results, say
+from vsetune.cli.output import interruptible, place_to_write, print_json, results, say
 from vsetune.config.spec.base import known_name
 from vsetune.config.spec.paths import home, remote_home
 from vsetune.errors import UsageError
@@ -49,7 +49,7 @@ def install(
         str | None, typer.Option("--home", metavar="PLACE", help="VSETUNE_HOME of the nights; default: as here")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="write there, start nothing; default: where it works")
+        Path | None, place_to_write(metavar="FOLDER", help="write there, start nothing; default: where it works")
     ] = None,
     without_raycronjob: Annotated[
         bool, typer.Option("--without-raycronjob", metavar="", help="with kubernetes: a plain CronJob")

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from vsetune.config.spec.secrets import masked, shown_url
+from vsetune.errors import UsageError
 
 results = Console()
 messages = Console(stderr=True)
@@ -52,6 +54,19 @@ def mlflow_server(uri: str) -> str | None:
 def _quoted(url: str) -> str:
     """For a shell that would take ? & and * as its own."""
     return f"'{url}'" if set(url) & set("?&*' ") else url
+
+
+def place_to_write(*names: str, **settings: Any) -> Any:
+    """An option that names a file or folder to write."""
+    return typer.Option(*names, callback=_on_this_machine, **settings)
+
+
+def _on_this_machine(param: typer.CallbackParam, place: Path | None) -> Path | None:
+    """UsageError for an address, which as a path is one in a folder called `s3:`."""
+    if place is None or not "".join(place.parts[:1]).endswith(":"):
+        return place
+    address = shown_url(str(place).replace(":/", "://", 1))
+    raise UsageError(f"{param.opts[0]}: got {address}, need a place on this machine; write it there, then copy it")
 
 
 @contextmanager

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from vsetune.cli.output import messages, results, say
+from vsetune.cli.output import messages, place_to_write, results, say
 from vsetune.cli.study_watch import StudyName
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.paths import home
@@ -20,7 +18,7 @@ _KEPT_AS = "search.html"
 
 def explain_study(
     study: StudyName,
-    output: Annotated[Path | None, typer.Option(help="page to write; default: under VSETUNE_HOME/searches")] = None,
+    output: Annotated[Path | None, place_to_write(help="page to write; default: under VSETUNE_HOME/searches")] = None,
     tracking_uri: Tracking = None,
 ) -> None:
     """Write a web page on the search of a study, running or ended: importances of its settings, what each was tried at,

@@ -72,6 +72,8 @@ def _folder_and_uri(study: Path, tracking_uri: str | None) -> tuple[Path, str]:
     from vsetune.object_storage.home_files import bring_mirrored
     from vsetune.tracking.journal import JOURNAL_FILE
 
+    if not study.exists():  # a study's folder that another machine has
+        bring_mirrored(study.absolute(), lambda name: name in (JOURNAL_FILE, _SPEC_FILE))
     if study.is_dir():
         folder, file = study.absolute(), study / _SPEC_FILE
     else:

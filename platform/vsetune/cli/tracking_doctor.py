@@ -10,6 +10,7 @@ import typer
 from vsetune.cli.output import counted, messages, print_json, results, say
 from vsetune.cli.recorded_runs import recorded_store
 from vsetune.cli.tracking_option import Tracking, tracking_of
+from vsetune.config.spec.paths import home, remote_place
 
 if TYPE_CHECKING:
     from vsetune.tracking.doctor import Finding, WeightsOf
@@ -57,8 +58,9 @@ def doctor(
 
 
 def _weights(records: list[StudyRecord]) -> WeightsOf:
-    """In the folder of the trial, on this machine."""
+    """In the folder of the trial, on this machine; brought there where another machine of the home has sent it."""
     from vsetune.jobs.study_folder import folder_of
+    from vsetune.object_storage.home_files import bring_mirrored
 
     folders = {record.name: folder_of(record) for record in records}
 
@@ -66,6 +68,8 @@ def _weights(records: list[StudyRecord]) -> WeightsOf:
         if start.study not in folders:
             return None
         file = folders[start.study] / "trials" / start.trial / _WEIGHTS
+        if not file.is_file():
+            bring_mirrored(file.parent, lambda name: name == _WEIGHTS)
         return file if file.is_file() else None
 
     return find
@@ -80,8 +84,9 @@ def _waiting(records: list[StudyRecord]) -> list[Finding]:
     for record in records:
         folder = folder_of(record)
         count = waiting_records(folder)
+        place = remote_place(folder) if folder.is_relative_to(home()) else None
         if count:
             found.append(Finding(
-                f"study {record.name}", f"{count} records wait in {folder}", f"vsetune tracking flush {folder}"
+                f"study {record.name}", f"{count} records wait in {place or folder}", f"vsetune tracking flush {folder}"
             ))
     return found

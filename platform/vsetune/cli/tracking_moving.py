@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from vsetune.cli.output import interruptible, messages, results, say
+from vsetune.cli.output import interruptible, messages, place_to_write, results, say
 from vsetune.cli.recorded_runs import recorded_store
 from vsetune.cli.tracking_option import Tracking, tracking_of
 
@@ -18,7 +18,7 @@ IMPORT_EXAMPLE = "Example: vsetune tracking import quickstart.zip --tracking-uri
 
 def export(
     study: Annotated[str, typer.Argument(help="name of a study in the store", show_default=False)],
-    to: Annotated[Path, typer.Option("--to", help="a .zip file, or a new folder", show_default=False)],
+    to: Annotated[Path, place_to_write("--to", help="a .zip file, or a new folder", show_default=False)],
     tracking_uri: Tracking = None,
 ) -> None:
     """Write everything that the store keeps of a study into one file or folder, for `tracking import`: runs, params,

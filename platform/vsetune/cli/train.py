@@ -31,6 +31,7 @@ def train(
     from vsetune.config.study.resources import Needs
     from vsetune.jobs.first_stages import kept_stage
     from vsetune.jobs.preparation import prepare_study
+    from vsetune.jobs.study_home import TRAIN_FOLDER
     from vsetune.training.attempt import Attempt
 
     prepared = prepare_study(file, messages)
@@ -43,7 +44,7 @@ def train(
     trial = build_trial(
         prepared.spec, chosen, chosen.defaults(), trial=f"{chosen.name}-defaults-s{used_seed}", seed=used_seed
     )
-    folder = prepared.folder / "train" / trial.trial
+    folder = prepared.folder / TRAIN_FOLDER / trial.trial
     if fresh:
         shutil.rmtree(folder, ignore_errors=True)
     try:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from vsetune.cli import trial_curves, trial_model, trial_rerank
 from vsetune.cli.components import value_text
-from vsetune.cli.output import interruptible, print_json, results, say
+from vsetune.cli.output import interruptible, place_to_write, print_json, results, say
 from vsetune.cli.recorded_runs import Device, Run, Split, load_run, recorded_store
 from vsetune.cli.scoring import recall_table, scoring
 from vsetune.cli.tracking_option import Tracking
@@ -60,7 +60,7 @@ def gallery(
     written: Annotated[int | None, _number("written", "images with sentences that it writes, if it does")] = None,
     corrected: Annotated[int | None, _number("corrected", "wrong captions it corrects, likewise")] = None,
     seed: Annotated[int | None, _number("seed", "of the draw")] = None,
-    output: Annotated[Path | None, typer.Option(help="page to write; default: under VSETUNE_HOME/galleries")] = None,
+    output: Annotated[Path | None, place_to_write(help="page to write; default: under VSETUNE_HOME/galleries")] = None,
     device: Device = "auto",
     tracking_uri: Tracking = None,
 ) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli.output import print_json, results, say
+from vsetune.cli.output import place_to_write, print_json, results, say
 from vsetune.cli.recorded_runs import Run, recorded_store
 from vsetune.cli.tracking_option import Tracking
 from vsetune.files.whole_files import write_text
@@ -25,7 +25,7 @@ _OWN = ("step", "epoch", "pairs_seen", "m_recall", "train_seconds")
 
 def curves(
     run: Run,
-    output: Annotated[Path | None, typer.Option(help="CSV file to write; default: the terminal")] = None,
+    output: Annotated[Path | None, place_to_write(help="CSV file to write; default: the terminal")] = None,
     tracking_uri: Tracking = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="one object per validation, as JSON")] = False,
 ) -> None:

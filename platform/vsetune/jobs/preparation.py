@@ -13,6 +13,7 @@ from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.spec.paths import (
     HOME_VARIABLE,
     home,
+    home_variable,
     remote_home,
     remote_place,
     under_home,
@@ -31,6 +32,7 @@ from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import MANIFEST_FILE
+from vsetune.data.stored.storage import exists
 from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, StorageError, StudyConflict
 from vsetune.files.hashes import fingerprint_of
@@ -44,7 +46,7 @@ from vsetune.jobs.store_address import tracking_uri as tracking_uri
 from vsetune.jobs.study_file import load_study, used_plugins
 from vsetune.jobs.study_folder import study_folder
 from vsetune.jobs.study_home import TRIALS_FOLDER, StudyHome
-from vsetune.object_storage.addresses import is_remote
+from vsetune.object_storage.addresses import is_remote, join
 from vsetune.object_storage.entrance import require_usable
 from vsetune.plugins.plugin_loading import Plugin
 from vsetune.scoring.evaluation import evaluated_split
@@ -169,7 +171,7 @@ def require_scenes(spec: StudySpec, *, where: str) -> None:
             "or name a folder"
         )
     try:
-        finished(_scenes_recipe(".", None, spec.data.scenes), path)  # where it is made is no part of what it is
+        finished(_scenes_recipe(".", spec.data.scenes), path)  # where it is made is no part of what it is
     except StudyConflict as error:
         raise _other_data(path, where) from error
 
@@ -185,7 +187,7 @@ def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
     except StorageError as error:
         told = f"{where}: data.scenes: {str(error).removeprefix('output: ').rstrip('.')}"
         is_busy = isinstance(error.__cause__, BlockingIOError)
-        raise StorageError(told if is_busy else f"{told}: set {HOME_VARIABLE}, or data.path") from error
+        raise StorageError(told if is_busy else f"{told}: set {home_variable()}, or data.path") from error
 
 
 def _other_data(path: str, where: str) -> StudyConflict:
@@ -195,20 +197,17 @@ def _other_data(path: str, where: str) -> StudyConflict:
     )
 
 
-def _scenes_recipe(output: str, upload: str | None, sizes: ScenesSpec) -> IngestRecipe:
+def _scenes_recipe(output: str, sizes: ScenesSpec) -> IngestRecipe:
     source = ScenesSource.model_validate(sizes.to_plain())
-    return IngestRecipe(name="scenes", output=output, upload=upload, source=source, features=PixelsSpec())
+    return IngestRecipe(name="scenes", output=output, source=source, features=PixelsSpec())
 
 
 def make_scenes(place: str | Path, sizes: ScenesSpec, console: Console) -> None:
-    """Makes the embedded data set, or finds it there. place: a folder, or a prefix under the remote home, to which it
-    is copied from this node's folder. StudyConflict if another data set is there."""
-    prefix = str(place) if is_remote(str(place)) else None
-    folder = Path(place) if prefix is None else home() / prefix.removeprefix(f"{remote_home()}/")
-    recipe = _scenes_recipe(str(folder), prefix, sizes)
-    if prefix is not None and finished(recipe, prefix) is not None:
-        return
-    if (folder / MANIFEST_FILE).exists():
+    """Makes the embedded data set, or finds it there. place: a folder, or a prefix under the remote home.
+
+    StudyConflict if another data set is there."""
+    recipe = _scenes_recipe(str(place).removeprefix(f"{remote_home()}/"), sizes)
+    if exists(join(str(place), MANIFEST_FILE)):
         ingest(recipe, progress=SilentProgress())
         return
     with terminal_progress(console) as progress:

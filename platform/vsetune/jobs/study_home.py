@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vsetune.config.spec.paths import remote_place
 from vsetune.errors import StorageError
-from vsetune.object_storage.mirror import Mirror, MirroredFiles
+from vsetune.object_storage.mirror import Mirror, MirroredFiles, is_set_aside
 from vsetune.object_storage.mirror_contents import DamagedObject, fetch
 from vsetune.object_storage.mirror_writer import drop_files
 from vsetune.tracking.journal import CURSOR_FILE, JOURNAL_FILE
@@ -27,6 +27,8 @@ from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 
 _log = logging.getLogger(__name__)
 TRIALS_FOLDER = "trials"
+TRAIN_FOLDER = "train"
+"""Of `vsetune train`: for whoever looks, on this machine alone."""
 BEGIN_WITHIN_S, END_WITHIN_S = 60.0, 60.0
 """How long a driver, at its start and its end, waits until its own files are on the server; a trial at its start."""
 TRIAL_END_WITHIN_S, CLOSE_WITHIN_S = 600.0, 20.0
@@ -51,8 +53,8 @@ def _study_files(folder: Path) -> list[str]:
 
 
 def _is_of_the_driver(name: str) -> bool:
-    others = name in (TRIALS_FOLDER, LOCK_FILE) or name.startswith((".", "search.db"))
-    return not others and not name.endswith(".partial")
+    others = name in (TRIALS_FOLDER, TRAIN_FOLDER, LOCK_FILE) or name.startswith((".", "search.db"))
+    return not others and not name.endswith(".partial") and not is_set_aside(name)
 
 
 TRIAL_FILES = MirroredFiles(_trial_files, refreshed=lambda name: name == PROGRESS_FILE, refresh_s=_TRIAL_REFRESH_S)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vsetune.config.spec.foreign_text import one_line
-from vsetune.config.spec.paths import home, remote_place
+from vsetune.config.spec.paths import home, home_variable, remote_place
 from vsetune.errors import DataError, StorageError, StudyConflict
 from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import free_name, make_folder, move_in_place, read_json, readable_json, write_whole
@@ -90,7 +90,7 @@ class History:
             ) from None
         except OSError as error:
             raise StorageError(
-                f"{self.folder}: cannot be written ({error.strerror}); set VSETUNE_HOME to another folder"
+                f"{self.folder}: cannot be written ({error.strerror}); set {home_variable()} to another folder"
             ) from error
         with lock:
             place = remote_place(self.folder)

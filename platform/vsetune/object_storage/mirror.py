@@ -31,6 +31,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 MIRROR_FOLDER = ".mirror"
 _NOTE = "note.json"
 _LOCK_WAIT_S = 60.0
+_SET_ASIDE = "superseded"
+_COMPARED_BYTES = 1 << 20
 _INLINE_BYTES = 4096
 """Smaller files stand in the list itself."""
 
@@ -41,7 +43,7 @@ class MirroredFiles:
 
     names: of a folder, relative, in the order in which they are looked at. refreshed: those that the thread sends by
     itself every `refresh_s` seconds. growing: logs that are only added to. kept_aside: those of which a local version
-    that the prefix does not know is renamed, not removed, when the folder is fetched.
+    that is not the beginning of the one under the prefix is renamed, not removed, when the folder is fetched.
     """
 
     names: Callable[[Path], Iterable[str]]
@@ -168,14 +170,19 @@ class Mirror:
 
     def _bring(self) -> Contents:
         self.forget()  # whoever dies here leaves a mixture
+        aside: dict[Path, Path] = {}
         for name in list(self._files.names(self._folder)):
             path = self._folder / name
             with suppress(FileNotFoundError):
                 if name in self._files.kept_aside and path.stat().st_size > 0:
-                    move_in_place(path, free_name(path, "superseded"), durable=False)
+                    aside[path] = free_name(path, _SET_ASIDE)
+                    move_in_place(path, aside[path], durable=False)
                 else:
                     path.unlink()
-        contents = fetch(self.url, self._folder, lambda name: True)
+        contents = fetch(self.url, self._folder, lambda name: not is_set_aside(name))
+        for path, kept in aside.items():
+            if _begins_with(path, kept):
+                kept.unlink()
         self.was_brought = contents.etag is not None
         self._note(contents)
         return contents
@@ -300,3 +307,18 @@ class Mirror:
     def _drop(self, snapshot: _Snapshot | None) -> None:
         if snapshot is not None and snapshot.folder is not None:
             shutil.rmtree(snapshot.folder, ignore_errors=True)
+
+
+def is_set_aside(name: str) -> bool:
+    """Whether a file is one that `Mirror.fetch` has renamed: it is of this machine alone."""
+    return f".{_SET_ASIDE}-" in name
+
+
+def _begins_with(path: Path, beginning: Path) -> bool:
+    """Whether nothing is lost with the second file."""
+    with suppress(FileNotFoundError), open(path, "rb") as whole, open(beginning, "rb") as part:
+        while read := part.read(_COMPARED_BYTES):
+            if whole.read(len(read)) != read:
+                return False
+        return True
+    return False

@@ -126,6 +126,9 @@ def upload(path: Path, url: str, *, sha256: str | None = None) -> None:
             ),
         )
     except Exception as error:
+        answer = error.__context__  # boto3 puts what the server said into words of its own
+        if isinstance(answer, Exception) and _code_of(answer) in _ADVICE:
+            raise _refused(url, answer) from error
         raise StorageError(
             f"{url}: cannot upload {path.name} ({one_line(error)}); check bucket, rights and endpoint."
         ) from error

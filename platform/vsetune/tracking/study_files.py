@@ -1,8 +1,9 @@
-"""Files that a study keeps in its folder on this machine, beside what is in the store: its journal, its search."""
+"""Files that a study keeps in its folder, beside what is in the store: its journal, its search."""
 
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,27 +12,38 @@ from vsetune.errors import StorageError
 from vsetune.files.locks import take_lock
 from vsetune.files.room import MAKE_ROOM, free_in
 from vsetune.files.whole_files import make_folder, move_if_absent
+from vsetune.object_storage.home_files import bring_mirrored
 from vsetune.tracking.entries import NEED_NO_DELIVERY
 from vsetune.tracking.exported_study import SEARCH_FILE
-from vsetune.tracking.journal import JOURNAL_FILE, Journal
-from vsetune.tracking.study_lock import LOCK_FILE
+from vsetune.tracking.journal import CURSOR_FILE, JOURNAL_FILE, Journal
+from vsetune.tracking.study_lock import LOCK_FILE, is_led
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def waiting_records(folder: Path) -> int | None:
-    """How many records of the study's journal the store has not been given; None while another process runs it."""
+    """How many records of the study's journal the store has not been given; None while another process runs it.
+
+    With a home on object storage of the journal that stands there, whichever machine wrote it. StorageError.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        there = Path(name)
+        bring_mirrored(folder, lambda file: file in (JOURNAL_FILE, CURSOR_FILE), into=there)
+        if (there / JOURNAL_FILE).is_file():
+            return None if is_led(folder) else _undelivered(there)
     if not (folder / JOURNAL_FILE).is_file():
         return 0
     with _lock_of(folder) as is_held:
-        if not is_held:
-            return None
-        journal = Journal(folder)
-        try:
-            delivered = journal.cursor.read(journal.identity)
-            return sum(entry.number > delivered and entry.kind not in NEED_NO_DELIVERY for entry in journal.entries())
-        finally:
-            journal.close()
+        return _undelivered(folder) if is_held else None
+
+
+def _undelivered(folder: Path) -> int:
+    journal = Journal(folder)
+    try:
+        delivered = journal.cursor.read(journal.identity)
+        return sum(entry.number > delivered and entry.kind not in NEED_NO_DELIVERY for entry in journal.entries())
+    finally:
+        journal.close()
 
 
 @contextmanager

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vsetune.config.spec.paths import remote_place
+from vsetune.config.spec.paths import home_variable, remote_place
 from vsetune.errors import StorageError, StudyConflict
 from vsetune.files.locks import take_lock
 from vsetune.object_storage.addresses import join
-from vsetune.object_storage.lease import Lease
+from vsetune.object_storage.lease import Lease, holder_of
 
 _log = logging.getLogger(__name__)
 LOCK_FILE = "lock"
@@ -33,7 +33,7 @@ def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -
         raise StudyConflict(f"study {folder.name}: another process is running it; wait for it or stop it") from None
     except OSError as error:
         raise StorageError(
-            f"{folder}: cannot be written ({error.strerror}); set VSETUNE_HOME to another folder"
+            f"{folder}: cannot be written ({error.strerror}); set {home_variable()} to another folder"
         ) from error
     with lock:
         place = remote_place(folder)
@@ -45,6 +45,16 @@ def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -
             yield lease.check
         finally:
             lease.release()
+
+
+def is_led(folder: Path) -> bool:
+    """Whether a driver that lives, on whatever machine, holds the study's lease under the remote home. StorageError."""
+    place = remote_place(folder)
+    found = None if place is None else holder_of(join(place, LEASE_FILE))
+    if found is None:
+        return False
+    holder, age_s = found
+    return not holder.is_gone() and (age_s is None or age_s <= holder.promised_s)
 
 
 def _held() -> None:

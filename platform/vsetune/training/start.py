@@ -97,8 +97,11 @@ def count_known(words: Sequence[str], known: Sequence[str]) -> tuple[int, int]:
 
 
 def _open(start_from: str) -> StoredWeights:
+    place = on_this_node(expand_path(start_from, key=_KEY))
+    if "://" in place:
+        raise ConfigError(f"{_KEY}: got {place}, need a file of this machine; copy it to every machine that trains")
     try:
-        return StoredWeights.open(Path(on_this_node(expand_path(start_from, key=_KEY))))
+        return StoredWeights.open(Path(place))
     except DataError as error:
         raise ConfigError(f"{_KEY}: {error}") from error
 

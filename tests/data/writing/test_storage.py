@@ -87,7 +87,7 @@ def test_a_missing_object_is_one_line(bucket: str) -> None:
 
 def test_an_upload_to_a_missing_bucket_is_one_line(bucket: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
-    with pytest.raises(StorageError, match=r"s3://nowhere/file: cannot upload file") as raised:
+    with pytest.raises(StorageError, match=r"s3://nowhere/file: no such bucket; make it") as raised:
         s3.upload(tmp_path / "file", "s3://nowhere/file")
     assert "\n" not in str(raised.value)
 

@@ -36,6 +36,12 @@ def home() -> Path:
     return _folder_in(NODE_FOLDER_VARIABLE, f"~/.cache/vsetune/{sha256_hex(remote.encode())[:12]}")
 
 
+def home_variable() -> str:
+    """What to set so that `home()` is another folder; for messages."""
+    is_remote = (os.environ.get(HOME_VARIABLE) or "").startswith(_REMOTE)
+    return NODE_FOLDER_VARIABLE if is_remote else HOME_VARIABLE
+
+
 def remote_home() -> str | None:
     """The home on object storage, `s3://bucket/prefix` without a slash at its end; None where it is a folder.
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vsetune.config.spec.paths import HOME_VARIABLE, home, local_path, remote_home
+from vsetune.config.spec.paths import HOME_VARIABLE, NODE_FOLDER_VARIABLE, home, local_path, remote_home
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.job_package import PASSED_ON
 from vsetune.nightly.installing.daily_time import DailyTime
 from vsetune.nightly.nightly_spec import NightlySpec
+from vsetune.object_storage.node_cache import FOLDER_VARIABLE, SIZE_VARIABLE
 
 MARK = "written by `vsetune nightly install`"
 """In every file of ours, so that another one is never overwritten or removed."""
@@ -60,7 +61,7 @@ def nightly_entry(spec: NightlySpec, file: Path, time: DailyTime, home_given: st
     """With the interpreter, the package and the settings of this process. ConfigError lists every problem."""
     name, absolute = spec.nightly, file.absolute()
     place = _home(home_given)
-    variables = {**_variables(), HOME_VARIABLE: place}
+    variables = {**_variables(), **_of_this_machine(), HOME_VARIABLE: place}
     if os.environ.get("PYTHONPATH"):
         variables["PYTHONPATH"] = os.pathsep.join(
             str(Path(each).absolute()) for each in os.environ["PYTHONPATH"].split(os.pathsep) if each
@@ -105,6 +106,17 @@ def _home(given: str | None) -> str:
         return str(Path(local_path(given)).absolute())
     except ValueError as error:
         raise ConfigError(f"--home: {error}") from error
+
+
+def _of_this_machine() -> dict[str, str]:
+    """Where it works and what it may keep there, folders absolute. ConfigError for one that can be none."""
+    given = {name: os.environ[name] for name in (SIZE_VARIABLE,) if os.environ.get(name)}
+    for name in (NODE_FOLDER_VARIABLE, FOLDER_VARIABLE):
+        try:
+            given |= {name: str(Path(local_path(folder)).absolute())} if (folder := os.environ.get(name)) else {}
+        except ValueError as error:
+            raise ConfigError(f"{name}: {error}") from error
+    return given
 
 
 def _variables() -> dict[str, str]:
