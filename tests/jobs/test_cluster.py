@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 import ray
 
 from vsetune.errors import UsageError
+from vsetune.jobs import cluster
 from vsetune.jobs.cluster import cluster_address, ray_cluster
 from vsetune.jobs.stopping import StopRequest
 
@@ -48,6 +51,22 @@ def test_a_cluster_where_nothing_listens_is_refused_at_once_which_takes_ray_a_qu
     ):
         pass
     assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.0 400 Bad Request\r\n\r\n", b""])
+def test_an_address_that_answers_as_something_else_is_refused(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_GREETS_WITHIN_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            connection.sendall(said)
+            time.sleep(1.0)
+            connection.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(OSError, match=r"no Ray|timed out"):
+            cluster._require_listener(f"127.0.0.1:{server.getsockname()[1]}")
 
 
 @pytest.mark.parametrize("address", ["head", "head:port", "[::1:9"])

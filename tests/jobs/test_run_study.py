@@ -229,6 +229,20 @@ def test_a_study_whose_cluster_cannot_be_reached_is_not_shown_as_running(
     assert open_states(tracking_uri(TrackingSpec())).state("tiny").status == "killed"
 
 
+def test_a_study_that_is_broken_off_while_ray_starts_is_not_shown_as_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
+
+    def broken_off(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vsetune.jobs.run.ray_cluster", broken_off)
+    with pytest.raises(KeyboardInterrupt):
+        run(write_study(tmp_path, {"losses": [{"name": "lmh"}], "search": {"configurations": 1}, "seeds": [0]}))
+    assert open_states(tracking_uri(TrackingSpec())).state("tiny").status == "killed"
+
+
 def test_a_study_that_has_finished_stays_so_when_its_confirming_cannot_reach_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

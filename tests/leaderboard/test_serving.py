@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import threading
-from http.client import HTTPConnection
+from http.client import HTTPConnection, RemoteDisconnected
+from pathlib import Path
 from urllib.parse import quote
 
 import headless_browser
@@ -134,6 +136,29 @@ def test_a_store_that_is_away_is_told_and_the_server_goes_on(server, study, monk
             answer, content = get(server, path)
             assert (answer.status, content) == (503, b"tracking store x: away")
     assert get(server, PLACE)[0].status == 200
+
+
+def test_a_browser_that_hangs_up_is_no_news(server, capfd):
+    for rest in (b"\r\n", b""):
+        with socket.create_connection(("127.0.0.1", server.server_port)) as browser:
+            browser.sendall(f"GET {PLACE} HTTP/1.1\r\nHost: localhost\r\n".encode() + rest)
+            browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closed by a reset
+    assert get(server, PLACE)[0].status == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_a_mistake_in_an_answer_is_one_line_and_the_server_goes_on(server, study, monkeypatch, capfd, caplog):
+    with monkeypatch.context() as broken:
+        broken.setattr(study.store, "studies", lambda: 1 / 0)
+        with pytest.raises(RemoteDisconnected):
+            get(server, "/")
+        broken.setattr(study.store, "studies", Path("/nowhere/at/all").read_bytes)
+        assert get(server, "/")[0].status == 503
+    assert get(server, PLACE)[0].status == 200
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "no answer to 127.0.0.1: ZeroDivisionError: division by zero"
+    ]
+    assert capfd.readouterr().err == ""
 
 
 def test_served_profiles_ask_for_the_stated_share_of_seeds(study):

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from vsetune.errors import StudyConflict, UsageError
+from vsetune.errors import DataError, StudyConflict, UsageError
 from vsetune.files.locks import take_lock
 from vsetune.nightly.bisecting import Bisected, CannotRun, NoDifference, Tried
-from vsetune.nightly.blaming import Question, answerable, search
+from vsetune.nightly.blaming import Notes, Question, answerable, search
 from vsetune.nightly.history import History
 from vsetune.nightly.measures import BY_NAME
 from vsetune.nightly.night import CellNight, Night
@@ -245,3 +245,10 @@ def test_a_second_search_of_the_same_range_is_refused(
     (place,) = (tmp_path / "history" / "bisect").iterdir()
     with take_lock(place / "lock", wait_s=0), pytest.raises(StudyConflict, match="another process searches"):
         ask("first_losses", good=revisions[0])
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"pairs": 3}', '{"pairs": {"abc": [1]}}', '{"losses": [1]}'])
+def test_damaged_notes_of_a_search_are_refused_with_what_to_do(tmp_path: Path, content: str) -> None:
+    (tmp_path / "notes.json").write_text(content)
+    with pytest.raises(DataError, match=r"notes\.json: cannot read .*; remove it, the search then measures again$"):
+        Notes(tmp_path / "notes.json")

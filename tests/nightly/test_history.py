@@ -34,6 +34,59 @@ def test_a_night_comes_back_as_it_was_kept(tmp_path: Path) -> None:
     assert kept == _night("2026-01-03")
 
 
+def test_a_night_of_many_cells_and_first_losses_comes_back(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    cells = {f"vsepp.loss_{cell}": CellNight({}, tuple(1 / (3 + step) for step in range(1000))) for cell in range(50)}
+    history.keep(_night("2026-01-02", cells=cells))
+    assert history.night("2026-01-02") == _night("2026-01-02", cells=cells)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"state": "great"}, {"revision": None}, {"conditions": None}, {"started": None}, {"problems": [1]},
+     {"cells": {"vsepp.lmh": {"values": None}}}, {"cells": {"vsepp.lmh": {"values": {"epoch_time": "fast"}}}},
+     {"cells": {"vsepp.lmh": {"values": {}, "first_losses": ["a"]}}}],
+)
+def test_a_night_with_a_value_that_is_none_is_told_with_its_key(tmp_path: Path, changed: dict[str, object]) -> None:
+    history = History(tmp_path)
+    history.keep(_night("2026-01-02"))
+    file = tmp_path / "nights" / "2026-01-02.json"
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | changed))
+    assert history.nights() == []
+    (problem,) = history.problems
+    assert f"{file}: is no night ({next(iter(changed))}" in problem
+    assert "\n" not in problem
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['[]', '{"format": 2, "rows": []}', '{"format": 1, "rows": null}', '{"format": 1, "rows": [{}]}', "[" * 100_000,
+     '{"format": 1, "headline": 7}', '{"format": 1, "rows": [{"cell": "a", "verdict": "quiet", "measure": "x"}]}'],
+)
+def test_a_damaged_report_counts_as_none_and_is_told_in_one_line(tmp_path: Path, content: str) -> None:
+    history = History(tmp_path)
+    file = history.report_file("2026-01-02", "json")
+    file.parent.mkdir()
+    file.write_text(content)
+    assert history.report_plain("2026-01-02") is None
+    (problem,) = history.problems
+    assert problem.startswith(f"{file}: ")
+    assert len(problem) < 400
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{}", "3", '[{"date": "tomorrow"}]', '[{"date": "2026-01-03"}]',
+     '[{"date": null, "measure": null, "cell": null, "reason": "x", "revision": "abc", "at": ""}]',
+     '[{"date": "tomorrow", "measure": null, "cell": null, "reason": "x", "revision": "abc", "at": ""}]',
+     '[{"date": "2026-01-03", "measure": ["a"], "cell": null, "reason": "x", "revision": "abc", "at": ""}]'],
+)
+def test_what_was_accepted_is_refused_with_advice_when_it_cannot_be_read(tmp_path: Path, content: str) -> None:
+    (tmp_path / "accepted.json").write_text(content)
+    with pytest.raises(DataError, match=r"accepted\.json: cannot read .*; mend it or move it away$"):
+        History(tmp_path).accepted()
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [(b"{", "cannot read"), (b"[]", "format"), (b'{"format": 9}', "format"), (b'{"format": 1}', "is no night")],

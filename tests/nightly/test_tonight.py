@@ -15,11 +15,12 @@ from night_files import night_of_day, tiny_spec
 from rich.console import Console
 
 from vsetune.errors import StudyConflict
+from vsetune.jobs.run import StudyOutcome
 from vsetune.nightly.delivering import was_kept
 from vsetune.nightly.history import History, nightly_folder
 from vsetune.nightly.measures import MEASURES
 from vsetune.nightly.report import NightReport
-from vsetune.nightly.tonight import run_night
+from vsetune.nightly.tonight import _of_the_run, run_night
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves
@@ -102,6 +103,17 @@ def test_a_night_that_cannot_run_leaves_a_report_and_is_never_complete(changes: 
     night = history().night("2026-01-02")
     assert night is not None
     assert (night.state, bool(night.ended)) == ("failed", True)
+
+
+def test_records_that_wait_are_told_with_the_command_that_delivers_them() -> None:
+    outcome = StudyOutcome(
+        counts={}, ending="finished", board=None, page=None, remark="", troubles=(), stopped_by=None, undelivered=3,
+        outage="the disk is full",
+    )
+    assert _of_the_run(outcome, Path("runs/tonight")) == [
+        "3 records wait for the tracking store (the disk is full); when it is back deliver them with: vsetune tracking "
+        "flush runs/tonight"
+    ]
 
 
 def test_a_damaged_night_is_told_and_the_rest_counts() -> None:

@@ -1,14 +1,16 @@
 """Attempts are read straight out of a database of our own, and are those that MLflow's search gives."""
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
 from vsetune.errors import StorageError, UsageError
-from vsetune.tracking import open_store
+from vsetune.tracking import open_store, sqlite_reading
 from vsetune.tracking.mlflow_searching import SearchedAttempts
 from vsetune.tracking.opening import open_existing
 
@@ -30,6 +32,41 @@ def test_attempts_out_of_the_tables_are_those_of_mlflows_search(mlflow_store, da
     found = mlflow_store.attempts("nightly")
     assert found == searching.attempts("nightly") == open_existing(f"sqlite:///{database}").attempts("nightly")
     assert [attempt.start.trial for attempt in found] == [name for name in names if name != "deleted"]
+
+
+def test_a_database_that_goes_away_is_told_and_not_made_anew(mlflow_store, database, study):
+    mlflow_store.open_study(study, resume=False)
+    reading = open_existing(f"sqlite:///{database}")
+    away = database.rename(database.with_name("away.db"))
+    with pytest.raises(StorageError, match="cannot read its studies"):
+        reading.studies()
+    assert not database.exists()
+    away.rename(database)
+    assert [record.name for record in reading.studies()] == ["nightly"]
+
+
+def test_a_database_in_a_folder_that_is_read_only_is_read(mlflow_store, database, study, tmp_path, monkeypatch):
+    mlflow_store.open_study(study, resume=False)
+    place = tmp_path / "read only"
+    place.mkdir()
+    with closing(sqlite3.connect(database)) as whole, closing(sqlite3.connect(place / "mlflow.db")) as copy:
+        whole.backup(copy)
+        copy.execute("PRAGMA journal_mode=WAL")
+    connect = sqlite3.connect
+
+    def connected(address, **options):
+        connection = connect(address, **options)
+        if "immutable" not in str(address):
+            connection.close()  # whatever is asked of it fails
+        return connection
+
+    monkeypatch.setattr(sqlite_reading.sqlite3, "connect", connected)
+    monkeypatch.setattr(sqlite_reading.os, "access", lambda folder, way: folder != place)
+    reading = open_existing(f"sqlite:///{place / 'mlflow.db'}")
+    assert [record.name for record in reading.studies()] == ["nightly"]
+    (place / "mlflow.db-wal").write_bytes(b"somebody writes")
+    with pytest.raises(StorageError, match="cannot read its studies"):
+        reading.studies()
 
 
 def test_what_attempts_have_in_common_is_kept_once_in_memory(mlflow_store, study, start):

@@ -129,7 +129,7 @@ def write_json(path: Path, plain: Any, *, durable: bool) -> None:
     write_whole(path, json.dumps(plain).encode(), durable=durable)
 
 
-def read_json(path: Path) -> Any | None:
+def read_json(path: Path, *, most_bytes: int = _JSON_BYTES) -> Any | None:
     """The value in a small file of ours, or None when there is no such file.
 
     DataError, without advice, when it is no regular file, too large or not JSON; StorageError when it cannot be read.
@@ -138,8 +138,8 @@ def read_json(path: Path) -> Any | None:
         about = os.stat(path)
         if not stat.S_ISREG(about.st_mode):
             raise DataError(f"{path}: cannot read (no regular file)")
-        if about.st_size > _JSON_BYTES:
-            raise DataError(f"{path}: cannot read ({about.st_size:,} bytes, need at most {_JSON_BYTES:,})")
+        if about.st_size > most_bytes:
+            raise DataError(f"{path}: cannot read ({about.st_size:,} bytes, need at most {most_bytes:,})")
         return json.loads(path.read_bytes())
     except FileNotFoundError:
         return None

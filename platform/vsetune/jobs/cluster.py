@@ -29,6 +29,11 @@ PACKAGE_FOLDER = Path(__file__).parents[1]
 # what one reader once needed: a worker that had trained six trials on Flickr8k held 5 GB, with two heaps it holds 1 GB.
 _WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 _ANSWERS_WITHIN_S = 5.0
+_GREETS_WITHIN_S = 30.0
+"""The system takes a connection at once; a GCS on a machine with too much to do needs longer to say its first word."""
+_FRAME_BYTES, _SETTINGS = 9, b"\x04"
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00" + _SETTINGS + b"\x00" * 5
+"""How HTTP/2 begins, on which gRPC stands; a server answers with a frame of settings."""
 _JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray sets it for the process of a job."""
 
@@ -113,11 +118,19 @@ def _connect(target: str | None, modules: Sequence[Path], preloaded: Sequence[st
 
 
 def _require_listener(target: str) -> None:
-    """OSError if nothing listens at HOST:PORT or ray://HOST:PORT. Ray would try for a quarter of an hour, deaf to
-    signals."""
+    """OSError if nothing listens at HOST:PORT or ray://HOST:PORT, or something that does not speak HTTP/2 as Ray does,
+    such as a web server. Ray would try for a quarter of an hour, deaf to signals."""
     parts = urlsplit(target if "://" in target else f"//{target}")
-    if parts.hostname and parts.port:
-        socket.create_connection((parts.hostname, parts.port), timeout=_ANSWERS_WITHIN_S).close()
+    if not parts.hostname or not parts.port:
+        return
+    with socket.create_connection((parts.hostname, parts.port), timeout=_ANSWERS_WITHIN_S) as listener:
+        if os.environ.get("RAY_USE_TLS", "0") != "0":
+            return
+        listener.settimeout(_GREETS_WITHIN_S)
+        listener.sendall(_GREETING)
+        with listener.makefile("rb") as answer:
+            if answer.read(_FRAME_BYTES)[3:4] != _SETTINGS:
+                raise ConnectionError("what answers there is no Ray")
 
 
 def _revision() -> dict[str, str]:

@@ -41,6 +41,8 @@ from vsetune.tracking.study_state import open_states
 
 DELIVER_WITHIN_S = 15.0
 """How long the end of a study waits for a tracking store that takes nothing; what is left stays in the journal."""
+_DELIVER_IN_HASTE_S = 3.0
+"""The same, of one that somebody broke off."""
 
 Ending = Literal["finished", "partly failed", "failed", "interrupted"]
 
@@ -189,9 +191,9 @@ def _left_as_it_was(study: str, store: JournaledStore, status: StudyStatus) -> I
         yield
     except StorageError:  # an interruption, or another machine has the study now
         raise
-    except UsageError:
+    except (UsageError, KeyboardInterrupt) as error:  # Ctrl-C while Ray starts, or a second one
         store.finish_study(study, status, [])
-        store.deliver(DELIVER_WITHIN_S)
+        store.deliver(_DELIVER_IN_HASTE_S if isinstance(error, KeyboardInterrupt) else DELIVER_WITHIN_S)
         raise
 
 

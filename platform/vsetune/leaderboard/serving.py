@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import mimetypes
+import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from vsetune.errors import StorageError, UsageError
@@ -62,6 +64,15 @@ class BoardServer(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://{self.server_address[0]!s}:{self.server_port}/"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that hung up is no news; all else is one line, and the server goes on."""
+        error = sys.exception()
+        if isinstance(error, ConnectionError | TimeoutError):
+            _log.debug("%s hung up", client_address[0])
+            return
+        _log.warning("no answer to %s: %s", client_address[0], _told(error))
+        _log.debug("no answer", exc_info=error)
+
     def answer(self, path: str, *, host: str, tag: str | None) -> _Answer:
         """To a request for a path. host: as the browser believes to have asked; tag: of what it has."""
         if self._is_private and not _is_local(host):  # a page elsewhere whose name was pointed at this machine
@@ -70,6 +81,8 @@ class BoardServer(ThreadingHTTPServer):
             return self._answered(path, tag)
         except StorageError as error:
             return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode(), "text/plain; charset=utf-8")
+        except OSError as error:  # a full temporary folder, ...
+            return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _told(error).encode(), "text/plain; charset=utf-8")
 
     def _answered(self, path: str, tag: str | None) -> _Answer:
         match [unquote(part) for part in path.strip("/").split("/")]:
@@ -188,6 +201,10 @@ def _address(study: str) -> str:
 def _is_local(host: str) -> bool:
     name = (urlsplit(f"//{host}").hostname or "").lower()
     return name in ("localhost", "127.0.0.1", "::1")
+
+
+def _told(error: BaseException | None) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _cannot_listen(host: str, port: int, error: OSError | OverflowError) -> str:

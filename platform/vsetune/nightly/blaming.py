@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from vsetune.config.spec.base import known_name
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.study.cells import resolve_cells
-from vsetune.errors import StudyConflict, UsageError
+from vsetune.errors import DataError, StudyConflict, UsageError
 from vsetune.files.hashes import fingerprint_of
 from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import make_folder, read_json, write_json
@@ -99,12 +100,16 @@ class Notes:
     def __init__(self, file: Path) -> None:
         """DataError when the file is damaged."""
         self._file = file
-        plain = read_json(file) or {}
-        self.pairs: dict[str, list[Pair]] = {
-            name: [Pair(*each) for each in pairs] for name, pairs in plain.get("pairs", {}).items()
-        }
-        self.references: dict[str, float] = dict(plain.get("references", {}))
-        self.losses: dict[str, dict[str, list[float]]] = dict(plain.get("losses", {}))
+        try:
+            plain = read_json(file) or {}
+            self.pairs: dict[str, list[Pair]] = {
+                name: [Pair(*each) for each in pairs] for name, pairs in plain.get("pairs", {}).items()
+            }
+            self.references: dict[str, float] = dict(plain.get("references", {}))
+            self.losses: dict[str, dict[str, list[float]]] = dict(plain.get("losses", {}))
+        except (AttributeError, TypeError, ValueError, DataError) as error:
+            told = str(error) if isinstance(error, DataError) else f"{file}: cannot read ({one_line(error)})"
+            raise DataError(f"{told}; remove it, the search then measures again") from error
 
     def keep(self) -> None:
         """StorageError when it cannot be written."""

@@ -13,17 +13,19 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date as Day
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.spec.paths import home, home_variable, remote_place
 from vsetune.errors import DataError, StorageError, StudyConflict
 from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import free_name, make_folder, move_in_place, read_json, readable_json, write_whole
-from vsetune.nightly.night import CellNight, Night
+from vsetune.nightly.night import Night
 from vsetune.nightly.report import NightReport
 from vsetune.object_storage.addresses import join
 from vsetune.object_storage.home_files import find_in_home, keep_in_home
@@ -36,6 +38,8 @@ FORMAT = 1
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NIGHTS, _REPORTS, _ACCEPTED, _LOCK, _LEASE = "nights", "reports", "accepted.json", "lock", "lease.json"
 _NIGHTS_IN_REPORT = 30
+_NIGHT_BYTES = 64 << 20
+"""A thousand first losses of each of a thousand cells."""
 _REPORT_ENDINGS = ("html", "md", "json")
 
 
@@ -54,9 +58,40 @@ class Accepted:
     revision: str
     at: str
 
+    def __post_init__(self) -> None:
+        if not is_date(self.date):
+            raise ValueError(f"date: got {self.date[:40]!r}, need a day such as 2026-01-31")
+
     def covers(self, cell: str, measure: str) -> bool:
         """Whether it moves the line of this stream."""
         return self.cell in (None, cell) and self.measure in (None, measure)
+
+
+@dataclass(frozen=True)
+class _KeptMeasure:
+    name: str
+
+
+@dataclass(frozen=True)
+class _KeptRow:
+    cell: str
+    verdict: str
+    measure: _KeptMeasure | None = None
+    since: str | None = None
+    change: float | None = None
+
+
+@dataclass(frozen=True)
+class _KeptReport:
+    """What is read of a kept report."""
+
+    format: Literal[1]
+    rows: Sequence[_KeptRow] = ()
+    headline: str = ""
+    exit_code: int | None = None
+
+
+_NIGHT, _REPORT, _ENTRIES = TypeAdapter(Night), TypeAdapter(_KeptReport), TypeAdapter(list[Accepted])
 
 
 def nightly_folder(name: str) -> Path:
@@ -145,14 +180,16 @@ class History:
     def accepted(self) -> list[Accepted]:
         """Where lines were moved, oldest first. DataError when the file is damaged: it must not be guessed."""
         file = self.folder / _ACCEPTED
-        plain = read_json(file)
+        try:
+            plain = read_json(file)
+        except DataError as error:
+            raise DataError(f"{error}; mend it or move it away") from error
         if plain is None:
             return []
         try:
-            return [Accepted(**{each.name: entry[each.name] for each in fields(Accepted)}) for entry in plain]
-        except (TypeError, KeyError) as error:
-            told = f"{type(error).__name__}: {error}"
-            raise DataError(f"{file}: cannot read ({told}); mend it or move it away") from error
+            return _ENTRIES.validate_python(plain)
+        except ValidationError as error:
+            raise DataError(f"{file}: cannot read ({_first_of(error)}); mend it or move it away") from error
 
     def accept(self, accepted: Accepted) -> None:
         """Add one. StorageError when it cannot be stored; DataError when what is there is damaged."""
@@ -177,13 +214,17 @@ class History:
         """The kept report of a date as plain data; None where there is none or it cannot be read."""
         file = self.report_file(date, "json")
         try:
-            plain = json.loads(file.read_bytes())
+            plain: Mapping[str, Any] = json.loads(file.read_bytes())
+            _REPORT.validate_python(plain)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except ValidationError as error:
+            self.problems.append(f"{file}: is no report of format {FORMAT} ({_first_of(error)})")
+            return None
+        except (OSError, ValueError, RecursionError) as error:
             self.problems.append(f"{file}: cannot read ({one_line(error)})")
             return None
-        return plain if isinstance(plain, dict) else None
+        return plain
 
     def _night_file(self, date: str) -> Path:
         return self.folder / _NIGHTS / f"{date}.json"
@@ -193,7 +234,7 @@ class History:
 
     def _read(self, file: Path) -> Night | None:
         try:
-            return night_of(read_json(file), file)
+            return night_of(read_json(file, most_bytes=_NIGHT_BYTES), file)
         except DataError as error:
             self.problems.append(str(error))
             return None
@@ -223,13 +264,11 @@ def night_of(plain: Any, file: Path) -> Night:
         got = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
         raise DataError(f"{file}: is no night of format {FORMAT} (got {got})")
     try:
-        known = {each.name: plain[each.name] for each in fields(Night) if each.name in plain}
-        cells = {name: CellNight(**cell | {"first_losses": tuple(cell["first_losses"])})
-                 for name, cell in known["cells"].items()}
-        known |= {name: tuple(known[name]) for name in ("seeds", "problems") if name in known}
-        night = Night(**known | {"cells": cells})
-    except (TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"{file}: is no night ({type(error).__name__}: {error})") from error
+        read = _NIGHT.validate_python(plain)
+    except ValidationError as error:
+        raise DataError(f"{file}: is no night ({_first_of(error)})") from error
+    cells = {name: replace(cell, first_losses=tuple(cell.first_losses)) for name, cell in read.cells.items()}
+    night = replace(read, cells=cells, seeds=tuple(read.seeds), problems=tuple(read.problems))
     if night.date != file.stem or not is_date(night.date):
         raise DataError(f"{file}: says that it is the night of {night.date}; two nights have one date")
     return night
@@ -241,6 +280,13 @@ def is_date(text: str) -> bool:
         return _DATE.fullmatch(text) is not None and Day.fromisoformat(text) is not None
     except ValueError:
         return False
+
+
+def _first_of(error: ValidationError) -> str:
+    """The first thing that is wrong, with its key."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return one_line(f"{where}: {first['msg']}" if where else first["msg"])
 
 
 def _shortened(report: NightReport) -> NightReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -97,6 +98,26 @@ def has_known_tables(database: Path) -> bool:
 
 @contextmanager
 def _connected(database: Path) -> Iterator[Ask]:
-    with closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_S)) as connection:
+    with closing(_opened(database)) as connection:
         connection.execute("PRAGMA query_only = 1")
         yield connection.execute
+
+
+def _opened(database: Path) -> sqlite3.Connection:
+    """A file that is away is not made anew, empty. In a folder that is read-only SQLite cannot make the files that it
+    wants beside a database in write-ahead mode; where nobody writes it is told that it needs none."""
+    place = database.absolute().as_uri()
+    connection = sqlite3.connect(f"{place}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S)
+    try:
+        connection.execute("PRAGMA schema_version")
+    except sqlite3.Error:
+        connection.close()
+        if not database.is_file() or os.access(database.parent, os.W_OK) or _is_being_written(database):
+            raise
+        return sqlite3.connect(f"{place}?immutable=1", uri=True)
+    return connection
+
+
+def _is_being_written(database: Path) -> bool:
+    log = database.with_name(f"{database.name}-wal")
+    return log.exists() and log.stat().st_size > 0

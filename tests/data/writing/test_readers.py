@@ -16,7 +16,7 @@ from vsetune.config.sources.recipe import AnySource, IngestRecipe, SplitShares
 from vsetune.data.looking.verify import verify
 from vsetune.data.making.raw import RawDataset
 from vsetune.data.making.readers import read_raw
-from vsetune.data.making.readers.iapr import draw_splits
+from vsetune.data.making.readers.iapr import draw_splits, parse_annotation
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import ConfigError, DataError
 
@@ -361,6 +361,38 @@ def test_an_iapr_description_is_one_latin_1_caption(iapr: Callable[..., RawDatas
     ]
 
 
+def test_an_iapr_description_in_utf_8_keeps_its_accents(iapr: Callable[..., RawDataset], tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("00/3\n")
+    iapr(lists={"train": str(tmp_path / "train.txt")})
+    file = tmp_path / "annotations" / "00" / "3.eng"
+    file.write_text(file.read_text(encoding="latin-1"), encoding="utf-8-sig")
+    assert parse_annotation(file) == ("images/00/3.jpg", "a caf\u00e9 3; a man")
+
+
+@pytest.mark.parametrize("again", ["images/00/3.jpg", "00/3.jpg", "00/3"])
+def test_an_iapr_image_that_a_list_names_twice_is_refused(
+    iapr: Callable[..., RawDataset], tmp_path: Path, again: str
+) -> None:
+    (tmp_path / "train.txt").write_text(f"00/3\n00/4\n{again}\n")
+    with pytest.raises(DataError, match=r"train\.txt: 00/3 stands there more than once; remove the repetition"):
+        iapr(lists={"train": str(tmp_path / "train.txt")})
+
+
+@pytest.mark.parametrize(
+    ("image", "told"), [("images/", "IMAGE images/ names no file"), ("images/.", "names no file"),
+                        ("images/00/33", r"1 of . images have no file, the first is .*00/33")]
+)
+def test_an_iapr_image_that_is_no_file_is_refused(
+    iapr: Callable[..., RawDataset], tmp_path: Path, image: str, told: str
+) -> None:
+    iapr(shares={"validation": 0.2, "test": 0.2})
+    odd = tmp_path / "annotations" / "01.eng"
+    odd.write_text(ENG.replace("images/{id}.jpg", image).format(id="x", text="a text"))
+    with pytest.raises(DataError, match=told):
+        read(layout="iapr", annotations=str(tmp_path / "annotations"), images=str(tmp_path / "images"),
+             shares={"validation": 0.2, "test": 0.2})
+
+
 def test_an_iapr_id_without_annotation_is_refused(iapr: Callable[..., RawDataset], tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("00/3\n41/1\n")
     with pytest.raises(DataError, match=r"1 of 2 listed images have no annotation, the first is 41/1"):
@@ -377,7 +409,9 @@ def test_an_iapr_image_with_two_annotations_is_refused(iapr: Callable[..., RawDa
 
 def test_drawn_splits_are_disjoint_complete_and_seeded(iapr: Callable[..., RawDataset]) -> None:
     shares = {"validation": 0.2, "test": 0.3, "seed": 4}
-    one = ids(iapr(shares=shares))
+    raw = iapr(shares=shares)
+    one = ids(raw)
+    assert raw.notes == ["left out 1 images without a caption, the first is 00/9"]
     assert {name: len(found) for name, found in one.items()} == {"train": 4, "validation": 2, "test": 3}
     assert sorted(itertools.chain(*one.values())) == [f"00/{number}" for number in range(9)]
     assert one == ids(iapr(shares=shares))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from vsetune.config.sources.recipe import IaprSource, SplitShares, expand_path
 from vsetune.config.spec.foreign_text import one_line
@@ -40,7 +41,10 @@ def read_iapr(source: IaprSource) -> RawDataset:
         place, description = parse_annotation(path)
         if not storage.is_inside(place):
             raise DataError(f"{path}: IMAGE {one_line(place)} leads out of the folder of images; mend the file.")
-        id_ = place.removeprefix("images/").rpartition(".")[0]
+        below = PurePosixPath(place.removeprefix("images/"))
+        if not below.name:
+            raise DataError(f"{path}: IMAGE {one_line(place)} names no file; mend the file.")
+        id_ = str(below.with_suffix(""))
         if id_ in captions:
             raise DataError(f"{path}: IMAGE {one_line(place)} is that of another .eng file too; remove one of them.")
         captions[id_] = [description]
@@ -59,11 +63,19 @@ def read_iapr(source: IaprSource) -> RawDataset:
 
 def parse_annotation(path: Path) -> tuple[str, str]:
     """(image path, description) of one .eng file; sentences of a description are joined by spaces."""
-    text = require_text(path, key="source.annotations", encoding="latin-1")
+    text = _readable(require_text(path, key="source.annotations", encoding="latin-1"))
     image = _tag(text, "IMAGE")
     if not image:
         raise DataError(f"{path}: no IMAGE tag, need <IMAGE>images/00/25.jpg</IMAGE>; fetch the file again.")
     return image, _tag(text, "DESCRIPTION")
+
+
+def _readable(text: str) -> str:
+    """Of a file that somebody has converted to UTF-8, what it says: as latin-1 each accent is two other letters."""
+    try:
+        return text.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        return text
 
 
 def _tag(text: str, name: str) -> str:
@@ -73,13 +85,21 @@ def _tag(text: str, name: str) -> str:
 
 def _split_ids(source: IaprSource, captions: Mapping[str, list[str]], notes: list[str]) -> dict[str, list[str]]:
     if source.shares is not None:
-        return draw_splits([id_ for id_, texts in captions.items() if texts[0]], source.shares)
+        described = [id_ for id_, texts in captions.items() if texts[0]]
+        bare = [id_ for id_, texts in captions.items() if not texts[0]]
+        if bare:
+            notes.append(f"left out {len(bare)} images without a caption, the first is {bare[0]}")
+        return draw_splits(described, source.shares)
     assert source.lists is not None
     splits = {}
     for split, list_path in source.lists.items():
         key = f"source.lists.{split}"
         names = read_names(Path(expand_path(list_path, key=key)), key=key)
-        splits[split] = [name.removeprefix("images/").removesuffix(".jpg") for name in names]
+        ids = [name.removeprefix("images/").removesuffix(".jpg") for name in names]
+        twice = next((id_ for id_, count in Counter(ids).items() if count > 1), None)
+        if twice is not None:
+            raise DataError(f"{key}: {list_path}: {twice} stands there more than once; remove the repetition.")
+        splits[split] = ids
     listed = {id_ for ids in splits.values() for id_ in ids}
     outside = [id_ for id_ in captions if id_ not in listed]
     if outside:
