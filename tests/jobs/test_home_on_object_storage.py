@@ -183,6 +183,18 @@ def test_a_trial_that_another_node_has_taken_over_is_interrupted(
     second.cleanup()
 
 
+def sent_by_a_worker(folder: Path, files: dict[str, bytes]) -> None:
+    """What a trial's folder holds, here and in the home."""
+    folder.mkdir(parents=True)
+    mirror = study_home.trial_mirror(folder) or pytest.fail("the home is not remote")
+    mirror.fetch()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    mirror.send()
+    mirror.settle(30)
+    mirror.close(0)
+
+
 class Away(MemoryStore):
     """A tracking store that is not there yet, and then keeps what it is given in a folder."""
 
@@ -209,15 +221,7 @@ def test_a_driver_on_another_machine_delivers_what_the_first_had_only_in_its_jou
     with held_home(folder) as held:
         store = opened(folder, inner, held)
         store.open_study(record, resume=False)
-        trial_folder.mkdir(parents=True)
-        mirror = study_home.trial_mirror(trial_folder)
-        assert mirror is not None
-        mirror.fetch()
-        for name in ("best.safetensors", "checkpoint.pt"):
-            (trial_folder / name).write_bytes(name.encode() * 1000)
-        mirror.send()
-        mirror.settle(30)
-        mirror.close(0)
+        sent_by_a_worker(trial_folder, {name: name.encode() * 1000 for name in ("best.safetensors", "checkpoint.pt")})
         (trial_folder / "best.safetensors").unlink()  # as on a driver that trains nothing itself
         attempt = store.start_attempt(START)
         page = folder / "leaderboard.html"
@@ -242,15 +246,7 @@ def test_a_driver_on_another_machine_delivers_what_the_first_had_only_in_its_jou
 
 
 def test_the_doctor_finds_weights_that_another_machine_has_sent(machine: Callable[[str], None]) -> None:
-    folder = home() / "runs" / "tiny" / "trials" / TRIAL
-    folder.mkdir(parents=True)
-    mirror = study_home.trial_mirror(folder)
-    assert mirror is not None
-    mirror.fetch()
-    (folder / "best.safetensors").write_bytes(b"weights" * 1000)
-    mirror.send()
-    mirror.settle(30)
-    mirror.close(0)
+    sent_by_a_worker(home() / "runs" / "tiny" / "trials" / TRIAL, {"best.safetensors": b"weights" * 1000})
     machine("second")
     found = _weights([StudyRecord("tiny", "f00d", {"study": "tiny"}, {})])(START)
     assert found == home() / "runs" / "tiny" / "trials" / TRIAL / "best.safetensors"
@@ -267,8 +263,7 @@ def test_records_that_wait_are_counted_on_every_machine(
         store.open_study(StudyRecord("tiny", "f00d", {"study": "tiny"}, {}), resume=False)
         store.close(0.0)
         held.keep()
-        assert held._mirror is not None
-        held._mirror.settle(30)
+        (held._mirror or pytest.fail("the home is not remote")).settle(30)
         machine("second")
         assert waiting_records(home() / "runs" / "tiny") is None, "its driver lives"
         machine("first")

@@ -56,6 +56,13 @@ class Holder:
         """It was a process of this machine, and there is no such process any more."""
         return self.machine == _machine() != "" and _started(self.pid) != self.started
 
+    def may_live(self, age_s: float | None) -> bool:
+        """Whether it may still be at work. age_s: seconds since it renewed, None if unknown; times of the server are
+        whole seconds."""
+        if self.is_released or self.is_gone():
+            return False
+        return age_s is None or age_s <= self.promised_s + 1.0
+
 
 class Lease:
     """A lease that this process holds. on_lost: called once, from the thread that renews it, with the reason."""
@@ -112,10 +119,8 @@ class Lease:
         return etag
 
     def _require_free(self, holder: Holder, state: ObjectState) -> None:
-        if holder.is_released or holder.is_gone():
-            return
         age = _age_s(state)
-        if age is None or age <= holder.promised_s + 1.0:  # times of the server are whole seconds
+        if holder.may_live(age):
             heard = "unknown when" if age is None else f"{age:.0f} s ago"
             raise StudyConflict(
                 f"{self._what}: runs on {holder.host} as process {holder.pid}, last heartbeat {heard}; stop it there, "

@@ -51,10 +51,7 @@ def is_led(folder: Path) -> bool:
     """Whether a driver that lives, on whatever machine, holds the study's lease under the remote home. StorageError."""
     place = remote_place(folder)
     found = None if place is None else holder_of(join(place, LEASE_FILE))
-    if found is None:
-        return False
-    holder, age_s = found
-    return not holder.is_gone() and (age_s is None or age_s <= holder.promised_s)
+    return found is not None and found[0].may_live(found[1])
 
 
 def _held() -> None:
