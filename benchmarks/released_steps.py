@@ -8,8 +8,8 @@ both sides do alike, and changes the weights, ours in one pass. Released-style a
 of networks that score pairs one caption after the other (benchmarks/loops); the loss is the same on both sides. B = 64
 pairs of 36 regions of 2,048 numbers, 10,000 words, D = 1024. Captions are those of a table of images and captions, that
 of Flickr8k where VSETUNE_FLICKR8K is set: what repeats in them our step computes once. Else (`--captions random`) they
-are as long as those, of random words, which hardly ever repeat. Processor time, as other work on the machine does not
-count; medians of the repeats. Both sides must have found the same loss first. `products` is what our step spends in
+are as long as those, of random words, which hardly ever repeat. What a step frees is kept for the next one, as trainings
+do, on both sides. Processor time, as other work on the machine does not count; medians of the repeats. Both sides must have found the same loss first. `products` is what our step spends in
 products of matrices, and `at most` the ratio of a step of these products and nothing else.
 """
 
@@ -32,6 +32,7 @@ from rich.table import Table
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
+from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
@@ -59,6 +60,7 @@ def main() -> None:
     arguments.add_argument("--captions", default=real_captions(), help="table of captions, or random")
     given = arguments.parse_args()
     torch.set_num_threads(given.threads)
+    keep_freed_memory()
     table = Table("network", "released-style, ms", "ours, ms", "ratio", "all turns", "products, ms", "at most",
                   title=f"training step, B = {given.batch}, D = {given.size}, {given.threads} threads, "
                         f"captions {given.captions}, processor time")

@@ -1,6 +1,11 @@
-"""Products by oneDNN equal those of plain loops in float64, and are torch's own wherever oneDNN does not pay."""
+"""Products by oneDNN equal those of plain loops in float64, and are torch's own wherever oneDNN does not pay.
+
+Each test runs as on a processor of Intel's, where MKL is the faster one, and as on another's.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +16,13 @@ from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
 from vsetune.networks.parts.linear import Linear
 
 SIZES = {"pays": (128, 96, 100), "odd": (1031, 65, 33), "too small": (3, 5, 4), "too narrow": (4096, 4, 900)}
+
+
+@pytest.fixture(params=[False, True], ids=["another's", "intel's"], autouse=True)
+def is_intels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whose processor it is taken for."""
+    monkeypatch.setattr(matrix_products, "_is_intels", lambda: request.param)
+    return bool(request.param)
 
 
 def drawn(*shape: int) -> Tensor:
@@ -111,9 +123,11 @@ def by_hand(inputs: Tensor, weight: Tensor) -> bool:
     return "_Linear" in str(matrix_products.linear(inputs, weight.requires_grad_()).grad_fn)
 
 
-def test_switch_autocast_and_other_types_leave_products_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processor_switch_autocast_and_other_types_leave_products_to_torch(
+    is_intels: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inputs, weight = drawn(128, 128), drawn(128, 128)
-    assert by_hand(inputs, weight) == matrix_products._has_onednn()
+    assert by_hand(inputs, weight) == (matrix_products._has_onednn() and not is_intels)
     assert not by_hand(inputs.double(), weight.double())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert not by_hand(inputs, weight)
@@ -132,3 +146,24 @@ def test_a_linear_layer_is_torchs_with_the_same_names() -> None:
     ours, theirs = Linear(128, 200), nn.Linear(128, 200)
     theirs.load_state_dict(ours.state_dict())
     close(ours(drawn(100, 128)), theirs(drawn(100, 128)))
+
+
+@pytest.mark.parametrize(("told", "whose"), [
+    ("vendor_id\t: GenuineIntel\nmodel name\t: Xeon", True), ("vendor_id\t: AuthenticAMD\nmodel name\t: EPYC", False),
+    ("", False),
+])
+def test_a_processor_says_whose_it_is(told: str, whose: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.undo()
+    file = tmp_path / "cpuinfo"
+    file.write_text(told)
+    monkeypatch.setattr(matrix_products, "_TOLD_IN", file)
+    assert matrix_products._is_intels.__wrapped__() == whose
+
+
+def test_where_no_file_tells_of_the_processor_the_system_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(matrix_products, "_TOLD_IN", tmp_path / "none")
+    monkeypatch.setattr(matrix_products, "processor", lambda: "Intel64 Family 6 Model 85 Stepping 7, GenuineIntel")
+    assert matrix_products._is_intels.__wrapped__()

@@ -81,7 +81,6 @@ class Scan(Network):
         budget = numbers_at_once(regions, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
         blocks = CaptionBlocks(captions, budget // max(1, regions.shape[0] * regions.shape[1]))
         gram = regions @ regions.mT if self._spec.direction == "text_to_image" else None
-        region_squares = regions.square().sum(dim=-1)
 
         def scores_of(block: Encoded) -> Tensor:
             words = block.vectors
@@ -93,7 +92,7 @@ class Scan(Network):
                     return attended * words.square().sum(dim=-1)[..., None]
                 by_caption = weights.flatten(start_dim=2)
                 attended = (((words @ words.mT) @ by_caption) * by_caption).sum(dim=WORDS)
-                return attended.view(len(words), *region_squares.shape) * region_squares
+                return attended.view(len(words), *regions.shape[:2]) * regions.square().sum(dim=-1)
 
             return self._scores(products_of(words, regions), word_mask_of(block), is_region, squares)
 
@@ -105,15 +104,16 @@ class Scan(Network):
         products = pair_products(regions, words, captions.lengths_on_host.tolist(), rows, columns)
         is_word = word_mask_of(captions)[columns]
         is_region = None if is_region is None else is_region[rows][:, None]
-        region_squares, word_squares = (vectors.square().sum(dim=-1) for vectors in (regions, words))
 
         def squares(weights: Tensor) -> Tensor:
             by_pair = weights.squeeze(2)
             if self._spec.direction == "text_to_image":
                 grams = (regions @ regions.mT).index_select(0, rows)
-                return (((by_pair @ grams) * by_pair).sum(dim=2) * word_squares[columns])[..., None]
+                word_squares = words.square().sum(dim=-1)[columns]
+                return (((by_pair @ grams) * by_pair).sum(dim=2) * word_squares)[..., None]
             grams = (words @ words.mT).index_select(0, columns)
-            return (((grams @ by_pair) * by_pair).sum(dim=WORDS) * region_squares[rows])[:, None]
+            region_squares = regions.square().sum(dim=-1)[rows]
+            return (((grams @ by_pair) * by_pair).sum(dim=WORDS) * region_squares)[:, None]
 
         return self._scores(products[:, :, None], is_word, is_region, squares).squeeze(1)
 
