@@ -85,7 +85,7 @@ def loop_score(regions: Tensor, words: Tensor, spec: ScanSpec) -> Tensor:
     {}, {"pooling": "mean"}, {"pooling": "max"}, {"pooling": "sum"}, {"leak": 0.0, "weight_norm": True},
     *({"attention_normalization": name} for name in ("clipped", "l2", "softmax", "none")),
 ])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 3e-5)])
 @pytest.mark.parametrize("numbers_per_block", [1, 150, 2**20])
 def test_scores_and_gradients_equal_plain_loops(
     direction: str, options: dict[str, Any], dtype: torch.dtype, tolerance: float, numbers_per_block: int,
@@ -103,7 +103,9 @@ def test_scores_and_gradients_equal_plain_loops(
     for ours, loops in zip(
         torch.autograd.grad(fast, leaves, upstream), torch.autograd.grad(slow, leaves, upstream), strict=True
     ):
-        torch.testing.assert_close(ours, loops, rtol=tolerance, atol=tolerance)
+        # a gradient of 0.3 beside one of 21 is what sums of such numbers leave: in float32 it is as exact as they are
+        largest = max(1.0, loops.abs().max().item()) if dtype == torch.float32 else 1.0
+        torch.testing.assert_close(ours, loops, rtol=tolerance, atol=tolerance * largest)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
