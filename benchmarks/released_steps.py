@@ -8,9 +8,10 @@ both sides do alike, and changes the weights, ours in one pass. Released-style a
 of networks that score pairs one caption after the other (benchmarks/loops); the loss is the same on both sides. B = 64
 pairs of 36 regions of 2,048 numbers, 10,000 words, D = 1024. Captions are those of a table of images and captions, that
 of Flickr8k where VSETUNE_FLICKR8K is set: what repeats in them our step computes once. Else (`--captions random`) they
-are as long as those, of random words, which hardly ever repeat. What a step frees is kept for the next one, as trainings
-do, on both sides. Processor time, as other work on the machine does not count; medians of the repeats. Both sides must have found the same loss first. `products` is what our step spends in
-products of matrices, and `at most` the ratio of a step of these products and nothing else.
+are as long as those, of random words, which hardly ever repeat. What a step frees is kept for the next one, as
+trainings do, on both sides. Processor time, as other work on the machine does not count; medians of the repeats. Both
+sides must have found the same loss first. `products` is what our step spends in products of matrices, and `at most` the
+ratio of a step of these products and nothing else.
 """
 
 from __future__ import annotations

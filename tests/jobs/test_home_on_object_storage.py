@@ -61,11 +61,15 @@ def trial_of(folder: Path) -> TrialSpec:
     return build_trial(study, cell, {}, trial=TRIAL, seed=0)
 
 
-def worker(trial: TrialSpec) -> AttemptTrainable:
+SELDOM = 1e-9
+"""Of the time: after the first checkpoint none is due."""
+
+
+def worker(trial: TrialSpec, *, checkpoint_share: float = 1.0) -> AttemptTrainable:
     folder = f"runs/tiny/trials/{TRIAL}"
     return AttemptTrainable({
         "trial": trial.to_plain(), "home": remote_home(), "needs": {"cpus": 1}, "phase": "search",
-        "reading": {"source": "auto", "bank_bytes": 10**9},
+        "reading": {"source": "auto", "bank_bytes": 10**9}, "checkpoint_share": checkpoint_share,
         "folder": folder if remote_home() else str(home() / folder),
     })
 
@@ -112,23 +116,33 @@ def test_relative_places_are_under_the_prefix_and_in_a_folder_of_this_node(
         remote_place(Path("/runs/quick"))
 
 
+@pytest.mark.parametrize("ends", ["with every checkpoint", "stopped before one was due", "died before one was due"])
 def test_a_trial_goes_on_bit_for_bit_on_a_node_that_has_never_seen_it(
-    machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ends: str, machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_scenes(under_home("data/scenes"), load_study(study_file(tmp_path)).data.scenes, Console(quiet=True))
-    trial = trial_of(tmp_path)
-    first = worker(trial)
-    begun = [*reports(first, until="opened"), *reports(first, until="point")]
+    trial, share = trial_of(tmp_path), 1.0 if ends == "with every checkpoint" else SELDOM
+    first = worker(trial, checkpoint_share=share)
+    begun = list(reports(first, until="opened"))
+    for _ in range(3):
+        begun += reports(first, until="point")
+    if ends.startswith("died"):
+        assert first._mirror is not None
+        first._mirror.settle(20.0)
+        first._is_going_on = False  # nobody writes what is in its memory
     first.cleanup()
     machine("second")
-    second = worker(trial)
+    second = worker(trial, checkpoint_share=share)
     went_on = list(reports(second))
     second.cleanup()
+    assert len(went_on[0]["inherited"]) == (1 if ends.startswith("died") else 3)
     fetch(f"{remote_home()}/runs/tiny/trials/{TRIAL}", tmp_path / "fetched", lambda name: True)
     assert not (tmp_path / "second/runs/tiny/trials" / TRIAL).exists(), "a node keeps nothing of what is on the server"
     assert (went_on[0]["number"], went_on[-1]["is_finished"]) == (2, True)
     assert went_on[-1]["artifacts"] == [f"runs/tiny/trials/{TRIAL}/best.safetensors"]
     assert curve_of(went_on)[: len(curve_of(begun))] == curve_of(begun)
+    best = (tmp_path / "fetched/best.safetensors").read_bytes()
+    assert not (tmp_path / "fetched/checkpoint-best.safetensors").exists()
 
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "local"))
     make_scenes(under_home("data/scenes"), load_study(study_file(tmp_path)).data.scenes, Console(quiet=True))
@@ -136,7 +150,28 @@ def test_a_trial_goes_on_bit_for_bit_on_a_node_that_has_never_seen_it(
     assert curve_of(list(reports(undisturbed))) == curve_of(went_on)
     undisturbed.cleanup()
     assert are_equal(learned_in(home() / "runs/tiny/trials" / TRIAL), learned_in(tmp_path / "fetched"))
+    assert (home() / "runs/tiny/trials" / TRIAL / "best.safetensors").read_bytes() == best
     assert not list((tmp_path / "local").rglob(".mirror"))
+
+
+@pytest.mark.parametrize("goes", ["over to another trial", "away"])
+def test_a_trial_that_was_stopped_leaves_its_best_weights_and_writes_no_checkpoint_any_more(
+    goes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver has removed the checkpoint of a trial that nobody will continue."""
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "local"))
+    make_scenes(under_home("data/scenes"), load_study(study_file(tmp_path)).data.scenes, Console(quiet=True))
+    trial, folder = trial_of(tmp_path), tmp_path / "local/runs/tiny/trials" / TRIAL
+    at_work = worker(trial, checkpoint_share=SELDOM)
+    list(reports(at_work, until="opened"))
+    for _ in range(3):
+        list(reports(at_work, until="point"))
+    with study_home.held_home(tmp_path / "local/runs/tiny") as held:
+        held.forget_checkpoint(folder)
+    if goes == "over to another trial":
+        at_work.reset_config(at_work._wanted | {"folder": str(tmp_path / "another")})
+    at_work.cleanup()
+    assert {path.name for path in folder.iterdir()} == {"best.safetensors", "executions.json", "progress.json"}
 
 
 def test_a_checkpoint_damaged_on_the_server_is_told_and_the_trial_begins_anew(

@@ -240,6 +240,33 @@ def test_a_new_validation_starts_the_count_of_interruptions_anew(store: MemorySt
     assert [each.status for each in store.attempts("tiny")] == ["killed"] * 4 + ["running"]
 
 
+def test_validations_that_an_earlier_attempt_had_come_to_do_not_keep_a_trial_going(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    """It goes on from a checkpoint before them, and dies after them again and again."""
+    study = make_study(losses=[{"name": "lmh"}], seeds=[7], search={"configurations": 1}, resources={"retries": 3})
+    driver = Driver(study, store, tmp_path)
+    trial, pauses = open_first(driver), []
+    for epoch in (2, 3):
+        driver.ledger.record_point(trial, point(epoch, 12.0))
+    while (pause := driver.ledger.interrupted(trial, "memory: none left")) is not None:
+        pauses.append(pause)
+        driver.now += pause
+        assert driver.next().trial.trial == trial
+        driver.ledger.open_attempt(
+            trial, number=len(pauses) + 1, environment={}, protocol={}, inherited=[point(1, 11.0)]
+        )
+        for epoch in (2, 3):
+            driver.ledger.record_point(trial, point(epoch, 12.0))
+    assert pauses == [2.0, 4.0, 8.0]
+    assert [len(each.curve) for each in store.attempts("tiny")] == [3, 3, 3, 3]
+
+    later = Driver(study, store, tmp_path)  # another process counts anew, from what it finds
+    assert later.next().trial.trial == trial
+    later.ledger.open_attempt(trial, number=5, environment={}, protocol={}, inherited=[point(1, 11.0)])
+    assert [later.ledger.interrupted(trial, "memory: none left") for _ in range(2)] == [2.0, 4.0]
+
+
 def test_a_cell_with_an_interrupted_trial_is_not_asked_and_the_others_are(store: MemoryStore, tmp_path: Path) -> None:
     """The search would know less than undisturbed: with one trial at a time it would ask something else."""
     driver = Driver(make_study(search={"configurations": 3}), store, tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,13 @@ from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
 from vsetune.jobs.node_types import NodeType
 from vsetune.jobs.planning.cell_measuring import middles
-from vsetune.jobs.planning.cell_times import CellTimes, cheaper_cadence, trial_seconds, validations_of
+from vsetune.jobs.planning.cell_times import (
+    CellTimes,
+    cheaper_cadence,
+    checkpoints_of,
+    trial_seconds,
+    validations_of,
+)
 from vsetune.jobs.planning.planned_study import (
     REPORT_S,
     STUDY_START_S,
@@ -30,6 +37,7 @@ from vsetune.jobs.planning.timed_validation import score_some, spread
 from vsetune.jobs.planning.trial_places import CellWork, Schedule, require_places, schedule, usd_per_hour
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_spec import PairCost
+from vsetune.training.checkpoint_pace import CheckpointPace
 from vsetune.training.schedule import next_validation, total_steps
 
 TIMES = CellTimes(
@@ -61,10 +69,26 @@ def test_validations_are_those_of_the_schedule(per_epoch: int) -> None:
 
 
 def test_a_trial_takes_its_start_steps_openings_validations_and_end() -> None:
-    trial = trial_seconds(TrainingSpec(epochs=1.5, validate_every_steps=50), TIMES, report=0.75)
+    training = TrainingSpec(epochs=1.5, validate_every_steps=50)
+    trial = trial_seconds(training, TIMES, report=0.75, checkpoint_share=1.0)
     assert (trial.start, trial.training) == (2.0, pytest.approx(150 * 0.1 + 2 * 0.5))
     assert (trial.validating, trial.recording, trial.ending) == (9.0, 3.0, 4.0)
     assert trial.total == pytest.approx(34.0)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("apart", [0.25, 4.0, 100.0])
+def test_checkpoints_are_those_of_the_pace(share: float, apart: float) -> None:
+    for validations in (1, 2, 7, 40):
+        passed, count = [0.0], 0
+        pace = CheckpointPace(share, clock=partial(sum, passed))
+        for number in range(1, validations + 1):
+            passed.append(apart)
+            if pace.is_due() or number == validations:
+                count += 1
+                with pace.writing():
+                    passed.append(0.5)
+        assert checkpoints_of(validations, apart, 0.5, share) == count
 
 
 @pytest.mark.parametrize(("validation", "enough"), [(0.05, 1), (3.0, 30), (3.2, 35), (10.0, 100), (10.1, None)])
@@ -118,7 +142,8 @@ def test_a_plan_counts_trials_epochs_hours_money_and_memory() -> None:
     spec = study(scheduler={"kind": "none"})
     cells = resolve_cells(spec, where="here")
     plan = plan_study(spec, cells, {"vsepp.lmh": TIMES}, [TWO_CORES], limit=None)
-    trial = 2.0 + (200 * 0.1 + 2 * 0.5) + 4 * 3.0 + 4 * (0.25 + REPORT_S) + 4.0
+    # validations are 8.25 s apart, the second comes too soon after the first checkpoint for another of 0.25 s
+    trial = 2.0 + (200 * 0.1 + 2 * 0.5) + 4 * 3.0 + 3 * 0.25 + 4 * REPORT_S + 4.0
     assert (plan.trials, plan.epochs, plan.workers, plan.remarks) == (4, 8.0, 2, [])
     assert plan.device_hours == pytest.approx(4 * trial / 3600)
     assert plan.usd == pytest.approx(plan.device_hours * 0.2)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -7,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 from full_disk import largest_file
+from torch import Tensor
 
 from vsetune.errors import StorageError
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointFolder
+from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, NAMED_FILE, CheckpointFolder
+from vsetune.training.executions import EXECUTIONS_FILE
 
 WEIGHTS = {"w": torch.tensor([1.0, 2.0])}
 
@@ -22,8 +26,21 @@ def state(step: int, **more: Any) -> dict[str, Any]:
     return {"best_step": step, "w": torch.tensor([float(step)]), **more}
 
 
+def saved(path: Path, step: int, weights: dict[str, Tensor] = WEIGHTS, **more: Any) -> CheckpointFolder:
+    """As an attempt leaves it after a validation that is the best so far."""
+    kept = folder(path)
+    kept.load()
+    kept.keep_best(weights, step=step)
+    kept.save(state(step, **more))
+    return kept
+
+
+def names(path: Path) -> list[str]:
+    return sorted(each.name for each in path.iterdir())
+
+
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
-    folder(tmp_path).save(state(3, text="a", nested=[{"x": 1.5}]), best_weights=WEIGHTS)
+    saved(tmp_path, 3, text="a", nested=[{"x": 1.5}])
     loaded = folder(tmp_path).load()
     assert loaded is not None
     assert torch.equal(loaded.pop("w"), torch.tensor([3.0]))
@@ -36,38 +53,107 @@ def test_an_empty_folder_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_line_and_keeps_the_old_checkpoint(tmp_path: Path) -> None:
-    folder(tmp_path).save(state(1), best_weights=WEIGHTS)
-    kept = (tmp_path / CHECKPOINT_FILE).read_bytes()
+    kept = saved(tmp_path, 1)
+    before = (tmp_path / CHECKPOINT_FILE).read_bytes()
     too_large = {"w": torch.zeros(20_000)}
     with largest_file(40_000), pytest.raises(StorageError, match=r"cannot write .* free space or choose") as caught:
-        folder(tmp_path).save(state(2) | too_large, best_weights=None)
+        kept.save(state(1) | too_large)
     assert "\n" not in str(caught.value)
-    assert (tmp_path / CHECKPOINT_FILE).read_bytes() == kept
-    assert sorted(path.name for path in tmp_path.iterdir()) == [BEST_FILE, CHECKPOINT_FILE]
+    assert (tmp_path / CHECKPOINT_FILE).read_bytes() == before
+    assert names(tmp_path) == [BEST_FILE, CHECKPOINT_FILE]
 
 
-def test_best_weights_wait_for_the_checkpoint_that_names_them(tmp_path: Path) -> None:
-    folder(tmp_path).save(state(1), best_weights=WEIGHTS)
-    with largest_file(40_000), pytest.raises(StorageError):
-        folder(tmp_path).save(state(2) | {"w": torch.zeros(20_000)}, best_weights={"w": torch.tensor([9.0, 9.0])})
-    after_crash = folder(tmp_path)
-    loaded = after_crash.load()
+def best_after_a_crash(path: Path) -> tuple[int, list[float]]:
+    """(best step of the checkpoint, best weights) as the next attempt opens the folder."""
+    opened = folder(path)
+    loaded = opened.load()
     assert loaded is not None
-    assert loaded["best_step"] == 1
-    assert torch.equal(after_crash.load_best()["w"], WEIGHTS["w"])
+    assert names(path) == [BEST_FILE, CHECKPOINT_FILE]
+    return loaded["best_step"], opened.load_best()["w"].tolist()
 
 
-def test_a_crash_before_the_last_move_is_completed_on_opening(tmp_path: Path) -> None:
-    folder(tmp_path).save(state(5), best_weights=WEIGHTS)
-    (tmp_path / BEST_FILE).rename(tmp_path / "best-5.safetensors")
-    after_crash = folder(tmp_path)
-    assert after_crash.load() is not None
-    assert torch.equal(after_crash.load_best()["w"], WEIGHTS["w"])
+BETTER = {"w": torch.tensor([9.0, 9.0])}
+
+
+def test_best_weights_that_no_checkpoint_names_go_with_a_crash(tmp_path: Path) -> None:
+    kept = saved(tmp_path, 1)
+    for step in (2, 3):
+        kept.keep_best({"w": torch.full((2,), float(step))}, step=step)
+        assert kept.load_best()["w"].tolist() == [step, step]  # whoever looks meanwhile sees the best so far
+    assert names(tmp_path) == sorted([BEST_FILE, NAMED_FILE, CHECKPOINT_FILE])
+    assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
+
+
+def test_the_next_checkpoint_names_the_best_weights_of_validations_without_one(tmp_path: Path) -> None:
+    kept = saved(tmp_path, 1)
+    kept.keep_best(BETTER, step=2)
+    kept.save(state(2) | {"w": torch.zeros(3)})
+    assert names(tmp_path) == [BEST_FILE, CHECKPOINT_FILE]
+    assert best_after_a_crash(tmp_path) == (2, [9.0, 9.0])
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one_with_its_best_weights(tmp_path: Path) -> None:
+    kept = saved(tmp_path, 1)
+    kept.keep_best(BETTER, step=2)
+    with largest_file(40_000), pytest.raises(StorageError):
+        kept.save(state(2) | {"w": torch.zeros(20_000)})
+    assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
+
+
+def test_best_weights_that_cannot_be_written_leave_those_before(tmp_path: Path) -> None:
+    kept = saved(tmp_path, 1)
+    with largest_file(4_000), pytest.raises(StorageError, match="cannot write"):
+        kept.keep_best({"w": torch.zeros(20_000)}, step=2)
+    assert (tmp_path / BEST_FILE).exists()
+    assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
+
+
+def test_a_crash_right_after_a_checkpoint_keeps_what_it_names(tmp_path: Path) -> None:
+    kept = saved(tmp_path, 1)
+    older = (tmp_path / BEST_FILE).read_bytes()
+    kept.keep_best(BETTER, step=2)
+    kept.save(state(2))
+    (tmp_path / NAMED_FILE).write_bytes(older)  # not removed any more
+    assert best_after_a_crash(tmp_path) == (2, [9.0, 9.0])
+
+
+def test_without_hard_links_the_named_weights_are_put_aside_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    saved(tmp_path, 1).keep_best(BETTER, step=2)
+    assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
+
+
+def test_best_weights_that_somebody_removed_are_written_anew(tmp_path: Path) -> None:
+    kept = saved(tmp_path, 1)
+    (tmp_path / BEST_FILE).unlink()
+    kept.keep_best(BETTER, step=2)
+    kept.save(state(2))
+    assert best_after_a_crash(tmp_path) == (2, [9.0, 9.0])
+
+
+def test_a_crash_of_a_version_before_is_completed_on_opening(tmp_path: Path) -> None:
+    saved(tmp_path, 5)
+    (tmp_path / BEST_FILE).rename(tmp_path / "best-5.safetensors")  # its name until the checkpoint was there
+    (tmp_path / "best-6.safetensors.partial").touch()
+    assert best_after_a_crash(tmp_path) == (5, [1.0, 2.0])
+
+
+def test_a_sound_checkpoint_stays_with_its_best_weights_when_the_count_of_executions_is_damaged(tmp_path: Path) -> None:
+    saved(tmp_path, 1).keep_best(BETTER, step=2)
+    (tmp_path / EXECUTIONS_FILE).write_text("{")
+    folder(tmp_path).set_aside("damaged")
+    (tmp_path / f"{EXECUTIONS_FILE}.damaged-1").unlink()
+    assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
 
 
 @pytest.mark.parametrize(("fingerprint", "data", "word"), [("other", "data", "trial"), ("trial", "other", "data")])
 def test_another_trial_or_data_set_is_refused(fingerprint: str, data: str, word: str, tmp_path: Path) -> None:
-    folder(tmp_path).save(state(1), best_weights=None)
+    saved(tmp_path, 1)
     with pytest.raises(StorageError, match=f"its {word} fingerprint is {word}, this one is other"):
         folder(tmp_path, fingerprint, data).load()
 

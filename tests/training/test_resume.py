@@ -205,7 +205,7 @@ def test_a_window_that_is_none_is_told_in_one_line(
     assert state is not None
     good = {"pairs": 1, "seconds_before": 0.0, "sums": {"train_loss": 1.0}, "counts": {"train_loss": 1}}
     good["full_batches"] = 1
-    folder.save(state | {"window": good | {part: value}}, best_weights=None)
+    folder.save(state | {"window": good | {part: value}})
     with pytest.raises(StaleCheckpoint, match="does not fit this trial") as caught:
         open_attempt(trial, tmp_path)
     assert "\n" not in str(caught.value)

@@ -99,6 +99,27 @@ def move_if_absent(made: Path, path: Path) -> None:
         os.replace(made, path)
 
 
+def put_aside(path: Path, aside: Path) -> None:
+    """Give a file a second name, under which it stays when the first one is written anew; on a file system without hard
+    links it only has the second then. OSError when it cannot be done."""
+    try:
+        os.link(path, aside)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        os.replace(path, aside)
+
+
+def sync_file(path: Path) -> None:
+    """A file that is there survives a power cut from now on, under its name. StorageError in one line."""
+    try:
+        with open(path, "rb") as stream:
+            os.fsync(stream.fileno())
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _cannot_write(path, path.stat().st_size if path.exists() else 0, error) from error
+
+
 def free_name(path: Path, what: str) -> Path:
     """The first `NAME.what-1`, `NAME.what-2`, ... that is not taken, where a file is kept for people to look at."""
     number = 1

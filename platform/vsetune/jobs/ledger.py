@@ -166,7 +166,6 @@ class StudyLedger:
         progress = self.trials[trial]
         self._note_points(progress, [point])
         progress.summary = dict(summary or {})
-        progress.interruptions = 0
         self._changed(progress)
 
     def close(

@@ -115,6 +115,7 @@ def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs
         "home": remote_home(),
         "needs": asdict(needs),
         "reading": asdict(prepared.spec.resources.reading_of(needs)),
+        "checkpoint_share": prepared.spec.resources.checkpoint_share,
         "calibrates": prepared.calibrates,
         "system_metrics": prepared.spec.tracking.system_metrics,
     }

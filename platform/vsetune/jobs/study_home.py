@@ -22,7 +22,7 @@ from vsetune.object_storage.mirror_contents import DamagedObject, fetch
 from vsetune.object_storage.mirror_writer import drop_files
 from vsetune.tracking.journal import CURSOR_FILE, JOURNAL_FILE
 from vsetune.tracking.study_lock import LOCK_FILE, locked_study
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE
+from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, NAMED_FILE
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 
 _log = logging.getLogger(__name__)
@@ -39,10 +39,12 @@ _FETCH_TRIES, _FETCH_PAUSE_S = 3, 1.0
 _STUDY_REFRESH_S, _TRIAL_REFRESH_S = 5.0, 30.0
 
 
+_OF_WHO_GOES_ON = [NAMED_FILE, CHECKPOINT_FILE]
+
+
 def _trial_files(folder: Path) -> list[str]:
-    known = [EXECUTIONS_FILE, PROGRESS_FILE, BEST_FILE, CHECKPOINT_FILE]
-    moving = [path.name for path in folder.glob("best-*.safetensors")]  # of one that died while it moved them
-    return [*(name for name in known if (folder / name).is_file()), *moving]
+    known = [EXECUTIONS_FILE, PROGRESS_FILE, BEST_FILE, *_OF_WHO_GOES_ON]
+    return [name for name in known if (folder / name).is_file()]
 
 
 def _study_files(folder: Path) -> list[str]:
@@ -86,11 +88,12 @@ class StudyHome:
 
         The one on the server goes once the journal that tells of the end is there too.
         """
-        with suppress(OSError):
-            (trial_folder / CHECKPOINT_FILE).unlink()
+        for name in _OF_WHO_GOES_ON:
+            with suppress(OSError):
+                (trial_folder / name).unlink()
         url = None if self._mirror is None else remote_place(trial_folder)
         if self._mirror is not None and url is not None:
-            self._mirror.after_sent(lambda: drop_files(url, [CHECKPOINT_FILE]))
+            self._mirror.after_sent(lambda: drop_files(url, _OF_WHO_GOES_ON))
             self.keep()
 
     def forget_ended(self, trial_folders: Sequence[Path]) -> None:
@@ -99,7 +102,7 @@ class StudyHome:
 
         def forget() -> None:
             for url in urls:
-                drop_files(url, [CHECKPOINT_FILE])
+                drop_files(url, _OF_WHO_GOES_ON)
 
         if self._mirror is not None and urls:
             self._mirror.after_sent(forget)
@@ -161,6 +164,6 @@ def fetch_trial(mirror: Mirror) -> None:
         except DamagedObject as error:
             if not left:
                 _log.error("%s", error)
-                drop_files(mirror.url, [CHECKPOINT_FILE, BEST_FILE])
+                drop_files(mirror.url, [*_OF_WHO_GOES_ON, BEST_FILE])
                 raise
             time.sleep(_FETCH_PAUSE_S)

@@ -63,8 +63,8 @@ class AttemptTrainable(Trainable):
 
     config: trial (TrialSpec as plain data), folder (the trial's own: seen by every node, or relative to the folder of
     whatever node it runs on), home (the remote home under which `folder` is mirrored, or None), needs (`Needs` as plain
-    data), reading (`Reading` as plain data), calibrates (whether times are also told in calibration products, see
-    `TrialMeter`), system_metrics (whether points carry `SystemMetrics`).
+    data), reading (`Reading` as plain data), checkpoint_share (see `Attempt`), calibrates (whether times are also told
+    in calibration products, see `TrialMeter`), system_metrics (whether points carry `SystemMetrics`).
     Reports, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted` at most once and
     last.
     """
@@ -86,6 +86,7 @@ class AttemptTrainable(Trainable):
         self._metrics: TrialMetrics | None = None
         self._meter: TrialMeter | None = None
         self._system: SystemMetrics | None = None
+        self._is_going_on = False
         self._wanted = config
         if config.get("home") is not None:
             os.environ[HOME_VARIABLE] = config["home"]
@@ -103,6 +104,7 @@ class AttemptTrainable(Trainable):
             report = self._open() if self._attempt is None else self._advance()
         except Exception as error:  # whatever it is, it ends this attempt only
             report = self._failure(error)
+        self._is_going_on = not report.get("done")
         if report.get("done"):
             self._leave_folder()  # the trial may go on in another process of this node
         if report.get("done") and self._metrics is not None:  # the actor may be kept for a while
@@ -112,6 +114,13 @@ class AttemptTrainable(Trainable):
         return report
 
     def cleanup(self) -> None:
+        """The actor ends. A trial that was still going on, as the study is asked to stop, keeps its last validation."""
+        if self._attempt is not None and self._is_going_on:
+            try:
+                self._attempt.keep()
+                self._keep()
+            except StorageError as error:  # among others: the trial has ended, and the driver has cleared up
+                logger.info("trial %s: its last checkpoint stands (%s)", self._wanted["trial"]["trial"], error)
         self._close()
         self._board.close()
 
@@ -139,7 +148,7 @@ class AttemptTrainable(Trainable):
         trial = TrialSpec.model_validate(plain)
         self._attempt = Attempt(
             trial, folder, device=device, threads=needs.cpus, first_stage=kept_stage(trial, folder),
-            reading=Reading(**self._wanted["reading"]),
+            reading=Reading(**self._wanted["reading"]), checkpoint_share=self._wanted["checkpoint_share"],
         )
         self._keep(within_s=BEGIN_WITHIN_S)  # another node must never count this execution again
         labels = {"study": trial.study, "cell": trial.cell, "trial": trial.trial, "phase": self._wanted["phase"]}

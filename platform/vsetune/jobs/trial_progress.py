@@ -8,7 +8,7 @@ from typing import Literal
 
 from vsetune.config.study.cells import Configuration
 from vsetune.config.study.training import TrialSpec
-from vsetune.metrics.curves import best_of_curve
+from vsetune.metrics.curves import SAME_EPOCH, best_of_curve
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint
 
 Phase = Literal["search", "confirm"]
@@ -32,10 +32,10 @@ class Assignment:
 class TrialProgress:
     """One trial: its attempts so far, the last of them perhaps running.
 
-    status: of the last attempt; `waiting` before the first and after an interruption. interruptions: in a row, without
-    a new validation between them. not_before: when it may go on, on the ledger's clock. is_left_open: interrupted too
-    often, for the next run of the study. summary: totals that the running attempt last reported. error: what ended or
-    interrupted it last, one line.
+    status: of the last attempt; `waiting` before the first and after an interruption. furthest: epoch of the last
+    validation that any attempt has come to. interruptions: in a row, without a validation beyond it between them.
+    not_before: when it may go on, on the ledger's clock. is_left_open: interrupted too often, for the next run of the
+    study. summary: totals that the running attempt last reported. error: what ended or interrupted it last, one line.
     """
 
     assignment: Assignment
@@ -43,6 +43,7 @@ class TrialProgress:
     curve: list[tuple[float, float]] = field(default_factory=list)
     summary: dict[str, float] = field(default_factory=dict)
     error: str | None = None
+    furthest: float = 0.0
     interruptions: int = 0
     not_before: float = float("-inf")
     is_left_open: bool = False
@@ -56,6 +57,7 @@ class TrialProgress:
         if records:
             last = records[-1]
             progress.status, progress.error, progress.curve = last.status, last.error, list(last.curve)
+        progress.furthest = max((epoch for record in records for epoch, _ in record.curve), default=0.0)
         return progress
 
     @property
@@ -100,10 +102,15 @@ class TrialProgress:
         self.status, self.summary, self.error = "running", {}, None
 
     def note(self, points: Sequence[ValidationPoint]) -> None:
-        """Validations of the running attempt; epochs that the curve has are not repeated."""
+        """Validations of the running attempt; epochs that the curve has are not repeated.
+
+        One that no attempt has come to before ends the row of interruptions; an attempt that goes on from its
+        checkpoint may repeat some."""
         for point in points:
             if not self.curve or point.epoch > self.curve[-1][0]:
                 self.curve.append((point.epoch, point.m_recall))
+        if self.epoch > self.furthest + SAME_EPOCH:
+            self.furthest, self.interruptions = self.epoch, 0
 
     def end(self, status: AttemptStatus, summary: Mapping[str, float], error: str | None) -> None:
         """The running attempt is over."""

@@ -26,6 +26,7 @@ from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.calibration import working_clock
 from vsetune.training.checkpoint import CheckpointFolder
+from vsetune.training.checkpoint_pace import CheckpointPace
 from vsetune.training.environment import describe_environment
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.failures import out_of_memory, scoring
@@ -46,20 +47,21 @@ _log = logging.getLogger(__name__)
 class Attempt:
     """One execution of a trial in `folder`, which belongs to this trial and to one process at a time.
 
-    A folder that holds a checkpoint of the same trial is continued from its last validation: parameters, optimizer,
-    state of the loss, schedule, place in the epoch, random numbers, history and seconds. On the CPU the continued
-    trial gives the same numbers, bit for bit, as one that was never interrupted.
+    A folder that holds a checkpoint of the same trial is continued from it: parameters, optimizer, state of the loss,
+    schedule, place in the epoch, random numbers, history and seconds. On the CPU the continued trial gives the same
+    numbers, bit for bit, as one that was never interrupted; validations after the checkpoint are trained again.
 
     device: `auto`, `cpu`, `cuda`, `cuda:N`. threads: of one operation on the CPU; None leaves the process's setting.
     first_stage: files of what the trial's `evaluation.rerank` names; None: it names nothing. reading: where its
-    batches come from; they are the same.
+    batches come from; they are the same. checkpoint_share: of the trial's time that checkpoints may take; 1: one with
+    every validation.
     ConfigError, DataError, StorageError: trial, data set and folder do not fit each other or this machine.
     DamagedCheckpoint: the files in the folder are not what was saved; `CheckpointFolder.set_aside` makes room.
     """
 
     def __init__(
         self, trial: TrialSpec, folder: Path, *, device: str, threads: int | None,
-        first_stage: KeptStage | None = None, reading: Reading = STREAMED,
+        first_stage: KeptStage | None = None, reading: Reading = STREAMED, checkpoint_share: float = 1.0,
     ) -> None:
         use_threads(threads)
         keep_freed_memory()
@@ -90,6 +92,7 @@ class Attempt:
             kept_pairs=self._progress.pairs_seen, kept_seconds=self._progress.seconds
         )
         self._window, self._negatives = self._continued_window(saved)
+        self._pace, self._is_kept = CheckpointPace(checkpoint_share), True
         self._leave = threading.Event()
         self._clock = working_clock(self.device)
         self.worked_seconds = 0.0
@@ -133,7 +136,8 @@ class Attempt:
         self._leave.set()
 
     def advance(self) -> ValidationPoint:
-        """Train up to the next validation, validate, write the checkpoint.
+        """Train up to the next validation, validate; write its weights if it is the best so far, and the checkpoint if
+        one is due or the trial is finished.
 
         Preempted: `leave` was called; the checkpoint is that of the last step, and nothing is lost.
         NumericError: a loss, gradient norm or similarity is not finite; the checkpoint on disk stays as it was.
@@ -156,9 +160,22 @@ class Attempt:
         except BaseException:
             self._give_up()
             raise
-        self._save(point)
+        try:
+            self._save(point)
+        except BaseException:
+            self._is_kept = True  # somebody else may go on with the trial by now
+            raise
         self._window, self._negatives = self._continued_window(None)
         return point
+
+    def keep(self) -> None:
+        """Write the checkpoint of the last validation, unless it is on disk, an error has spent this object, or the one
+        before was removed: then nobody goes on with the trial.
+
+        Not to be called while `advance` runs. StorageError when it cannot be written.
+        """
+        if not self._is_kept and self._checkpoints.path.exists():
+            self._write(self._state())
 
     def summary(self) -> dict[str, float]:
         """Totals of the trial so far."""
@@ -313,7 +330,14 @@ class Attempt:
     def _save(self, point: ValidationPoint) -> None:
         begin = time.perf_counter()
         is_best = self._progress.record(point)
-        self._write(self._state(), is_best=is_best)
+        if is_best:
+            self._checkpoints.keep_best(
+                self._learner.network.state_dict(), step=point.step, notes=self._learner.notes(self.dataset)
+            )
+        self._is_kept = False
+        if self.is_finished or self._pace.is_due():
+            with self._pace.writing():
+                self._write(self._state())
         self._progress.checkpoint_seconds += time.perf_counter() - begin
         self._mark()
         _log.info(
@@ -324,7 +348,7 @@ class Attempt:
     def _save_between(self) -> None:
         """A checkpoint between two validations, with what has been collected since the last one."""
         window = self._window.state_dict() | {"full_batches": self._negatives.full_batches}
-        self._write(self._state() | {"window": window}, is_best=False)
+        self._write(self._state() | {"window": window})
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -335,12 +359,13 @@ class Attempt:
             "started": self._started,
         }
 
-    def _write(self, state: Mapping[str, Any], *, is_best: bool) -> None:
-        weights = self._learner.network.state_dict() if is_best else None
-        self._checkpoints.save(state, best_weights=weights, notes=self._learner.notes(self.dataset))
+    def _write(self, state: Mapping[str, Any]) -> None:
+        self._checkpoints.save(state)
+        self._is_kept = True
 
     def _give_up(self) -> None:
-        """Leave a note of how far it came."""
+        """Leave a note of how far it came. What is not on disk stays so: parameters are those of no validation now."""
+        self._is_kept = True
         self._mark(now=True)
         self.close()
 

@@ -4,9 +4,10 @@ Neither file can run code when read: the checkpoint is loaded with `weights_only
 checkpoint ends with the SHA-256 of itself and holds that of the best weights, so a changed file is told from a sound
 one; checkpoints from before there were seals are read as carefully as files that other people wrote.
 
-A crash between the two writes must not leave a checkpoint that speaks of other best weights than those beside it.
-So new best weights first get a name of their own (`best-<step>.safetensors`); the checkpoint names the step; only then
-do they become `best.safetensors`. Opening a folder completes an interrupted move.
+`best.safetensors` are always the weights of the best validation, of which the checkpoint need not have heard: one is
+not written with every validation (`checkpoint_pace.py`), and a crash may come between the two. So before new weights
+take that name, those that the checkpoint on disk speaks of are put aside (`checkpoint-best.safetensors`); the next
+checkpoint makes them superfluous. Opening a folder puts them back: what came after the checkpoint is trained again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import pickle
 import stat
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,15 @@ from torch import Tensor
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, StorageError
 from vsetune.files.hashes import sha256_hex, sha256_of_file
-from vsetune.files.whole_files import free_name, move_in_place, remove_partials, unreadable, write_whole
+from vsetune.files.whole_files import (
+    free_name,
+    move_in_place,
+    put_aside,
+    remove_partials,
+    sync_file,
+    unreadable,
+    write_whole,
+)
 from vsetune.networks.importing.weight_notes import WeightNotes
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.seal import seal_of, sealed_state
@@ -41,6 +51,7 @@ _log = logging.getLogger(__name__)
 FORMAT = 1
 CHECKPOINT_FILE = "checkpoint.pt"
 BEST_FILE = "best.safetensors"
+NAMED_FILE = "checkpoint-best.safetensors"
 OF_DAMAGE = (
     RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError, EOFError,
     ImportError, MemoryError, struct.error, pickle.UnpicklingError, zipfile.BadZipFile, SafetensorError,
@@ -54,9 +65,11 @@ class CheckpointFolder:
     def __init__(self, folder: Path, *, fingerprint: str, data: str) -> None:
         self.path = folder / CHECKPOINT_FILE
         self.best_path = folder / BEST_FILE
+        self._named_path = folder / NAMED_FILE
         self._folder = folder
         self._identity = {"format": FORMAT, "fingerprint": fingerprint, "data": data}
         self._best_sha256: str | None = None
+        self._best_is_named = False  # by the checkpoint on disk
         self._is_sealed = False
 
     def load(self) -> dict[str, Any] | None:
@@ -82,33 +95,39 @@ class CheckpointFolder:
         self._settle_best(step)
         if step is not None:
             self._check_best()
+        self._best_is_named = step is not None
         return state
 
-    def save(
-        self, state: Mapping[str, Any], *, best_weights: Mapping[str, Tensor] | None,
-        notes: WeightNotes | None = None,
-    ) -> None:
-        """Replace the checkpoint. state: plain data and tensors, with `best_step`, the step of the best weights.
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Replace the checkpoint. state: plain data and tensors, with `best_step`, the step of the last `keep_best`.
 
-        best_weights: given when this state is itself the best so far. notes: kept in their file. StorageError when
-        they cannot be written.
+        StorageError when it cannot be written.
         """
-        step, digest = state["best_step"], self._best_sha256
-        if best_weights is not None:
-            # one entry, since safetensors writes several in any order and equal weights shall be equal files
-            metadata = {"step": str(step)} if notes is None else notes.to_metadata(step=step)
-            content = safetensors.torch.save(dict(best_weights), metadata=metadata)
-            digest = sha256_hex(content)
-            write_whole(self._best_of(step), content, durable=True)
+        if state["best_step"] is not None and not self._best_is_named:
+            sync_file(self.best_path)
         buffer = io.BytesIO()
-        torch.save({**self._identity, "sealed": True, "best_sha256": digest, "state": dict(state)}, buffer)
+        torch.save({**self._identity, "sealed": True, "best_sha256": self._best_sha256, "state": dict(state)}, buffer)
         with buffer.getbuffer() as written:
             seal = seal_of(written)
         buffer.seek(0, io.SEEK_END)
         buffer.write(seal)
         write_whole(self.path, buffer.getbuffer(), durable=True)
-        self._best_sha256 = digest
-        self._settle_best(step)
+        self._best_is_named = state["best_step"] is not None
+        self._tidy(lambda: self._named_path.unlink(missing_ok=True))
+
+    def keep_best(self, weights: Mapping[str, Tensor], *, step: int, notes: WeightNotes | None = None) -> None:
+        """Replace the best weights; the next `save` must come with them. notes: kept in their file.
+
+        StorageError when they cannot be written.
+        """
+        # one entry, since safetensors writes several in any order and equal weights shall be equal files
+        metadata = {"step": str(step)} if notes is None else notes.to_metadata(step=step)
+        content = safetensors.torch.save(dict(weights), metadata=metadata)
+        if self._best_is_named:
+            self._tidy(self._put_aside)
+            self._best_is_named = False
+        write_whole(self.best_path, content, durable=False)
+        self._best_sha256 = sha256_hex(content)
 
     def load_best(self) -> dict[str, Tensor]:
         """The weights of the best validation, on the CPU. DamagedCheckpoint when they are not there or changed."""
@@ -152,7 +171,9 @@ class CheckpointFolder:
 
     def _is_readable(self) -> bool:
         try:
-            self._best_sha256 = self._read().get("best_sha256")
+            saved = self._read()
+            state, self._best_sha256 = saved.get("state"), saved.get("best_sha256")
+            self._settle_best(state.get("best_step") if isinstance(state, dict) else None)
             self._check_best()
         except (OSError, DamagedCheckpoint):
             return False
@@ -177,16 +198,28 @@ class CheckpointFolder:
             raise self._damaged("it has lost its seal")
         return saved
 
-    def _best_of(self, step: int) -> Path:
-        return self._folder / f"best-{step}.safetensors"
-
     def _settle_best(self, step: int | None) -> None:
-        """Finish the move that a crash may have interrupted; drop weights that no checkpoint names."""
+        """The best weights are those that the checkpoint speaks of, whatever a crash came between."""
+        self._tidy(lambda: self._put_back(step))
+
+    def _put_aside(self) -> None:
+        with suppress(FileNotFoundError):  # somebody has removed them
+            put_aside(self.best_path, self._named_path)
+
+    def _put_back(self, step: int | None) -> None:
+        if self._named_path.exists() and self._best_sha256 in (None, sha256_of_file(self._named_path)):
+            move_in_place(self._named_path, self.best_path, durable=False)
+        # of an older checkpoint; or two names of one file, which `replace` leaves alone
+        self._named_path.unlink(missing_ok=True)
+        of_step = self._folder / f"best-{step}.safetensors"  # as versions before left it, written but not yet in place
+        if of_step.exists():
+            move_in_place(of_step, self.best_path, durable=False)
+        for left in self._folder.glob("best-*.safetensors*"):
+            left.unlink(missing_ok=True)
+
+    def _tidy(self, change: Callable[[], object]) -> None:
         try:
-            if step is not None and self._best_of(step).exists():
-                move_in_place(self._best_of(step), self.best_path, durable=False)
-            for orphan in self._folder.glob("best-*.safetensors*"):
-                orphan.unlink(missing_ok=True)
+            change()
         except OSError as error:
             raise StorageError(f"{self._folder}: cannot be tidied ({error.strerror}); check its rights.") from error
 

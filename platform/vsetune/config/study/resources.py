@@ -68,6 +68,11 @@ class ResourceSpec(Spec):
         900.0, gt=0, le=1e6,
         description="seconds without a sign of life after which a trial's worker is ended and tried again",
     )
+    checkpoint_share: float = Field(
+        0.02, gt=0, le=1, description="of a trial's time that may go into checkpoints: after one of 0.4 s the next is "
+        "due 20 s later, with a validation, and what a killed process has trained since is trained again; 1: one with "
+        "every validation",
+    )
     reading: ReadingSource = Field(
         "auto", description="`bank`: batches come from arrays that each node makes of the shards once, for all its "
         "trials; `stream`: from the shards; `auto`: from arrays where they are small enough. The batches are the same",

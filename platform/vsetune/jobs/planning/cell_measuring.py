@@ -191,10 +191,8 @@ def _time_checkpoint(steps: _Steps, trial: TrialSpec, folder: Path) -> float:
     with tempfile.TemporaryDirectory(prefix="vsetune-plan-", dir=folder) as place:
         kept = CheckpointFolder(Path(place), fingerprint=trial.fingerprint(), data=steps.dataset.fingerprint)
         begin = time.perf_counter()
-        kept.save(
-            {"learner": steps.learner.state_dict(), "best_step": 1},
-            best_weights=steps.learner.network.state_dict(), notes=steps.learner.notes(steps.dataset),
-        )
+        kept.keep_best(steps.learner.network.state_dict(), step=1, notes=steps.learner.notes(steps.dataset))
+        kept.save({"learner": steps.learner.state_dict(), "best_step": 1})
         return time.perf_counter() - begin
 
 

@@ -62,15 +62,27 @@ class TrialSeconds:
         return self.start + self.training + self.validating + self.recording + self.ending
 
 
-def trial_seconds(training: TrainingSpec, times: CellTimes, *, report: float) -> TrialSeconds:
-    """How long a trial takes that nobody stops. report: seconds in which it waits until a validation is recorded."""
+def trial_seconds(
+    training: TrainingSpec, times: CellTimes, *, report: float, checkpoint_share: float
+) -> TrialSeconds:
+    """How long a trial takes that nobody stops. report: seconds in which it waits until a validation is recorded.
+    checkpoint_share: of its time."""
     steps = total_steps(training, times.steps_per_epoch)
     validations = validations_of(training, times.steps_per_epoch)
+    trained = steps * times.step + math.ceil(steps / times.steps_per_epoch) * times.opening
+    validated = validations * times.validation
+    checkpoints = checkpoints_of(validations, (trained + validated) / validations, times.checkpoint, checkpoint_share)
     return TrialSeconds(
-        start=times.start, training=steps * times.step + math.ceil(steps / times.steps_per_epoch) * times.opening,
-        validating=validations * times.validation, recording=validations * (times.checkpoint + report),
-        ending=times.test,
+        start=times.start, training=trained, validating=validated,
+        recording=checkpoints * times.checkpoint + validations * report, ending=times.test,
     )
+
+
+def checkpoints_of(validations: int, apart: float, takes: float, share: float) -> int:
+    """How many checkpoints of so many seconds are written, of validations so many seconds apart, as `CheckpointPace`
+    has it: with the first, with the next that is far enough from the last, and with the last."""
+    every = max(1, math.ceil(takes * (1 / share - 1) / apart - 1e-9)) if apart > 0 else validations
+    return 1 + math.ceil((validations - 1) / every)
 
 
 def validations_of(training: TrainingSpec, steps_per_epoch: int) -> int:

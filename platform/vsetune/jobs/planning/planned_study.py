@@ -109,7 +109,9 @@ def plan_cell(study: StudySpec, cell: Cell, times: CellTimes, price: float | Non
     """The trials of a cell if none is stopped: what stopped ones leave over, others train. price: dollars per hour of
     one trial's place, None without one."""
     training = TrainingSpec.model_validate(cell.training)
-    trial = trial_seconds(training, times, report=REPORT_S)
+    trial = trial_seconds(
+        training, times, report=REPORT_S, checkpoint_share=study.resources.checkpoint_share
+    )
     searches, most_s = searched_trials(study, cell), study.budget.device_seconds_per_cell
     affordable = searches if most_s is None else max(1, math.ceil(most_s / (trial.total - trial.start - trial.ending)))
     confirmations = len(study.seeds) - 1

@@ -1,0 +1,32 @@
+"""When the next checkpoint is due: often enough to lose little, seldom enough to cost little (decision 0054)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class CheckpointPace:
+    """share: of the time of a trial that checkpoints may take, above 0, at most 1: then one is always due.
+
+    After one that took s seconds none is due for s (1 / share - 1) seconds. The first is due at once, so an attempt
+    that goes on with a trial keeps what it has done by its first validation. clock: in seconds.
+    """
+
+    def __init__(self, share: float, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._pause_per_second = 1 / share - 1
+        self._clock = clock
+        self._not_before = float("-inf")
+
+    def is_due(self) -> bool:
+        """Whether a checkpoint should be written now."""
+        return self._clock() >= self._not_before
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Around the writing of one."""
+        begin = self._clock()
+        yield
+        end = self._clock()
+        self._not_before = end + (end - begin) * self._pause_per_second

@@ -1,0 +1,174 @@
+"""Checkpoints that come more seldom than validations: when they are due, and that they lose nothing but time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from vsetune.config.study.training import TrialSpec
+from vsetune.errors import NumericError, Preempted
+from vsetune.training.attempt import Attempt
+from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE
+from vsetune.training.checkpoint_pace import CheckpointPace
+
+SELDOM = 1e-9
+"""Of the time: after the first checkpoint none is due in a lifetime."""
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def written_at(share: float, *, takes: float, validations: Iterator[float] | list[float]) -> list[float]:
+    """When checkpoints of so many seconds are written, of those validations that are done at these times."""
+    clock, written = Clock(), []
+    pace = CheckpointPace(share, clock=clock)
+    for done in validations:
+        clock.now = max(clock.now, 100.0 + done)
+        if pace.is_due():
+            written.append(clock.now - 100.0)
+            with pace.writing():
+                clock.now += takes
+    return written
+
+
+def test_a_checkpoint_is_due_once_the_last_one_is_its_share_of_the_time() -> None:
+    assert written_at(0.02, takes=0.5, validations=[10.0 * n for n in range(8)]) == [0.0, 30.0, 60.0]
+    assert written_at(0.1, takes=0.5, validations=[1.0 * n for n in range(12)]) == [0.0, 5.0, 10.0]
+
+
+def test_with_a_share_of_one_every_validation_has_its_checkpoint() -> None:
+    assert len(written_at(1.0, takes=3.0, validations=[0.1 * n for n in range(7)])) == 7
+
+
+def test_validations_that_are_far_apart_have_one_each_at_any_share_that_leaves_room() -> None:
+    assert len(written_at(0.02, takes=0.5, validations=[60.0 * n for n in range(5)])) == 5
+
+
+def open_attempt(trial: TrialSpec, folder: Path, share: float = SELDOM) -> Attempt:
+    return Attempt(trial, folder, device="cpu", threads=1, checkpoint_share=share)
+
+
+def kept_step(folder: Path) -> int:
+    """Of the validation whose checkpoint is on disk."""
+    step: int = torch.load(folder / CHECKPOINT_FILE, weights_only=True)["state"]["progress"]["step"]
+    return step
+
+
+def run_through(attempt: Attempt) -> Attempt:
+    while not attempt.is_finished:
+        attempt.advance()
+    attempt.close()
+    return attempt
+
+
+def assert_same(one: Attempt, other: Attempt) -> None:
+    """Curve, best weights and last parameters."""
+    ours, theirs = ([(point.step, point.epoch, point.m_recall) for point in each.history] for each in (one, other))
+    assert ours == theirs
+    assert one.best_path.read_bytes() == other.best_path.read_bytes()
+    last, others = (parameters(each.best_path.with_name(CHECKPOINT_FILE)) for each in (one, other))
+    assert [name for name in last if not torch.equal(last[name], others[name])] == []
+
+
+def parameters(checkpoint: Path) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["state"]["learner"]["network"]
+    return found
+
+
+@pytest.fixture
+def trial(make_trial: Any) -> TrialSpec:
+    """Seven validations in two epochs of six steps."""
+    spec: TrialSpec = make_trial(epochs=2.0, validate_every_steps=2, learning_rate=0.01)
+    return spec
+
+
+def test_the_first_and_the_last_validation_have_a_checkpoint_and_the_best_is_always_there(
+    trial: TrialSpec, tmp_path: Path
+) -> None:
+    attempt, every = open_attempt(trial, tmp_path / "seldom"), open_attempt(trial, tmp_path / "every", share=1.0)
+    while not attempt.is_finished:
+        attempt.advance(), every.advance()
+        assert kept_step(tmp_path / "every") == every.history[-1].step
+        assert kept_step(tmp_path / "seldom") == (attempt.history[-1].step if attempt.is_finished else 2)
+        assert attempt.best_path.read_bytes() == every.best_path.read_bytes()
+    assert_same(attempt, every)
+    assert sorted(path.name for path in (tmp_path / "seldom").glob("*best*")) == [BEST_FILE]
+
+
+@pytest.mark.parametrize("validations", [2, 3, 5])
+def test_a_trial_that_dies_trains_what_came_after_its_checkpoint_again_to_the_same_bits(
+    validations: int, trial: TrialSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vsetune.training.executions.MARK_EVERY_S", 0.0)
+    straight = run_through(open_attempt(trial, tmp_path / "straight", share=1.0))
+    dead = open_attempt(trial, tmp_path / "dead")
+    for _ in range(validations):
+        dead.advance()
+    seen = [point.pairs_seen for point in dead.history]
+    del dead  # as killed: nothing is written any more
+
+    again = open_attempt(trial, tmp_path / "dead")
+    assert (again.inherited, [point.step for point in again.history]) == (1, [2])
+    assert again.wasted_epochs == pytest.approx((seen[-1] - seen[0]) / 42)
+    assert_same(run_through(again), straight)
+
+
+def test_an_attempt_that_goes_on_keeps_its_first_validation(trial: TrialSpec, tmp_path: Path) -> None:
+    for step in (2, 4, 6):
+        attempt = open_attempt(trial, tmp_path)
+        attempt.advance()
+        assert kept_step(tmp_path) == step
+
+
+def test_asked_to_keep_it_an_attempt_writes_its_last_validation(trial: TrialSpec, tmp_path: Path) -> None:
+    attempt = open_attempt(trial, tmp_path)
+    for _ in range(3):
+        attempt.advance()
+    assert kept_step(tmp_path) == 2
+    attempt.keep()
+    assert kept_step(tmp_path) == 6
+    modified = (tmp_path / CHECKPOINT_FILE).stat().st_mtime_ns
+    attempt.keep()  # it is there
+    assert (tmp_path / CHECKPOINT_FILE).stat().st_mtime_ns == modified
+    straight = run_through(open_attempt(trial, tmp_path / "straight"))
+    assert_same(run_through(open_attempt(trial, tmp_path)), straight)
+
+
+def test_a_machine_that_goes_takes_nothing_along(trial: TrialSpec, tmp_path: Path) -> None:
+    attempt = open_attempt(trial, tmp_path)
+    for _ in range(2):
+        attempt.advance()
+    attempt.leave()
+    with pytest.raises(Preempted, match="step 4"):
+        attempt.advance()
+    again = open_attempt(trial, tmp_path)
+    assert (again.inherited, again.wasted_epochs) == (2, 0.0)
+    assert_same(run_through(again), run_through(open_attempt(trial, tmp_path / "straight")))
+
+
+def test_a_spent_attempt_keeps_nothing_but_its_best_weights(
+    trial: TrialSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = open_attempt(trial, tmp_path)
+    for _ in range(2):
+        attempt.advance()
+    best = attempt.best_path.read_bytes()
+    with torch.no_grad():
+        next(iter(attempt._learner.network.parameters())).fill_(float("nan"))
+    with pytest.raises(NumericError):
+        attempt.advance()
+    attempt.keep()  # its parameters are those of no validation
+    assert kept_step(tmp_path) == 2
+    assert attempt.best_path.read_bytes() == best
