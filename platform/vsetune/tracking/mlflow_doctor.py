@@ -11,15 +11,19 @@ from functools import partial
 from mlflow.entities import Experiment, Run
 
 from vsetune.tracking import encoding
+from vsetune.tracking.artifact_place import other_place, shown_name
 from vsetune.tracking.doctor import SILENT_AFTER_S, Doctor, Finding, WeightsOf, worth
 from vsetune.tracking.kept_curve import KeptCurve
 from vsetune.tracking.mlflow_batches import log_in_batches
 from vsetune.tracking.mlflow_errors import in_one_line
 from vsetune.tracking.mlflow_importing import MOVING
 from vsetune.tracking.mlflow_kept_files import KeptFiles
+from vsetune.tracking.mlflow_nights import NIGHTS
 from vsetune.tracking.mlflow_opening import client_of
+from vsetune.tracking.mlflow_relocating import keep_here
 from vsetune.tracking.mlflow_runs import runs_in
 from vsetune.tracking.mlflow_series import Series
+from vsetune.tracking.mlflow_sqlite import engine_of
 from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.store import no_sign_of_life, unknown_study
 
@@ -43,12 +47,27 @@ class MlflowDoctor(Doctor):
         with self._storing("examine it"):
             found: list[Finding] = []
             experiments = self._experiments(study)
+            for experiment in [] if study else self._experiments_of(NIGHTS):
+                found += self._of_place(experiment)
             for experiment in experiments:
-                files = self._files
+                elsewhere = self._of_place(experiment)
+                files = None if elsewhere else self._files
                 runs = list(runs_in(self._client, [experiment.experiment_id]))
-                found += self._of_study(experiment, runs, files)
+                found += [*elsewhere, *self._of_study(experiment, runs, files)]
                 found += self._of_attempts(experiment.name, runs, files, weights, moment)
         return [self._guarded(finding) for finding in found]
+
+    def _of_place(self, experiment: Experiment) -> list[Finding]:
+        """Of a copied home. What is wrong with its files is told once they are here."""
+        other, engine = other_place(self._uri, experiment.name), engine_of(self._uri)
+        if other is None or engine is None:
+            return []
+        return [Finding(
+            shown_name(experiment.name),
+            f"its files are kept in {other.there}, in the home that this one was copied or moved from",
+            f"has them kept in {other.here}, copies there what is missing, and leaves the old folder as it is",
+            partial(keep_here, engine, experiment.experiment_id, other),
+        )]
 
     def _of_study(
         self, experiment: Experiment, runs: Sequence[Run], files: KeptFiles | None
