@@ -74,8 +74,8 @@ class KeptObjects:
         os.utime(self.path(sha256), ns=(time.time_ns(), seal_of(sha256)))
 
     def seal_open(self, file: IO[bytes], sha256: str) -> None:
-        """The same of a file that is not in its place yet: should the folder be removed meanwhile, and another process be
-        writing under that name, then it is not the other's file that is sealed."""
+        """The same of a file that is not in its place yet: should the folder be removed meanwhile, and another process
+        be writing under that name, then it is not the other's file that is sealed."""
         file.flush()
         os.utime(file.fileno(), ns=(time.time_ns(), seal_of(sha256)))
 
