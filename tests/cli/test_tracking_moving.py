@@ -15,7 +15,7 @@ from vsetune.tracking import AttemptStart, StudyRecord, ValidationPoint, open_st
 @pytest.fixture
 def recorded(home: Path) -> Path:
     """A study with two attempts and a search, as a driver leaves them; its folder."""
-    store = open_store(f"sqlite:///{home / 'mlflow.db'}", None, curve_plots=False)
+    store = open_store(f"sqlite:///{home / 'mlflow.db'}", None)
     store.open_study(StudyRecord("tiny", "f00d", {"study": "tiny", "baseline": "lmh"}), resume=False)
     for seed in range(2):
         start = AttemptStart("tiny", f"t{seed}", "vsepp.lmh", "vsepp", "lmh", 1, seed, "search", {}, {})

@@ -189,8 +189,23 @@ def test_weights_of_another_network_are_refused(vsetune, record, home) -> None:
     (own,), (foreign,) = (list((home / "artifacts").rglob(f"{each}/**/best.safetensors")) for each in (run, wide))
     shutil.copy(foreign, own)
     assert_one_line(vsetune("trial", "gallery", run), run, "does not fit network vsepp", "tensors differ")
-    own.write_bytes(b"no tensors")
-    assert_one_line(vsetune("trial", "gallery", run), run, "cannot be read")
+
+
+def test_weights_that_are_cut_short_are_told_by_their_run_and_mended_by_the_doctor(vsetune, record, home) -> None:
+    run = record()
+    (kept,) = (home / "artifacts").rglob("best.safetensors")
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-100])
+    for command in (["gallery", run], ["model", run], ["ensemble", run, run]):
+        said = vsetune("trial", *command)
+        assert_one_line(said, run, "among its artifacts is damaged", "vsetune tracking doctor tiny --mend")
+    assert vsetune("trial", "show", run).code == 0
+    assert vsetune("tracking", "doctor", "--mend").code == 0
+    assert kept.read_bytes() == whole
+    kept.write_bytes(whole[:-100])
+    shutil.rmtree(home / "runs")
+    shown = vsetune("trial", "show", run, "--json")
+    assert (shown.code, "is damaged" in json.loads(shown.out)["checkpoint"]) == (0, True)
 
 
 def test_a_trial_that_has_not_finished_is_seen_by_its_run_only(vsetune, record) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from vsetune.config.spec.paths import home, remote_home, remote_place, under_hom
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import ScenesSpec
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.banks import forget_banks
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, StorageError, StudyConflict
 from vsetune.jobs import study_home
@@ -24,7 +26,7 @@ from vsetune.jobs.preparation import make_scenes, prepare_study, require_home, r
 from vsetune.jobs.study_file import load_study
 from vsetune.jobs.study_home import held_home
 from vsetune.jobs.trainable import AttemptTrainable
-from vsetune.object_storage import lease
+from vsetune.object_storage import lease, node_cache
 from vsetune.object_storage.mirror_contents import fetch, read_contents
 from vsetune.object_storage.s3 import delete, find, listing, put_bytes
 from vsetune.tracking.journaled_store import JournaledStore
@@ -172,6 +174,25 @@ def test_a_trial_that_was_stopped_leaves_its_best_weights_and_writes_no_checkpoi
         at_work.reset_config(at_work._wanted | {"folder": str(tmp_path / "another")})
     at_work.cleanup()
     assert {path.name for path in folder.iterdir()} == {"best.safetensors", "executions.json", "progress.json"}
+
+
+def test_a_worker_whose_cache_takes_nothing_trains_all_the_same_and_its_driver_hears_why(
+    machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_scenes(under_home("data/scenes"), load_study(study_file(tmp_path)).data.scenes, Console(quiet=True))
+    monkeypatch.setattr(node_cache, "_said", set())
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("VSETUNE_NODE_CACHE", str(tmp_path / "file" / "cache"))
+    forget_banks()
+    trainable = worker(trial_of(tmp_path))
+    found = list(reports(trainable))
+    trainable.cleanup()
+    assert found[-1]["is_finished"]
+    warnings = [line for report in found for line in report.get("warnings", ())]
+    assert warnings[0].startswith(f"{tmp_path}/file/cache: cannot keep what is read from S3 (Not a directory), so it ")
+    assert any("read from its shards, not from arrays on this node" in line for line in warnings[1:])
+    logging.getLogger("vsetune.data").warning("not heard: the worker is gone")
+    assert trainable._heard.take() == []
 
 
 def test_a_checkpoint_damaged_on_the_server_is_told_and_the_trial_begins_anew(

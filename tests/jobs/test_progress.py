@@ -109,3 +109,14 @@ def test_a_study_that_goes_on_tells_what_has_ended_and_what_has_begun() -> None:
     ledger.trials["vsepp.lmh-c002"].epoch = 0.5
     assert resumed_line(ledger) == "tiny: goes on; 1 of 6 trials has ended, 2 continue from their checkpoints"
     assert resumed_line(Ledger([], promised=4)) == "tiny: goes on; 0 of 4 trials have ended"  # type: ignore[arg-type]
+
+
+def test_what_workers_warn_of_is_a_line_told_once() -> None:
+    stream = io.StringIO()
+    progress = StudyProgress(Ledger([], promised=1), Console(file=stream, width=40))  # type: ignore[arg-type]
+    for lines in (["/cache [red]: cannot keep what is read from S3; free space"] * 2, ["/cache: another"], []):
+        progress.warned(lines)
+        progress.warned(lines)
+    assert stream.getvalue().splitlines() == [
+        "a worker says /cache [red]: cannot keep what is read from S3; free space", "a worker says /cache: another",
+    ]

@@ -6,7 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import StorageError
@@ -52,7 +54,7 @@ def store(tmp_path: Path) -> MemoryStore:
         store.record_points(run, [ValidationPoint(10, 1.0, 10, recall, 1.0)])
         weights = tmp_path / str(number) / "best.safetensors"
         weights.parent.mkdir()
-        weights.write_bytes(bytes([number]) * 8)
+        weights.write_bytes(safetensors.numpy.save({"a": np.array([number])}))
         store.finish_attempt(run, status, {}, [weights] if number < 3 else [], None)  # type: ignore[arg-type]
     return store
 

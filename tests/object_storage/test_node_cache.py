@@ -177,6 +177,16 @@ def test_a_disk_that_is_full_keeps_nothing(
     assert not [path for path in tmp_path.iterdir() if path.is_file()]
 
 
+def test_a_disk_without_room_is_told_as_that(
+    server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    url, sha256 = server.put("x", b"content" * 1000)
+    monkeypatch.setattr(kept_objects.shutil, "disk_usage", lambda folder: Disk(10**6, 10**6, 0))
+    assert read(NodeCache(tmp_path, 10**9), url, sha256) is None
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"{tmp_path}: cannot keep what is read from S3 (No space left on device), ")
+
+
 def test_what_a_killed_download_left_is_removed_and_what_others_download_stays(
     server: ObjectServer, tmp_path: Path
 ) -> None:
@@ -236,6 +246,39 @@ def test_who_reads_what_arrives_is_never_given_the_end_of_other_content(
         server.go_on.set()
         with pytest.raises(StorageError if is_right_later else WrongContent, match=r"^s3://data/x: "):
             stream.read()
+
+
+def test_what_is_followed_goes_on_from_s3_when_the_folder_is_removed(server: ObjectServer, tmp_path: Path) -> None:
+    content = os.urandom(5 << 20)
+    url, sha256 = server.put("x", content)
+    server.pause_after = 3 << 20
+    coming = NodeCache(tmp_path / "cache", 10**9).follow(url, sha256=sha256, size=len(content))
+    assert coming is not None
+    with io.BufferedReader(coming, 1 << 16) as stream:
+        assert stream.read(2 << 20) == content[: 2 << 20]
+        shutil.rmtree(tmp_path / "cache")
+        server.go_on.set()
+        assert stream.read() == content[2 << 20 :]
+    assert len(server.requests) == 2
+
+
+def test_what_another_process_is_still_writing_is_not_taken_for_whole(server: ObjectServer, tmp_path: Path) -> None:
+    """The folder was removed, hence its locks; the other one then writes under the same name."""
+    content = os.urandom(5 << 20)
+    url, sha256 = server.put("x", content)
+    server.pause_after = 3 << 20
+    cache = NodeCache(tmp_path / "cache", 10**9)
+    coming = cache.follow(url, sha256=sha256, size=len(content))
+    assert coming is not None
+    with io.BufferedReader(coming, 1 << 16) as stream:
+        assert stream.read(2 << 20) == content[: 2 << 20]
+        shutil.rmtree(tmp_path / "cache")
+        (tmp_path / "cache").mkdir()
+        (tmp_path / "cache" / f"{sha256}.partial").write_bytes(bytes(len(content)))
+        server.go_on.set()
+        assert stream.read() == content[2 << 20 :]
+    assert cache.found(sha256=sha256, size=len(content)) is None
+    assert read(cache, url, sha256) == content
 
 
 def test_what_cannot_be_kept_is_followed_on_s3(server: ObjectServer, tmp_path: Path) -> None:

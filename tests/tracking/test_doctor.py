@@ -4,7 +4,9 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.numpy
 from mlflow import MlflowClient
 from mlflow.entities import Metric
 
@@ -14,16 +16,19 @@ from vsetune.tracking.doctor import doctor_of
 from vsetune.tracking.encoding import CURVE, curve_from_tags, to_json
 from vsetune.tracking.point_blocks import NO_BLOCK, POINTS, with_points
 
+WEIGHTS = safetensors.numpy.save({"a": np.arange(6, dtype=np.float32)})
+
 
 def no_weights(start):
     return None
 
 
 @pytest.fixture
-def sound(mlflow_store, study, start, points, tmp_path):
+def sound(database, study, start, points, tmp_path):
     """A finished attempt with weights, a pruned one, and one that is running."""
+    mlflow_store = open_store(f"sqlite:///{database}", None)
     weights = tmp_path / "best.safetensors"
-    weights.write_bytes(b"weights")
+    weights.write_bytes(WEIGHTS)
     mlflow_store.open_study(study, resume=False)
     ids = [mlflow_store.start_attempt(start(trial=trial)) for trial in ("a", "b", "c")]
     for run in ids:
@@ -68,6 +73,7 @@ def test_a_run_whose_status_was_half_set_and_one_without_params_are_completed(so
     said = sorted(finding.what for finding in examine(mend=True))
     assert said == sorted([
         "ended as finished, and MLflow shows RUNNING", "has no params", "config.yaml is not among its artifacts",
+        "curves.svg is not among its artifacts",
         "3 points of the curve are not among MLflow's numbers",
     ])
     assert client.get_run(sound[0]).info.status == "FINISHED"
@@ -153,11 +159,12 @@ def test_missing_files_are_made_again_or_fetched_from_the_trials_folder(sound, e
     assert [finding.what for finding in found] == [
         "config.yaml is not among its artifacts",
         "best.safetensors is not among its artifacts nor in the folder of its trial",
+        "curves.svg is not among its artifacts",
     ]
-    assert [finding.mend is None for finding in found] == [False, True]
+    assert [finding.mend is None for finding in found] == [False, True, False]
     assert "by hand: bring the file back into the trial's folder" in found[1].line
     examine(mend=True, weights=lambda start: tmp_path / "best.safetensors")
-    assert (artifacts / "best.safetensors").read_bytes() == b"weights"
+    assert (artifacts / "best.safetensors").read_bytes() == WEIGHTS
 
 
 def test_a_record_that_cannot_be_read_goes_to_the_bin_and_the_study_can_be_read_again(

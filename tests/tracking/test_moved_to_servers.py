@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.numpy
 from mlflow import MlflowClient
 from real_servers import mlflow_on_postgres
 from short_folders import place
@@ -41,13 +43,14 @@ def boards(uri: str) -> tuple[str, str]:
 
 
 def test_a_study_goes_to_a_server_on_postgresql_and_back_and_its_board_stays(
-    mlflow_store, database, study, start, points, server, tmp_path, monkeypatch
+    database, study, start, points, server, tmp_path, monkeypatch
 ):
+    mlflow_store = open_store(f"sqlite:///{database}", None)
     stands = tmp_path / "stands"
     stands.mkdir()
     monkeypatch.chdir(stands)
     weights = tmp_path / "best.safetensors"
-    weights.write_bytes(bytes(range(256)) * 4000)
+    weights.write_bytes(safetensors.numpy.save({"a": np.arange(250_000, dtype=np.float32)}))
     mlflow_store.open_study(study, resume=False)
     for seed in range(3):
         run = mlflow_store.start_attempt(start(
@@ -73,6 +76,11 @@ def test_a_study_goes_to_a_server_on_postgresql_and_back_and_its_board_stays(
     assert kept is not None
     assert kept.read_bytes() == weights.read_bytes()
     kept.unlink()
+    assert doctor_of(address).examine("nightly", weights=lambda start: None) == []
+    client.log_text(attempt.attempt_id, "cut short", "best.safetensors")
+    (finding,) = doctor_of(address).examine("nightly", weights=lambda start: weights)
+    assert "best.safetensors is damaged (cut short at 9 bytes)" in finding.what
+    finding.mend()
     assert doctor_of(address).examine("nightly", weights=lambda start: None) == []
     back = f"sqlite:///{tmp_path / 'back' / 'mlflow.db'}"
     with pytest.raises(UsageError, match="kept by an MLflow server in front of this database"):

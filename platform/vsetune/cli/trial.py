@@ -20,7 +20,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.spec.paths import home
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.gallery_settings import GallerySpec
-from vsetune.errors import DataError, UsageError
+from vsetune.errors import DamagedCheckpoint, DataError, UsageError
 from vsetune.files.whole_files import write_text
 
 if TYPE_CHECKING:
@@ -209,14 +209,17 @@ def _settings(values: Mapping[str, Any]) -> str:
 
 
 def _checkpoint(store: TrackingStore, attempt: RecordedAttempt, into: Path) -> str | None:
-    """Where the best weights are: a path that lasts, or among the artifacts of the run."""
+    """Where the best weights are: a path that lasts, or among the artifacts of the run; or what is wrong with those."""
     from vsetune.jobs.recorded import best_weights
     from vsetune.training.checkpoint import BEST_FILE
 
     local = attempt.folder / BEST_FILE
     if local.is_file():
         return str(local)
-    kept = best_weights(store, attempt, into)
+    try:
+        kept = best_weights(store, attempt, into)
+    except DamagedCheckpoint as error:
+        return str(error)
     return None if kept is None else f"{BEST_FILE} among the artifacts of run {attempt.record.attempt_id}"
 
 

@@ -77,8 +77,8 @@ def place_trials(
                 callbacks=[RecordingCallback(
                     ledger, signs=SignsOfLife(spec.resources.silence_timeout_s),
                     making=lambda: actors_in_making(scheduler.controller), on_change=progress.changed,
-                    on_tick=progress.tick, on_pause=progress.paused, forget=forget, metrics=metrics,
-                    reasons=scheduler.reasons,
+                    on_tick=progress.tick, on_pause=progress.paused, on_warnings=progress.warned,
+                    forget=forget, metrics=metrics, reasons=scheduler.reasons,
                 )],
             ),
         )

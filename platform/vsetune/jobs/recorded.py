@@ -12,7 +12,8 @@ from vsetune.config.spec.base import known_name
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.spec.paths import on_this_node
 from vsetune.config.study.training import TrialSpec
-from vsetune.errors import ConfigError, StaleCheckpoint, UsageError
+from vsetune.errors import ConfigError, DamagedCheckpoint, StaleCheckpoint, UsageError
+from vsetune.files.weights_header import safetensors_flaw
 from vsetune.jobs.kept_plugins import load_kept, study_folder_of
 from vsetune.object_storage.home_files import bring_mirrored
 from vsetune.tracking.records import AttemptRecord
@@ -92,10 +93,17 @@ def _folder(store: TrackingStore, record: AttemptRecord) -> Path:
 
 def best_weights(store: TrackingStore, attempt: RecordedAttempt, into: Path) -> Path | None:
     """The file kept with the run, copied to `into` where need be; or what lies in the trial's folder, on this machine
-    or under the remote home; or None."""
+    or under the remote home; or None. DamagedCheckpoint when what is kept with the run is not whole."""
     kept = store.fetch_artifact(attempt.record.attempt_id, BEST_FILE, into)
     if kept is not None:
-        return kept
+        with kept.open("rb") as stream:
+            flaw = safetensors_flaw(stream, kept.stat().st_size)
+        if flaw is None:
+            return kept
+        raise DamagedCheckpoint(
+            f"{attempt.where}: {BEST_FILE} among its artifacts is damaged ({flaw}); vsetune tracking doctor "
+            f"{attempt.record.start.study} --mend copies the one in its trial's folder, if that is left"
+        )
     bring_mirrored(attempt.folder, lambda name: name == BEST_FILE, into=into)
     return next((place / BEST_FILE for place in (into, attempt.folder) if (place / BEST_FILE).is_file()), None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -37,6 +37,7 @@ class StudyProgress:
         self._ledger, self._console, self._clock = ledger, console, clock
         self._started, self._drawn = clock(), 0.0
         self._heard = len(ledger.tally.closed)
+        self._told: set[str] = set()
         self._done = self._ended_before = ledger.tally.ended
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
@@ -66,6 +67,15 @@ class StudyProgress:
             Text("interrupted ", style="yellow").append(name, style="bold").append(f": {reason[:300]}; {then}"),
             highlight=False, soft_wrap=True,
         )
+
+    def warned(self, lines: Sequence[str]) -> None:
+        """Tells what workers warn of; what several of them say once."""
+        for line in lines:
+            if line not in self._told:
+                self._told.add(line)
+                self._console.print(
+                    Text("a worker says ", style="yellow").append(line, style="none"), highlight=False, soft_wrap=True
+                )
 
     def tick(self) -> None:
         """Redraws the live table now and then."""

@@ -22,6 +22,7 @@ from vsetune.config.study.resources import Needs
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import DamagedCheckpoint, StorageError
 from vsetune.jobs.first_stages import kept_stage
+from vsetune.jobs.heard_warnings import HeardWarnings
 from vsetune.jobs.kept_plugins import load_kept, study_folder_of
 from vsetune.jobs.leaving import LeaveWatch
 from vsetune.jobs.metrics_export import MetricsBoard
@@ -66,7 +67,7 @@ class AttemptTrainable(Trainable):
     data), reading (`Reading` as plain data), checkpoint_share (see `Attempt`), calibrates (whether times are also told
     in calibration products, see `TrialMeter`), system_metrics (whether points carry `SystemMetrics`).
     Reports, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted` at most once and
-    last.
+    last. `warnings`: what this worker's log has warned of since the last one, absent where it has not.
     """
 
     @classmethod
@@ -93,6 +94,7 @@ class AttemptTrainable(Trainable):
         if not hasattr(self, "_board"):  # the actor goes on to the next trial with it
             self._board = MetricsBoard()
             self._board.start()
+            self._heard = HeardWarnings()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._close()
@@ -111,7 +113,8 @@ class AttemptTrainable(Trainable):
             self._metrics.close()
         if report.get("done"):
             self._close_system()
-        return report
+        warnings = self._heard.take()
+        return report | {"warnings": warnings} if warnings else report
 
     def cleanup(self) -> None:
         """The actor ends. A trial that was still going on, as the study is asked to stop, keeps its last validation."""
@@ -123,6 +126,7 @@ class AttemptTrainable(Trainable):
                 logger.info("trial %s: its last checkpoint stands (%s)", self._wanted["trial"]["trial"], error)
         self._close()
         self._board.close()
+        self._heard.close()
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Nothing: the attempt keeps its own checkpoint in the trial's folder."""

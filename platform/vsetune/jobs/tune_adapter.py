@@ -72,18 +72,20 @@ class RecordingCallback(StaysHere, tune.Callback):
     """Writes every report of a worker through the ledger, then tells the listeners that something changed.
 
     making: the trials whose workers Ray is making. on_pause: told the name of an interrupted trial, the reason, and the
-    seconds until it goes on (None: left open). forget: told the folder of a trial whose checkpoint is of no more use.
-    reasons: why the scheduler stopped a trial, by name; it grows.
+    seconds until it goes on (None: left open). on_warnings: told what a worker's log warns of. forget: told the folder
+    of a trial whose checkpoint is of no more use. reasons: why the scheduler stopped a trial, by name; it grows.
     """
 
     def __init__(
         self, ledger: StudyLedger, *, signs: SignsOfLife, making: Callable[[], Iterable[tuple[Any, Any]]],
         on_change: Listener, on_tick: Listener, on_pause: Callable[[str, str, float | None], None],
-        forget: Callable[[Path], None], metrics: StudyMetrics, reasons: Mapping[str, str],
+        on_warnings: Callable[[Sequence[str]], None], forget: Callable[[Path], None], metrics: StudyMetrics,
+        reasons: Mapping[str, str],
     ) -> None:
         self._reasons = reasons
         self._ledger, self._signs, self._making, self._metrics = ledger, signs, making, metrics
         self._on_change, self._on_tick, self._on_pause, self._forget = on_change, on_tick, on_pause, forget
+        self._on_warnings = on_warnings
 
     def on_trial_start(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
         self._signs.started(trial)
@@ -94,6 +96,7 @@ class RecordingCallback(StaysHere, tune.Callback):
     ) -> None:
         name = trial.config["trial"]["trial"]
         self._signs.reported(trial, result)
+        self._on_warnings(result.get("warnings", ()))
         if result.get("event") == "interrupted":
             self._pause(name, result["error"])
         else:

@@ -11,6 +11,8 @@ from typing import Any, BinaryIO, NamedTuple
 from vsetune.errors import StorageError
 from vsetune.object_storage import s3
 
+_AT_ONCE = 1 << 20
+
 
 class _Progress(NamedTuple):
     """bytes: of `file` that may be read. attempt: counts the times that the file was begun. is_kept: at the end."""
@@ -134,8 +136,21 @@ class Following(io.RawIOBase):
         if self._file is None:
             descriptor = self._finished()
             self._file = s3.open_object(self._url)[0] if descriptor is None else io.FileIO(descriptor)
-        elif not found.is_kept or found.attempt != self._attempt:
-            raise StorageError(f"{self._url}: did not arrive as it should be, or could not be kept; start again.")
+        elif found.attempt != self._attempt:
+            raise StorageError(f"{self._url}: did not arrive as it should be; start again.")
+        elif not found.is_kept:
+            self._go_on_from_s3()
+
+    def _go_on_from_s3(self) -> None:
+        """The disk took no more of it, or the folder was removed; what was read is what S3 gave."""
+        assert self._file is not None
+        self._file.close()
+        self._file, position = s3.open_object(self._url)[0], 0
+        while position < self._position:
+            passed = len(self._file.read(min(_AT_ONCE, self._position - position)))
+            if not passed:
+                raise StorageError(f"{self._url}: was changed while it was read; start again.")
+            position += passed
 
     def _has_opened(self, found: _Progress) -> bool:
         """False when the file was just moved to its place, or taken back."""

@@ -10,6 +10,7 @@ off.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -72,6 +73,12 @@ class KeptObjects:
         """Its hash was found right."""
         os.utime(self.path(sha256), ns=(time.time_ns(), seal_of(sha256)))
 
+    def seal_open(self, file: IO[bytes], sha256: str) -> None:
+        """The same of a file that is not in its place yet: should the folder be removed meanwhile, and another process
+        be writing under that name, then it is not the other's file that is sealed."""
+        file.flush()
+        os.utime(file.fileno(), ns=(time.time_ns(), seal_of(sha256)))
+
     def is_sound(self, sha256: str) -> bool:
         """A file without seal has this content all the same, as after a restart of the machine; another is removed."""
         path = self.path(sha256)
@@ -88,7 +95,10 @@ class KeptObjects:
         """Make room for so many bytes and take it on the disk, one process after the other. False: it cannot be."""
         with self.lock("room", wait_s=WAIT_S):
             used, kept = self._used()
-            bound = min(self.most_bytes, int(_SHARE_OF_DISK * (shutil.disk_usage(self.folder).free + used)))
+            free = shutil.disk_usage(self.folder).free + used
+            if free < length:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            bound = min(self.most_bytes, int(_SHARE_OF_DISK * free))
             for _, size, path in sorted(kept):
                 if used + length <= bound:
                     break

@@ -217,8 +217,8 @@ class NodeCache:
             with kept.lock(sha256, wait_s=wait_s):
                 here = kept.open_sealed(sha256, size)
                 if here is None:
-                    if not kept.is_sound(sha256) and not self._fetch_twice(url, sha256, size, arriving):
-                        return False
+                    if not kept.is_sound(sha256):
+                        return self._fetch_twice(url, sha256, size, arriving)
                     kept.seal(sha256)
                     return True
         os.close(here)
@@ -257,6 +257,7 @@ class NodeCache:
                     arriving.written(Path(file.name), min(writer.written, length - 1))
                 if writer.sha256 != sha256:
                     raise WrongContent.of(url, _OTHER_HASH)
+                self._kept.seal_open(file, sha256)
 
     def _say_too_large(self, url: str, size: int) -> None:
         _say_once(

@@ -7,20 +7,23 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 
 from mlflow.entities import Experiment, Run
 
 from vsetune.tracking import encoding
-from vsetune.tracking.artifacts import files_in_reach
+from vsetune.tracking.artifact_place import other_place, shown_name
 from vsetune.tracking.doctor import SILENT_AFTER_S, Doctor, Finding, WeightsOf, worth
 from vsetune.tracking.kept_curve import KeptCurve
 from vsetune.tracking.mlflow_batches import log_in_batches
 from vsetune.tracking.mlflow_errors import in_one_line
 from vsetune.tracking.mlflow_importing import MOVING
+from vsetune.tracking.mlflow_kept_files import KeptFiles
+from vsetune.tracking.mlflow_nights import NIGHTS
 from vsetune.tracking.mlflow_opening import client_of
+from vsetune.tracking.mlflow_relocating import keep_here
 from vsetune.tracking.mlflow_runs import runs_in
 from vsetune.tracking.mlflow_series import Series
+from vsetune.tracking.mlflow_sqlite import engine_of
 from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.store import no_sign_of_life, unknown_study
 
@@ -28,7 +31,6 @@ _RUN_STATUS = {
     "finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED", "running": "RUNNING",
 }
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
-_STUDY_FILE, _CONFIG_FILE, _WEIGHTS = "study.yaml", "config.yaml", "best.safetensors"
 
 
 class MlflowDoctor(Doctor):
@@ -38,19 +40,38 @@ class MlflowDoctor(Doctor):
         self._uri, self._shown_uri = uri, shown_uri
         with self._storing("open"):
             self._client = client_of(uri)
-            self._series = Series(self._client, uri)
+            self._series, self._files = Series(self._client, uri), KeptFiles(self._client, uri)
 
     def examine(self, study: str | None, *, weights: WeightsOf, now: float | None = None) -> list[Finding]:
         moment = time.time() if now is None else now
         with self._storing("examine it"):
             found: list[Finding] = []
-            for experiment in self._experiments(study):
+            experiments = self._experiments(study)
+            for experiment in [] if study else self._experiments_of(NIGHTS):
+                found += self._of_place(experiment)
+            for experiment in experiments:
+                elsewhere = self._of_place(experiment)
+                files = None if elsewhere else self._files
                 runs = list(runs_in(self._client, [experiment.experiment_id]))
-                found += self._of_study(experiment, runs)
-                found += self._of_attempts(experiment.name, runs, weights, moment)
+                found += [*elsewhere, *self._of_study(experiment, runs, files)]
+                found += self._of_attempts(experiment.name, runs, files, weights, moment)
         return [self._guarded(finding) for finding in found]
 
-    def _of_study(self, experiment: Experiment, runs: Sequence[Run]) -> Iterator[Finding]:
+    def _of_place(self, experiment: Experiment) -> list[Finding]:
+        """Of a copied home. What is wrong with its files is told once they are here."""
+        other, engine = other_place(self._uri, experiment.name), engine_of(self._uri)
+        if other is None or engine is None:
+            return []
+        return [Finding(
+            shown_name(experiment.name),
+            f"its files are kept in {other.there}, in the home that this one was copied or moved from",
+            f"has them kept in {other.here}, copies there what is missing, and leaves the old folder as it is",
+            partial(keep_here, engine, experiment.experiment_id, other),
+        )]
+
+    def _of_study(
+        self, experiment: Experiment, runs: Sequence[Run], files: KeptFiles | None
+    ) -> Iterator[Finding]:
         where = f"study {experiment.name}"
         if encoding.KIND not in experiment.tags:
             yield Finding(where, "its import was interrupted", "repeat vsetune tracking import; it goes on")
@@ -69,16 +90,11 @@ class MlflowDoctor(Doctor):
                 "moves its attempts below the first, and the run to MLflow's bin",
                 partial(self._adopt, other.info.run_id, first, runs),
             )
-        names = self._files(parents[0])
-        if names is not None and _STUDY_FILE not in names:
-            config = encoding.to_yaml(encoding.study_from_tags(parents[0].data.tags).config)
-            yield Finding(
-                f"{where}, run {first}", f"{_STUDY_FILE} is not among its artifacts", "writes it from the record",
-                partial(self._client.log_text, first, config, _STUDY_FILE),
-            )
+        if files is not None:
+            yield from files.of_study(f"{where}, run {first}", parents[0])
 
     def _of_attempts(
-        self, study: str, runs: Sequence[Run], weights: WeightsOf, now: float
+        self, study: str, runs: Sequence[Run], files: KeptFiles | None, weights: WeightsOf, now: float
     ) -> Iterator[Finding]:
         readable: dict[str, list[tuple[Run, AttemptRecord]]] = defaultdict(list)
         for run in _of_kind(runs, "attempt"):
@@ -104,16 +120,18 @@ class MlflowDoctor(Doctor):
                     f"{len(record.curve)} points)",
                     "moves it to MLflow's bin", partial(self._client.delete_run, other.info.run_id),
                 )
-            yield from self._of_attempt(f"study {study}, run {run.info.run_id} ({run.info.run_name})", run, record,
-                                        weights, now)
+            where = f"study {study}, run {run.info.run_id} ({run.info.run_name})"
+            is_silent = _seen(run) < now - SILENT_AFTER_S
+            if record.status == "running" and not is_silent:
+                continue
+            yield from self._of_attempt(where, run, record, now)
+            if files is not None:
+                yield from files.of_attempt(where, run, record, weights)
 
-    def _of_attempt(
-        self, where: str, run: Run, record: AttemptRecord, weights: WeightsOf, now: float
-    ) -> Iterator[Finding]:
+    def _of_attempt(self, where: str, run: Run, record: AttemptRecord, now: float) -> Iterator[Finding]:
+        """One of a driver that lives is not given here."""
         run_id, status = run.info.run_id, record.status
         if status == "running":
-            if _seen(run) >= now - SILENT_AFTER_S:
-                return
             yield Finding(
                 where, f"running, and silent for {(now - _seen(run)) / 3600:.0f} h",
                 "marks it as killed; a resumed study goes on with the trial",
@@ -130,7 +148,6 @@ class MlflowDoctor(Doctor):
                 partial(log_in_batches, self._client, run_id, params=encoding.attempt_params(record.start)),
             )
         yield from self._of_curve(where, run)
-        yield from self._of_files(where, run, record, weights)
 
     def _of_curve(self, where: str, run: Run) -> Iterator[Finding]:
         """The curve of the record against itself, then against the series that MLflow draws."""
@@ -165,31 +182,6 @@ class MlflowDoctor(Doctor):
                 partial(self._series.remove_doubles, run_id, curve) if is_ours else None,
             )
 
-    def _of_files(
-        self, where: str, run: Run, record: AttemptRecord, weights: WeightsOf
-    ) -> Iterator[Finding]:
-        run_id, names = run.info.run_id, self._files(run)
-        if names is None:
-            return
-        if _CONFIG_FILE not in names:
-            yield Finding(
-                where, f"{_CONFIG_FILE} is not among its artifacts", "writes it from the record",
-                partial(self._client.log_text, run_id, encoding.to_yaml(record.start.resolved), _CONFIG_FILE),
-            )
-        if _WEIGHTS not in names and record.status == "finished":
-            kept = weights(record.start)
-            yield Finding(
-                where, f"{_WEIGHTS} is not among its artifacts" + ("" if kept else " nor in the folder of its trial"),
-                f"copies {kept}" if kept else "bring the file back into the trial's folder, or train the trial again",
-                partial(self._keep_file, run_id, kept) if kept else None,
-            )
-
-    def _files(self, run: Run) -> set[str] | None:
-        """None where a server keeps them and this is its database: examine the server for its files."""
-        if not files_in_reach(self._uri, run):
-            return None
-        return {found.path for found in self._client.list_artifacts(run.info.run_id)}
-
     def _adopt(self, other: str, first: str, runs: Sequence[Run]) -> None:
         for run in runs:
             if run.data.tags.get("mlflow.parentRunId") == other:
@@ -206,12 +198,9 @@ class MlflowDoctor(Doctor):
     def _keep_curve(self, run_id: str, tags: Mapping[str, str]) -> None:
         log_in_batches(self._client, run_id, tags=tags)
 
-    def _keep_file(self, run_id: str, file: Path) -> None:
-        self._client.log_artifact(run_id, str(file))
-
     def _experiments(self, study: str | None) -> list[Experiment]:
         found = [
-            *self._client.search_experiments(filter_string=f"tags.`{encoding.KIND}` = 'study'"),
+            *self._experiments_of("study"),
             *(each for each in self._client.search_experiments(filter_string=f"tags.`{MOVING}` LIKE '%'")
               if encoding.KIND not in each.tags),
         ]
@@ -221,6 +210,9 @@ class MlflowDoctor(Doctor):
         if not chosen:
             raise unknown_study(study, [each.name for each in found])
         return chosen
+
+    def _experiments_of(self, kind: str) -> list[Experiment]:
+        return list(self._client.search_experiments(filter_string=f"tags.`{encoding.KIND}` = '{kind}'"))
 
     def _guarded(self, finding: Finding) -> Finding:
         """Its mend raises one line."""

@@ -21,6 +21,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, LifecycleStage, Met
 from vsetune.errors import StorageError, StudyConflict
 from vsetune.files.hashes import fingerprint_of
 from vsetune.tracking import encoding
+from vsetune.tracking.artifact_place import require_own_place
 from vsetune.tracking.exported_study import ExportedStudy, artifact_file
 from vsetune.tracking.mlflow_batches import log_in_batches
 from vsetune.tracking.mlflow_errors import in_one_line
@@ -39,7 +40,7 @@ class MlflowImporter(StudyImporter):
     """Writes through MLflow's client alone, so any store will do. Made by `moving.importer`."""
 
     def __init__(self, uri: str, artifact_root: str | None, *, shown_uri: str) -> None:
-        self._shown_uri = shown_uri
+        self._uri, self._shown_uri = uri, shown_uri
         self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
         with self._storing("open"):
             self._client = client_of(uri)
@@ -50,6 +51,8 @@ class MlflowImporter(StudyImporter):
             experiment_id = self._experiment(exported)
             place = _Place(self._client, exported, experiment_id, list(runs_in(self._client, [experiment_id])))
             place.require_ours()
+            if place.takes_files:
+                require_own_place(self._uri, exported.study)
             for run_id in place.parents_first():
                 on_run(place.name(run_id))
                 place.bring(run_id)
@@ -102,6 +105,11 @@ class _Place:
                     f"study {self._exported.study}: run {run.info.run_id} ({run.info.run_name}) was recorded here and "
                     "is in the export too; import into another store, or delete this experiment first"
                 )
+
+    @property
+    def takes_files(self) -> bool:
+        """It is another store than the one that the study was exported from."""
+        return not self._originals.issuperset(self._exported.run_ids)
 
     def parents_first(self) -> Iterator[str]:
         """The runs to bring, each after the one in which it is nested."""

@@ -15,16 +15,16 @@ from mlflow.types.schema import Array, ColSpec, DataType, ParamSchema, ParamSpec
 
 from vsetune.files.whole_files import write_json
 from vsetune.tracking import encoding
+from vsetune.tracking.artifact_place import require_own_place
 from vsetune.tracking.mlflow_errors import in_one_line
 from vsetune.tracking.mlflow_opening import client_of
-from vsetune.tracking.models import ATTEMPT_FILE, LOADER, LoggedModels
+from vsetune.tracking.models import ATTEMPT_FILE, LOADER, WEIGHTS_SHA256, LoggedModels
 from vsetune.tracking.records import AttemptRecord
 
 with warnings.catch_warnings():  # it warns of its own type hints
     warnings.simplefilter("ignore", UserWarning)
     import mlflow.pyfunc
 
-_SHA256 = "vsetune.weights_sha256"
 _MOST = 50
 
 
@@ -32,11 +32,12 @@ class MlflowModels(LoggedModels):
     """Made by `models.logged_models`, which has checked that the URI answers."""
 
     def __init__(self, uri: str, *, shown_uri: str) -> None:
-        self._shown_uri = shown_uri
+        self._uri, self._shown_uri = uri, shown_uri
         with self._storing("open"):
             self._client = client_of(uri)
 
     def log(self, record: AttemptRecord, *, weights_sha256: str) -> tuple[str, bool]:
+        require_own_place(self._uri, record.start.study)
         with self._storing(f"log a model of run {record.attempt_id}"):
             run = self._client.get_run(record.attempt_id)
             known = self._known(run.info.experiment_id, record.attempt_id, weights_sha256)
@@ -46,7 +47,7 @@ class MlflowModels(LoggedModels):
             model = self._client.create_logged_model(
                 run.info.experiment_id, name=_name(start.trial), source_run_id=record.attempt_id,
                 params=encoding.attempt_params(start), model_type="image-text retrieval",
-                tags={_SHA256: weights_sha256, "cell": start.cell, "trial": start.trial},
+                tags={WEIGHTS_SHA256: weights_sha256, "cell": start.cell, "trial": start.trial},
             )
             with tempfile.TemporaryDirectory() as folder:
                 saved = Path(folder) / "model"
@@ -62,7 +63,7 @@ class MlflowModels(LoggedModels):
             [experiment_id], filter_string=f"source_run_id = '{run_id}'", max_results=_MOST
         )
         for model in found:
-            if model.tags.get(_SHA256) == weights_sha256 and str(model.status) == "READY":
+            if model.tags.get(WEIGHTS_SHA256) == weights_sha256 and str(model.status) == "READY":
                 return model
         return None
 

@@ -10,12 +10,14 @@ from mlflow.entities import LifecycleStage, Metric, Run
 from vsetune.config.spec.secrets import masked
 from vsetune.errors import UsageError
 from vsetune.tracking import encoding
+from vsetune.tracking.artifact_place import folder_name, require_own_place
 from vsetune.tracking.mlflow_batches import log_in_batches
 from vsetune.tracking.mlflow_errors import in_one_line, opening
 from vsetune.tracking.mlflow_opening import client_of
 from vsetune.tracking.night_runs import NightRun, NightRuns
 
-_KIND = "nights"
+NIGHTS = "nights"
+"""Kind of an experiment that holds the nights of a sweep."""
 _DATE = "vsetune.date"
 _MOST_OF_A_DATE = 50
 _REFUSED = re.compile(r"[^A-Za-z0-9_.-]")
@@ -26,7 +28,7 @@ class MlflowNights(NightRuns):
     """Made by `open_nights`, which has checked that the URI answers."""
 
     def __init__(self, uri: str, artifact_root: str | None, *, shown_uri: str) -> None:
-        self._shown_uri = shown_uri
+        self._uri, self._shown_uri = uri, shown_uri
         self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
         with opening(shown_uri):
             self._client = client_of(uri)
@@ -49,10 +51,11 @@ class MlflowNights(NightRuns):
 
     def _experiment(self, sweep: str) -> str:
         name = f"nightly/{sweep}"
+        require_own_place(self._uri, name)
         found = self._client.get_experiment_by_name(name)
         if found is None:
-            location = f"{self._artifact_root}/nightly-{sweep}" if self._artifact_root else None
-            tags = {encoding.KIND: _KIND, encoding.NOTE: f"One run per night of the nightly sweep {sweep}.",
+            location = f"{self._artifact_root}/{folder_name(name)}" if self._artifact_root else None
+            tags = {encoding.KIND: NIGHTS, encoding.NOTE: f"One run per night of the nightly sweep {sweep}.",
                     "mlflow.experimentKind": "custom_model_development"}
             return str(self._client.create_experiment(name, artifact_location=location, tags=tags))
         if found.lifecycle_stage != LifecycleStage.ACTIVE:

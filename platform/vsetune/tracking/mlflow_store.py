@@ -28,6 +28,7 @@ from mlflow.entities import LifecycleStage, Run
 from mlflow.exceptions import MlflowException
 
 from vsetune.tracking import encoding
+from vsetune.tracking.artifact_place import require_own_place
 from vsetune.tracking.artifacts import draw_curves, fetch, holds, keep
 from vsetune.tracking.mlflow_batches import log_in_batches, summary_metrics
 from vsetune.tracking.mlflow_curves import NewPoints, RunningCurves, last_seen, points_of
@@ -64,7 +65,7 @@ class MlflowStore(TrackingStore):
     def __init__(
         self, uri: str, artifact_root: str | None, *, shown_uri: str, curve_plots: bool, all_numbers: bool = False
     ) -> None:
-        self._shown_uri = shown_uri
+        self._uri, self._shown_uri = uri, shown_uri
         self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
         self._curve_plots, self._all_numbers = curve_plots, all_numbers
         self._curves = RunningCurves(self._run, all_numbers=all_numbers)
@@ -75,6 +76,7 @@ class MlflowStore(TrackingStore):
             self._client.search_experiments(max_results=1)
 
     def open_study(self, record: StudyRecord, *, resume: bool) -> None:
+        require_own_place(self._uri, record.name)
         with self._storage(f"open study {record.name}", then=_RESUME):
             experiment = self._client.get_experiment_by_name(record.name)
             if experiment is None:
@@ -169,6 +171,7 @@ class MlflowStore(TrackingStore):
     def keep_artifacts(self, attempt_id: str, artifacts: Sequence[Path], *, folder: str) -> None:
         with self._storage(f"keep files of attempt {attempt_id}"):
             run = self._run(attempt_id)
+            require_own_place(self._uri, encoding.attempt_from_tags(attempt_id, run.data.tags).start.study)
             keep(self._client, attempt_id, artifacts, folder)
             pages = [f"{folder}/{artifact.name}" for artifact in artifacts]
             note = with_links(run.data.tags.get(encoding.NOTE, ""), run.info.experiment_id, attempt_id, pages)

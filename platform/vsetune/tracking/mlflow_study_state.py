@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from mlflow.entities import Run
 
 from vsetune.tracking import encoding
+from vsetune.tracking.artifact_place import require_own_place
 from vsetune.tracking.mlflow_errors import in_one_line, opening
 from vsetune.tracking.mlflow_opening import client_of
 from vsetune.tracking.mlflow_runs import runs_in
@@ -25,7 +26,7 @@ class MlflowStudyStates(StudyStates):
     """
 
     def __init__(self, uri: str, *, shown_uri: str) -> None:
-        self._shown_uri = shown_uri
+        self._uri, self._shown_uri = uri, shown_uri
         with opening(shown_uri):
             self._client = client_of(uri)
         self._parents: dict[str, str] = {}
@@ -49,6 +50,7 @@ class MlflowStudyStates(StudyStates):
             self._client.set_tag(self._parent_of(study), STOP, request[: encoding.PIECE])
 
     def keep_page(self, study: str, name: str, page: str) -> None:
+        require_own_place(self._uri, study)
         with in_one_line(f"tracking store {self._shown_uri}: cannot keep {name} of study {study}", then="repeat"):
             self._client.log_text(self._parent_of(study), page, name)
 

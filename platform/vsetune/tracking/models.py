@@ -11,6 +11,8 @@ from vsetune.tracking.records import AttemptRecord
 
 ATTEMPT_FILE = "attempt.json"
 LOADER = "vsetune.serving.recorded_model"
+WEIGHTS_SHA256 = "vsetune.weights_sha256"
+"""Tag of a model: of the best checkpoint that it was logged with."""
 
 
 class LoggedModels(ABC):

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from vsetune.config.spec.paths import home
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import StorageError, UnusableStore
+from vsetune.tracking.artifact_place import ARTIFACTS, require_own_place
 from vsetune.tracking.guarded_store import GuardedStore
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.memory_store import MemoryStore
@@ -91,15 +92,16 @@ def open_journaled(
 ) -> JournaledStore:
     """The store behind a URI with a journal in a study's folder before it. Returns before the store has answered.
 
-    folder: local; the caller holds its lock. check: called before each write, as GuardedStore has it; bring: as
-    JournaledStore has it. Raises UnusableStore for a URI that no store is behind, StorageError for a folder that
-    cannot be written.
+    folder: local, with the study's name; the caller holds its lock. check: called before each write, as GuardedStore
+    has it; bring: as JournaledStore has it. Raises UnusableStore for a URI that no store is behind, StorageError for a
+    folder that cannot be written. A store in a copied home is an UnusableStore when it is opened.
     """
     if not is_memory(uri):
         _load_adapter(uri)
 
     def opened() -> TrackingStore:
         store = open_store(uri, artifact_root, curve_plots=curve_plots, all_numbers=all_numbers)
+        require_own_place(uri, folder.name)  # before what waits is delivered
         return store if check is None else GuardedStore(store, check)
 
     return JournaledStore(opened, folder, bring=bring)
@@ -111,7 +113,7 @@ def made_ready(uri: str, artifact_root: Path | str | None) -> str | None:
     if uri.startswith(_SQLITE):
         database = _sqlite_file(uri)
         prepare_sqlite(database)
-        artifact_root = artifact_root or database.absolute().parent / "artifacts"
+        artifact_root = artifact_root or database.absolute().parent / ARTIFACTS
     else:
         _probe(uri)
         if is_database(uri):  # else MLflow takes ./mlruns, wherever somebody stands

@@ -21,7 +21,7 @@ class ReadStore(TrackingStore):
 
     def __init__(self, database: Path, open_whole: Callable[[], TrackingStore]) -> None:
         self._database, self._open_whole = database, open_whole
-        self._rows = AttemptRows(lambda: _connected(database))
+        self._rows = AttemptRows(lambda: connected(database))
 
     @cached_property
     def whole(self) -> TrackingStore:
@@ -87,7 +87,7 @@ class ReadStore(TrackingStore):
 def has_known_tables(database: Path) -> bool:
     """Whether a file is a database with the tables of MLflow that are read here; of whatever version."""
     try:
-        with _connected(database) as ask:
+        with connected(database) as ask:
             return all(
                 {row[1] for row in ask(f"PRAGMA table_info({table})", {})} >= columns
                 for table, columns in NEEDED.items()
@@ -97,7 +97,8 @@ def has_known_tables(database: Path) -> bool:
 
 
 @contextmanager
-def _connected(database: Path) -> Iterator[Ask]:
+def connected(database: Path) -> Iterator[Ask]:
+    """To be read from. sqlite3.Error."""
     with closing(_opened(database)) as connection:
         connection.execute("PRAGMA query_only = 1")
         yield connection.execute

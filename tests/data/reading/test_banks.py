@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mock_bucket import bucket
 
 from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.sources.pixel_input import PixelInput
@@ -27,8 +28,10 @@ from vsetune.data.progress import SilentProgress
 from vsetune.data.stored import banks
 from vsetune.data.stored.banks import bank_of, forget_banks
 from vsetune.data.stored.dataset import Dataset
-from vsetune.errors import DataError
+from vsetune.errors import DataError, StorageError
 from vsetune.object_storage.node_cache import FOLDER_VARIABLE
+
+__all__ = ["bucket"]
 
 CPU = torch.device("cpu")
 AUTO = Reading("auto", bank_bytes=10**9)
@@ -210,6 +213,47 @@ def test_a_shard_that_was_changed_since_it_was_ingested_is_told_when_the_bank_is
     with pytest.raises(DataError, match=r"train-000002\.tar: damaged shard \(its SHA-256 is not the one"):
         rows_of(rich)
     assert not list((home / "cache").rglob("*.arrays"))
+
+
+def test_a_bank_of_shards_that_this_node_does_not_keep_is_not_made_of_changed_ones(rich, home, bucket, monkeypatch):
+    monkeypatch.setenv("VSETUNE_NODE_CACHE_GB", "0")
+    for path in Path(rich.path).iterdir():
+        bucket.upload_file(str(path), "data", f"rich/{path.name}")
+    remote = replace(Dataset.open("s3://data/rich"), reading=AUTO)
+    shard = remote.split("train").shards[2]
+    content = bytearray((Path(rich.path) / shard.file).read_bytes())
+    content[-1] ^= 1
+    bucket.put_object(Bucket="data", Key=f"rich/{shard.file}", Body=bytes(content))
+    with pytest.raises(DataError, match=r"train-000002\.tar: damaged shard \(its SHA-256 is not the one"):
+        bank_of(remote, "train")
+    assert not list(home.rglob("*.arrays"))
+
+
+def test_a_bank_that_is_written_to_while_it_is_read_gives_no_batch(rich, home):
+    bank = bank_of(replace(rich, reading=AUTO), "train")
+    into = np.empty((2, bank.shape.regions, bank.shape.width), np.float16)
+    bank.read_features(np.arange(2), into)
+    with arrays_of(home).open("r+b") as file:
+        file.write(bytes(8))
+    with pytest.raises(StorageError, match=r"\.arrays: was changed while it was read; start again"):
+        bank.read_features(np.arange(2), into)
+
+
+def test_what_another_process_is_still_writing_is_not_taken_for_a_bank(rich, home, monkeypatch):
+    """The folder was removed, hence its locks; the other one then writes under the same name."""
+    write_bank = banks.write_bank
+
+    def replaced(dataset, split, file):
+        made = write_bank(dataset, split, file)
+        Path(file.name).unlink()
+        Path(file.name).write_bytes(bytes(made[0].bytes))
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(banks, "write_bank", replaced)
+        assert bank_of(replace(rich, reading=AUTO), "train") is None
+    forget_banks()
+    assert bank_of(replace(rich, reading=AUTO), "train").ids.any()
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ import numpy as np
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.storage import read_failure
 from vsetune.data.stored.vocabulary import PAD
+from vsetune.errors import StorageError
+from vsetune.object_storage.kept_objects import seal_of
 
 _ALIGNED = mmap.ALLOCATIONGRANULARITY
 
@@ -87,6 +89,12 @@ class SplitBank:
         )
         self.boxes = arrays.get("boxes")
 
+    @property
+    def is_sealed(self) -> bool:
+        """Nobody has written to the file since its hash was found right."""
+        about = os.fstat(self.descriptor)
+        return about.st_mtime_ns == seal_of(self.path.stem) and about.st_size == self.shape.bytes
+
     def __del__(self) -> None:
         descriptor = self.__dict__.pop("descriptor", None)
         if descriptor is not None:
@@ -94,12 +102,15 @@ class SplitBank:
 
     def read_features(self, images: np.ndarray, into: np.ndarray) -> None:
         """The features of these images (int64), one behind the other, as float16 into a contiguous array of exactly
-        that size. Images that follow each other are read at once. StorageError where the disk does not give them."""
+        that size. Images that follow each other are read at once. StorageError where the disk does not give them, or
+        somebody has written to the file since it was found right."""
         row, target = self.shape.image_bytes, into.reshape(-1).view(np.uint8).data
         starts = np.concatenate([[0], np.flatnonzero(np.diff(images) != 1) + 1, [len(images)]]).tolist()
         first = images.tolist()
         for start, end in pairwise(starts):
             self._read(target[start * row : end * row], first[start] * row)
+        if not self.is_sealed:
+            raise StorageError(f"{self.path}: was changed while it was read; start again, and it is made again.")
 
     def _read(self, target: memoryview, place: int) -> None:
         while len(target):

@@ -101,8 +101,7 @@ def _still_sound(place: str) -> SplitBank | None:
     bank = _open.get(place)
     if bank is None:
         return None
-    about = os.fstat(bank.descriptor)
-    if about.st_nlink and about.st_mtime_ns == seal_of(bank.path.stem) and about.st_size == bank.shape.bytes:
+    if os.fstat(bank.descriptor).st_nlink and bank.is_sealed:
         _open.move_to_end(place)
         _note_use(bank)
         return bank
@@ -148,12 +147,11 @@ def _sealed(folder: Path, key: str) -> SplitBank | None:
         descriptor = os.open(arrays, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
-    if os.fstat(descriptor).st_mtime_ns != seal_of(key):
-        os.close(descriptor)
-        return None
     try:
         bank = SplitBank(arrays, descriptor, shape[0])
     except Flaw:
+        return None
+    if not bank.is_sealed:
         return None
     _note_use(bank)
     return bank
@@ -167,7 +165,7 @@ def _sealed_again(folder: Path, key: str) -> SplitBank | None:
     if sha256_of_file(arrays) != described[1]:
         _log.warning("%s: damaged since it was made; making it again", arrays)
         return None
-    _seal(arrays)
+    _seal(arrays, key)
     return _sealed(folder, key)
 
 
@@ -191,10 +189,11 @@ def _made(dataset: Dataset, split: str, folder: Path, key: str) -> SplitBank | N
             with take_lock(folder / "locks" / "room.lock", wait_s=_WAIT_S):
                 _take_room(file, bytes_of(dataset, info), folder, dataset)
             shape, sha256 = write_bank(dataset, info, file)
+            file.flush()
+            _seal(file.fileno(), key)  # this file, not what another process has put in its place
     except _NoRoom as error:
         _say(str(folder / key), dataset, str(error))
         return None
-    _seal(arrays)
     with whole_file(folder / f"{key}.json", durable=False) as file:
         file.write(readable_json({"shape": asdict(shape), "sha256": sha256}))
     _log.info("%s: %s of %s kept in %s, %.2f GB in %.1f s", dataset.path, split, dataset.manifest.name, arrays,
@@ -237,13 +236,13 @@ def _remove_abandoned(folder: Path) -> None:
             partial.unlink(missing_ok=True)
 
 
-def _seal(arrays: Path) -> None:
-    os.utime(arrays, ns=(time.time_ns(), seal_of(arrays.stem)))
+def _seal(arrays: Path | int, key: str) -> None:
+    os.utime(arrays, ns=(time.time_ns(), seal_of(key)))
 
 
 def _note_use(bank: SplitBank) -> None:
     with suppress(OSError):  # somebody else's file: its age is then that of their use
-        os.utime(bank.descriptor, ns=(time.time_ns(), seal_of(bank.path.stem)))
+        _seal(bank.descriptor, bank.path.stem)
 
 
 def _say(place: str, dataset: Dataset, problem: str | None) -> None:

@@ -29,7 +29,6 @@ from vsetune.data.stored.samples import (
 from vsetune.data.stored.tokens import mirrored_words, with_case
 from vsetune.errors import DataError
 from vsetune.files.hashes import HashingReader
-from vsetune.object_storage.addresses import is_remote
 from vsetune.object_storage.node_cache import WrongContent
 
 
@@ -66,7 +65,7 @@ def read_shard(
 
     reads: boxes, or photographs instead of features and boxes; what stands outside the shards is not looked at.
     mirrored: of photographs, also the captions of the mirrored ones. hashed: compare its SHA-256 too, at its end; one
-    of an s3:// prefix is always compared.
+    of an s3:// prefix is always compared where this node keeps it.
     """
     info, images = dataset.manifest.features, reads.pixels is not None
     boxes = reads.boxes and info.boxes and not images
@@ -147,7 +146,7 @@ def _records(
     """(place for messages, record, members) of each sample in its order, counted against the manifest."""
     stream, size = dataset.open_shard(shard)
     with stream:
-        hashing = HashingReader(stream) if hashed and not is_remote(dataset.path) else None
+        hashing = HashingReader(stream) if hashed else None
         source = stream if hashing is None else cast(BinaryIO, hashing)
         try:
             yield from checked_records(dataset, shard, source, size, arrays, one_of=one_of)
