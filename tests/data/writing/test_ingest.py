@@ -315,6 +315,18 @@ def test_a_vocabulary_that_lacks_most_words_of_the_captions_is_told(
     ]
 
 
+def test_a_caption_as_long_as_a_document_is_told(folder_recipe: Make, run: Run, tmp_path: Path) -> None:
+    with (tmp_path / "captions.csv").open("a") as table:
+        table.write(f"1.jpg,{'dog ' * 200}\n")
+    assert run(folder_recipe(output=str(tmp_path / "short"))).notes == []
+    with (tmp_path / "captions.csv").open("a") as table:
+        table.write(f"2.jpg,{'dog ' * 201}\n3.jpg,{'dog ' * 5000}\n")
+    assert run(folder_recipe()).notes == [
+        "split train: 2 captions have more than 200 words, the longest, of 3.jpg, has 5,000: every batch with one is "
+        "padded to it, which costs time and memory; shorten what is no caption"
+    ]
+
+
 def test_the_stored_image_is_the_original_file(folder_recipe: Make, run: Run, tmp_path: Path) -> None:
     run(folder_recipe())
     with tarfile.open(tmp_path / "out" / "train-000000.tar") as tar:

@@ -145,6 +145,11 @@ def test_csv_captions_are_grouped_by_image(table: Callable[..., RawDataset]) -> 
     assert raw.splits["train"].images[0].captions == ("A dog, running .", "Another .")
 
 
+def test_a_csv_with_everything_in_quotes_is_one(table: Callable[..., RawDataset]) -> None:
+    quoted = '"image","caption"\n"a.jpg","A dog, running ."\n"b.jpg","A cat ."\n"a.jpg","Another ."\n'
+    assert table(quoted).digest() == table(CSV).digest()
+
+
 def test_token_lines_give_the_same_as_csv(table: Callable[..., RawDataset]) -> None:
     tokens = "a.jpg#0\tA dog, running .\nb.jpg#0\tA cat .\na.jpg#1\tAnother .\n"
     assert table(tokens).digest() == table(CSV).digest()

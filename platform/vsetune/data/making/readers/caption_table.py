@@ -50,7 +50,7 @@ def read_caption_table(source: CaptionTableSource) -> RawDataset:
 
 def parse_captions(text: str, *, place: str) -> dict[str, list[str]]:
     """Captions by image name, in order of the table. Reads `image,caption` CSV and `name#0<tab>caption` lines."""
-    first = text.split("\n", 1)[0].strip().lower().replace(" ", "")
+    first = text.split("\n", 1)[0].strip().lower().replace(" ", "").replace('"', "")
     if first in {"image,caption", "image_name,caption", "filename,caption"}:
         return _parse_csv(text, place=place)
     if "\t" in text.split("\n", 1)[0]:
