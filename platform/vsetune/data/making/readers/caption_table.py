@@ -17,11 +17,11 @@ from vsetune.data.making.raw import (
     RawImage,
     RawSplit,
     captioned_images,
+    files_below,
     note_shared_images,
     require_text,
     tar_images,
 )
-from vsetune.data.stored.plain_arrays import is_regular
 from vsetune.errors import DataError
 
 
@@ -126,7 +126,7 @@ def find_images(places: list[str]) -> dict[str, list[ImageBytes]]:
 
 def _images_of(path: Path) -> Iterable[tuple[str, ImageBytes]]:
     if path.is_dir():
-        return [(file.name, FileImage(file)) for file in sorted(path.rglob("*")) if is_regular(file)]
+        return [(file.name, FileImage(file)) for file in files_below(path)]
     return [(Path(image.member).name, image) for image in tar_images(path)]
 
 

@@ -6,6 +6,7 @@ counts and from the rows themselves. Arrays are (rows, width) or (rows, regions,
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -23,7 +24,7 @@ _CAPTIONS_PER_IMAGE = 5
 def read_feature_folder(source: FeatureFolderSource) -> RawDataset:
     """Read every SPLIT_ims.npy with its captions, optional SPLIT_boxes.npy and SPLIT_ids.txt. DataError."""
     folder = require_folder(source.folder, key="source.folder")
-    names = sorted(path.name.removesuffix("_ims.npy") for path in folder.glob("*_ims.npy"))
+    names = sorted(name.removesuffix("_ims.npy") for name in os.listdir(folder) if name.endswith("_ims.npy"))
     if not names:
         raise DataError(f"source.folder: {folder}: no *_ims.npy in it, need train_ims.npy and train_caps.txt.")
     notes: list[str] = []
