@@ -15,9 +15,11 @@ from pydantic import TypeAdapter
 
 from vsetune.config.sources.recipe import AnySource, IngestRecipe, SplitShares
 from vsetune.data.looking.verify import verify
+from vsetune.data.making.ingest import ingest
 from vsetune.data.making.raw import RawDataset
 from vsetune.data.making.readers import read_raw
 from vsetune.data.making.readers.iapr import draw_splits, parse_annotation
+from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import ConfigError, DataError
 
@@ -382,6 +384,32 @@ def test_a_feature_folder_is_ingested_with_boxes_as_float16(
         file = tar.extractfile("000000001.features.npy")
         assert file is not None
         assert np.array_equal(np.load(io.BytesIO(file.read())), array[1].astype(np.float16))
+
+
+@pytest.mark.parametrize("change", ["cut short", "written anew", "removed"])
+def test_an_array_that_changes_while_it_is_read_is_told(
+    feature_folder: Callable[..., RawDataset], tmp_path: Path, change: str
+) -> None:
+    """One that is cut short would end the process without a word, for it is mapped."""
+    feature_folder(features(300, 40, 64), 300)
+    recipe = IngestRecipe.model_validate({
+        "name": "ready", "output": str(tmp_path / "out"), "features": {"extractor": "precomputed"},
+        "source": {"layout": "feature_folder", "folder": str(tmp_path)},
+    })
+    path = tmp_path / "train_ims.npy"
+
+    class Changing(SilentProgress):
+        def advance(self, count: int) -> None:
+            if change == "cut short":
+                os.truncate(path, 1000)
+            elif change == "written anew":
+                os.utime(path, ns=(0, 0))
+            else:
+                path.unlink()
+
+    with pytest.raises(DataError, match=r"train_ims.npy: changed while it was read; start again once it is whole"):
+        ingest(recipe, progress=Changing())
+    assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 def test_features_beyond_float16_are_refused(

@@ -99,12 +99,40 @@ class RawImage:
 
 
 @dataclass(frozen=True)
+class FileStamp:
+    """What tells that a file is still the same."""
+
+    path: Path
+    bytes: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileStamp | None:
+        """None where no file is."""
+        try:
+            about = path.stat()
+        except OSError:
+            return None
+        return cls(path, about.st_size, about.st_mtime_ns)
+
+
+@dataclass(frozen=True)
 class FeatureArrays:
-    """Ready features of one split, memory-mapped. features: (rows, regions, width); boxes: (rows, regions, 4)."""
+    """Ready features of one split, memory-mapped. features: (rows, regions, width); boxes: (rows, regions, 4).
+
+    files: the files that are mapped, as they were; a mapped file that is cut short ends the process by a signal.
+    """
 
     features: np.ndarray
     boxes: np.ndarray | None = None
     place: str = ""
+    files: tuple[FileStamp, ...] = ()
+
+    def require_unchanged(self) -> None:
+        """DataError for a file that is gone or no longer what it was."""
+        for stamp in self.files:
+            if FileStamp.of(stamp.path) != stamp:
+                raise DataError(f"{stamp.path}: changed while it was read; start again once it is whole.")
 
 
 @dataclass(frozen=True)

@@ -117,9 +117,11 @@ def _from_arrays(images: Sequence[RawImage], arrays: FeatureArrays, *, boxes: bo
     for image in images:
         assert image.feature_row is not None
         row = image.feature_row
+        arrays.require_unchanged()
         array = to_float16(np.asarray(arrays.features[row]), place=f"{arrays.place} row {row}")
         box = np.asarray(arrays.boxes[row], dtype=np.float32) if boxes and arrays.boxes is not None else None
         yield image, array, box, None
+    arrays.require_unchanged()
 
 
 def _from_images(images: Sequence[RawImage], work: IngestWork, skipped: list[str]) -> Iterator[_Ready]:

@@ -13,7 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from vsetune.config.sources.recipe import FeatureFolderSource
-from vsetune.data.making.raw import FeatureArrays, RawDataset, RawImage, RawSplit, require_folder, require_text
+from vsetune.data.making.raw import (
+    FeatureArrays,
+    FileStamp,
+    RawDataset,
+    RawImage,
+    RawSplit,
+    require_folder,
+    require_text,
+)
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.plain_arrays import mapped_array
 from vsetune.errors import DataError
@@ -36,6 +44,7 @@ def read_feature_folder(source: FeatureFolderSource) -> RawDataset:
 
 
 def _read_split(folder: Path, name: str, source: FeatureFolderSource, notes: list[str]) -> RawSplit:
+    stamps = [FileStamp.of(folder / f"{name}_{kind}.npy") for kind in ("ims", "boxes")]
     features = _load(folder / f"{name}_ims.npy")
     captions = _captions(folder / f"{name}_caps.txt")
     per_image, stride = _layout(features, captions, folder / f"{name}_ims.npy", source.captions_per_image)
@@ -49,7 +58,8 @@ def _read_split(folder: Path, name: str, source: FeatureFolderSource, notes: lis
     ]
     if stride > 1:
         notes.append(f"split {name}: features stood once per caption; kept every {stride}th row")
-    return RawSplit(raw, FeatureArrays(features, boxes, str(folder / f"{name}_ims.npy")))
+    files = tuple(stamp for stamp in stamps if stamp is not None)
+    return RawSplit(raw, FeatureArrays(features, boxes, str(folder / f"{name}_ims.npy"), files))
 
 
 def _load(path: Path) -> np.ndarray:
