@@ -30,6 +30,11 @@ MINIMAL: dict[str, Any] = {
 }
 
 
+_WRONG_BASELINE = (
+    "f.yaml: baseline: lhm is not among the losses lmh, lseh; did you mean lmh? need one of them, such as baseline:"
+)
+
+
 def problems(changes: dict[str, Any]) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         resolve_cells(parse_spec(MINIMAL | changes, StudySpec, where="f.yaml"), where="f.yaml")
@@ -88,6 +93,73 @@ def test_a_search_range_that_leaves_the_allowed_values_is_refused() -> None:
 ])
 def test_a_value_that_fits_no_branch_of_a_union_is_one_line(changes: dict[str, Any], line: str) -> None:
     assert problems(changes) == [line]
+
+
+def test_all_contradictions_of_a_file_are_told_at_once() -> None:
+    changes = {
+        "networks": [{"name": "vsepp"}, {"name": "vsepp"}], "baseline": "lhm", "seeds": [1, 1],
+        "cells": ["vsepp.lsehh"],
+        "overrides": [{"network": "scan", "loss": "lmh"}], "scheduler": {"grace_epochs": 99},
+        "search": {"warm_start": ["tiny"]}, "resources": {"cells": {"scan": {"cpus": 2}}},
+    }
+    assert problems(changes) == [
+        "f.yaml: networks: vsepp is listed twice; give one of them a `label`",
+        f"{_WRONG_BASELINE} lmh",
+        "f.yaml: overrides: no cell scan.lmh in this study; need one of the networks vsepp, vsepp and the losses lmh, "
+        "lseh",
+        "f.yaml: cells: got vsepp.lsehh, need network.loss of the networks vsepp, vsepp and the losses lmh, lseh; did "
+        "you mean vsepp.lseh?",
+        "f.yaml: resources.cells: got scan, need a network (vsepp, vsepp) or network.loss",
+        "f.yaml: seeds: got [1, 1], need different numbers",
+        "f.yaml: search.warm_start: got tiny, which is this study; name others",
+        "f.yaml: scheduler.grace_epochs: got 99, need at most training.epochs (30)",
+    ]
+
+
+@pytest.mark.parametrize(("changes", "keys"), [
+    ({"training": {"epochs": -1}, "scheduler": {"grace_epochs": 99}}, ["training.epochs"]),
+    ({"trainning": {}}, ["trainning"]),
+    ({"study": "a b", "data": {}}, ["study", "data.path"]),
+    ({"networks": [{"name": "vsep"}], "cells": ["vsepp.lmh"]}, ["networks[0].name"]),
+    ({"networks": "vsepp"}, ["networks"]),
+    ({"losses": ["lmh", {"name": "lseh"}]}, ["losses[0]"]),
+    ({"losses": [{"name": "lmh", "fixd": {}}, {"name": "lseh"}]}, ["losses[0].fixd"]),
+    ({"losses": [{"name": "xx", "label": "lmh"}, {"name": "lseh"}]}, ["losses[0].name"]),
+    ({"seeds": [-1], "search": 3, "cells": 3, "overrides": 3, "resources": 3},
+     ["cells", "overrides", "search", "seeds[0]", "resources"]),
+])
+def test_a_wrong_baseline_is_told_beside_what_is_wrong_elsewhere(changes: dict[str, Any], keys: list[str]) -> None:
+    *others, last = problems(changes | {"baseline": "lhm"})
+    assert last == f"{_WRONG_BASELINE} lmh"
+    assert sorted(line.split(": ")[1] for line in others) == sorted(keys)
+
+
+@pytest.mark.parametrize("changes", [
+    {"losses": [{"name": "lshe"}, {"name": "lmh"}], "baseline": "lseh", "cells": ["vsepp.lseh"]},
+    {"losses": [{"nam": "lseh"}], "baseline": "lseh"},
+    {"losses": [], "baseline": "lseh"},
+    {"losses": None, "baseline": "lseh"},
+    {"losses": [{"loss": [{"name": "lshe"}]}], "baseline": "lseh"},
+    {"networks": [{"name": "vsep"}], "overrides": [{"network": "vsepp", "loss": "lmh"}]},
+    {"baseline": 3},
+])
+def test_what_follows_from_another_mistake_is_not_told_as_one(changes: dict[str, Any]) -> None:
+    assert {line.split(": ")[1].partition("[")[0] for line in problems(changes)} == {next(iter(changes))}
+
+
+@pytest.mark.parametrize(("changes", "line"), [
+    ({"losses": ["lmh"]}, "losses[0]: got 'lmh', need a mapping of keys to values, such as {name: ...}"),
+    (
+        {"losses": [{"name": "lmh", "fixed": ["margin"]}]},
+        "losses[0].fixed: got ['margin'], need a mapping of keys to values",
+    ),
+    (
+        {"losses": [{"name": "lmh", "search": ["margin"]}]},
+        "losses[0].search: got ['margin'], need a mapping of keys to values",
+    ),
+])
+def test_a_word_or_a_list_in_place_of_a_mapping_is_told_with_what_is_needed(changes: dict[str, Any], line: str) -> None:
+    assert problems(changes) == [f"f.yaml: {line}"]
 
 
 @pytest.mark.parametrize(("changes", "keys"), [
@@ -361,7 +433,11 @@ def test_keys_that_a_training_got_later_are_written_where_they_say_something() -
 @pytest.mark.parametrize(
     ("cells", "expected"),
     [
-        (["vsepp.lhm"], "cells: got vsepp.lhm, need network.loss of the networks vsepp, scan and the losses lmh, lseh"),
+        (
+            ["vsepp.lhm"],
+            "cells: got vsepp.lhm, need network.loss of the networks vsepp, scan and the losses lmh, lseh; did you "
+            "mean vsepp.lmh?",
+        ),
         (["scan.lmh", "scan.lmh"], "cells: scan.lmh is listed twice; name each once"),
         ([], "cells: got [], need at least 1"),
     ],

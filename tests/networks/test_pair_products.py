@@ -58,6 +58,18 @@ def test_a_nan_is_no_vector_of_length_zero(plain: str, monkeypatch: pytest.Monke
     assert released_weights(vectors.detach()[None])[0, 2].isnan().tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize("plain", ["0", "1"], ids=["by hand", "plain autograd"])
+def test_a_vector_of_infinite_length_is_none_of_length_zero(plain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that a learning rate of 1e12 had blown up scored 0 everywhere, and ended as a finished trial of 0 %."""
+    monkeypatch.setenv(PLAIN_AUTOGRAD, plain)
+    vectors = torch.ones(3, 4)
+    vectors[0], vectors[1, 2] = 0.0, 1e20
+    for unit in (unit_length(vectors), unit_length(vectors.requires_grad_())):
+        assert unit.isnan().all(dim=-1).tolist() == [False, True, False]
+        assert torch.equal(unit[[0, 2]], torch.tensor([[0.0] * 4, [0.5] * 4]))
+    assert released_weights(vectors.detach()[None])[0, 2].isnan().tolist() == [False, True, False]
+
+
 def test_unit_length_by_hand_has_the_bits_of_plain_autograd_and_its_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     vectors = torch.randn(7, 3, 33)

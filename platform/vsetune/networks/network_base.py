@@ -18,7 +18,7 @@ from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.gradients import hand_derived
 from vsetune.networks.parts.matrix_products import linear
-from vsetune.networks.parts.unit_vectors import unit_by_hand
+from vsetune.networks.parts.unit_vectors import lengths, unit_by_hand
 from vsetune.networks.sentence_writing import SentenceWriting
 
 _SHORTEST = 1e-8
@@ -150,7 +150,7 @@ def at_least_float32(values: Tensor) -> Tensor:
 
 def unit_length(vectors: Tensor) -> Tensor:
     """Vectors along the last axis divided by their L2 norm; a zero vector stays zero and gets no gradient, one with a
-    NaN is NaN.
+    NaN or of infinite length is NaN.
 
     The references either divide by zero here or add an epsilon, through which a zero vector receives a gradient of
     1/epsilon, and with clipping that one vector becomes the whole step.
@@ -158,7 +158,7 @@ def unit_length(vectors: Tensor) -> Tensor:
     vectors = at_least_float32(vectors)
     if hand_derived(vectors):
         return unit_by_hand(vectors, _SHORTEST)
-    norms = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    norms = lengths(vectors)
     return torch.where(norms <= _SHORTEST, vectors.new_zeros(()), vectors / norms.clamp_min(_SHORTEST))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.photographs import rgb_image
 
 
@@ -50,3 +51,61 @@ def test_damaged_notes_of_a_camera_do_not_make_a_picture_unreadable(uneven: Imag
 def test_a_picture_in_cmyk_is_rgb(uneven: Image.Image) -> None:
     found = rgb_image(encoded(uneven.convert("CMYK"), "JPEG"))
     assert (found.mode, found.size) == ("RGB", (6, 4))
+
+
+def half_transparent(mode: str) -> Image.Image:
+    """Ten by two pixels: red below, something else under full transparency above."""
+    pixels = np.zeros((2, 10, 4), dtype=np.uint8)
+    pixels[0] = (7, 90, 200, 0)
+    pixels[1] = (200, 30, 30, 255)
+    image = Image.fromarray(pixels)
+    return image.quantize(4) if mode == "P" else image.convert(mode)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("mode", "format_"), [("RGBA", "PNG"), ("LA", "PNG"), ("P", "PNG"), ("RGBA", "WEBP"), ("RGBA", "TIFF")]
+)
+def test_what_is_transparent_is_white_as_in_a_browser(mode: str, format_: str) -> None:
+    image = half_transparent(mode)
+    lossless = {"lossless": True} if format_ == "WEBP" else {}
+    buffer = io.BytesIO()
+    image.save(buffer, format=format_, **lossless)
+    found = np.asarray(rgb_image(buffer.getvalue()))
+    assert (found[0] == 255).all()
+    assert np.array_equal(found[1], np.asarray(image.convert("RGB"))[1])
+
+
+def test_a_colour_that_stands_for_transparent_is_white(uneven: Image.Image) -> None:
+    buffer = io.BytesIO()
+    uneven.save(buffer, format="PNG", transparency=uneven.getpixel((0, 0)))
+    found = np.asarray(rgb_image(buffer.getvalue()))
+    assert found[0, 0].tolist() == [255, 255, 255]
+    assert np.array_equal(found.reshape(-1, 3)[1:], np.asarray(uneven).reshape(-1, 3)[1:])
+
+
+def test_what_is_half_transparent_is_half_white() -> None:
+    found = rgb_image(encoded(Image.new("RGBA", (3, 3), (100, 0, 255, 51)), "PNG"))
+    assert found.getpixel((1, 1)) == (224, 204, 255)
+
+
+def test_a_picture_without_a_transparent_pixel_is_as_it_is(uneven: Image.Image) -> None:
+    opaque = np.dstack([np.asarray(uneven), np.full((4, 6), 255, dtype=np.uint8)])
+    assert np.array_equal(np.asarray(rgb_image(encoded(Image.fromarray(opaque), "PNG"))), np.asarray(uneven))
+
+
+@pytest.mark.parametrize("format_", ["PNG", "TIFF", "PPM"])
+def test_grey_of_16_bits_is_the_same_grey_of_8(format_: str) -> None:
+    """257 steps of 16 bits are one of 8."""
+    grey = np.arange(0, 256, 5, dtype=np.uint16).reshape(2, -1)
+    buffer = io.BytesIO()
+    Image.fromarray(grey * 257).save(buffer, format=format_)
+    found = np.asarray(rgb_image(buffer.getvalue()))
+    assert np.array_equal(found, np.repeat(grey[..., None], 3, axis=2))
+
+
+@pytest.mark.parametrize(("dtype", "format_"), [(np.float32, "TIFF"), (np.float32, "PPM"), (np.int32, "TIFF")])
+def test_pixels_whose_white_is_unknown_are_refused(dtype: type, format_: str) -> None:
+    content = encoded(Image.fromarray(np.full((4, 4), 70_000, dtype=dtype)), format_)
+    with pytest.raises(Flaw, match=r"grey of 32 bits, whose white nothing says; need 8 or 16 bits"):
+        rgb_image(content)

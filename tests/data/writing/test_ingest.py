@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,8 +18,9 @@ from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.looking.verify import verify
 from vsetune.data.making.ingest import ingest
 from vsetune.data.making.raw import RawDataset
-from vsetune.data.making.shard_making import named_splits, open_source
+from vsetune.data.making.shard_making import open_source
 from vsetune.data.making.shard_writer import Sample, sample_bytes_bound, write_shard
+from vsetune.data.making.split_names import named_splits
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import Manifest
 from vsetune.data.stored.tokens import tokenise
@@ -313,6 +315,18 @@ def test_a_vocabulary_that_lacks_most_words_of_the_captions_is_told(
     ]
 
 
+def test_a_caption_as_long_as_a_document_is_told(folder_recipe: Make, run: Run, tmp_path: Path) -> None:
+    with (tmp_path / "captions.csv").open("a") as table:
+        table.write(f"1.jpg,{'dog ' * 200}\n")
+    assert run(folder_recipe(output=str(tmp_path / "short"))).notes == []
+    with (tmp_path / "captions.csv").open("a") as table:
+        table.write(f"2.jpg,{'dog ' * 201}\n3.jpg,{'dog ' * 5000}\n")
+    assert run(folder_recipe()).notes == [
+        "split train: 2 captions have more than 200 words, the longest, of 3.jpg, has 5,000: every batch with one is "
+        "padded to it, which costs time and memory; shorten what is no caption"
+    ]
+
+
 def test_the_stored_image_is_the_original_file(folder_recipe: Make, run: Run, tmp_path: Path) -> None:
     run(folder_recipe())
     with tarfile.open(tmp_path / "out" / "train-000000.tar") as tar:
@@ -381,6 +395,34 @@ def test_a_split_whose_name_can_be_no_part_of_a_file_name_is_refused(
     with pytest.raises(DataError, match=r"splits: got the split .*, need a name of at most 60 letters.*rename it"):
         named_splits(odd, {})
     assert named_splits(odd, {name: "validation"}).splits.keys() == {"train", "validation"}
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ("trian", "train"), ("Train", "train"), ("tran", "train"), ("trrain", "train"), ("tset", "test"),
+        ("vaildation", "validation"), ("validatio", "validation"), ("Val", "val"), ("vlaid", "valid"),
+    ],
+)
+def test_a_split_whose_name_is_nearly_one_of_ours_is_told(
+    slip: str, meant: str, folder_recipe: Make, tmp_path: Path
+) -> None:
+    """A part of the images would train or be measured nowhere, and nothing would say so."""
+    raw = open_source(folder_recipe()).splits
+    mistyped = RawDataset({"train": raw["train"], "dev": raw["validation"], slip: raw["validation"]})
+    line = (
+        f"splits: got the split '{slip}' (1 images), did you mean {meant}? Mend it where it stands, or keep it with "
+        f"`splits: {{dev: validation, {slip}: {slip}}}` in the recipe."
+    )
+    with pytest.raises(DataError, match=rf"^{re.escape(line)}$"):
+        named_splits(mistyped, {"dev": "validation"})
+    assert list(named_splits(mistyped, {slip: slip}).splits) == ["train", "dev", slip]
+
+
+@pytest.mark.parametrize("name", ["testA", "test2", "test_1k", "trainval", "restval", "rest", "minival", "evaluation"])
+def test_a_split_of_a_name_of_its_own_is_one(name: str, folder_recipe: Make) -> None:
+    raw = open_source(folder_recipe()).splits
+    assert name in named_splits(RawDataset({"train": raw["train"], name: raw["validation"]}), {}).splits
 
 
 def test_two_splits_of_one_name_are_refused(folder_recipe: Make, run: Run) -> None:

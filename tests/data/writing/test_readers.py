@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import random
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +15,11 @@ from pydantic import TypeAdapter
 
 from vsetune.config.sources.recipe import AnySource, IngestRecipe, SplitShares
 from vsetune.data.looking.verify import verify
+from vsetune.data.making.ingest import ingest
 from vsetune.data.making.raw import RawDataset
 from vsetune.data.making.readers import read_raw
 from vsetune.data.making.readers.iapr import draw_splits, parse_annotation
+from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import ConfigError, DataError
 
@@ -82,6 +85,34 @@ def test_a_karpathy_file_of_another_shape_is_refused(
         karpathy(entries=entries)
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"sentences": ["a dog"]}, "sentences.0 is 'a dog', need an object with raw; mend the file."),
+        ({"sentences": "a dog"}, "sentences is 'a dog', need a list; mend the file."),
+        ({"sentences": {"raw": "a dog"}}, "sentences is {'raw': 'a dog'}, need a list; mend the file."),
+        ({"sentences": None}, "sentences is None, need a list; mend the file."),
+        ({"sentences": [{"raw": "a"}, {"tokens": ["a"]}]}, "sentences.1: no 'raw' there, need an object with raw"),
+        ({"sentences": [{"raw": 3}]}, "raw is 3, need text; mend the file."),
+        ({"split": ["train"]}, "split is ['train'], need text; mend the file."),
+        ({"filename": ""}, "filename is '', need text; mend the file."),
+        ({"filepath": ["val2014"]}, "filepath is ['val2014'], need text; mend the file."),
+    ],
+)
+def test_a_karpathy_entry_of_wrong_types_is_told_by_its_key(
+    karpathy: Callable[..., RawDataset], changed: dict[str, Any], message: str
+) -> None:
+    entry = {"split": "train", "filename": "0.jpg", "sentences": [{"raw": "a dog"}]}
+    with pytest.raises(DataError, match=re.escape(f"dataset.json: images.0: {message}")):
+        karpathy(entries=[entry | changed])
+
+
+def test_a_karpathy_entry_may_leave_its_folder_empty(karpathy: Callable[..., RawDataset]) -> None:
+    karpathy("train")
+    entry = {"split": "train", "filename": "0.jpg", "filepath": None, "sentences": [{"raw": "a dog"}]}
+    assert ids(karpathy(entries=[entry])) == {"train": ["0.jpg"]}
+
+
 @pytest.fixture
 def table(tmp_path: Path, save_image: Save) -> Callable[..., RawDataset]:
     """Reads a caption table of images a.jpg (in a folder) and b.jpg (in a tar file)."""
@@ -114,6 +145,11 @@ def test_csv_captions_are_grouped_by_image(table: Callable[..., RawDataset]) -> 
     raw = table(CSV)
     assert ids(raw) == {"train": ["a.jpg"], "dev": ["b.jpg"]}
     assert raw.splits["train"].images[0].captions == ("A dog, running .", "Another .")
+
+
+def test_a_csv_with_everything_in_quotes_is_one(table: Callable[..., RawDataset]) -> None:
+    quoted = '"image","caption"\n"a.jpg","A dog, running ."\n"b.jpg","A cat ."\n"a.jpg","Another ."\n'
+    assert table(quoted).digest() == table(CSV).digest()
 
 
 def test_token_lines_give_the_same_as_csv(table: Callable[..., RawDataset]) -> None:
@@ -270,6 +306,47 @@ def test_an_id_may_have_spaces(feature_folder: Callable[..., RawDataset], tmp_pa
     assert ids(feature_folder(features(2, 3, 4), 10)) == {"train": ["my photo 1.jpg", "foto \u00e4 2.jpg"]}
 
 
+def test_ids_that_name_two_images_are_refused(feature_folder: Callable[..., RawDataset], tmp_path: Path) -> None:
+    """Lists of captions that fit an image name it by its id."""
+    (tmp_path / "train_ids.txt").write_text("a\nb\na\n")
+    with pytest.raises(DataError, match=r"train_ids.txt: a stands there for more than one image; give each its own"):
+        feature_folder(features(3, 4, 6), 15)
+
+
+@pytest.mark.parametrize(("captions", "line"), [("one\n\nthree\n", 2), ("one\ntwo\nthree\n \n", 4), ("", 1)])
+def test_an_empty_line_among_the_captions_is_told_by_its_number(
+    feature_folder: Callable[..., RawDataset], tmp_path: Path, captions: str, line: int
+) -> None:
+    feature_folder(features(3, 4, 6), 15)
+    (tmp_path / "train_caps.txt").write_text(captions)
+    with pytest.raises(DataError, match=rf"train_caps.txt: line {line} is empty; every line is one caption"):
+        read(layout="feature_folder", folder=str(tmp_path))
+
+
+def test_features_of_whole_numbers_are_refused_with_the_way_to_mend_them(
+    feature_folder: Callable[..., RawDataset]
+) -> None:
+    with pytest.raises(DataError, match=r"found int64 \(3, 4\), need floats .*; save them as floats: array.astype"):
+        feature_folder(np.ones((3, 4), dtype=np.int64), 15)
+
+
+def test_boxes_given_by_their_width_and_height_are_refused(feature_folder: Callable[..., RawDataset]) -> None:
+    boxes = np.tile([0.5, 0.5, 0.2, 0.3], (3, 4, 1))
+    with pytest.raises(DataError, match=r"row 0, region 0 ends at \(0.2, 0.3\) and begins at \(0.5, 0.5"):
+        feature_folder(features(3, 4, 6), 15, boxes=boxes)
+    boxes[..., 2:] += boxes[..., :2]
+    feature_folder(features(3, 4, 6), 15, boxes=boxes)
+
+
+def test_boxes_that_only_some_splits_have_are_left_out_and_told(
+    feature_folder: Callable[..., RawDataset], tmp_path: Path
+) -> None:
+    np.save(tmp_path / "dev_ims.npy", features(2, 4, 6))
+    (tmp_path / "dev_caps.txt").write_text("a\nb\n")
+    raw = feature_folder(features(3, 4, 6), 15, boxes=np.tile([0.0, 0.0, 0.5, 1.0], (3, 4, 1)))
+    assert raw.notes == ["boxes are left out: the split dev has none (dev_boxes.npy)"]
+
+
 def test_boxes_that_do_not_fit_are_refused(feature_folder: Callable[..., RawDataset]) -> None:
     with pytest.raises(DataError, match=r"train_boxes.npy: float32 \(3, 5, 4\), need floats \(3, 4, 4\)"):
         feature_folder(features(3, 4, 6), 15, boxes=features(3, 5, 4))
@@ -294,7 +371,7 @@ def test_a_feature_folder_is_ingested_with_boxes_as_float16(
     feature_folder: Callable[..., RawDataset], run: Callable[[IngestRecipe], Manifest], tmp_path: Path
 ) -> None:
     array = features(3, 4, 6)
-    feature_folder(array, 15, boxes=np.random.default_rng(1).random((3, 4, 4)))
+    feature_folder(array, 15, boxes=np.sort(np.random.default_rng(1).random((3, 4, 2, 2)), axis=2).reshape(3, 4, 4))
     recipe = IngestRecipe.model_validate({
         "name": "ready", "output": str(tmp_path / "out"), "vocabulary_min_count": 1,
         "source": {"layout": "feature_folder", "folder": str(tmp_path)}, "features": {"extractor": "precomputed"},
@@ -307,6 +384,32 @@ def test_a_feature_folder_is_ingested_with_boxes_as_float16(
         file = tar.extractfile("000000001.features.npy")
         assert file is not None
         assert np.array_equal(np.load(io.BytesIO(file.read())), array[1].astype(np.float16))
+
+
+@pytest.mark.parametrize("change", ["cut short", "written anew", "removed"])
+def test_an_array_that_changes_while_it_is_read_is_told(
+    feature_folder: Callable[..., RawDataset], tmp_path: Path, change: str
+) -> None:
+    """One that is cut short would end the process without a word, for it is mapped."""
+    feature_folder(features(300, 40, 64), 300)
+    recipe = IngestRecipe.model_validate({
+        "name": "ready", "output": str(tmp_path / "out"), "features": {"extractor": "precomputed"},
+        "source": {"layout": "feature_folder", "folder": str(tmp_path)},
+    })
+    path = tmp_path / "train_ims.npy"
+
+    class Changing(SilentProgress):
+        def advance(self, count: int) -> None:
+            if change == "cut short":
+                os.truncate(path, 1000)
+            elif change == "written anew":
+                os.utime(path, ns=(0, 0))
+            else:
+                path.unlink()
+
+    with pytest.raises(DataError, match=r"train_ims.npy: changed while it was read; start again once it is whole"):
+        ingest(recipe, progress=Changing())
+    assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 def test_features_beyond_float16_are_refused(
@@ -440,7 +543,7 @@ def test_flickr8k_is_read_as_it_is_distributed(flickr8k: Path) -> None:
     ("entry", "message"),
     [
         ({"sentences": [{"raw": None}]}, "raw is None, need text"),
-        ({"sentences": None}, "need split, filename and sentences with raw"),
+        ({"sentences": None}, "sentences is None, need a list"),
         ({"filename": 7}, "filename is 7, need text"),
         ({"filename": "../../etc/passwd"}, "leads out of the folder of images"),
         ({"filename": "/etc/passwd"}, "leads out of the folder of images"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
@@ -31,6 +31,14 @@ Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*
 _LONGEST_NAME = 60
 
 
+class Problems(ValueError):
+    """Several things that are wrong with one spec, a line each."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = tuple(lines)
+
+
 class Spec(BaseModel):
     """A frozen piece of configuration. Unknown keys are errors; numbers must be finite."""
 
@@ -44,6 +52,14 @@ class Spec(BaseModel):
     def keys_within(cls) -> Mapping[str, Iterable[str]]:
         """Keys that may stand in fields which are free mappings, by field; for advice on a key at a wrong place."""
         return {}
+
+    @classmethod
+    def without_what_is_wrong(
+        cls, content: Mapping[str, Any], wrong: Collection[tuple[int | str, ...]]
+    ) -> dict[str, Any] | None:
+        """The content of a file without the values at these places, to look for problems between the others; None where
+        nothing of the kind is looked for."""
+        return None
 
     def fingerprint(self) -> str:
         """Hash of the resolved spec; equal specs give equal fingerprints."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from vsetune.config.spec.base import Spec, unknown_name, unusable_text
+from vsetune.config.spec.base import Problems, Spec, unknown_name, unusable_text
 from vsetune.config.spec.places import Place, advice, places_in, specs_in
 from vsetune.config.spec.secrets import masked
 from vsetune.config.spec.yaml_files import dump_yaml, read_yaml
@@ -42,7 +42,21 @@ def parse_spec(content: dict[str, Any], spec: type[SpecT], *, where: str) -> Spe
     except ValidationError as error:
         unions = _union_tags(_reachable(spec))
         problems = describe_problems(error, where=where, known=set(), places=places_in(spec), unions=unions)
-        raise ConfigError(problems) from error
+        raise ConfigError([*problems, *_between_others(content, spec, error, where=where)]) from error
+
+
+def _between_others(content: dict[str, Any], spec: type[Spec], error: ValidationError, *, where: str) -> list[str]:
+    """What is wrong between values that are right each by itself, which pydantic looks at only where all are."""
+    wrong = [item["loc"] for item in error.errors()]
+    rest = None if () in wrong else spec.without_what_is_wrong(content, wrong)
+    if rest is None:
+        return []
+    try:
+        spec.model_validate(rest)
+    except ValidationError as further:
+        is_between = all(item["loc"] == () for item in further.errors())
+        return describe_problems(further, where=where, known=set()) if is_between else []
+    return []
 
 
 def describe_problems(
@@ -69,6 +83,8 @@ def describe_problems(
             lines.append(prefix + (_advice(location, known) if places is None else advice(location, places)))
         elif item["type"] == "missing":
             lines.append(f"{prefix}missing, need a value")
+        elif item["type"] == "value_error" and isinstance(item.get("ctx", {}).get("error"), Problems):
+            lines += [prefix + line for line in item["ctx"]["error"].lines]
         elif item["type"] == "value_error":
             lines.append(prefix + item["msg"].removeprefix("Value error, "))
         elif item["type"].startswith("union_tag"):
@@ -143,6 +159,8 @@ def _need(item: ErrorDetails) -> str:
         return f"need at most {context['max_length']} characters"
     if item["type"] in ("model_type", "model_attributes_type"):
         return f"need a mapping of keys to values{_example(context.get('class_name', ''))}"
+    if item["type"] == "dict_type":
+        return "need a mapping of keys to values"
     need = item["msg"].replace("Input should be", "need")
     return need[0].lower() + need[1:]
 
@@ -158,7 +176,8 @@ def _example(spec: str) -> str:
         current = pending.pop()
         pending += current.__subclasses__()
         if current.__name__ == spec and current.model_fields:
-            return f", such as {{{next(iter(current.model_fields))}: ...}}"
+            key = "name" if "name" in current.model_fields else next(iter(current.model_fields))
+            return f", such as {{{key}: ...}}"
     return ""
 
 

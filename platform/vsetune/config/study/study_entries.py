@@ -16,7 +16,7 @@ _LONGEST_CELL = 100
 
 SearchOf = Annotated[
     Annotated[Literal["default", "none"], Tag("Word")] | Annotated[dict[str, SearchDomain], Tag("Mapping")],
-    Discriminator(lambda value: "Mapping" if isinstance(value, dict) else "Word"),
+    Discriminator(lambda value: "Mapping" if isinstance(value, dict | list) else "Word"),
 ]
 
 

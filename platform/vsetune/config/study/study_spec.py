@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from vsetune.config.sources.data_set import DataSpec
-from vsetune.config.spec.base import Name, SearchDomain, Seed, Spec
+from vsetune.config.spec.base import Name, Problems, SearchDomain, Seed, Spec
 from vsetune.config.spec.paths import LocalPathText, PathText, UriText
+from vsetune.config.study.consistency import Place, inconsistencies, with_stand_ins
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.published_points import known_table
 from vsetune.config.study.resources import ResourceSpec
@@ -215,62 +217,13 @@ class StudySpec(Spec):
             del scheduler["least_chance"]
         return {**plain, "search": search, "scheduler": scheduler}
 
+    @classmethod
+    def without_what_is_wrong(cls, content: Mapping[str, Any], wrong: Collection[Place]) -> dict[str, Any]:
+        return with_stand_ins(content, wrong)
+
     @model_validator(mode="after")
     def _consistent(self) -> StudySpec:
-        networks = [entry.cell_name for entry in self.networks]
-        losses = [entry.cell_name for entry in self.losses]
-        for kind, names in (("networks", networks), ("losses", losses)):
-            repeated = sorted({name for name in names if names.count(name) > 1})
-            if repeated:
-                raise ValueError(f"{kind}: {', '.join(repeated)} is listed twice; give one of them a `label`")
-        if self.baseline not in losses:
-            told = self.baseline if "baseline" in self.model_fields_set else f"{self.baseline}, the default,"
-            raise ValueError(
-                f"baseline: {told} is not among the losses {', '.join(losses)}; need one of them, such as "
-                f"baseline: {next(iter(losses))}"
-            )
-        for override in self.overrides:
-            if override.network not in networks or override.loss not in losses:
-                raise ValueError(f"overrides: no cell {override.network}.{override.loss} in this study")
-        _require_known_cells(self.cells or [], networks, losses)
-        unknown = self.resources.unknown_cells(networks, losses)
-        if unknown:
-            raise ValueError(
-                f"resources.cells: got {', '.join(unknown)}, need a network ({', '.join(networks)}) or network.loss"
-            )
-        if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"seeds: got {self.seeds}, need different numbers")
-        if self.study in self.search.warm_start:
-            raise ValueError(f"search.warm_start: got {self.study}, which is this study; name others")
-        if self.search.objective == "epochs_to_target" and self.search.target == "baseline":
-            _require_baselines(self.cells or [], self.baseline)
-        if self.scheduler.kind != "none" and self.scheduler.grace_epochs > self.training.epochs:
-            raise ValueError(
-                f"scheduler.grace_epochs: got {self.scheduler.grace_epochs:g}, need at most training.epochs "
-                f"({self.training.epochs:g})"
-            )
+        problems = list(inconsistencies(self))
+        if problems:
+            raise Problems(problems)
         return self
-
-
-def _require_baselines(cells: list[str], baseline: str) -> None:
-    """ValueError for a network of `cells` without the baseline, whose best would be the target."""
-    for network in dict.fromkeys(name.split(".")[0] for name in cells):
-        if f"{network}.{baseline}" not in cells:
-            raise ValueError(
-                f"search.target: is the best of {network}.{baseline}, which is not among `cells`; list it, or give an "
-                "M-Recall in per cent"
-            )
-
-
-def _require_known_cells(cells: list[str], networks: list[str], losses: list[str]) -> None:
-    """ValueError with what there is, when one of `cells` is no network with a loss of this study, or stands twice."""
-    existing = {f"{network}.{loss}" for network in networks for loss in losses}
-    unknown = [name for name in cells if name not in existing]
-    if unknown:
-        raise ValueError(
-            f"cells: got {', '.join(unknown)}, need network.loss of the networks {', '.join(networks)} and the losses "
-            f"{', '.join(losses)}"
-        )
-    repeated = sorted({name for name in cells if cells.count(name) > 1})
-    if repeated:
-        raise ValueError(f"cells: {', '.join(repeated)} is listed twice; name each once")

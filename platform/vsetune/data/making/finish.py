@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.making.ingest_journal import ShardRecord
 from vsetune.data.making.raw import RawDataset
 from vsetune.data.progress import ProgressSink
@@ -31,6 +32,8 @@ from vsetune.object_storage.addresses import join
 
 log = logging.getLogger(__name__)
 
+_MANY_WORDS = 200
+
 
 def finish(
     recipe: IngestRecipe, raw: RawDataset, features: FeatureInfo, records: Mapping[str, Sequence[ShardRecord]],
@@ -38,7 +41,10 @@ def finish(
 ) -> Manifest:
     """Write the vocabulary and, last of all, the manifest. DataError when a split ended up empty."""
     counts = _word_counts(raw, records["train"])
-    notes = [*raw.notes, *_skipped_notes(records), *_rare_word_notes(counts, recipe.vocabulary_min_count)]
+    notes = [
+        *raw.notes, *_skipped_notes(records), *_long_caption_notes(raw),
+        *_rare_word_notes(counts, recipe.vocabulary_min_count),
+    ]
     for note in notes:
         log.warning("%s: %s", recipe.name, note)
     manifest = Manifest(
@@ -121,6 +127,22 @@ def _rare_word_notes(counts: Counter[str], min_count: int) -> list[str]:
         "networks that learn words take them for one; lower vocabulary_min_count, and where a language has no spaces "
         "put some between its words"
     ]
+
+
+def _long_caption_notes(raw: RawDataset) -> list[str]:
+    """A document that stands where a caption should, or many captions that are one by mistake."""
+    notes = []
+    for name, split in raw.splits.items():
+        words = ((len(caption.split()), image.id) for image in split.images for caption in image.captions)
+        long = sorted(each for each in words if each[0] > _MANY_WORDS)
+        if long:
+            most, image_id = long[-1]
+            notes.append(
+                f"split {name}: {len(long):,} captions have more than {_MANY_WORDS} words, the longest, of "
+                f"{one_line(image_id)}, has {most:,}: every batch with one is padded to it, which costs time and "
+                "memory; shorten what is no caption"
+            )
+    return notes
 
 
 def _skipped_notes(records: Mapping[str, Sequence[ShardRecord]]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored import storage
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.photographs import rgb_image
+from vsetune.data.stored.plain_arrays import is_regular
 from vsetune.data.stored.plain_json import is_text
 from vsetune.data.stored.samples import MOST_CHARACTERS
 from vsetune.data.stored.tar_members import file_places
@@ -97,12 +99,40 @@ class RawImage:
 
 
 @dataclass(frozen=True)
+class FileStamp:
+    """What tells that a file is still the same."""
+
+    path: Path
+    bytes: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileStamp | None:
+        """None where no file is."""
+        try:
+            about = path.stat()
+        except OSError:
+            return None
+        return cls(path, about.st_size, about.st_mtime_ns)
+
+
+@dataclass(frozen=True)
 class FeatureArrays:
-    """Ready features of one split, memory-mapped. features: (rows, regions, width); boxes: (rows, regions, 4)."""
+    """Ready features of one split, memory-mapped. features: (rows, regions, width); boxes: (rows, regions, 4).
+
+    files: the files that are mapped, as they were; a mapped file that is cut short ends the process by a signal.
+    """
 
     features: np.ndarray
     boxes: np.ndarray | None = None
     place: str = ""
+    files: tuple[FileStamp, ...] = ()
+
+    def require_unchanged(self) -> None:
+        """DataError for a file that is gone or no longer what it was."""
+        for stamp in self.files:
+            if FileStamp.of(stamp.path) != stamp:
+                raise DataError(f"{stamp.path}: changed while it was read; start again once it is whole.")
 
 
 @dataclass(frozen=True)
@@ -190,6 +220,28 @@ def require_folder(text: str, *, key: str) -> Path:
         found = "a file" if path.exists() else "nothing"
         raise DataError(f"{key}: {path}: found {found} there, need a folder; check the path in the recipe.")
     return path
+
+
+def files_below(folder: Path) -> list[Path]:
+    """The regular files of a folder and its sub-folders, those behind links too, each folder once.
+
+    StorageError for a folder that cannot be read: its files would count as missing.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise storage.read_failure(error.filename, error) from error
+
+    found: list[Path] = []
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders.sort()  # so that of two ways to a folder it is always the same that is taken
+        found += [path for path in (Path(place, name) for name in names) if is_regular(path)]
+    return sorted(found)
 
 
 def require_captions(captions: Iterable[str], *, place: str) -> None:

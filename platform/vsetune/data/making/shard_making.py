@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,23 +12,21 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vsetune.config.sources.recipe import SPLIT_NAME, IngestRecipe
-from vsetune.config.spec.foreign_text import one_line
+from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.making.features import Extractor, build_extractor, to_float16
 from vsetune.data.making.ingest_journal import ShardRecord
 from vsetune.data.making.raw import (
     FeatureArrays,
     RawDataset,
     RawImage,
-    RawSplit,
     decode_image,
     image_suffix,
     png_bytes,
-    require_captions,
 )
 from vsetune.data.making.readers import read_raw
 from vsetune.data.making.shard_plan import FirstIndices, PlannedShard
 from vsetune.data.making.shard_writer import Sample, write_shard
+from vsetune.data.making.split_names import named_splits
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored.manifest import FeatureInfo
 from vsetune.errors import DataError
@@ -54,29 +51,6 @@ def open_source(recipe: IngestRecipe) -> RawDataset:
 def open_work(recipe: IngestRecipe, raw: RawDataset) -> IngestWork:
     """ConfigError when the extra that the extractor needs is not installed."""
     return IngestWork(recipe, raw, build_extractor(recipe.features))
-
-
-def named_splits(raw: RawDataset, names: dict[str, str]) -> RawDataset:
-    """The raw data set with its splits renamed. DataError for a missing train split, an empty or doubled one, or for a
-    name that can be no part of a file's name."""
-    splits: dict[str, RawSplit] = {}
-    for old, split in raw.splits.items():
-        new = names.get(old, old)
-        if new in splits:
-            raise DataError(f"splits: two splits would be called {new}; rename one of {', '.join(raw.splits)}.")
-        if not re.fullmatch(SPLIT_NAME, new):
-            raise DataError(
-                f"splits: got the split {one_line(repr(new))}, need a name of at most 60 letters, digits, _ and -; "
-                "rename it in `splits` of the recipe."
-            )
-        if not split.images:
-            raise DataError(f"split {old}: no images with captions are left in it; check its list and the captions.")
-        for image in split.images:
-            require_captions(image.captions, place=f"split {old}: image {one_line(image.id)}")
-        splits[new] = split
-    if "train" not in splits:
-        raise DataError(f"splits: found {', '.join(splits) or 'none'}, need one called train; rename it in `splits`.")
-    return RawDataset(splits, raw.notes)
 
 
 def feature_info(work: IngestWork) -> FeatureInfo:
@@ -143,9 +117,11 @@ def _from_arrays(images: Sequence[RawImage], arrays: FeatureArrays, *, boxes: bo
     for image in images:
         assert image.feature_row is not None
         row = image.feature_row
+        arrays.require_unchanged()
         array = to_float16(np.asarray(arrays.features[row]), place=f"{arrays.place} row {row}")
         box = np.asarray(arrays.boxes[row], dtype=np.float32) if boxes and arrays.boxes is not None else None
         yield image, array, box, None
+    arrays.require_unchanged()
 
 
 def _from_images(images: Sequence[RawImage], work: IngestWork, skipped: list[str]) -> Iterator[_Ready]:

@@ -6,6 +6,7 @@ import io
 import struct
 import zlib
 
+import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from vsetune.config.spec.foreign_text import one_line
@@ -30,18 +31,32 @@ _OF_DECODERS = (
 
 
 def rgb_image(content: bytes) -> Image.Image:
-    """The whole picture as RGB, upright as viewers show it. Flaw where it cannot be decoded or exceeds MOST_PIXELS."""
+    """The whole picture as RGB, upright and on white as browsers show it. Flaw where it cannot be decoded, exceeds
+    MOST_PIXELS or is of grey that nothing says the white of."""
     try:
         with Image.open(io.BytesIO(content)) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise Flaw(f"{image.width} x {image.height} pixels, need at most {MOST_PIXELS:,}")
             turn = _UPRIGHT.get(_orientation(image))
-            pixels = image.convert("RGB")
+            pixels = _as_rgb(image)
             return pixels if turn is None else pixels.transpose(turn)
     except UnidentifiedImageError as error:
         raise Flaw("no known format") from error
     except _OF_DECODERS as error:
         raise Flaw(one_line(error)) from error
+
+
+def _as_rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "F" or (image.mode == "I" and image.format not in {"PNG", "PPM"}):
+        raise Flaw("grey of 32 bits, whose white nothing says; need 8 or 16 bits")
+    if image.mode.startswith("I"):  # grey of 16 bits, which Pillow would cut off at 255
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    shown = image.convert("RGBA")
+    on_white = Image.new("RGB", image.size, "white")
+    on_white.paste(shown, mask=shown)
+    return on_white
 
 
 def _orientation(image: Image.Image) -> int:

@@ -12,6 +12,7 @@ from vsetune.networks.network_base import unit_length
 from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.linear import Linear
 from vsetune.networks.parts.real_parts import RealParts
+from vsetune.networks.parts.unit_vectors import lengths
 
 _SHORTEST = 1e-8
 
@@ -39,7 +40,7 @@ class WeightedGraph(nn.Module):
 
 def released_weights(nodes: Tensor) -> Tensor:
     """(n, P, P) x_a x_b / |x_b|^2; 0 where x_b is zero, and no gradient there. nodes: float32 or wider."""
-    norms = torch.linalg.vector_norm(nodes, dim=-1, keepdim=True)
+    norms = lengths(nodes)
     scaled = torch.where(norms <= _SHORTEST, nodes.new_zeros(()), nodes / norms.clamp_min(_SHORTEST).square())
     with torch.autocast(nodes.device.type, enabled=False):
         return nodes @ scaled.mT

@@ -14,14 +14,21 @@ from torch.autograd.function import once_differentiable
 
 def unit_by_hand(vectors: Tensor, shortest: float) -> Tensor:
     """Vectors along the last axis divided by their length; those not longer than `shortest` become zero and get no
-    gradient, one with a NaN is NaN. Differentiable once."""
+    gradient, one with a NaN or of infinite length is NaN. Differentiable once."""
     return _UnitLength.apply(vectors, shortest)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def lengths(vectors: Tensor) -> Tensor:
+    """(..., 1) lengths along the last axis; NaN in place of infinity, by which numbers that are still finite would
+    become zeros and their network one that scores nothing."""
+    norms: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    return norms.masked_fill(norms.isinf(), torch.nan)
 
 
 class _UnitLength(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, shortest: float) -> Tensor:
-        norms = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+        norms = lengths(vectors)
         is_zero = norms <= shortest
         ctx.is_zero = is_zero if bool(is_zero.any()) else None
         unit = _without(vectors / norms, ctx.is_zero)

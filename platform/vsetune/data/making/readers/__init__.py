@@ -18,6 +18,7 @@ from vsetune.data.making.readers.feature_folder import read_feature_folder
 from vsetune.data.making.readers.iapr import read_iapr
 from vsetune.data.making.readers.karpathy import read_karpathy
 from vsetune.data.making.scenes import read_scenes
+from vsetune.data.stored import storage
 from vsetune.errors import ConfigError
 
 __all__ = ["READER_FILE", "read_raw"]
@@ -26,7 +27,15 @@ READER_FILE = "reader"
 
 
 def read_raw(source: AnySource) -> RawDataset:
-    """Read captions, split lists and the places of images; no image is opened. DataError, ConfigError."""
+    """Read captions, split lists and the places of images; no image is opened. DataError, ConfigError; StorageError
+    for what cannot be read, with its place."""
+    try:
+        return _read(source)
+    except OSError as error:  # of looking whether a file is there
+        raise storage.read_failure(error.filename or f"layout {source.layout}", error) from error
+
+
+def _read(source: AnySource) -> RawDataset:
     match source:
         case ScenesSource():
             return read_scenes(source)

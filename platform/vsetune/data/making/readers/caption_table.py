@@ -17,11 +17,11 @@ from vsetune.data.making.raw import (
     RawImage,
     RawSplit,
     captioned_images,
+    files_below,
     note_shared_images,
     require_text,
     tar_images,
 )
-from vsetune.data.stored.plain_arrays import is_regular
 from vsetune.errors import DataError
 
 
@@ -50,7 +50,7 @@ def read_caption_table(source: CaptionTableSource) -> RawDataset:
 
 def parse_captions(text: str, *, place: str) -> dict[str, list[str]]:
     """Captions by image name, in order of the table. Reads `image,caption` CSV and `name#0<tab>caption` lines."""
-    first = text.split("\n", 1)[0].strip().lower().replace(" ", "")
+    first = text.split("\n", 1)[0].strip().lower().replace(" ", "").replace('"', "")
     if first in {"image,caption", "image_name,caption", "filename,caption"}:
         return _parse_csv(text, place=place)
     if "\t" in text.split("\n", 1)[0]:
@@ -126,7 +126,7 @@ def find_images(places: list[str]) -> dict[str, list[ImageBytes]]:
 
 def _images_of(path: Path) -> Iterable[tuple[str, ImageBytes]]:
     if path.is_dir():
-        return [(file.name, FileImage(file)) for file in sorted(path.rglob("*")) if is_regular(file)]
+        return [(file.name, FileImage(file)) for file in files_below(path)]
     return [(Path(image.member).name, image) for image in tar_images(path)]
 
 

@@ -6,12 +6,22 @@ counts and from the rows themselves. Arrays are (rows, width) or (rows, regions,
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
 from vsetune.config.sources.recipe import FeatureFolderSource
-from vsetune.data.making.raw import FeatureArrays, RawDataset, RawImage, RawSplit, require_folder, require_text
+from vsetune.data.making.raw import (
+    FeatureArrays,
+    FileStamp,
+    RawDataset,
+    RawImage,
+    RawSplit,
+    require_folder,
+    require_text,
+)
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.plain_arrays import mapped_array
 from vsetune.errors import DataError
@@ -22,14 +32,19 @@ _CAPTIONS_PER_IMAGE = 5
 def read_feature_folder(source: FeatureFolderSource) -> RawDataset:
     """Read every SPLIT_ims.npy with its captions, optional SPLIT_boxes.npy and SPLIT_ids.txt. DataError."""
     folder = require_folder(source.folder, key="source.folder")
-    names = sorted(path.name.removesuffix("_ims.npy") for path in folder.glob("*_ims.npy"))
+    names = sorted(name.removesuffix("_ims.npy") for name in os.listdir(folder) if name.endswith("_ims.npy"))
     if not names:
         raise DataError(f"source.folder: {folder}: no *_ims.npy in it, need train_ims.npy and train_caps.txt.")
     notes: list[str] = []
-    return RawDataset({name: _read_split(folder, name, source, notes) for name in names}, notes)
+    splits = {name: _read_split(folder, name, source, notes) for name in names}
+    without = [name for name, split in splits.items() if split.arrays is not None and split.arrays.boxes is None]
+    if 0 < len(without) < len(splits):
+        notes.append(f"boxes are left out: the split {without[0]} has none ({without[0]}_boxes.npy)")
+    return RawDataset(splits, notes)
 
 
 def _read_split(folder: Path, name: str, source: FeatureFolderSource, notes: list[str]) -> RawSplit:
+    stamps = [FileStamp.of(folder / f"{name}_{kind}.npy") for kind in ("ims", "boxes")]
     features = _load(folder / f"{name}_ims.npy")
     captions = _captions(folder / f"{name}_caps.txt")
     per_image, stride = _layout(features, captions, folder / f"{name}_ims.npy", source.captions_per_image)
@@ -41,18 +56,18 @@ def _read_split(folder: Path, name: str, source: FeatureFolderSource, notes: lis
     raw = [
         RawImage(ids[i], tuple(captions[i * per_image : (i + 1) * per_image]), None, i * stride) for i in range(images)
     ]
-    if not all(captions):
-        raise DataError(f"{folder / f'{name}_caps.txt'}: an empty line among the captions; every line is one caption.")
     if stride > 1:
         notes.append(f"split {name}: features stood once per caption; kept every {stride}th row")
-    return RawSplit(raw, FeatureArrays(features, boxes, str(folder / f"{name}_ims.npy")))
+    files = tuple(stamp for stamp in stamps if stamp is not None)
+    return RawSplit(raw, FeatureArrays(features, boxes, str(folder / f"{name}_ims.npy"), files))
 
 
 def _load(path: Path) -> np.ndarray:
     array = _mapped(path)
     if array.ndim not in {2, 3} or array.dtype.kind != "f" or array.size == 0:
+        mend = "" if array.dtype.kind == "f" else "; save them as floats: array.astype('float32')"
         raise DataError(
-            f"{path}: found {array.dtype} {array.shape}, need floats (rows, width) or (rows, regions, width)."
+            f"{path}: found {array.dtype} {array.shape}, need floats (rows, width) or (rows, regions, width){mend}."
         )
     return array
 
@@ -67,7 +82,10 @@ def _mapped(path: Path) -> np.ndarray:
 
 def _captions(path: Path) -> list[str]:
     text = require_text(path, key="source.folder")
-    return [line.strip() for line in text.removesuffix("\n").split("\n")]
+    captions = [line.strip() for line in text.removesuffix("\n").split("\n")]
+    if not all(captions):
+        raise DataError(f"{path}: line {captions.index('') + 1} is empty; every line is one caption.")
+    return captions
 
 
 def _layout(features: np.ndarray, captions: list[str], path: Path, wanted: int | None) -> tuple[int, int]:
@@ -113,6 +131,14 @@ def _boxes(path: Path, features: np.ndarray) -> np.ndarray | None:
             f"{path}: boxes from {low:g} to {high:g}, need shares of the image from 0 to 1; divide x by its width and "
             "y by its height."
         )
+    upside_down = np.argwhere((boxes[..., 2:] < boxes[..., :2]).any(axis=-1))
+    if len(upside_down):
+        at = tuple(upside_down[0])
+        x1, y1, x2, y2 = map(float, boxes[at])
+        raise DataError(
+            f"{path}: row {at[0]}, region {at[1]} ends at ({x2:g}, {y2:g}) and begins at ({x1:g}, {y1:g}), need x1, "
+            "y1, x2, y2; add x1 and y1 to a width and a height."
+        )
     return boxes
 
 
@@ -126,4 +152,10 @@ def _ids(folder: Path, name: str, *, images: int, stride: int) -> list[str]:
         ids = ids[::stride]
     if len(ids) != images:
         raise DataError(f"{path}: {len(ids)} ids for {images} images; need one line per image.")
+    if len(set(ids)) < len(ids):
+        twice = Counter(ids).most_common(1)[0][0]
+        raise DataError(
+            f"{path}: {twice} stands there for more than one image; give each its own, or remove the file: rows are "
+            "numbered then."
+        )
     return ids

@@ -16,6 +16,7 @@ from vsetune.data.making.raw import (
     RawImage,
     RawSplit,
     captioned_images,
+    files_below,
     note_shared_images,
     require_folder,
     require_text,
@@ -37,7 +38,9 @@ def read_iapr(source: IaprSource) -> RawDataset:
     images = require_folder(source.images, key="source.images")
     captions: dict[str, list[str]] = {}
     files: dict[str, Path] = {}
-    for path in sorted(annotations.rglob("*.eng")):
+    for path in files_below(annotations):
+        if path.suffix != ".eng":
+            continue
         place, description = parse_annotation(path)
         if not storage.is_inside(place):
             raise DataError(f"{path}: IMAGE {one_line(place)} leads out of the folder of images; mend the file.")
