@@ -190,6 +190,18 @@ def test_a_budget_is_charged_with_what_an_undisturbed_trial_costs(attempt, lives
     assert (cost.budget_epochs, cost.wasted_epochs, cost.epochs) == pytest.approx((1.5, wasted, 1.5 + wasted))
 
 
+def test_what_was_lost_changes_no_bit_of_what_a_budget_is_charged_with(attempt):
+    """Else an interrupted study could ask for another trial than an undisturbed one, and its board says 37.99999999."""
+    charged = set()
+    for wasted in (0.0, 0.1, 1 / 3, 2 / 7, 0.7, 5 / 42, 8 / 42):
+        trials = [
+            attempt(configuration=number, recalls=[10.0] * number, summary={"wasted_epochs": wasted * number})
+            for number in range(1, 9)
+        ]
+        charged.add(cost_of(trials_of(trials)).budget_epochs)
+    assert charged == {sum(number * 0.5 for number in range(1, 9))}
+
+
 def test_the_winner_is_the_best_that_finished(attempt):
     attempts = [
         attempt(configuration=0, recalls=[50, 51]), attempt(configuration=1, recalls=[60, 70], status="pruned"),

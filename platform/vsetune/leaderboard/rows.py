@@ -95,25 +95,26 @@ class Contender:
 class Cost:
     """What a cell used: all its attempts, failed, killed and pruned ones included.
 
-    wasted_epochs: those of `epochs` that a crash lost, so that they were trained again. usd: dollars for the devices
-    on nodes that have a price; None where none has. unpriced_seconds: of device_seconds, those on nodes without one.
+    budget_epochs: that a budget is charged with, without those lost, so that an interrupted study asks the same.
+    wasted_epochs: that a crash lost, so that they were trained again. usd: dollars for the devices on nodes that have a
+    price; None where none has. unpriced_seconds: of device_seconds, those on nodes without one.
     """
 
-    epochs: float
+    budget_epochs: float
     device_seconds: float
     wasted_epochs: float
     usd: float | None = None
     unpriced_seconds: float = 0.0
 
     @property
+    def epochs(self) -> float:
+        """All of them."""
+        return self.budget_epochs + self.wasted_epochs
+
+    @property
     def whole_usd(self) -> float | None:
         """Dollars for all of it; None where some of the nodes had no price."""
         return None if self.unpriced_seconds else self.usd
-
-    @property
-    def budget_epochs(self) -> float:
-        """Epochs that a budget is charged with: without those lost, so that an interrupted study asks the same."""
-        return self.epochs - self.wasted_epochs
 
 
 @dataclass(frozen=True)

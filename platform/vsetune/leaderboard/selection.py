@@ -59,7 +59,7 @@ def costs_of(trials: Iterable[Trial]) -> list[Cost]:
 
 def sum_of(costs: Sequence[Cost]) -> Cost:
     return Cost(
-        epochs=sum(cost.epochs for cost in costs),
+        budget_epochs=sum(cost.budget_epochs for cost in costs),
         device_seconds=sum(cost.device_seconds for cost in costs),
         wasted_epochs=sum(cost.wasted_epochs for cost in costs),
         usd=_sum_of_known(cost.usd for cost in costs),
@@ -104,7 +104,7 @@ def _cost(trial: Trial) -> Cost:
         said = attempt.summary.get("wasted_epochs", told)
         wasted += max(alive - inherited, said - told, 0.0)
         alive, told, before = _last_epoch(attempt), said, attempt
-    return Cost(alive + wasted, seconds, wasted, _sum_of_known(money), unpriced)
+    return Cost(alive, seconds, wasted, _sum_of_known(money), unpriced)
 
 
 def _usd(attempt: AttemptRecord, seconds: float) -> float | None:
