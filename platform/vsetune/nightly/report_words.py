@@ -51,7 +51,7 @@ SIGNS: dict[Verdict, Sign] = {
 _EXIT_WORDS = {
     0: Sign("Exit code 0: no measure is worse than its own nights.", "✓", "good"),
     1: Sign("Exit code 1: something is worse than its own nights, or the first losses differ.", "✗", "bad"),
-    2: Sign("Exit code 2: the night could not run, so nothing was judged.", "!", "odd"),
+    2: Sign("Exit code 2: the night could not run or not be judged.", "!", "odd"),
 }
 _NOT_WHOLE = Sign("Exit code 2: the night is not complete; what was measured is judged.", "!", "odd")
 
