@@ -143,12 +143,39 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
+def committed(folder: Path, file: str, message: str) -> str:
+    """The commit that changed a file."""
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text(message)
+    git(folder, "add", "--all")
+    git(folder, "commit", "-q", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
+
+
+def test_a_commit_that_touched_no_code_is_no_suspect(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    package = tmp_path / "platform" / "vsetune"
+    first = committed(tmp_path, "platform/vsetune/loss.py", "one")
+    for file in ("platform/vsetune/loss.py", "pyproject.toml", "studies/nightly.yaml", "my_losses/mine.py"):
+        committed(tmp_path, file, f"touches {file}")
+    code = git(tmp_path, "rev-parse", "HEAD")
+    for file in ("docs/search.py", "README.md", "platform/vsetune/notes.md", "tests/losses/test_lmh.py"):
+        last = committed(tmp_path, file, f"touches {file}")
+    found = commits_in(CommitRange(first, last), repository=package)
+    assert [line.split(" ", 1)[1] for line in found] == [
+        "touches my_losses/mine.py", "touches studies/nightly.yaml", "touches pyproject.toml",
+        "touches platform/vsetune/loss.py",
+    ]
+    assert commits_in(CommitRange(code, last), repository=package) == [
+        f"no commit from {code[:12]} to {last[:12]} touched code: documents and tests alone"
+    ]
+
+
 def test_suspects_are_the_commits_between_newest_first(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     commits = []
     for number in range(8):
-        git(tmp_path, "commit", "-q", "--allow-empty", "-m", f"number {number}")
-        commits.append(git(tmp_path, "rev-parse", "HEAD"))
+        commits.append(committed(tmp_path, "platform/loss.py", f"number {number}"))
     first, last = commits[0], commits[-1]
     found = commits_in(CommitRange(first, last), repository=tmp_path)
     assert [line.split(" ", 1)[1] for line in found] == [f"number {number}" for number in (7, 6, 5, 4, 3)]
