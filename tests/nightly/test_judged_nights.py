@@ -14,6 +14,8 @@ from night_files import LOSSES, night_of_day, tiny_spec
 
 from vsetune.nightly.first_losses import judged_first_losses
 from vsetune.nightly.history import Accepted, History
+from vsetune.nightly.judged import judged_rows
+from vsetune.nightly.judging.tolerance import Tolerance
 from vsetune.nightly.measures import ALL_CELLS, MEASURES
 from vsetune.nightly.night import CellNight, Night
 from vsetune.nightly.report import NightReport, ReportRow
@@ -184,6 +186,15 @@ def test_suspects_are_the_commits_between_newest_first(tmp_path: Path) -> None:
     assert edited == [f"{last[:12]} with changes that are not committed"]
     assert "went back" in commits_in(CommitRange(last, first), repository=tmp_path)[0]
     assert "no repository here knows both" in commits_in(CommitRange("unknown", last), repository=tmp_path)[0]
+
+
+def test_the_band_of_few_nights_ends_where_values_do() -> None:
+    tolerance = Tolerance(30, 3, {measure.name: measure.smallest_change for measure in MEASURES})
+    rows = judged_rows([night_of_day(day) for day in (1, 2, 3)], night_of_day(4), [CELL], [], tolerance, {})
+    recall, waiting = (next(row for row in rows if row.measure is not None and row.measure.name == name)
+                       for name in ("best_m_recall", "data_wait"))
+    assert (recall.low, recall.high) == (0.0, 100.0)
+    assert (waiting.low, waiting.high) == (0.0, 1.0)
 
 
 def test_what_every_cell_shows_a_little_is_told_of_all_cells(tmp_path: Path) -> None:
