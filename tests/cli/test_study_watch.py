@@ -134,11 +134,16 @@ def test_bad_names_and_stores_are_told_in_a_line(vsetune: Any, store: TrackingSt
         assert told in line
 
 
-def test_a_study_that_has_ended_needs_no_stop(vsetune: Any, store: TrackingStore) -> None:
-    store.finish_study("nightly", "killed", [])
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [("finished", "(finished), nothing to stop"),
+     ("killed", "(interrupted), nothing to stop; if it was resumed a moment ago repeat this in a minute")],
+)
+def test_a_study_that_has_ended_needs_no_stop(vsetune: Any, store: TrackingStore, status: Any, told: str) -> None:
+    store.finish_study("nightly", status, [])
     said = vsetune("study", "stop", "nightly")
     assert said.code == 0
-    assert said.lines == ["study nightly: is not running (interrupted); nothing to stop"]
+    assert said.lines == [f"study nightly: is not running {told}"]
 
 
 def test_a_driver_elsewhere_hears_of_a_stop(vsetune: Any, store: TrackingStore) -> None:
