@@ -104,6 +104,9 @@ def stop_study(study: StudyName, tracking_uri: Tracking = None) -> None:
             "nothing needs to stop: run it again with --resume"
         )
         raise typer.Exit(1)
+    if state.status == "finished":
+        say(f"study {study}: has finished meanwhile, so nothing was left to stop")
+        return
     say(f"study {study}: stopped; go on with --resume, or by submitting it again")
 
 
