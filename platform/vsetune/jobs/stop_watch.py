@@ -84,8 +84,8 @@ class _StopWatch:
         return self._states.stop_asked(self._study)
 
     def _note(self, error: Exception) -> None:
-        """Once for an outage. A study that has not reached its store yet is none: what is asked of it later is new. Nor is
-        a store that nobody can use: it ends the study."""
+        """Once for an outage. A study that has not reached its store yet is none: what is asked of it later is new.
+        Nor is a store that nobody can use: it ends the study."""
         if isinstance(error, UnusableStore):
             return
         if isinstance(error, UsageError) and not isinstance(error, StorageError):

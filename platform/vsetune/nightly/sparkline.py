@@ -26,8 +26,8 @@ class Sparkline:
     """Positions in pixels of a WIDTH x HEIGHT picture.
 
     path: SVG path data, begun anew after a night that is missing. dots: nights between two missing ones. tonight: None
-    where it has no value. band: (top, height) of the quiet nights, to the edge of the picture where it ends beyond, None
-    without one. centre: of the line. summary: the picture in words.
+    where it has no value. band: (top, height) of the quiet nights, to the edge of the picture where it ends beyond;
+    None without one. centre: of the line. summary: the picture in words.
     """
 
     path: str
