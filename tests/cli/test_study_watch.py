@@ -134,14 +134,24 @@ def test_bad_names_and_stores_are_told_in_a_line(vsetune: Any, store: TrackingSt
         assert told in line
 
 
-def test_a_study_that_has_ended_needs_no_stop(vsetune: Any, store: TrackingStore) -> None:
-    store.finish_study("nightly", "killed", [])
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [("finished", "(finished), nothing to stop"),
+     ("killed", "(interrupted), nothing to stop; if it was resumed a moment ago repeat this in a minute")],
+)
+def test_a_study_that_has_ended_needs_no_stop(vsetune: Any, store: TrackingStore, status: Any, told: str) -> None:
+    store.finish_study("nightly", status, [])
     said = vsetune("study", "stop", "nightly")
     assert said.code == 0
-    assert said.lines == ["study nightly: is not running (interrupted); nothing to stop"]
+    assert said.lines == [f"study nightly: is not running {told}"]
 
 
-def test_a_driver_elsewhere_hears_of_a_stop(vsetune: Any, store: TrackingStore) -> None:
+@pytest.mark.parametrize(
+    ("ends_as", "told"),
+    [("killed", "stopped; go on with --resume, or by submitting it again"),
+     ("finished", "has finished meanwhile, so nothing was left to stop")],
+)
+def test_a_driver_elsewhere_hears_of_a_stop(vsetune: Any, store: TrackingStore, ends_as: Any, told: str) -> None:
     """The driver is a thread that ends its study once `stop` is requested; nothing but the store is between them."""
     uri, stop, is_there = tracking_uri(TrackingSpec()), StopRequest(), threading.Event()
     open_states(uri).ask_to_stop("nightly", "an old request, which an earlier driver has followed")
@@ -153,7 +163,7 @@ def test_a_driver_elsewhere_hears_of_a_stop(vsetune: Any, store: TrackingStore) 
                 if stop.is_requested:
                     break
                 time.sleep(0.05)
-            store.finish_study("nightly", "killed", [])
+            store.finish_study("nightly", ends_as, [])
 
     driver = threading.Thread(target=drive)
     driver.start()
@@ -161,7 +171,7 @@ def test_a_driver_elsewhere_hears_of_a_stop(vsetune: Any, store: TrackingStore) 
     said = vsetune("study", "stop", "nightly")
     driver.join(30)
     assert said.code == 0, said.err
-    assert said.lines[-1] == "study nightly: stopped; go on with --resume, or by submitting it again"
+    assert said.lines[-1] == f"study nightly: {told}"
     assert stop.reason is not None
     assert " by " in stop.reason
     assert "old request" not in stop.reason

@@ -83,6 +83,30 @@ def test_cells_take_turns_and_a_winner_is_confirmed_before_another_cell_goes_on(
     assert not driver.ledger.has_work()
 
 
+def test_cells_without_a_place_are_left_out_and_waited_for(store: MemoryStore, tmp_path: Path) -> None:
+    driver = Driver(make_study(), store, tmp_path)
+    lmh = driver.run(driver.next(), 10.0)
+    lseh = driver.next().trial.trial
+    assert (lmh, lseh) == ("vsepp.lmh-c000-s7", "vsepp.lseh-c000-s7")
+    driver.ledger.open_attempt(lseh, number=1, environment={}, protocol={}, inherited=[])
+    driver.ledger.interrupted(lseh, "its node left")
+    driver.now = 10.0
+    names = []
+    while (assignment := driver.ledger.next({"vsepp.lmh"})) not in ("done", "wait"):
+        assert isinstance(assignment, Assignment)
+        names.append(driver.run(assignment, 11.0))
+    assert names == ["vsepp.lmh-c001-s7", "vsepp.lmh-c001-s8"]
+    assert assignment == "wait"
+    assert driver.ledger.unfinished() == ["vsepp.lseh"]
+    assert driver.next().trial.trial == lseh, "it kept its place in line"
+    driver.run(driver.ledger.trials[lseh].assignment, 12.0, number=2)
+    assert driver.ledger.next({"vsepp.lmh"}) == "wait", "the rest of its cell has not been asked for"
+    driver.run_all(13.0)
+    assert set(driver.ledger.trials) == PROMISED
+    assert driver.ledger.next(set()) == "done"
+    assert driver.ledger.unfinished() == []
+
+
 def test_confirmation_waits_for_the_search_of_its_cell(store: MemoryStore, tmp_path: Path) -> None:
     driver = Driver(make_study(losses=[{"name": "lmh"}]), store, tmp_path)
     first, second = driver.next(), driver.next()

@@ -106,3 +106,16 @@ def test_what_fits_nowhere_is_refused_with_the_types() -> None:
         "cpu (4 CPUs, 0 GPUs, 16 GiB); gpu (8 CPUs, 1 GPUs)"
     )
     assert refused(Needs(), [], []) == "1 CPUs, 0 GPUs; the nodes of the cluster have: none"
+
+
+def test_what_the_nodes_lack_is_told_beside_what_is_asked_for() -> None:
+    nodes = [{"CPU": 4.0, "memory": 2.0**30}, {"CPU": 4.0, "memory": 2.0**30}, {"CPU": 8.0, "accelerator_type:L4": 1.0}]
+    assert refused(Needs(cpus=9), (), nodes) == (
+        "9 CPUs, 0 GPUs; the nodes of the cluster have: 4 CPUs, 0 GPUs; 8 CPUs, 0 GPUs"
+    )
+    assert (refused(Needs(memory_gib=2), (), nodes) or "").endswith(
+        "have: 4 CPUs, 0 GPUs, 1 GiB memory; 8 CPUs, 0 GPUs, 0 GiB memory"
+    )
+    assert (refused(Needs(accelerator="H100"), (), nodes) or "").endswith(
+        "have: 4 CPUs, 0 GPUs, no accelerator; 8 CPUs, 0 GPUs, L4"
+    )

@@ -28,6 +28,7 @@ from vsetune.jobs.confirmations import confirming_again
 from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
 from vsetune.jobs.recorded import find_attempt, load_recorded
 from vsetune.jobs.run import StudyOutcome, run_study
+from vsetune.jobs.stopping import StopRequest
 from vsetune.leaderboard.building import build
 from vsetune.plugins.plugin_loading import forget_plugins
 from vsetune.tracking.records import AttemptRecord
@@ -229,18 +230,47 @@ def test_a_study_whose_cluster_cannot_be_reached_is_not_shown_as_running(
     assert open_states(tracking_uri(TrackingSpec())).state("tiny").status == "killed"
 
 
-def test_a_study_that_is_broken_off_while_ray_starts_is_not_shown_as_running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+ONE_TRIAL = {"losses": [{"name": "lmh"}], "search": {"configurations": 1}, "seeds": [0]}
+
+
+@pytest.mark.parametrize("place", ["keep_plugins", "StudyLedger", "ray_cluster", "write_results"])
+def test_a_study_that_is_broken_off_before_trials_run_or_after_is_not_shown_as_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
 
     def broken_off(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("vsetune.jobs.run.ray_cluster", broken_off)
+    if place == "write_results":
+        monkeypatch.setattr("vsetune.jobs.run.place_trials", lambda *_, **__: None)
+    monkeypatch.setattr(f"vsetune.jobs.run.{place}", broken_off)
     with pytest.raises(KeyboardInterrupt):
-        run(write_study(tmp_path, {"losses": [{"name": "lmh"}], "search": {"configurations": 1}, "seeds": [0]}))
+        run(write_study(tmp_path, ONE_TRIAL))
     assert open_states(tracking_uri(TrackingSpec())).state("tiny").status == "killed"
+
+
+def test_a_request_to_stop_is_heard_while_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
+    monkeypatch.setattr("vsetune.jobs.run.place_trials", lambda *_, **__: None)
+    path = write_study(tmp_path, ONE_TRIAL)
+    run(path)
+    states, heard = open_states(tracking_uri(TrackingSpec())), []
+
+    def starting(address: str | None, stop: StopRequest, **_: object) -> None:
+        assert states.state("tiny").status == "running"
+        states.ask_to_stop("tiny", "now by somebody")
+        for _look in range(600):
+            if stop.is_requested:
+                break
+            time.sleep(0.05)
+        heard.append(stop.reason)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vsetune.jobs.run.ray_cluster", starting)
+    with pytest.raises(KeyboardInterrupt):
+        run(path, resume=True)
+    assert heard == ["a request in the tracking store (now by somebody)"]
 
 
 def test_a_study_that_has_finished_stays_so_when_its_confirming_cannot_reach_a_cluster(

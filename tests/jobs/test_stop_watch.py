@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vsetune.errors import StorageError, UsageError
+from vsetune.errors import StorageError, UnusableStore, UsageError
 from vsetune.jobs import stop_watch
 from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest
@@ -94,6 +94,14 @@ def test_a_study_that_reaches_its_store_later_is_new_and_no_outage(
 ) -> None:
     assert watched(UsageError("study nightly: not in this store"), NEW).is_requested
     assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
+
+
+def test_a_store_that_nobody_can_use_is_no_outage(
+    watched: Callable[..., StopRequest], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ends the study, in one line."""
+    assert not watched(UnusableStore("tracking store x: wrong password")).is_requested
+    assert caplog.records == []
 
 
 def test_a_store_in_memory_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,8 @@ from vsetune.leaderboard.building import build
 from vsetune.leaderboard.many_studies import StudyAttempts
 from vsetune.leaderboard.paper_table import paper_table, published_values, table_names
 from vsetune.leaderboard.table_filling import fill, renamed
-from vsetune.leaderboard.table_formats import to_csv, to_latex, to_markdown, to_terminal
+from vsetune.leaderboard.table_formats import to_csv, to_latex, to_markdown
+from vsetune.leaderboard.table_in_terminal import to_terminal
 from vsetune.leaderboard.wording import notes
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
@@ -148,6 +149,19 @@ def test_names_of_ours_are_given_by_the_papers_words(runs):
         renamed(table, {"MS-COCO": "--"})
     with pytest.raises(UsageError, match="got lseh_table, did you mean lseh_table"):
         paper_table("lseh_table")
+
+
+@pytest.mark.parametrize("width", [80, 100, 300])
+@pytest.mark.parametrize("name", table_names())
+def test_no_number_and_no_heading_of_a_table_is_cut_in_a_terminal(runs, name, width):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    filled = fill(paper_table(name), [runs])
+    console.print(to_terminal(filled))
+    text = console.file.getvalue()
+    assert "…" not in text
+    words = [cell.words for block in filled.blocks for line in block.lines for cell in line.cells]
+    assert words
+    assert [word for word in words if word not in text] == []
 
 
 def test_a_table_is_written_as_text_markdown_csv_and_booktabs(runs):

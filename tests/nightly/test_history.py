@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from vsetune.errors import DataError, StudyConflict
-from vsetune.nightly.history import Accepted, History, is_date
+from vsetune.nightly.history import Accepted, History
+from vsetune.nightly.kept_files import is_date
 from vsetune.nightly.night import CellNight, Night
 
 
@@ -89,7 +90,7 @@ def test_what_was_accepted_is_refused_with_advice_when_it_cannot_be_read(tmp_pat
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [(b"{", "cannot read"), (b"[]", "format"), (b'{"format": 9}', "format"), (b'{"format": 1}', "is no night")],
+    [(b"{", "cannot read"), (b"[]", "format"), (b'{"format": 0}', "format"), (b'{"format": 1}', "is no night")],
 )
 def test_a_damaged_night_is_told_in_one_line_and_set_aside(tmp_path: Path, content: bytes, told: str) -> None:
     history = History(tmp_path)
@@ -104,6 +105,31 @@ def test_a_damaged_night_is_told_in_one_line_and_set_aside(tmp_path: Path, conte
     assert "set aside as 2026-01-03.json.damaged-1" in lines[0]
     assert len(history.nights()) == 1
     assert history.problems == []
+
+
+def test_a_night_of_a_newer_version_stays_and_is_told_as_such(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    history.keep(_night("2026-01-02"))
+    file = tmp_path / "nights" / "2026-01-03.json"
+    file.write_text('{"format": 9, "date": "2026-01-03"}')
+    newer = "was written by a newer version of vsetune (format 9, this one reads 1); update vsetune to read it"
+    assert [night.date for night in history.nights()] == ["2026-01-02"]
+    assert history.problems == [f"{file}: {newer}"]
+    assert history.set_aside_damaged() == [f"{file}: {newer}; until then it counts for nothing"]
+    assert file.exists()
+    with pytest.raises(DataError, match="by a newer version"):
+        history.require_readable("2026-01-03")
+    history.require_readable("2026-01-02")
+    history.require_readable("2026-01-04")
+
+
+def test_a_report_of_a_newer_version_is_told_as_such(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    file = history.report_file("2026-01-02", "json")
+    file.parent.mkdir()
+    file.write_text('{"format": 9}')
+    assert history.report_plain("2026-01-02") is None
+    assert "by a newer version of vsetune (format 9" in history.problems[0]
 
 
 def test_two_nights_with_one_date_are_told(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from night_files import LOSSES, night_of_day, tiny_spec
 
 from vsetune.nightly.first_losses import judged_first_losses
 from vsetune.nightly.history import Accepted, History
+from vsetune.nightly.judged import judged_rows
+from vsetune.nightly.judging.tolerance import Tolerance
 from vsetune.nightly.measures import ALL_CELLS, MEASURES
 from vsetune.nightly.night import CellNight, Night
 from vsetune.nightly.report import NightReport, ReportRow
@@ -143,12 +145,39 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
+def committed(folder: Path, file: str, message: str) -> str:
+    """The commit that changed a file."""
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text(message)
+    git(folder, "add", "--all")
+    git(folder, "commit", "-q", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
+
+
+def test_a_commit_that_touched_no_code_is_no_suspect(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    package = tmp_path / "platform" / "vsetune"
+    first = committed(tmp_path, "platform/vsetune/loss.py", "one")
+    for file in ("platform/vsetune/loss.py", "pyproject.toml", "studies/nightly.yaml", "my_losses/mine.py"):
+        committed(tmp_path, file, f"touches {file}")
+    code = git(tmp_path, "rev-parse", "HEAD")
+    for file in ("docs/search.py", "README.md", "platform/vsetune/notes.md", "tests/losses/test_lmh.py"):
+        last = committed(tmp_path, file, f"touches {file}")
+    found = commits_in(CommitRange(first, last), repository=package)
+    assert [line.split(" ", 1)[1] for line in found] == [
+        "touches my_losses/mine.py", "touches studies/nightly.yaml", "touches pyproject.toml",
+        "touches platform/vsetune/loss.py",
+    ]
+    assert commits_in(CommitRange(code, last), repository=package) == [
+        f"no commit from {code[:12]} to {last[:12]} touched code: documents and tests alone"
+    ]
+
+
 def test_suspects_are_the_commits_between_newest_first(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     commits = []
     for number in range(8):
-        git(tmp_path, "commit", "-q", "--allow-empty", "-m", f"number {number}")
-        commits.append(git(tmp_path, "rev-parse", "HEAD"))
+        commits.append(committed(tmp_path, "platform/loss.py", f"number {number}"))
     first, last = commits[0], commits[-1]
     found = commits_in(CommitRange(first, last), repository=tmp_path)
     assert [line.split(" ", 1)[1] for line in found] == [f"number {number}" for number in (7, 6, 5, 4, 3)]
@@ -157,6 +186,15 @@ def test_suspects_are_the_commits_between_newest_first(tmp_path: Path) -> None:
     assert edited == [f"{last[:12]} with changes that are not committed"]
     assert "went back" in commits_in(CommitRange(last, first), repository=tmp_path)[0]
     assert "no repository here knows both" in commits_in(CommitRange("unknown", last), repository=tmp_path)[0]
+
+
+def test_the_band_of_few_nights_ends_where_values_do() -> None:
+    tolerance = Tolerance(30, 3, {measure.name: measure.smallest_change for measure in MEASURES})
+    rows = judged_rows([night_of_day(day) for day in (1, 2, 3)], night_of_day(4), [CELL], [], tolerance, {})
+    recall, waiting = (next(row for row in rows if row.measure is not None and row.measure.name == name)
+                       for name in ("best_m_recall", "data_wait"))
+    assert (recall.low, recall.high) == (0.0, 100.0)
+    assert (waiting.low, waiting.high) == (0.0, 1.0)
 
 
 def test_what_every_cell_shows_a_little_is_told_of_all_cells(tmp_path: Path) -> None:

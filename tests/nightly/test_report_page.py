@@ -157,7 +157,10 @@ def test_a_night_that_could_not_run_has_a_page_without_rows() -> None:
         ("epochs_to_target", 2.1, (0.0, 0.0), 0.0, ("2.10 epochs", "0.00 to 0.00 epochs", "0.00 epochs")),
         ("pair_rate", 0.00123, None, None, ("0.00123 pairs", "–", "–")),
         ("epoch_time", float("nan"), (1e300, float("inf")), float("inf"), ("not a number products",
-                                                                         "1e+300 to ∞ products", "+∞ %")),
+                                                                         "at least 1e+300 products", "+∞ %")),
+        ("best_m_recall", 58.1, (0.0, 62.08), -2.9, ("58.1 points", "at most 62.1 points", "−2.9 points")),
+        ("best_m_recall", 58.1, (40.0, 100.0), -2.9, ("58.1 points", "at least 40.0 points", "−2.9 points")),
+        ("best_m_recall", 58.1, (0.0, 100.0), -2.9, ("58.1 points", "any value so far", "−2.9 points")),
     ],
 )
 def test_a_value_is_shown_in_the_unit_of_its_measure(name, tonight, band, change, expected) -> None:
@@ -182,6 +185,30 @@ def test_a_sparkline_stays_in_its_picture_and_has_gaps_where_nights_are_missing(
     assert drawn.tonight is not None
     assert drawn.band is not None
     assert drawn.tonight[1] > drawn.band[0] + drawn.band[1]  # below the band is further down
+
+
+def test_a_band_of_few_nights_does_not_press_them_into_a_line() -> None:
+    drawn = sparkline(a_row([60.0, 61.0, 62.0, 61.0], low=0.0, high=100.0, centre=61.0))
+    assert drawn is not None
+    assert drawn.band == (0.0, HEIGHT)
+    heights = [float(text) for text in re.findall(r"[\d.]+", drawn.path)][1::2]
+    assert max(heights) - min(heights) > HEIGHT / 2
+    drawn = sparkline(a_row([60.0, 61.0, 62.0, 61.0], low=40.0, high=66.0, centre=61.0))
+    assert drawn is not None
+    assert drawn.band is not None
+    top, height = drawn.band
+    assert top > 0
+    assert top + height == HEIGHT
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(99.0, 900.0, "99.0 to 900 products"), (9.0, 900.0, "at most 900 products"),
+     (99.0, 9e9, "at least 99.0 products"), (1e-20, 9e9, "any value so far")],
+)
+def test_a_time_far_from_what_is_usual_ends_no_band(low: float, high: float, expected: str) -> None:
+    row = ReportRow("c", BY_NAME["epoch_time"], "quiet", ["2026-01-01"], [100.0], 100.0, 100.0, low, high, 0.0)
+    assert words.band_words(row) == expected
 
 
 def test_a_sweep_of_every_third_night_has_gaps_only_where_one_was_missed() -> None:

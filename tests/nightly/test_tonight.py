@@ -14,7 +14,7 @@ from full_disk import largest_file
 from night_files import night_of_day, tiny_spec
 from rich.console import Console
 
-from vsetune.errors import StudyConflict
+from vsetune.errors import DataError, StudyConflict
 from vsetune.jobs.run import StudyOutcome
 from vsetune.nightly.delivering import was_kept
 from vsetune.nightly.history import History, nightly_folder
@@ -121,6 +121,37 @@ def test_a_damaged_night_is_told_and_the_rest_counts() -> None:
     (nightly_folder("tiny") / "nights" / "2026-01-01.json").write_text("{")
     found = run("2026-01-02", data={"path": "nowhere"})
     assert any("set aside as 2026-01-01.json.damaged-1" in note for note in found.notes)
+
+
+def test_a_night_that_was_measured_and_not_judged_is_judged_by_the_same_command() -> None:
+    history().keep(night_of_day(1))
+    history().keep(night_of_day(2))
+    accepted = nightly_folder("tiny") / "accepted.json"
+    accepted.write_text("{")
+    found = run("2026-01-02")
+    assert (found.exit_code, found.rows) == (2, ())
+    assert found.headline.startswith(f"tonight cannot be judged: {accepted}: cannot read")
+    assert found.headline.endswith("the same command with --date 2026-01-02 then judges what was measured")
+    accepted.unlink()
+    found = run("2026-01-02")
+    assert (found.exit_code, found.headline) == (0, "baseline night 2 of 7: 1 cell, 9 measures")
+    assert history().night("2026-01-02") == night_of_day(2)  # nothing was trained again
+    with pytest.raises(StudyConflict, match="the night of 2026-01-02 is complete"):
+        run("2026-01-02")
+    with pytest.raises(StudyConflict, match="the night of 2026-01-01 is complete"):  # its report would be of the past
+        run("2026-01-01")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_night_that_a_newer_version_wrote_is_not_replaced(again: bool) -> None:
+    history().keep(night_of_day(1))
+    file = nightly_folder("tiny") / "nights" / "2026-01-02.json"
+    file.write_text('{"format": 2}')
+    with pytest.raises(DataError, match="by a newer version of vsetune"):
+        run("2026-01-02", again=again)
+    found = run("2026-01-03", data={"path": "nowhere"})
+    assert any("by a newer version of vsetune" in note for note in found.notes)
+    assert file.read_text() == '{"format": 2}'
 
 
 def test_a_full_disk_is_told_in_the_report_that_comes_back() -> None:

@@ -51,7 +51,8 @@ def table(
     from vsetune.jobs.store_address import existing_store
     from vsetune.leaderboard.paper_table import paper_table
     from vsetune.leaderboard.table_filling import fill, renamed
-    from vsetune.leaderboard.table_formats import FORMATS, to_terminal
+    from vsetune.leaderboard.table_formats import FORMATS
+    from vsetune.leaderboard.table_in_terminal import to_terminal
 
     layout = renamed(paper_table(name), _pairs(names or []))
     store = existing_store(tracking_of(tracking_uri))

@@ -53,7 +53,7 @@ def run(
     interrupted (the same command goes on).
     """
     from vsetune.jobs.stopping import sigterm_like_ctrl_c
-    from vsetune.nightly.history import is_date
+    from vsetune.nightly.kept_files import is_date
     from vsetune.nightly.nightly_spec import load_nightly
     from vsetune.nightly.tonight import run_night
 

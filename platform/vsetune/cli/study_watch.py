@@ -86,7 +86,8 @@ def stop_study(study: StudyName, tracking_uri: Tracking = None) -> None:
     """
     (view,) = _views(study, tracking_uri)
     if view.state.status != "running":
-        say(f"study {study}: is not running ({_status(view)}); nothing to stop")
+        starting = "" if view.state.status == "finished" else "; if it was resumed a moment ago repeat this in a minute"
+        say(f"study {study}: is not running ({_status(view)}), nothing to stop{starting}")
         return
     states = _states(tracking_uri)
     moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
@@ -103,6 +104,9 @@ def stop_study(study: StudyName, tracking_uri: Tracking = None) -> None:
             "nothing needs to stop: run it again with --resume"
         )
         raise typer.Exit(1)
+    if state.status == "finished":
+        say(f"study {study}: has finished meanwhile, so nothing was left to stop")
+        return
     say(f"study {study}: stopped; go on with --resume, or by submitting it again")
 
 

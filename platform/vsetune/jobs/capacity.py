@@ -11,7 +11,7 @@ from typing import Protocol
 import ray
 
 from vsetune.config.study.resources import Needs, copies_that_fit
-from vsetune.jobs.node_types import NodeType, type_of
+from vsetune.jobs.node_types import NodeType, refused, type_of
 
 Node = Mapping[str, float]
 _LOOK_EVERY_S = 1.0
@@ -46,7 +46,8 @@ class Capacity:
 
     Beyond what there is room for, trials are handed out ahead where node types say that the cluster can grow: those
     that wait for a place are what makes Ray's autoscaler add nodes. At most as many wait as run, and one always may,
-    so that a search decides the rest knowing more.
+    so that a search decides the rest knowing more. Trials whose nodes have all left wait for others of the kind and are
+    in nobody's way.
 
     types: what the cluster may become; none for one that is as it is. limit: the study's own, None for none.
     """
@@ -63,11 +64,20 @@ class Capacity:
         if self.limit is not None and len(in_flight) >= self.limit:
             return False
         nodes = self._look()
-        waiting = unplaced([*in_flight, another], [node for _, node in nodes])
+        trials = [*filter(self.has_place, in_flight), another]
+        waiting = unplaced(trials, [node for _, node in nodes])
         if not waiting:
             return True
-        running = len(in_flight) + 1 - len(waiting)
+        running = len(trials) - len(waiting)
         return len(waiting) <= max(1, running) and not unplaced(waiting, self._growth(nodes))
+
+    def has_place(self, needs: Needs) -> bool:
+        """Whether an empty node has room for such a trial, one that is there or one that may come."""
+        return refused(needs, self.types, self.nodes()) is None
+
+    def nodes(self) -> list[Node]:
+        """Those that take work, as they are when they are empty."""
+        return [node for _, node in self._look()]
 
     def room(self, needs: Needs) -> int:
         """How many trials with these needs the cluster has room for now."""

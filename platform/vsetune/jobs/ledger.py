@@ -13,7 +13,7 @@ knows the same when it asks as it would have known undisturbed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -96,23 +96,37 @@ class StudyLedger:
                 if assignment.trial.trial in by_trial:
                     self._recover_trial(assignment, by_trial, retry_failed=retry_failed)
 
-    def next(self) -> Assignment | Literal["wait", "done"]:
+    def next(self, cells: Container[str] | None = None) -> Assignment | Literal["wait", "done"]:
         """The next trial: what is nearest to a result comes first.
 
         Interrupted ones, then confirmations of cells whose search is over, then the cell with the fewest
-        configurations.
+        configurations. cells: only of these, the others are waited for; None: of all.
         """
-        now = self._clock()
-        ready = self._requeued.next(now)
+        now, may = self._clock(), [cell for cell in self.cells.values() if cells is None or cell.name in cells]
+        ready = self._requeued.next(
+            now, may=lambda name: cells is None or self.trials[name].assignment.trial.cell in cells
+        )
         if ready is not None:
             return self.trials[ready].assignment
-        confirmation = self._next_confirmation()
+        confirmation = self._next_confirmation(may)
         if confirmation is not None:
             return self._add(confirmation)
-        cell = self._cell_to_search()
+        cell = self._cell_to_search(may)
         if cell is not None:
-            return self._asked(cell, now)
-        return "wait" if self._by_cell.count("due") else "done"
+            return self._asked(cell, now, cells)
+        is_passed_over = len(may) < len(self.cells) and self._has_more()
+        return "wait" if is_passed_over or self._by_cell.count("due") else "done"
+
+    def unfinished(self) -> list[str]:
+        """The cells that have trials to run, or will have."""
+        due = {
+            trial.assignment.trial.cell for trial in self.trials.values()
+            if not (trial.is_closed or trial.is_left_open)
+        }
+        return [
+            cell.name for cell in self.cells.values()
+            if cell.name in due or not self._by_cell.is_exhausted(cell) or self._confirmations.left(cell, self.trials)
+        ]
 
     def searching(self) -> list[str]:
         """The cells whose search is not over."""
@@ -124,9 +138,12 @@ class StudyLedger:
 
     def has_work(self) -> bool:
         """Whether a trial is unfinished or still to be asked for. Asks for nothing."""
-        if self._by_cell.count("open"):
-            return True
-        return self._cell_to_search() is not None or self._next_confirmation() is not None
+        return bool(self._by_cell.count("open")) or self._has_more()
+
+    def _has_more(self) -> bool:
+        """Whether a trial is still to be asked for."""
+        cells = list(self.cells.values())
+        return self._cell_to_search(cells) is not None or self._next_confirmation(cells) is not None
 
     def promised(self) -> int:
         """How many trials the study comes to as far as one can say: stopped ones make room for others, a budget in
@@ -241,8 +258,10 @@ class StudyLedger:
             self._changed(progress)
             self._requeued.add(name)
 
-    def _asked(self, cell: Cell, now: float) -> Assignment | Literal["wait", "done"]:
-        """A new configuration of a cell; first the search hears what it has not heard.
+    def _asked(
+        self, cell: Cell, now: float, cells: Container[str] | None
+    ) -> Assignment | Literal["wait", "done"]:
+        """A new configuration of a cell; first the search hears what it has not heard. cells: as `next` was told.
 
         `done` after ten minutes without an answer: the study ends interrupted, to be gone on with later.
         """
@@ -262,7 +281,7 @@ class StudyLedger:
         self.search_outage = self._silent_since = None
         if suggestion is None:
             self._by_cell.exhaust(cell)
-            return self.next()
+            return self.next(cells)
         return self._add(self._search_assignment(cell, suggestion))
 
     def _teach(self, cell: Cell) -> None:
@@ -311,10 +330,10 @@ class StudyLedger:
         self._search.tell(assignment.trial.cell, assignment.number, outcome, curve=curve)
         del self._untold[trial]
 
-    def _cell_to_search(self) -> Cell | None:
+    def _cell_to_search(self, cells: Iterable[Cell]) -> Cell | None:
         """The cell with the fewest epochs promised so far among those that may ask for a configuration now."""
         committed: dict[str, float] = {}
-        for cell in self.cells.values():
+        for cell in cells:
             if self._by_cell.count("disturbed", cell) or self._by_cell.is_exhausted(cell):
                 continue
             if self._goals.objective(cell) is None:  # its target is not known yet
@@ -323,10 +342,10 @@ class StudyLedger:
                 committed[cell.name] = self._by_cell.budget(cell).committed
         return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
 
-    def _next_confirmation(self) -> Assignment | None:
+    def _next_confirmation(self, cells: Iterable[Cell]) -> Assignment | None:
         """One that has not been handed out."""
         return next((
-            assignment for cell in self.cells.values() for assignment in self._confirmations.left(cell, self.trials)
+            assignment for cell in cells for assignment in self._confirmations.left(cell, self.trials)
         ), None)
 
     def _search_id(self, cell: Cell, number: int) -> str:

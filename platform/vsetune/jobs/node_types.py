@@ -98,8 +98,17 @@ def refused(needs: Needs, types: Iterable[NodeType], nodes: Iterable[Mapping[str
         return None
     if types:
         return f"{needs}; no node type has room for it: {'; '.join(map(str, types))}"
-    there = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in nodes) or "none"
+    there = "; ".join(dict.fromkeys(_beside(node, needs) for node in nodes)) or "none"
     return f"{needs}; the nodes of the cluster have: {there}"
+
+
+def _beside(node: Mapping[str, float], needs: Needs) -> str:
+    """What a node has of what is asked for, cores and GPUs in any case."""
+    words = [f"{node.get('CPU', 0):g} CPUs", f"{node.get('GPU', 0):g} GPUs"]
+    words += [f"{node.get('memory', 0) / 2**30:.3g} GiB memory"] if needs.memory_gib else []
+    if needs.accelerator:
+        words += [key.partition(":")[2] for key in node if key.startswith("accelerator_type:")] or ["no accelerator"]
+    return ", ".join(words)
 
 
 def _of_the_launcher(plain: Mapping[str, Any]) -> Iterator[NodeType]:

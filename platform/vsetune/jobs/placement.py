@@ -19,6 +19,7 @@ from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.jobs.cluster import capacity_of
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.preparation import PreparedStudy
+from vsetune.jobs.shortage import Shortage
 from vsetune.jobs.signs_of_life import SignsOfLife
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_metrics import StudyMetrics
@@ -61,12 +62,18 @@ def place_trials(
     quiet_tune()
     # Tune writes notes of its own about each trial; they are of no use, and must not need the disk of the results.
     with StudyProgress(ledger, console) as progress, tempfile.TemporaryDirectory(prefix="vsetune-tune-") as scratch:
+        shortage = Shortage(capacity, needs_of, ledger.unfinished, progress.say)
+
+        def tick() -> None:
+            shortage.look()
+            progress.tick()
+
         tuner = tune.Tuner(
             AttemptTrainable,
             tune_config=tune.TuneConfig(
                 search_alg=LedgerSearcher(
                     ledger, lambda assignment: _worker_config(prepared, assignment, needs_of[assignment.trial.cell]),
-                    needs_of=needs_of, capacity=capacity, stop=stop, on_wait=progress.tick,
+                    needs_of=needs_of, capacity=capacity, stop=stop, on_wait=tick,
                 ),
                 scheduler=scheduler, num_samples=-1, reuse_actors=True, trial_name_creator=_trial_name,
                 trial_dirname_creator=_folder_name,
@@ -77,7 +84,7 @@ def place_trials(
                 callbacks=[RecordingCallback(
                     ledger, signs=SignsOfLife(spec.resources.silence_timeout_s),
                     making=lambda: actors_in_making(scheduler.controller), on_change=progress.changed,
-                    on_tick=progress.tick, on_pause=progress.paused, on_warnings=progress.warned,
+                    on_tick=tick, on_pause=progress.paused, on_warnings=progress.warned,
                     forget=forget, metrics=metrics, reasons=scheduler.reasons,
                 )],
             ),

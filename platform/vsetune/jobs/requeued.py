@@ -31,14 +31,25 @@ class Requeued:
         heapq.heappush(self._pausing, (self._not_before(trial), self._added, trial))
         self._added += 1
 
-    def next(self, now: float) -> str | None:
-        """Takes the first in line that may go on; None where all still pause."""
+    def next(self, now: float, *, may: Callable[[str], bool] = lambda trial: True) -> str | None:
+        """Takes the first in line that may go on; None where all still pause. may: others keep their place in line."""
+        passed_over: list[tuple[int, str]] = []
+        try:
+            return self._next(now, may, passed_over)
+        finally:
+            for each in passed_over:
+                heapq.heappush(self._ready, each)
+
+    def _next(self, now: float, may: Callable[[str], bool], passed_over: list[tuple[int, str]]) -> str | None:
         while self._pausing and self._pausing[0][0] <= now:
             _, place, trial = heapq.heappop(self._pausing)
             heapq.heappush(self._ready, (place, trial))
         while self._ready:
             place, trial = heapq.heappop(self._ready)
-            if (moment := self._not_before(trial)) <= now:
+            if (moment := self._not_before(trial)) > now:
+                heapq.heappush(self._pausing, (moment, place, trial))
+            elif may(trial):
                 return trial
-            heapq.heappush(self._pausing, (moment, place, trial))
+            else:
+                passed_over.append((place, trial))
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -104,42 +104,43 @@ def run_study(
         _say(lines_of(warm_start), console)
         search = open_search(prepared, held)  # before the study is: one that cannot be searched is not begun
         left_as = "killed" if confirming is None else _status_before(spec)
-        _open(store, prepared, resume=resume)
-        copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
-        write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
-        held.keep()
-        ledger = StudyLedger(spec, prepared.cells, store, search, confirming=confirming, warm_start=warm_start)
-        ledger.recover(retry_failed=retry_failed)
-        if confirming is not None and ledger.searching():
-            with _left_as_it_was(spec.study, store, left_as):
+        with ExitStack() as begun:
+            # from before others see it as running: what they ask from then on is for this driver
+            begun.enter_context(stop_watched(spec.study, tracking_uri(spec.tracking), stop, is_new=not resume))
+            _open(store, prepared, resume=resume)
+            begun.enter_context(_left_as_it_was(spec.study, store, left_as))
+            copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
+            write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
+            held.keep()
+            ledger = StudyLedger(spec, prepared.cells, store, search, confirming=confirming, warm_start=warm_start)
+            ledger.recover(retry_failed=retry_failed)
+            if confirming is not None and ledger.searching():
                 raise UsageError(
                     f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it "
                     "first: vsetune study run FILE --resume"
                 )
-        ended = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
-        held.forget_ended([prepared.trial_folder(name) for name in ended])
-        if ledger.has_work():
-            _say([resumed_line(ledger)] if resume and ledger.trials else [], console)
-            load_ahead(spec.search)
-            going_on = "--resume" if confirming is None else "the same command"
-            farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
-            with (
-                _left_as_it_was(spec.study, store, left_as),
-                ray_cluster(
-                    address, stop, farewell=farewell, modules=copies, preloaded=modules_of_workers(prepared)
-                ) as started_here,
-                credentials_not_forwarded(inherited=started_here),
-                stop_watched(spec.study, tracking_uri(spec.tracking), stop, is_new=not resume),
-                exported(ledger, backlog=store.pending, stop=stop) as metrics,
-            ):
-                place_trials(prepared, ledger, stop, console, forget=held.forget_checkpoint, metrics=metrics)
-        ledger.interrupt()
-        ending = _ending(ledger)
-        attempts = store.attempts(spec.study)
-        is_away = store.deliver(DELIVER_WITHIN_S) > 0
-        recorded = None if is_away or ending == "interrupted" else recorded_in(prepared)
-        results = write_results(prepared, attempts, recorded)
-        store.finish_study(spec.study, "killed" if ending == "interrupted" else "finished", results.files)
+            ended = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
+            held.forget_ended([prepared.trial_folder(name) for name in ended])
+            if ledger.has_work():
+                _say([resumed_line(ledger)] if resume and ledger.trials else [], console)
+                load_ahead(spec.search)
+                going_on = "--resume" if confirming is None else "the same command"
+                farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
+                with (
+                    ray_cluster(
+                        address, stop, farewell=farewell, modules=copies, preloaded=modules_of_workers(prepared)
+                    ) as started_here,
+                    credentials_not_forwarded(inherited=started_here),
+                    exported(ledger, backlog=store.pending, stop=stop) as metrics,
+                ):
+                    place_trials(prepared, ledger, stop, console, forget=held.forget_checkpoint, metrics=metrics)
+            ledger.interrupt()
+            ending = _ending(ledger)
+            attempts = store.attempts(spec.study)
+            is_away = store.deliver(DELIVER_WITHIN_S) > 0
+            recorded = None if is_away or ending == "interrupted" else recorded_in(prepared)
+            results = write_results(prepared, attempts, recorded)
+            store.finish_study(spec.study, "killed" if ending == "interrupted" else "finished", results.files)
         undelivered = store.deliver(0.0 if is_away else DELIVER_WITHIN_S)
         outage = store.outage() or "it is slow"
         if ending != "interrupted":
@@ -191,7 +192,7 @@ def _left_as_it_was(study: str, store: JournaledStore, status: StudyStatus) -> I
         yield
     except StorageError:  # an interruption, or another machine has the study now
         raise
-    except (UsageError, KeyboardInterrupt) as error:  # Ctrl-C while Ray starts, or a second one
+    except (UsageError, KeyboardInterrupt) as error:  # Ctrl-C before Ray has started, a second one, or at the end
         store.finish_study(study, status, [])
         store.deliver(_DELIVER_IN_HASTE_S if isinstance(error, KeyboardInterrupt) else DELIVER_WITHIN_S)
         raise

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vsetune.config.spec.foreign_text import one_line
-from vsetune.errors import StorageError, UsageError
+from vsetune.errors import StorageError, UnusableStore, UsageError
 from vsetune.jobs.stopping import StopRequest
 from vsetune.tracking.opening import is_memory
 from vsetune.tracking.study_state import StudyStates, open_states
@@ -84,7 +84,10 @@ class _StopWatch:
         return self._states.stop_asked(self._study)
 
     def _note(self, error: Exception) -> None:
-        """Once for an outage. A study that has not reached its store yet is none: what is asked of it later is new."""
+        """Once for an outage. A study that has not reached its store yet is none: what is asked of it later is new.
+        Nor is a store that nobody can use: it ends the study."""
+        if isinstance(error, UnusableStore):
+            return
         if isinstance(error, UsageError) and not isinstance(error, StorageError):
             _log.debug("stop watch of %s: %s", self._study, error)
             self._is_new = True

@@ -77,6 +77,10 @@ class StudyProgress:
                     Text("a worker says ", style="yellow").append(line, style="none"), highlight=False, soft_wrap=True
                 )
 
+    def say(self, line: str) -> None:
+        """One line beside the table."""
+        self._console.print(Text(line, style="yellow"), highlight=False, soft_wrap=True)
+
     def tick(self) -> None:
         """Redraws the live table now and then."""
         now = self._clock()

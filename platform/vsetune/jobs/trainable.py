@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import traceback
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from vsetune.config.sources.reading import Reading
 from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.spec.paths import HOME_VARIABLE, home
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.training import TrialSpec
-from vsetune.errors import DamagedCheckpoint, StorageError
+from vsetune.errors import AttemptError, ConfigError, DamagedCheckpoint, StorageError
 from vsetune.jobs.first_stages import kept_stage
 from vsetune.jobs.heard_warnings import HeardWarnings
 from vsetune.jobs.kept_plugins import load_kept, study_folder_of
@@ -142,7 +145,7 @@ class AttemptTrainable(Trainable):
         plain, folder = self._wanted["trial"], self._folder
         needs = Needs(**self._wanted["needs"])
         device = "cuda" if needs.gpus else "cpu"
-        chosen = choose_device(device)
+        chosen = _device_here(device)
         take_share(chosen, needs.gpus)
         self._meter = TrialMeter(chosen, calibrates=self._wanted.get("calibrates", False))
         load_kept(plain.get("plugins", {}), study_folder_of(folder), where=f"trial {plain['trial']}")
@@ -271,3 +274,16 @@ class AttemptTrainable(Trainable):
         mirror, self._mirror = getattr(self, "_mirror", None), None
         if mirror is not None:
             mirror.close(CLOSE_WITHIN_S, clear=True)  # a node keeps nothing of the trials that it has seen
+
+
+def _device_here(name: str) -> torch.device:
+    """AttemptError of kind `device` for a GPU that Ray has and PyTorch has not: on another node there may be one."""
+    try:
+        return choose_device(name)
+    except ConfigError as error:
+        failure = AttemptError(
+            f"Ray gives the trial a GPU of node {socket.gethostname()}, and PyTorch finds none there; look at its "
+            "driver (nvidia-smi) and its PyTorch, or set resources.gpus to 0"
+        )
+        failure.kind = "device"
+        raise failure from error

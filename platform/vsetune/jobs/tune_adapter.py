@@ -23,14 +23,15 @@ from vsetune.jobs.trial_progress import Assignment
 from vsetune.tracking.records import TARGET_REACHED, AttemptStatus, ValidationPoint
 
 Listener = Callable[[], None]
-DIED = "its process died (killed, out of memory?)"
+DIED = "its process died (killed, out of memory, its node gone?)"
 
 
 class LedgerSearcher(StaysHere, Searcher):
     """Hands Tune the trials of a ledger, until the ledger is done or somebody asked to stop.
 
     needs_of: what the trials of a cell occupy. Whichever cell is next, a trial is handed out when there is room for the
-    smallest that the study has; Tune keeps one that is larger waiting until nodes are free.
+    smallest that the study has; Tune keeps one that is larger waiting until nodes are free. Cells whose trials no node
+    has room for any more are left out until one comes.
     """
 
     def __init__(
@@ -45,10 +46,11 @@ class LedgerSearcher(StaysHere, Searcher):
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         if self._stop.is_requested:
             return str(Searcher.FINISHED)
-        if not self._capacity.allows(list(self._in_flight.values()), min(self._needs_of.values())):
+        fitting = {cell: needs for cell, needs in self._needs_of.items() if self._capacity.has_place(needs)}
+        if not fitting or not self._capacity.allows(list(self._in_flight.values()), min(fitting.values())):
             self._on_wait()
             return None
-        assignment = self._ledger.next()
+        assignment = self._ledger.next(fitting)
         if assignment == "done":
             return str(Searcher.FINISHED)
         if assignment == "wait":

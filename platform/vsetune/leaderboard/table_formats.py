@@ -1,4 +1,4 @@
-"""A filled table of a paper as text for a terminal, Markdown, CSV, or LaTeX for the booktabs package."""
+"""A filled table of a paper as Markdown, CSV, or LaTeX for the booktabs package."""
 
 from __future__ import annotations
 
@@ -9,49 +9,25 @@ import string
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from vsetune.leaderboard.latex_words import tex
 from vsetune.leaderboard.table_cells import Cell
 from vsetune.leaderboard.table_filling import FilledTable, Line
 
-_PUBLISHED = "published"
-
-
-def to_terminal(filled: FilledTable) -> RenderableType:
-    """Something a rich console prints; groups of columns stand above their headings."""
-    marks = _marks(filled)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for heading in (*filled.table.heads, "from"):
-        table.add_column(Text(heading), overflow="fold")
-    for column in filled.table.columns:
-        table.add_column(Text(f"{column.group}\n{column.heading}" if column.group else column.heading), justify="right")
-    width = len(filled.table.heads) + 1 + len(filled.table.columns)
-    for block in filled.blocks:
-        table.add_row(Text(block.title, style="bold"), *[""] * (width - 1))
-        for line in block.lines:
-            cells = [*line.names, _source(line), *(_marked(cell, marks) for cell in line.cells)]
-            table.add_row(*map(Text, cells), style="dim" if line.source == _PUBLISHED else "")
-        table.add_section()
-    title = Text(f"{filled.table.title} ({filled.table.source})", style="bold")
-    return Group(title, table, Text("\n".join(_notes(filled, marks)), style="dim"))
+PUBLISHED = "published"
 
 
 def to_markdown(filled: FilledTable) -> str:
     """A table in the dialect of GitHub, its notes as a list."""
-    marks, table = _marks(filled), filled.table
+    marks, table = marks_of(filled), filled.table
     headings = [*table.heads, "from", *(_heading(column.group, column.heading) for column in table.columns)]
     sides = ["---"] * (len(table.heads) + 1) + ["---:"] * len(table.columns)
     lines = [f"**{_pipe(table.title)}** ({_pipe(table.source)})", "", _row(headings), _row(sides)]
     for block in filled.blocks:
         lines.append(_row([f"**{block.title}**", *[""] * (len(headings) - 1)]))
         lines += [
-            _row([*line.names, _source(line), *(_marked(cell, marks) for cell in line.cells)]) for line in block.lines
+            _row([*line.names, source_of(line), *(marked(cell, marks) for cell in line.cells)]) for line in block.lines
         ]
-    return "\n".join([*lines, "", *(f"- {_pipe(note)}" for note in _notes(filled, marks)), ""])
+    return "\n".join([*lines, "", *(f"- {_pipe(note)}" for note in notes_of(filled, marks)), ""])
 
 
 def to_csv(filled: FilledTable) -> str:
@@ -67,7 +43,7 @@ def to_csv(filled: FilledTable) -> str:
 
 def to_latex(filled: FilledTable) -> str:
     r"""A `table` for booktabs, columns of one group below a \cmidrule as papers have it, the notes below the table."""
-    marks, table = _marks(filled), filled.table
+    marks, table = marks_of(filled), filled.table
     heads = len(table.heads) + 1
     lines = [
         r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering",
@@ -83,11 +59,11 @@ def to_latex(filled: FilledTable) -> str:
             rf"\multicolumn{{{heads + len(table.columns)}}}{{c}}{{{tex(block.title)}}} \\", r"\midrule",
         ]
         lines += [
-            _latex_row([*line.names, _source(line), *(_marked(cell, marks) for cell in line.cells)])
+            _latex_row([*line.names, source_of(line), *(marked(cell, marks) for cell in line.cells)])
             for line in block.lines
         ]
     lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [rf"\par\footnotesize {tex(note)}" for note in _notes(filled, marks)]
+    lines += [rf"\par\footnotesize {tex(note)}" for note in notes_of(filled, marks)]
     return "\n".join([*lines, r"\end{table}", ""])
 
 
@@ -109,28 +85,28 @@ def _cells(filled: FilledTable) -> Iterator[dict[str, Any]]:
                     }
 
 
-def _marks(filled: FilledTable) -> dict[str, str]:
+def marks_of(filled: FilledTable) -> dict[str, str]:
     """A letter for each thing to know of a measured cell, in the order in which they occur."""
     told = dict.fromkeys(
-        note for block in filled.blocks for line in block.lines if line.source != _PUBLISHED for cell in line.cells
+        note for block in filled.blocks for line in block.lines if line.source != PUBLISHED for cell in line.cells
         for note in cell.notes
     )
     letters = itertools.chain(string.ascii_lowercase, map("".join, itertools.product(string.ascii_lowercase, repeat=2)))
     return dict(zip(told, letters, strict=False))
 
 
-def _marked(cell: Cell, marks: Mapping[str, str]) -> str:
+def marked(cell: Cell, marks: Mapping[str, str]) -> str:
     letters = [marks[note] for note in cell.notes if note in marks]
     return f"{cell.words} [{','.join(letters)}]" if letters else cell.words
 
 
-def _notes(filled: FilledTable, marks: Mapping[str, str]) -> list[str]:
+def notes_of(filled: FilledTable, marks: Mapping[str, str]) -> list[str]:
     return [*filled.notes, *(f"[{letter}] {note}." for note, letter in marks.items())]
 
 
-def _source(line: Line) -> str:
+def source_of(line: Line) -> str:
     """`published`, or `measured, 5 seeds`."""
-    if line.source == _PUBLISHED or not line.seeds:
+    if line.source == PUBLISHED or not line.seeds:
         return line.source
     return f"measured, {line.seeds} seed{'s' if line.seeds > 1 else ''}"
 

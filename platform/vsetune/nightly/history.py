@@ -10,13 +10,11 @@ With a home on object storage the same files stand there too, and whoever holds 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import date as Day
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -25,6 +23,7 @@ from vsetune.config.spec.paths import home, home_variable, remote_place
 from vsetune.errors import DataError, StorageError, StudyConflict
 from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import free_name, make_folder, move_in_place, read_json, readable_json, write_whole
+from vsetune.nightly.kept_files import FORMAT, NewerFormat, first_of, is_date, night_of, require_report
 from vsetune.nightly.night import Night
 from vsetune.nightly.report import NightReport
 from vsetune.object_storage.addresses import join
@@ -32,10 +31,6 @@ from vsetune.object_storage.home_files import find_in_home, keep_in_home
 from vsetune.object_storage.lease import Lease
 from vsetune.object_storage.s3 import listing
 
-FORMAT = 1
-"""Of the files. Another one was written by another version of vsetune."""
-
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NIGHTS, _REPORTS, _ACCEPTED, _LOCK, _LEASE = "nights", "reports", "accepted.json", "lock", "lease.json"
 _NIGHTS_IN_REPORT = 30
 _NIGHT_BYTES = 64 << 20
@@ -67,31 +62,7 @@ class Accepted:
         return self.cell in (None, cell) and self.measure in (None, measure)
 
 
-@dataclass(frozen=True)
-class _KeptMeasure:
-    name: str
-
-
-@dataclass(frozen=True)
-class _KeptRow:
-    cell: str
-    verdict: str
-    measure: _KeptMeasure | None = None
-    since: str | None = None
-    change: float | None = None
-
-
-@dataclass(frozen=True)
-class _KeptReport:
-    """What is read of a kept report."""
-
-    format: Literal[1]
-    rows: Sequence[_KeptRow] = ()
-    headline: str = ""
-    exit_code: int | None = None
-
-
-_NIGHT, _REPORT, _ENTRIES = TypeAdapter(Night), TypeAdapter(_KeptReport), TypeAdapter(list[Accepted])
+_ENTRIES = TypeAdapter(list[Accepted])
 
 
 def nightly_folder(name: str) -> Path:
@@ -167,15 +138,23 @@ class History:
         self._write(self._night_file(night.date), {"format": FORMAT} | night.to_plain())
 
     def set_aside_damaged(self) -> list[str]:
-        """Rename what cannot be read, so that it is told once; one line for each."""
+        """Rename what is damaged, so that it is told once; a night of a newer version stays. One line for each."""
         told = []
         for file in self._night_files():
-            self.problems.clear()
-            if self._read(file) is None:
-                kept = _put_aside(file, "damaged")
-                told += [f"{problem}; set aside as {kept.name}" for problem in self.problems]
+            try:
+                _night_in(file)
+            except NewerFormat as error:
+                told.append(f"{error}; until then it counts for nothing")
+            except DataError as error:
+                told.append(f"{error}; set aside as {_put_aside(file, 'damaged').name}")
         self.problems.clear()
         return told
+
+    def require_readable(self, date: str) -> None:
+        """DataError where the night of an ISO date is there and cannot be read: nothing may take its place."""
+        file = self._night_file(date)
+        if file.exists():
+            _night_in(file)
 
     def accepted(self) -> list[Accepted]:
         """Where lines were moved, oldest first. DataError when the file is damaged: it must not be guessed."""
@@ -189,7 +168,7 @@ class History:
         try:
             return _ENTRIES.validate_python(plain)
         except ValidationError as error:
-            raise DataError(f"{file}: cannot read ({_first_of(error)}); mend it or move it away") from error
+            raise DataError(f"{file}: cannot read ({first_of(error)}); mend it or move it away") from error
 
     def accept(self, accepted: Accepted) -> None:
         """Add one. StorageError when it cannot be stored; DataError when what is there is damaged."""
@@ -215,16 +194,20 @@ class History:
         file = self.report_file(date, "json")
         try:
             plain: Mapping[str, Any] = json.loads(file.read_bytes())
-            _REPORT.validate_python(plain)
+            require_report(plain, file)
         except FileNotFoundError:
             return None
-        except ValidationError as error:
-            self.problems.append(f"{file}: is no report of format {FORMAT} ({_first_of(error)})")
+        except DataError as error:
+            self.problems.append(str(error))
             return None
         except (OSError, ValueError, RecursionError) as error:
             self.problems.append(f"{file}: cannot read ({one_line(error)})")
             return None
         return plain
+
+    def was_judged(self, date: str) -> bool:
+        """Whether the kept report of a date holds verdicts."""
+        return bool((self.report_plain(date) or {}).get("rows"))
 
     def _night_file(self, date: str) -> Path:
         return self.folder / _NIGHTS / f"{date}.json"
@@ -234,7 +217,7 @@ class History:
 
     def _read(self, file: Path) -> Night | None:
         try:
-            return night_of(read_json(file, most_bytes=_NIGHT_BYTES), file)
+            return _night_in(file)
         except DataError as error:
             self.problems.append(str(error))
             return None
@@ -258,35 +241,8 @@ class History:
                 find_in_home(file)
 
 
-def night_of(plain: Any, file: Path) -> Night:
-    """A night from the content of its file. DataError, in one line, when it is none."""
-    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-        got = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
-        raise DataError(f"{file}: is no night of format {FORMAT} (got {got})")
-    try:
-        read = _NIGHT.validate_python(plain)
-    except ValidationError as error:
-        raise DataError(f"{file}: is no night ({_first_of(error)})") from error
-    cells = {name: replace(cell, first_losses=tuple(cell.first_losses)) for name, cell in read.cells.items()}
-    night = replace(read, cells=cells, seeds=tuple(read.seeds), problems=tuple(read.problems))
-    if night.date != file.stem or not is_date(night.date):
-        raise DataError(f"{file}: says that it is the night of {night.date}; two nights have one date")
-    return night
-
-
-def is_date(text: str) -> bool:
-    """Whether it is an ISO day such as 2026-01-31."""
-    try:
-        return _DATE.fullmatch(text) is not None and Day.fromisoformat(text) is not None
-    except ValueError:
-        return False
-
-
-def _first_of(error: ValidationError) -> str:
-    """The first thing that is wrong, with its key."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(map(str, first["loc"]))
-    return one_line(f"{where}: {first['msg']}" if where else first["msg"])
+def _night_in(file: Path) -> Night:
+    return night_of(read_json(file, most_bytes=_NIGHT_BYTES), file)
 
 
 def _shortened(report: NightReport) -> NightReport:

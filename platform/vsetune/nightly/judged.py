@@ -112,8 +112,9 @@ def _row(
         suspects = [*conditions, *_commits(line, tonight, since or tonight.date)]
     row = ReportRow(
         cell=stream.cell, measure=stream.measure, verdict=judgement.verdict, dates=dates[begin:], values=values[begin:],
-        tonight=values[-1], centre=judgement.centre, low=judgement.low, high=judgement.high, change=judgement.change,
-        since=since, found_by=judgement.found_by, suspects=suspects,
+        tonight=values[-1], centre=judgement.centre, low=stream.measure.possible(judgement.low),
+        high=stream.measure.possible(judgement.high), change=judgement.change, since=since,
+        found_by=judgement.found_by, suspects=suspects,
     )
     return sentence(row, trouble=None if cell is None else cell.trouble)
 

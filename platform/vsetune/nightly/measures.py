@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,8 @@ class Measure:
     """One number of a cell and night.
 
     worse: the direction of a regression. scale: `linear` is judged as it is, `ratio` in logarithms (seconds, bytes).
-    smallest_change: default of what matters; in `unit` where linear, a fraction (0.05 is 5 %) where ratio.
+    smallest_change: default of what matters; in `unit` where linear, a fraction (0.05 is 5 %) where ratio. most: the
+    largest value there can be; the smallest is 0.
     """
 
     name: str
@@ -20,20 +22,25 @@ class Measure:
     worse: Literal["lower", "higher"]
     scale: Literal["linear", "ratio"]
     smallest_change: float
+    most: float = math.inf
+
+    def possible(self, value: float | None) -> float | None:
+        """The nearest value there can be."""
+        return None if value is None else min(max(value, 0.0), self.most)
 
 
 STEP_TIME = "step_time"
 
 MEASURES: tuple[Measure, ...] = (
-    Measure("best_m_recall", "best M-Recall", "points", "lower", "linear", 1.0),
+    Measure("best_m_recall", "best M-Recall", "points", "lower", "linear", 1.0, most=100.0),
     Measure("epochs_to_target", "epochs to target", "epochs", "higher", "linear", 1.0),
-    Measure("m_recall_area", "mean M-Recall over the curve", "points", "lower", "linear", 1.0),
+    Measure("m_recall_area", "mean M-Recall over the curve", "points", "lower", "linear", 1.0, most=100.0),
     Measure(STEP_TIME, "time per training step", "calibration steps", "higher", "ratio", 0.05),
     Measure("epoch_time", "time per epoch", "products", "higher", "ratio", 0.05),
     Measure("pair_rate", "pairs per product", "pairs", "lower", "ratio", 0.05),
     Measure("peak_memory", "peak memory", "bytes", "higher", "ratio", 0.10),
     Measure("start_time", "time to start a trial", "products", "higher", "ratio", 0.50),
-    Measure("data_wait", "share of time waiting for data", "share", "higher", "linear", 0.05),
+    Measure("data_wait", "share of time waiting for data", "share", "higher", "linear", 0.05, most=1.0),
 )
 """`products`: seconds divided by those of a calibration product timed beside them (`training/calibration.py`).
 step_time: of a step on one core with nothing beside it, taken with the first losses, in

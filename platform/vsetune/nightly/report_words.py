@@ -20,6 +20,7 @@ _BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
 _DIGITS = {"points": 1, "epochs": 2}
 _LONGEST_TEXT = 2000
 _COMMIT = re.compile(r"^([0-9a-f]{12})[0-9a-f]{28}(?![0-9a-f])")
+_FURTHEST = 10.0
 _LARGEST = 1e15
 """Larger numbers are written with an exponent."""
 
@@ -51,7 +52,7 @@ SIGNS: dict[Verdict, Sign] = {
 _EXIT_WORDS = {
     0: Sign("Exit code 0: no measure is worse than its own nights.", "✓", "good"),
     1: Sign("Exit code 1: something is worse than its own nights, or the first losses differ.", "✗", "bad"),
-    2: Sign("Exit code 2: the night could not run, so nothing was judged.", "!", "odd"),
+    2: Sign("Exit code 2: the night could not run or not be judged.", "!", "odd"),
 }
 _NOT_WHOLE = Sign("Exit code 2: the night is not complete; what was measured is judged.", "!", "odd")
 
@@ -164,14 +165,32 @@ def tonight_words(row: ReportRow) -> str:
 
 
 def band_words(row: ReportRow) -> str:
-    """`60.2 to 62.1 points`; a dash while there is no band."""
+    """`60.2 to 62.1 points`, `at most 19.2 %`; a dash while there is no band."""
     if row.measure is None:
         return "equal bit for bit"
     if row.low is None or row.high is None:
         return NOTHING
-    factor, unit, digits = _as_shown(row.measure, row.high)
-    low, high = (_number(bound / factor, digits) for bound in (row.low, row.high))
-    return _with_unit(f"{low} to {high}", unit)
+    low, high = band_ends(row)
+    if low is None and high is None:
+        return "any value so far"
+    factor, unit, digits = _as_shown(row.measure, row.high if high is not None else row.low)
+    least, most = (None if bound is None else _number(bound / factor, digits) for bound in (low, high))
+    if least is None or most is None:
+        return _with_unit(f"at least {least}" if most is None else f"at most {most}", unit)
+    return _with_unit(f"{least} to {most}", unit)
+
+
+def band_ends(row: ReportRow) -> tuple[float | None, float | None]:
+    """Lowest and highest quiet value; None where every value on that side is quiet, and before there is a band.
+
+    After few nights bands are wide: a time a tenth of what is usual, or ten times as long, says as much as none.
+    """
+    if row.measure is None or row.low is None or row.high is None:
+        return None, None
+    least, most = 0.0, row.measure.most
+    if row.measure.scale == "ratio" and row.centre is not None:
+        least, most = row.centre / _FURTHEST, row.centre * _FURTHEST
+    return None if row.low <= least < row.high else row.low, None if row.high >= most > row.low else row.high
 
 
 def change_words(row: ReportRow) -> str:

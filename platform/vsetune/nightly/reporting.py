@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from vsetune.config.spec.foreign_text import one_line
+from vsetune.errors import UsageError
 from vsetune.nightly.history import History
 from vsetune.nightly.judged import Told, judged_rows, nights_in_line
 from vsetune.nightly.judging.tolerance import Tolerance
@@ -36,7 +37,9 @@ def report_of(
         count = nights_in_line(earlier, tonight, accepted)
     except Exception as error:  # a night that cannot be judged is told like one that could not run
         _log.debug("nightly %s: the night of %s cannot be judged", spec.nightly, tonight.date, exc_info=error)
-        return unjudged_report(spec, tonight, f"tonight cannot be judged: {one_line(error)}", told)
+        later = f"; the same command with --date {tonight.date} then judges what was measured"
+        reason = f"tonight cannot be judged: {one_line(error)}{later if isinstance(error, UsageError) else ''}"
+        return unjudged_report(spec, tonight, reason, told)
     line = headline(rows, needed=spec.tolerances.baseline_nights)
     if tonight.state == "partial":
         line = f"the night is not complete; {line}"
@@ -46,7 +49,8 @@ def report_of(
 def unjudged_report(spec: NightlySpec, tonight: Night, reason: str, notes: Sequence[str]) -> NightReport:
     """Exit code 2: nothing was compared, for this reason."""
     rest = [note for note in notes if note != reason]
-    return _report(spec, tonight, f"could not run: {reason}", rest, [], 0, 2)
+    line = reason if tonight.state != "failed" else f"could not run: {reason}"
+    return _report(spec, tonight, line, rest, [], 0, 2)
 
 
 def _report(

@@ -11,10 +11,12 @@ from statistics import median
 
 from vsetune.leaderboard.axis_scale import Scale
 from vsetune.nightly.report import ReportRow
-from vsetune.nightly.report_words import band_words, tonight_words
+from vsetune.nightly.report_words import band_ends, band_words, tonight_words
 
 WIDTH, HEIGHT = 168, 34
 _LEFT, _RIGHT, _TOP, _BOTTOM = 3, 6, 5, 5
+_FURTHEST = 5.0
+"""Times the spread of the nights."""
 MOST_NIGHTS = 60
 """The newest ones are drawn."""
 
@@ -24,8 +26,8 @@ class Sparkline:
     """Positions in pixels of a WIDTH x HEIGHT picture.
 
     path: SVG path data, begun anew after a night that is missing. dots: nights between two missing ones. tonight: None
-    where it has no value. band: (top, height) of the quiet nights, None without one. centre: of the line. summary: the
-    picture in words.
+    where it has no value. band: (top, height) of the quiet nights, to the edge of the picture where it ends beyond;
+    None without one. centre: of the line. summary: the picture in words.
     """
 
     path: str
@@ -43,23 +45,27 @@ def sparkline(row: ReportRow) -> Sparkline | None:
     known = [value for _, value in nights if value is not None]
     if row.measure is None or not known:
         return None
-    low, high = _finite(row.low), _finite(row.high)
+    low, high = band_ends(row)
     first = nights[0][0] if len(nights) > 1 else nights[0][0] - 1  # tonight is at the right end, alone too
     x = Scale(first, nights[-1][0], _LEFT, WIDTH - _RIGHT)
-    bounds = [bound for bound in (low, high) if bound is not None]
+    bottom, top = (_seen(bound, known) for bound in (low, high))
+    bounds = [bound for bound in (bottom, top) if bound is not None]
     y = Scale(min([*known, *bounds]), max([*known, *bounds]), HEIGHT - _BOTTOM, _TOP)
     stretches = _stretches(nights)
     path = " ".join(
         "M" + " L".join(f"{x(day)} {y(value)}" for day, value in stretch) for stretch in stretches if len(stretch) > 1
     )
     last_day, last = nights[-1]
-    band = (y(high), round(y(low) - y(high), 1)) if low is not None and high is not None else None
+    band = None
+    if row.low is not None and row.high is not None:
+        above, below = 0.0 if top is None else y(top), float(HEIGHT) if bottom is None else y(bottom)
+        band = (above, round(below - above, 1))
     centre = _finite(row.centre)
     return Sparkline(
         path, [(x(stretch[0][0]), y(stretch[0][1])) for stretch in stretches if len(stretch) == 1],
         None if last is None else (x(last_day), y(last)), band, None if centre is None else y(centre),
         f"{len(known)} nights, {row.dates[-len(nights)]} to {row.dates[-1]}; tonight {tonight_words(row)}, "
-        f"quiet nights {band_words(row)}",
+        f"quiet nights: {band_words(row)}",
     )
 
 
@@ -78,6 +84,15 @@ def _stretches(nights: Sequence[tuple[int, float | None]]) -> list[list[tuple[in
         found[-1].append((day, value))
         before = day
     return found
+
+
+def _seen(bound: float | None, known: Sequence[float]) -> float | None:
+    """An end of the band, where it is near enough to be drawn without pressing the nights into a line."""
+    if bound is None or not math.isfinite(bound):
+        return None
+    spread = max(known) - min(known)
+    is_near = not spread or min(known) - _FURTHEST * spread <= bound <= max(known) + _FURTHEST * spread
+    return bound if is_near else None
 
 
 def _finite(value: float | None) -> float | None:

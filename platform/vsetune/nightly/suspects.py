@@ -14,6 +14,8 @@ MOST_SUSPECTS = 5
 _EDITED = "+changes"
 _WAIT_S = 10
 _SHORT = 12
+_NO_CODE = ("docs", "tests", "*.md")
+"""Of a repository: what no night runs."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,11 @@ class CommitRange:
 
 
 def commits_in(between: CommitRange, *, repository: Path | None = None) -> list[str]:
-    """`abc1234 its subject`, newest first and at most a handful; nothing where the code is the same.
+    """`abc1234 its subject`, newest first and at most a handful, of commits that touched more than documents and tests;
+    nothing where the code is the same.
 
-    What no repository can tell is one line that names both revisions. repository: default that of this code.
+    What no repository can tell is one line that names both revisions, and so is a range of documents and tests alone.
+    repository: default that of this code.
     """
     good, bad = _commit(between.good), _commit(between.bad)
     edited = [f"{bad[:_SHORT]} with changes that are not committed"] if between.bad.endswith(_EDITED) else []
@@ -47,12 +51,20 @@ def _commit(revision: str) -> str:
 def _log(folder: Path, good: str, bad: str) -> Sequence[str] | None:
     if not (good.isalnum() and bad.isalnum()):
         return None
-    command = ["git", "-C", str(folder), "log", "--oneline", "--no-decorate", f"{good}..{bad}", "--"]
+    code = [":/", *(f":(top,exclude){name}" for name in _NO_CODE)]
+    touched, between = (_lines(folder, f"{good}..{bad}", paths) for paths in (code, []))
+    if touched is None or between is None:
+        return None
+    if not between:
+        return [f"the code went back from {good[:_SHORT]} to {bad[:_SHORT]}"]
+    return touched or [f"no commit from {good[:_SHORT]} to {bad[:_SHORT]} touched code: documents and tests alone"]
+
+
+def _lines(folder: Path, revisions: str, paths: Sequence[str]) -> Sequence[str] | None:
+    """paths: only commits that touch one; all commits where there are none. None where git does not tell."""
+    command = ["git", "-C", str(folder), "log", "--oneline", "--no-decorate", revisions, "--", *paths]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if done.returncode != 0:
-        return None
-    lines = [one_line(line) for line in done.stdout.splitlines()]
-    return lines or [f"the code went back from {good[:_SHORT]} to {bad[:_SHORT]}"]
+    return [one_line(line) for line in done.stdout.splitlines()] if done.returncode == 0 else None

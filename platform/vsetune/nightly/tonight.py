@@ -46,22 +46,27 @@ class NightPlan:
 def run_night(
     spec: NightlySpec, *, date: str, where: str, again: bool, address: str | None, console: Console
 ) -> NightReport:
-    """The night of an ISO date, from its beginning or from where an earlier process left it; its report, delivered.
+    """The night of an ISO date, from its beginning or from where an earlier process left it; its report, delivered. One
+    that was measured and not judged is judged.
 
     again: replace a night of that date that is complete. StudyConflict: it is complete, or another process is at it.
+    DataError: a newer version of vsetune wrote it.
     StorageError: the history cannot be written at all.
     """
     plan, history = NightPlan(spec, date, where, address, console), History(nightly_folder(spec.nightly))
     with history.held():
         notes = history.set_aside_damaged()
+        history.require_readable(date)
         nights = history.nights()
         existing = next((night for night in nights if night.date == date), None)
+        newer = newer_than(nights, date)
         if existing is not None and existing.state == "complete" and not again:
+            if newer is None and not history.was_judged(date):  # killed before it was, or something was in the way
+                return _delivered(report_of(spec, nights, existing, history, notes), history, plan, existing)
             raise StudyConflict(
                 f"nightly {spec.nightly}: the night of {date} is complete; --again replaces it, `vsetune nightly "
                 "history` shows it"
             )
-        newer = newer_than(nights, date)
         if newer is not None:
             reason = f"the history has a night of {newer}, tonight would be {date}; set the clock or a later --date"
             night = _begun(plan, None, again=False)

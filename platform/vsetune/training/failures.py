@@ -36,6 +36,7 @@ Kind = Literal[
 ]
 FINAL: frozenset[Kind] = frozenset({"configuration", "data", "numeric", "checkpoint", "bug"})
 """Kinds that fail a trial for good; `bug` is an exception that nobody foresaw."""
+_OF_ATTEMPTS: dict[str, Kind] = {"memory": "memory", "device": "device"}
 
 _NETWORK_ERRNOS = frozenset({
     errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT, errno.EHOSTUNREACH,
@@ -107,7 +108,7 @@ def _own_kind(error: VsetuneError) -> Kind:
     if isinstance(error, Preempted):
         return "preempted"
     if isinstance(error, AttemptError):
-        return "memory" if error.kind == "memory" else "bug"
+        return _OF_ATTEMPTS.get(error.kind, "bug")
     return "configuration" if isinstance(error, ConfigError) else "bug"
 
 
