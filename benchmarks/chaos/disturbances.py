@@ -47,7 +47,7 @@ Strike = Callable[[Scene], AbstractContextManager[None]]
 class Kind:
     """lasts_s: least (and most likely) and most seconds of an outage, or None for a blow. must_end: the driver must end
     within 60 s. must_go_on: the driver must live on; without either, it may do both. codes: exit codes that say what
-    happened.
+    happened. hits_worker: a process of a trial, of which there is none once the last trial has ended.
     """
 
     strike: Strike
@@ -56,6 +56,7 @@ class Kind:
     must_end: bool = False
     must_go_on: bool = False
     codes: tuple[int, ...] = (1, 2, 130)
+    hits_worker: bool = False
 
 
 def _killed(word: str, by: signal.Signals = signal.SIGKILL) -> Strike:
@@ -151,8 +152,8 @@ KINDS: dict[str, Kind] = {
     "driver_sigint": Kind(_signalled(signal.SIGINT), must_end=True, codes=(130,)),
     "raylet_killed": Kind(_killed("raylet"), must_end=True, codes=(1, 130)),
     "gcs_killed": Kind(_killed("gcs_server"), must_end=True, codes=(1, 130)),
-    "worker_killed": Kind(_killed("trial"), must_go_on=True),
-    "worker_stopped": Kind(_killed("trial", signal.SIGSTOP), must_go_on=True),
+    "worker_killed": Kind(_killed("trial"), must_go_on=True, hits_worker=True),
+    "worker_stopped": Kind(_killed("trial", signal.SIGSTOP), must_go_on=True, hits_worker=True),
     "s3_down": Kind(_s3_down, lasts_s=(10, 10)),
     "tracking_down": Kind(_tracking_down, lasts_s=(10, 20), needs="server", must_go_on=True),
     "tracking_locked": Kind(_locked(lambda scene: scene.database), lasts_s=(20, 60), needs="file", must_go_on=True),

@@ -80,6 +80,8 @@ def _with_one_end(hand: list[Card]) -> list[Card]:
 
 def _card(number: int, kind: str, random: Random) -> Card:
     phase = random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+    if phase == "end" and KINDS[kind].hits_worker:
+        phase = "closed"  # workers are gone with the last trial
     low, high = _PATIENCE_S[phase]
     if phase == "start" and kind in ("driver_sigterm", "driver_sigint"):
         low = _STUDY_IS_LOADED_S

@@ -4,6 +4,8 @@
 that happened before, so an interrupted sweep that forgets or repeats anything takes another path.
 `pairs`: two trials at a time, drawn at random, none stopped early. The order in which trials end may differ, what each
 gives may not.
+On a file checkpoints take their share of the time, as they do by default, so that kills have validations repeated; on a
+server each validation has one. Neither may change a result, so both are held against the same undisturbed run.
 """
 
 from __future__ import annotations
@@ -73,6 +75,8 @@ class Sweep:
             plain["scheduler"] = {"kind": "none"}
             plain["seeds"] = [0, 1]
             plain["resources"] = {"cpus": 1, "concurrent_trials": 2} | silence
+        if self.store == "server":
+            plain["resources"]["checkpoint_share"] = 1
         return plain
 
     def write(self, folder: Path, *, has_silence_timeout: bool) -> Path:
