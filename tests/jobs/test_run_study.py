@@ -23,7 +23,7 @@ from plugin_folders import NEGATIVES, write_loss, write_network
 from rich.console import Console
 
 from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.errors import ConfigError, StorageError, StudyConflict, UsageError
 from vsetune.jobs.confirmations import confirming_again
 from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
 from vsetune.jobs.recorded import find_attempt, load_recorded
@@ -216,21 +216,73 @@ def test_a_search_that_cannot_be_opened_leaves_no_study_behind_so_that_the_mende
     assert tracking_store(TrackingSpec()).studies() == []
 
 
-def test_a_study_whose_cluster_cannot_be_reached_is_not_shown_as_running(
+ONE_TRIAL = {"losses": [{"name": "lmh"}], "search": {"configurations": 1}, "seeds": [0]}
+
+
+def test_a_study_that_the_cluster_has_no_room_for_leaves_nothing_behind_so_that_the_mended_file_is_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
+    write_loss(tmp_path / "half_hinge")
+    losses = [{"name": "lmh"}, {"name": "half_hinge"}]
+    too_large = {"plugins": ["half_hinge/"], "losses": losses, "resources": {"cpus": 64}}
+    with pytest.raises(ConfigError, match=r"one trial asks for 64 CPUs.*; the nodes of the cluster have: 2 CPUs"):
+        run(write_study(tmp_path, ONE_TRIAL | too_large))
+    forget_plugins()
+    assert tracking_store(TrackingSpec()).studies() == []
+    assert not [path for path in (tmp_path / "runs" / "tiny").iterdir() if path.name in NAMES_OF_A_BEGUN_STUDY]
+    assert run(write_study(tmp_path, ONE_TRIAL))[0] == {"finished": 1}
 
-    def unreachable(*_: object, **__: object) -> None:
-        raise UsageError("ray: cannot reach it")
 
+NAMES_OF_A_BEGUN_STUDY = {"study.yaml", "search.db", "plugins", "warm_start.json"}
+
+
+def unreachable(*_: object, **__: object) -> None:
+    raise UsageError("ray: cannot reach it")
+
+
+def test_what_a_study_learns_from_is_not_kept_where_its_cluster_cannot_be_reached(
+    finished: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the mended file would go on with what the first one named."""
+    monkeypatch.setenv("VSETUNE_HOME", shutil.copytree(finished.home, tmp_path / "home").as_posix())
+    monkeypatch.setattr("vsetune.jobs.run.ray_cluster", unreachable)
+    learning = {"study": "second", "search": {"configurations": 2, "warm_start": ["tiny"]}}
+    with pytest.raises(UsageError, match="cannot reach it"):
+        run(write_study(tmp_path, learning))
+    assert [study.name for study in tracking_store(TrackingSpec()).studies()] == ["tiny"]
+    folder = tmp_path / "home" / "runs" / "second"
+    assert not [path for path in folder.iterdir() if path.name in NAMES_OF_A_BEGUN_STUDY]
+
+
+def test_a_study_that_was_begun_and_whose_cluster_cannot_be_reached_is_not_shown_as_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
+    path = write_study(tmp_path, ONE_TRIAL)
+    with monkeypatch.context() as patch:
+        patch.setattr("vsetune.jobs.run.place_trials", lambda *_, **__: None)
+        run(path)
     monkeypatch.setattr("vsetune.jobs.run.ray_cluster", unreachable)
     with pytest.raises(UsageError, match="cannot reach it"):
-        run(write_study(tmp_path, {}))
+        run(path, resume=True)
     assert open_states(tracking_uri(TrackingSpec())).state("tiny").status == "killed"
+    assert (tmp_path / "runs" / "tiny" / "search.db").exists()
 
 
-ONE_TRIAL = {"losses": [{"name": "lmh"}], "search": {"configurations": 1}, "seeds": [0]}
+@pytest.mark.parametrize("place", ["keep_plugins", "ray_cluster", "require_places"])
+def test_a_study_that_is_broken_off_before_it_is_begun_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
+    monkeypatch.setattr(f"vsetune.jobs.run.{place}", broken_off)
+    with pytest.raises(KeyboardInterrupt):
+        run(write_study(tmp_path, ONE_TRIAL))
+    assert tracking_store(TrackingSpec()).studies() == []
+
+
+def broken_off(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("place", ["keep_plugins", "StudyLedger", "ray_cluster", "write_results"])
@@ -238,15 +290,12 @@ def test_a_study_that_is_broken_off_before_trials_run_or_after_is_not_shown_as_r
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
-
-    def broken_off(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    if place == "write_results":
-        monkeypatch.setattr("vsetune.jobs.run.place_trials", lambda *_, **__: None)
+    monkeypatch.setattr("vsetune.jobs.run.place_trials", lambda *_, **__: None)
+    path = write_study(tmp_path, ONE_TRIAL)
+    run(path)
     monkeypatch.setattr(f"vsetune.jobs.run.{place}", broken_off)
     with pytest.raises(KeyboardInterrupt):
-        run(write_study(tmp_path, ONE_TRIAL))
+        run(path, resume=True)
     assert open_states(tracking_uri(TrackingSpec())).state("tiny").status == "killed"
 
 
@@ -277,12 +326,8 @@ def test_a_study_that_has_finished_stays_so_when_its_confirming_cannot_reach_a_c
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
-    path = write_study(tmp_path, {"losses": [{"name": "lmh"}], "search": {"configurations": 1}, "seeds": [0]})
+    path = write_study(tmp_path, ONE_TRIAL)
     run(path)
-
-    def unreachable(*_: object, **__: object) -> None:
-        raise UsageError("ray: cannot reach it")
-
     monkeypatch.setattr("vsetune.jobs.run.ray_cluster", unreachable)
     console = Console(file=io.StringIO())
     prepared = prepare_study(path, console)

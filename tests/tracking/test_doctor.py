@@ -15,6 +15,7 @@ from vsetune.tracking import encoding, open_store
 from vsetune.tracking.doctor import doctor_of
 from vsetune.tracking.encoding import CURVE, curve_from_tags, to_json
 from vsetune.tracking.point_blocks import NO_BLOCK, POINTS, with_points
+from vsetune.tracking.records import TARGET_REACHED
 
 WEIGHTS = safetensors.numpy.save({"a": np.arange(6, dtype=np.float32)})
 
@@ -62,6 +63,17 @@ def test_a_sound_study_has_no_findings_and_an_unknown_one_is_named(sound, examin
     assert examine() == []
     with pytest.raises(UsageError, match="study nowhere: not in this store"):
         doctor_of(f"sqlite:///{database}").examine("nowhere", weights=no_weights)
+
+
+def test_a_trial_that_ended_at_its_target_has_its_weights_in_its_folder_as_a_pruned_one(
+    sound, examine, database, start, points
+):
+    store = open_store(f"sqlite:///{database}", None)
+    run = store.start_attempt(start(trial="d"))
+    store.record_points(run, points(1, 3))
+    hit = f"{TARGET_REACHED}: 50.00 at epoch 1, target 49.00"
+    store.finish_attempt(run, "finished", {"best_m_recall": 50.0}, [], hit)
+    assert examine() == []
 
 
 def test_a_run_whose_status_was_half_set_and_one_without_params_are_completed(sound, examine, client, start):

@@ -198,6 +198,26 @@ def test_an_import_killed_inside_a_run_completes_that_run(recorded, original, el
     assert boards(open_store(elsewhere, None)) == boards(recorded)
 
 
+def test_of_two_imports_at_once_one_stops_and_no_attempt_is_there_twice(recorded, original, elsewhere, monkeypatch):
+    """Both have seen that a run is not there; as when one that seems to hang is repeated in another shell."""
+    other = []
+
+    def create_run(self, *details, **named):
+        if not other and "vsetune.moved_from" in named["tags"]:
+            other.append(None)
+            other[0] = bring(original / "study.zip", elsewhere)
+        return create(self, *details, **named)
+
+    create = MlflowClient.create_run
+    monkeypatch.setattr(MlflowClient, "create_run", create_run)
+    with pytest.raises(StudyConflict, match=r"nightly: another import of it brings the same run.*then repeat"):
+        bring(original / "study.zip", elsewhere)
+    assert other == [moving.Imported(6, 0, 0)]
+    assert bring(original / "study.zip", elsewhere) == moving.Imported(0, 0, 6)
+    assert boards(open_store(elsewhere, None)) == boards(recorded)
+    assert len(open_store(elsewhere, None).attempts("nightly")) == 5
+
+
 def test_a_newer_export_brings_what_is_new(recorded, original, database, elsewhere, tmp_path):
     bring(original / "study.zip", elsewhere)
     run = recorded.start_attempt(start(trial="vsepp.lmh-c02-s0"))

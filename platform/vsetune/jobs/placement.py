@@ -94,6 +94,11 @@ def place_trials(
         progress.changed()
 
 
+def require_places(prepared: PreparedStudy) -> None:
+    """ConfigError if the cluster, which is connected, has no room for some trial and will have none."""
+    capacity_of(prepared.spec.resources, _needs_of_cells(prepared).values())
+
+
 def modules_of_workers(prepared: PreparedStudy) -> list[str]:
     """What workers of a Ray on this machine may import before they are given trials. It has one of them begin ahead for
     each CPU, so this is for studies of which as many trials run at once."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,7 +23,7 @@ from vsetune.jobs.credentials import credentials_not_forwarded
 from vsetune.jobs.first_stages import plugins_of_stage
 from vsetune.jobs.kept_plugins import changed_since, keep_plugins
 from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.placement import modules_of_workers, place_trials
+from vsetune.jobs.placement import modules_of_workers, place_trials, require_places
 from vsetune.jobs.preparation import PreparedStudy, existing_store, open_search, open_tracking, tracking_uri
 from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
@@ -39,6 +40,8 @@ from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.store import StudyStatus, TrackingStore
 from vsetune.tracking.study_state import open_states
 
+_STUDY_FILE = "study.yaml"
+"""In the folder of a study that was begun from there."""
 DELIVER_WITHIN_S = 15.0
 """How long the end of a study waits for a tracking store that takes nothing; what is left stays in the journal."""
 _DELIVER_IN_HASTE_S = 3.0
@@ -89,28 +92,45 @@ def run_study(
     confirming: Confirming | None = None,
 ) -> StudyOutcome:
     """Runs every promised trial of a study. One process per study, on all machines that share its home; a second one
-    is refused, and one that another machine has taken over from ends as interrupted.
+    is refused, and one that another machine has taken over from ends as interrupted. A new study is begun once its
+    search is there and a cluster with room for its trials: what is refused leaves nothing behind.
 
     address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: run this
     again, of a study whose search is over (else UsageError); None: what the study itself promises.
     """
-    cluster_address(address)  # a wrong one is told before the study is begun
+    cluster_address(address)  # a wrong one is told before anything is done
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
     with held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(), _tracking(prepared, held) as store:
-        warm_start = kept_or_taken(
-            spec, prepared.cells, folder, store=lambda: existing_store(spec.tracking),
-            data_fingerprint=prepared.data_fingerprint,
-        )
-        _say(lines_of(warm_start), console)
-        search = open_search(prepared, held)  # before the study is: one that cannot be searched is not begun
-        left_as = "killed" if confirming is None else _status_before(spec)
-        with ExitStack() as begun:
-            # from before others see it as running: what they ask from then on is for this driver
-            begun.enter_context(stop_watched(spec.study, tracking_uri(spec.tracking), stop, is_new=not resume))
-            _open(store, prepared, resume=resume)
+        is_new = not (folder / _STUDY_FILE).exists()
+        with ExitStack() as begun, ExitStack() as connected:
+
+            def connect() -> bool:
+                """Whether Ray was started here. ConfigError where it has no room for some trial."""
+                copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
+                load_ahead(spec.search)
+                going_on = "--resume" if confirming is None else "the same command"
+                farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
+                ahead = modules_of_workers(prepared)
+                started_here = connected.enter_context(
+                    ray_cluster(address, stop, farewell=farewell, modules=copies, preloaded=ahead)
+                )
+                require_places(prepared)
+                return started_here
+
+            with _left_without_a_trace(folder) if is_new else nullcontext():  # until it is begun
+                warm_start = kept_or_taken(
+                    spec, prepared.cells, folder, store=lambda: existing_store(spec.tracking),
+                    data_fingerprint=prepared.data_fingerprint,
+                )
+                _say(lines_of(warm_start), console)
+                search = open_search(prepared, held)
+                left_as = "killed" if confirming is None else _status_before(spec)
+                started_here = connect() if is_new else None
+                # from before others see it as running: what they ask from then on is for this driver
+                begun.enter_context(stop_watched(spec.study, tracking_uri(spec.tracking), stop, is_new=not resume))
+                _open(store, prepared, resume=resume)
             begun.enter_context(_left_as_it_was(spec.study, store, left_as))
-            copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
-            write_text(folder / "study.yaml", dump_yaml(shown_plain(spec.to_plain())))
+            write_text(folder / _STUDY_FILE, dump_yaml(shown_plain(spec.to_plain())))
             held.keep()
             ledger = StudyLedger(spec, prepared.cells, store, search, confirming=confirming, warm_start=warm_start)
             ledger.recover(retry_failed=retry_failed)
@@ -123,17 +143,13 @@ def run_study(
             held.forget_ended([prepared.trial_folder(name) for name in ended])
             if ledger.has_work():
                 _say([resumed_line(ledger)] if resume and ledger.trials else [], console)
-                load_ahead(spec.search)
-                going_on = "--resume" if confirming is None else "the same command"
-                farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
+                started_here = connect() if started_here is None else started_here
                 with (
-                    ray_cluster(
-                        address, stop, farewell=farewell, modules=copies, preloaded=modules_of_workers(prepared)
-                    ) as started_here,
                     credentials_not_forwarded(inherited=started_here),
                     exported(ledger, backlog=store.pending, stop=stop) as metrics,
                 ):
                     place_trials(prepared, ledger, stop, console, forget=held.forget_checkpoint, metrics=metrics)
+            connected.close()
             ledger.interrupt()
             ending = _ending(ledger)
             attempts = store.attempts(spec.study)
@@ -183,6 +199,21 @@ def _status_before(spec: StudySpec) -> StudyStatus:
     except UsageError:
         return "killed"
     return "finished" if status == "finished" else "killed"
+
+
+@contextmanager
+def _left_without_a_trace(folder: Path) -> Iterator[None]:
+    """What ends before the study is begun leaves its folder as it was, so that the mended file meets nothing of it."""
+    before = set(folder.iterdir())
+    try:
+        yield
+    except BaseException:
+        for path in set(folder.iterdir()) - before:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

@@ -178,7 +178,18 @@ class _Place:
         made = self._client.create_run(
             self._experiment_id, start_time=plain["started_ms"], tags=tags, run_name=plain["name"]
         )
+        self._require_alone(str(made.info.run_id), run_id)
         return str(made.info.run_id)
+
+    def _require_alone(self, made: str, run_id: str) -> None:
+        """StudyConflict where another import has made the run too: of two at once the later one sees both."""
+        same = runs_in(self._client, [self._experiment_id], f"tags.`{MOVED_FROM}` = '{run_id}'")
+        if any(run.info.run_id != made for run in same):
+            self._client.delete_run(made)
+            raise StudyConflict(
+                f"study {self._exported.study}: another import of it brings the same run ({self.name(run_id)}) at this "
+                "moment; wait until it has ended, then repeat"
+            )
 
     def _fill(self, here: str, run_id: str, plain: Mapping[str, Any]) -> None:
         metrics = [

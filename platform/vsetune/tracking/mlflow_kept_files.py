@@ -28,7 +28,7 @@ from vsetune.tracking.artifacts import download, draw_curves, files_in_reach
 from vsetune.tracking.doctor import Finding, WeightsOf
 from vsetune.tracking.models import WEIGHTS_SHA256
 from vsetune.tracking.plots import curves_picture
-from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.records import AttemptRecord, was_cut_short
 
 _STUDY_FILE, _CONFIG_FILE, _WEIGHTS, _CURVES = "study.yaml", "config.yaml", "best.safetensors", "curves.svg"
 _AMONG = "is not among its artifacts"
@@ -80,7 +80,7 @@ class KeptFiles:
                     return
                 flaw = "its SHA-256 is not the one that its model was logged with"
             what = f"{_WEIGHTS} is damaged ({flaw})"
-        elif record.status == "finished":
+        elif record.status == "finished" and not was_cut_short(record.status, record.error):
             what = f"{_WEIGHTS} {_AMONG}"
         else:
             return
