@@ -38,11 +38,12 @@ class CellScheduler(StaysHere, FIFOScheduler):
         self.rules: dict[str, StoppingRule] = {cell: rule for cell, rule in rules.items() if rule is not None}
 
     def replay(self, ledger: StudyLedger) -> None:
-        """Tells the rules all that the search has seen before this process started, unfinished trials included."""
+        """Tells the rules all that the search has seen before this process started, unfinished trials included, and of
+        a trial that was repeating what it had lost when that ended, how far it had come before."""
         for name, progress in ledger.trials.items():
             assignment = progress.assignment
             if assignment.phase == "search" and assignment.trial.cell in self.rules:
-                self.rules[assignment.trial.cell].replay(name, progress.curve)
+                self.rules[assignment.trial.cell].replay(name, progress.longest_curve)
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         self.controller = tune_controller
