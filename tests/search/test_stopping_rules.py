@@ -111,7 +111,7 @@ def test_a_replayed_trial_that_repeats_validations_which_it_had_passed_passes_th
     kind: str, recalls: Curves, data: st.DataObject
 ) -> None:
     """It goes on from an older checkpoint; side by side, trials had passed while they knew less of one another."""
-    resumed = rule(kind, **{"grace_epochs": 1, "patience_epochs": 1, "fewest_trials": 2, "reduction_factor": 2})
+    resumed = rule(kind, grace_epochs=1, patience_epochs=1, fewest_trials=2, reduction_factor=2)
     for n, curve in enumerate(recalls):
         resumed.replay(f"t{n}", [(epoch + 1.0, m_recall) for epoch, m_recall in enumerate(curve)])
     n = data.draw(st.integers(0, len(recalls) - 1), label="trial that goes on")

@@ -10,6 +10,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.stays_here import StaysHere
+from vsetune.jobs.stop_sign import ENDED_WITHIN_S
 from vsetune.search.objectives import broken_for_good
 from vsetune.search.stopping.choosing import stopping_rule
 from vsetune.search.stopping.rule import StoppingRule
@@ -47,6 +48,7 @@ class CellScheduler(StaysHere, FIFOScheduler):
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         self.controller = tune_controller
+        tune_controller._actor_force_cleanup_timeout = ENDED_WITHIN_S  # Tune has no public name for it; 10 s
         super().on_trial_add(tune_controller, trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> str:
