@@ -13,7 +13,7 @@ VsetuneError
 ├── IncompatibleCurves    two curves that must not be compared (other cadence, protocol or data)
 └── AttemptError          one attempt failed; the study goes on
     ├── NumericError      a loss, gradient or similarity that is not a finite number
-    └── Preempted         its machine will go; it has left a checkpoint, an interruption
+    └── Preempted         its process will be ended; it has left a checkpoint, an interruption
 
 Messages are one line: where, what we got, what we need, how to fix.
 """

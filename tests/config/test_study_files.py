@@ -95,6 +95,15 @@ def test_a_value_that_fits_no_branch_of_a_union_is_one_line(changes: dict[str, A
     assert problems(changes) == [line]
 
 
+@pytest.mark.parametrize(("share", "got"), [
+    (0, "0, need a number >= 1e-09"), (-1, "-1, need a number >= 1e-09"), (1e-320, "1e-320, need a number >= 1e-09"),
+    (2, "2, need a number <= 1"), (float("nan"), "nan, need a finite number"), (None, "None, need a valid number"),
+])
+def test_a_share_of_the_time_that_is_none_is_told(share: Any, got: str) -> None:
+    """The pause after a checkpoint is its inverse, which must be a number too."""
+    assert problems({"resources": {"checkpoint_share": share}}) == [f"f.yaml: resources.checkpoint_share: got {got}"]
+
+
 def test_all_contradictions_of_a_file_are_told_at_once() -> None:
     changes = {
         "networks": [{"name": "vsepp"}, {"name": "vsepp"}], "baseline": "lhm", "seeds": [1, 1],

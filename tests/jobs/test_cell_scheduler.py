@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from ray import cloudpickle
 
 from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
 from vsetune.jobs.cell_scheduler import CellScheduler
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.trial_progress import Assignment, TrialProgress
 from vsetune.search.stopping.asha import Halving
 
 
@@ -61,6 +63,31 @@ def test_only_the_last_inherited_validation_decides() -> None:
     halving = scheduler()
     halving.on_trial_result(None, trial("first"), point(1, 50))
     assert halving.on_trial_result(None, trial("second"), opened((1, 40), (1.5, 45))) == "CONTINUE"
+
+
+def resumed_with(*trials: list[list[tuple[float, float]]]) -> CellScheduler:
+    """In a new driver. trials: of each the curves of its attempts."""
+    known: dict[str, Any] = {}
+    for n, curves in enumerate(trials):
+        assignment = SimpleNamespace(phase="search", trial=SimpleNamespace(cell="a"))
+        attempts: list[Any] = [SimpleNamespace(curve=curve, status="killed", error=None) for curve in curves]
+        known[f"t{n}"] = TrialProgress.recorded(cast(Assignment, assignment), attempts)
+    found = scheduler()
+    found.replay(cast(StudyLedger, SimpleNamespace(trials=known)))
+    return found
+
+
+def test_a_trial_that_goes_on_from_an_older_checkpoint_passes_again_what_it_had_passed() -> None:
+    """It was first at its rung; trials are replayed by number."""
+    found = resumed_with([[(1, 50), (2, 50)]], [[(0.5, 30), (1, 40), (1.5, 45)]])
+    said = [opened((0.5, 30)), point(1, 40), point(1.5, 45), point(2, 45)]
+    assert [found.on_trial_result(None, trial("t1"), each) for each in said] == [*["CONTINUE"] * 3, "STOP"]
+
+
+def test_what_an_attempt_before_the_last_has_passed_is_passed_too() -> None:
+    found = resumed_with([[(1, 50)]], [[(0.5, 30), (1, 40), (1.5, 45)], [(0.5, 30)]])
+    said = [opened((0.5, 30)), point(1, 40), point(1.5, 45)]
+    assert [found.on_trial_result(None, trial("t1"), each) for each in said] == ["CONTINUE"] * 3
 
 
 def test_a_longer_cell_has_rungs_of_its_own() -> None:

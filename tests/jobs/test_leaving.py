@@ -16,7 +16,7 @@ def test_an_attempt_leaves_when_its_node_is_drained_and_is_told_once() -> None:
         left.set()
 
     signs: list[int] = []
-    watch = LeaveWatch(leave, live=lambda: signs.append(1), is_draining=lambda: next(answers), every_s=0.001)
+    watch = LeaveWatch(leave, live=lambda: signs.append(1), is_ending=lambda: next(answers), every_s=0.001)
     with watch.watching():
         assert left.wait(30)
         before = len(signs)
@@ -28,13 +28,13 @@ def test_an_attempt_leaves_when_its_node_is_drained_and_is_told_once() -> None:
 def test_a_ray_that_does_not_answer_is_asked_again() -> None:
     left, asked = threading.Event(), []
 
-    def is_draining() -> bool:
+    def is_ending() -> bool:
         asked.append(1)
         if len(asked) < 3:
             raise ConnectionError("GCS is away")
         return True
 
-    with LeaveWatch(left.set, is_draining=is_draining, every_s=0.001).watching():
+    with LeaveWatch(left.set, is_ending=is_ending, every_s=0.001).watching():
         assert left.wait(30)
 
 
@@ -44,13 +44,13 @@ def test_a_sign_of_life_that_cannot_be_told_keeps_nobody_from_leaving() -> None:
     def live() -> None:
         raise ConnectionError("GCS is away")
 
-    with LeaveWatch(left.set, live=live, is_draining=lambda: True, every_s=0.001).watching():
+    with LeaveWatch(left.set, live=live, is_ending=lambda: True, every_s=0.001).watching():
         assert left.wait(10)
 
 
 def test_sigterm_is_a_warning_inside_and_what_it_was_outside() -> None:
     before, left = signal.getsignal(signal.SIGTERM), threading.Event()
-    watch = LeaveWatch(left.set, is_draining=lambda: False)
+    watch = LeaveWatch(left.set, is_ending=lambda: False)
     with watch.watching():
         os.kill(os.getpid(), signal.SIGTERM)
         while not left.is_set():

@@ -91,6 +91,11 @@ def test_checkpoints_are_those_of_the_pace(share: float, apart: float) -> None:
         assert checkpoints_of(validations, apart, 0.5, share) == count
 
 
+def test_the_smallest_share_that_a_study_may_name_comes_to_the_first_and_the_last_checkpoint() -> None:
+    smallest = study(resources={"checkpoint_share": 1e-9}).resources.checkpoint_share
+    assert checkpoints_of(40, 0.001, 1000.0, smallest) == 2
+
+
 @pytest.mark.parametrize(("validation", "enough"), [(0.05, 1), (3.0, 30), (3.2, 35), (10.0, 100), (10.1, None)])
 def test_a_cadence_at_which_validating_takes_no_longer_than_training(validation: float, enough: int | None) -> None:
     assert cheaper_cadence(replace(TIMES, validation=validation)) == enough

@@ -104,6 +104,20 @@ def test_a_replay_of_trials_one_after_the_other_leads_to_the_same_decisions(
         assert train(resumed, f"t{n}", recalls[n]) == said[n]
 
 
+@pytest.mark.parametrize("kind", ["patience", "median", "predicted", "asha", "hyperband"])
+@hypothesis.settings(deadline=None, max_examples=20)
+@given(st.lists(st.lists(st.floats(0, 100), min_size=5, max_size=5), min_size=2, max_size=6), st.data())
+def test_a_replayed_trial_that_repeats_validations_which_it_had_passed_passes_them_again(
+    kind: str, recalls: Curves, data: st.DataObject
+) -> None:
+    """It goes on from an older checkpoint; side by side, trials had passed while they knew less of one another."""
+    resumed = rule(kind, grace_epochs=1, patience_epochs=1, fewest_trials=2, reduction_factor=2)
+    for n, curve in enumerate(recalls):
+        resumed.replay(f"t{n}", [(epoch + 1.0, m_recall) for epoch, m_recall in enumerate(curve)])
+    n = data.draw(st.integers(0, len(recalls) - 1), label="trial that goes on")
+    assert train(resumed, f"t{n}", recalls[n])[:-1] == [""] * 4
+
+
 def test_hyperband_lets_some_trials_start_late_by_their_name_alone() -> None:
     made = Hyperband(grace_epochs=1, reduction_factor=3, epochs=27)
     names = [f"c{n}" for n in range(400)]

@@ -117,6 +117,12 @@ def test_a_crash_right_after_a_checkpoint_keeps_what_it_names(tmp_path: Path) ->
     assert best_after_a_crash(tmp_path) == (2, [9.0, 9.0])
 
 
+def test_a_pipe_in_place_of_what_was_put_aside_is_not_read(tmp_path: Path) -> None:
+    saved(tmp_path, 1)
+    os.mkfifo(tmp_path / NAMED_FILE)
+    assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
+
+
 def test_without_hard_links_the_named_weights_are_put_aside_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

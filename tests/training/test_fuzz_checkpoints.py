@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import AttemptError, StaleCheckpoint
 from vsetune.training.attempt import Attempt
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, set_aside
+from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, NAMED_FILE, set_aside
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 from vsetune.training.seal import seal_of
 
-FILES = [CHECKPOINT_FILE, CHECKPOINT_FILE, CHECKPOINT_FILE, BEST_FILE, EXECUTIONS_FILE, PROGRESS_FILE]
+FILES = [CHECKPOINT_FILE, CHECKPOINT_FILE, CHECKPOINT_FILE, BEST_FILE, NAMED_FILE, EXECUTIONS_FILE, PROGRESS_FILE]
 Change = Callable[[Path], bool]
 """Changes a folder; True when a state was changed inside, so that only training tells whether it is sound."""
 
@@ -113,10 +113,11 @@ def first_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def fuzz(make_trial: Callable[..., TrialSpec], first_folder: Path, tmp_path: Path) -> Callable[[int], None]:
     """fuzz(N): the trial continues from N changed folders, or StaleCheckpoint says in one line why not."""
-    trial = make_trial()
+    trial = make_trial(validate_every_steps=2, learning_rate=0.01)
     if not first_folder.exists():
-        first = Attempt(trial, first_folder, device="cpu", threads=None)
-        first.advance()
+        first = Attempt(trial, first_folder, device="cpu", threads=None, checkpoint_share=1e-9)
+        while not (first_folder / NAMED_FILE).exists():  # best weights of a validation without a checkpoint
+            first.advance()
         first.close()
 
     def run(examples: int) -> None:

@@ -10,6 +10,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.stays_here import StaysHere
+from vsetune.jobs.stop_sign import ENDED_WITHIN_S
 from vsetune.search.objectives import broken_for_good
 from vsetune.search.stopping.choosing import stopping_rule
 from vsetune.search.stopping.rule import StoppingRule
@@ -38,14 +39,16 @@ class CellScheduler(StaysHere, FIFOScheduler):
         self.rules: dict[str, StoppingRule] = {cell: rule for cell, rule in rules.items() if rule is not None}
 
     def replay(self, ledger: StudyLedger) -> None:
-        """Tells the rules all that the search has seen before this process started, unfinished trials included."""
+        """Tells the rules all that the search has seen before this process started, unfinished trials included, and of
+        a trial that was repeating what it had lost when that ended, how far it had come before."""
         for name, progress in ledger.trials.items():
             assignment = progress.assignment
             if assignment.phase == "search" and assignment.trial.cell in self.rules:
-                self.rules[assignment.trial.cell].replay(name, progress.curve)
+                self.rules[assignment.trial.cell].replay(name, progress.longest_curve)
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         self.controller = tune_controller
+        tune_controller._actor_force_cleanup_timeout = ENDED_WITHIN_S  # Tune has no public name for it; 10 s
         super().on_trial_add(tune_controller, trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> str:

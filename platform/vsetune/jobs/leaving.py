@@ -1,7 +1,7 @@
-"""A worker notices that its machine will go, and lets its attempt leave with a checkpoint; and says that it is alive.
+"""A worker notices that it will be ended, and lets its attempt leave with a checkpoint; and says that it is alive.
 
-Two warnings are heard: Ray drains the node (a spot instance was told so, `ray drain-node`, an autoscaler that takes an
-idle node away), or the process is sent SIGTERM (`ray stop`, a pod that is evicted).
+Three warnings are heard: Ray drains the node (a spot instance was told so, `ray drain-node`, an autoscaler that takes
+an idle node away), the process is sent SIGTERM (`ray stop`, a pod that is evicted), or the study is asked to stop.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import ray
 
 from vsetune.jobs.capacity import draining_nodes
+from vsetune.jobs.stop_sign import is_told
 
 LOOK_EVERY_S = 5.0
 
@@ -24,24 +25,24 @@ _log = logging.getLogger(__name__)
 
 
 class LeaveWatch:
-    """Calls `leave` once, in a thread of its own or from the signal's handler, when this node will go.
+    """Calls `leave` once, in a thread of its own or from the signal's handler, when this process will be ended.
 
     The thread also calls `live` now and then, so that nothing of this is waited for by the training.
-    is_draining: whether the node will go.
+    is_ending: whether the node will go, or the study stops.
     """
 
     def __init__(
         self, leave: Callable[[], None], *, live: Callable[[], None] = lambda: None,
-        is_draining: Callable[[], bool] | None = None, every_s: float = LOOK_EVERY_S,
+        is_ending: Callable[[], bool] | None = None, every_s: float = LOOK_EVERY_S,
     ) -> None:
         self._leave, self._live = leave, live
-        self._is_draining, self._every_s = is_draining or this_node_is_draining, every_s
+        self._is_ending, self._every_s = is_ending or this_worker_will_end, every_s
         self._ended = threading.Event()
         self._has_left = self.was_terminated = False
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside, both warnings are heard; afterwards SIGTERM means what it meant before."""
+        """Inside, the warnings are heard; afterwards SIGTERM means what it meant before."""
         thread = threading.Thread(target=self._look, name="vsetune-leaving", daemon=True)
         thread.start()
         before = self._hear_sigterm()
@@ -68,14 +69,19 @@ class LeaveWatch:
                 try:
                     step()
                 except Exception as error:  # Ray is away: its death is somebody else's matter
-                    _log.info("cannot tell Ray a sign of life, or ask whether this node is drained (%s)", error)
+                    _log.info("cannot tell Ray a sign of life, or ask whether this worker shall leave (%s)", error)
             if self._ended.wait(self._every_s):
                 return
 
     def _ask(self) -> None:
-        if not self._has_left and self._is_draining():
+        if not self._has_left and self._is_ending():
             self._has_left = True
             self._leave()
+
+
+def this_worker_will_end() -> bool:
+    """Whether its node is drained, or its study was asked to stop."""
+    return is_told() or this_node_is_draining()
 
 
 def this_node_is_draining() -> bool:

@@ -21,6 +21,7 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.shortage import Shortage
 from vsetune.jobs.signs_of_life import SignsOfLife
+from vsetune.jobs.stop_sign import told_to_workers
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_metrics import StudyMetrics
 from vsetune.jobs.study_progress import StudyProgress
@@ -89,7 +90,7 @@ def place_trials(
                 )],
             ),
         )
-        with trials_sent_plainly():
+        with trials_sent_plainly(), told_to_workers(stop):
             tuner.fit()
         progress.changed()
 

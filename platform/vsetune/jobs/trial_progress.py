@@ -87,6 +87,13 @@ class TrialProgress:
         """Per cent; None before the first validation."""
         return best_of_curve(self.curve).m_recall if self.curve else None
 
+    @property
+    def longest_curve(self) -> Sequence[tuple[float, float]]:
+        """Of the attempt that has come furthest, the last of equals: one that goes on from its checkpoint may be behind
+        those before it."""
+        curves = [attempt.curve for attempt in reversed(self.attempts()) if attempt.curve]
+        return max(curves, key=lambda curve: curve[-1][0], default=())
+
     def attempts(self) -> tuple[AttemptRecord, ...]:
         """Every attempt as the board reads it, by number."""
         if self._running is None:

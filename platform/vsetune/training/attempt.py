@@ -241,7 +241,7 @@ class Attempt:
         end = next_validation(self.trial.training, step=progress.step, steps_per_epoch=per_epoch)
         while progress.step < end:
             if self._leave.is_set():
-                raise Preempted(f"{self._where} step {progress.step}: its machine will go, continued elsewhere.")
+                raise Preempted(f"{self._where} step {progress.step}: its process will be ended, continued by another.")
             self._enter_phase()
             if progress.step % per_epoch == 0:
                 self._learner.loss.start_epoch(progress.step // per_epoch)

@@ -207,7 +207,7 @@ class CheckpointFolder:
             put_aside(self.best_path, self._named_path)
 
     def _put_back(self, step: int | None) -> None:
-        if self._named_path.exists() and self._best_sha256 in (None, sha256_of_file(self._named_path)):
+        if self._named_path.is_file() and self._best_sha256 in (None, sha256_of_file(self._named_path)):
             move_in_place(self._named_path, self.best_path, durable=False)
         # of an older checkpoint; or two names of one file, which `replace` leaves alone
         self._named_path.unlink(missing_ok=True)

@@ -69,9 +69,9 @@ class ResourceSpec(Spec):
         description="seconds without a sign of life after which a trial's worker is ended and tried again",
     )
     checkpoint_share: float = Field(
-        0.02, gt=0, le=1, description="of a trial's time that may go into checkpoints: after one of 0.4 s the next is "
-        "due 20 s later, with a validation, and what a killed process has trained since is trained again; 1: one with "
-        "every validation",
+        0.02, ge=1e-9, le=1, description="of a trial's time that may go into checkpoints: after one of 0.4 s the next "
+        "is due 20 s later, with a validation, and what a killed process has trained since is trained again; 1: one "
+        "with every validation",
     )
     reading: ReadingSource = Field(
         "auto", description="`bank`: batches come from arrays that each node makes of the shards once, for all its "

@@ -84,10 +84,14 @@ class StoppingRule(ABC):
         which trials arrive when one runs at a time, and then everything is as if the study had never been interrupted.
         With several at a time the order of arrival is not known any more; that of the configurations, in which they
         were started, takes its place. It changes no decision but one: that at the last point of an open trial, which
-        `note` of the same point asks for again.
+        `note` of the same point asks for again. At the points before that the trial has gone on, and does so again when
+        it repeats them from an older checkpoint.
         """
         for epoch, m_recall in curve:
             self.note(trial, epoch, m_recall)
+        if trial in self.courses:
+            decisions = self.courses[trial].decisions
+            decisions[:-1] = [""] * (len(decisions) - 1)
 
     @abstractmethod
     def decide(self, trial: str, course: Course) -> str:
