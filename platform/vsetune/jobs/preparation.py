@@ -211,7 +211,9 @@ def make_scenes(place: str | Path, sizes: ScenesSpec, console: Console) -> None:
         ingest(recipe, progress=SilentProgress())
         return
     with terminal_progress(console) as progress:
-        ingest(recipe, progress=progress)
+        made = ingest(recipe, progress=progress)
+    for note in made.notes:
+        console.print(f"{place}: {note}", markup=False, highlight=False, soft_wrap=True)
 
 
 def require_home(spec: StudySpec) -> None:
