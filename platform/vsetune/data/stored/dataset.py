@@ -42,11 +42,16 @@ class Dataset:
         """
         manifest = load_manifest(path)
         words_at = join(path, manifest.vocabulary.file)
-        content = storage.read_hashed(path, manifest.vocabulary.file, sha256=manifest.vocabulary.sha256)
+        try:
+            content = storage.read_hashed(path, manifest.vocabulary.file, sha256=manifest.vocabulary.sha256)
+        except s3.NothingThere as error:
+            raise DataError(
+                f"{words_at}: vocabulary file missing; copy it back or ingest the data set again."
+            ) from error
         if sha256_hex(content) != manifest.vocabulary.sha256:
             raise DataError(
                 f"{words_at}: its SHA-256 is not the one of the manifest, so it is not the file that was ingested; "
-                "ingest the data set again."
+                "copy it back or ingest the data set again."
             )
         vocabulary = Vocabulary.from_json(content, where=words_at)
         if len(vocabulary) != manifest.vocabulary.words:
