@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 _NARROWEST = 30
-"""A column of sentences is broken into lines of at least so many characters; so are names that leave the others less."""
+"""A column of sentences is broken into lines of at least so many characters; names too, which leave others less."""
 _GAP = 2
 
 
