@@ -133,6 +133,16 @@ def phrase_codes(dataset: Dataset, split: str) -> np.ndarray | None:
     return cached_array(dataset.path, info.phrases.file, rows=info.captions, make=fetch, dtype=PHRASE_DTYPE)
 
 
+def require_as_listed(dataset: Dataset, split: str) -> None:
+    """DataError when parses or phrases of a split are not what was listed, bit for bit. `word_heads` and `phrase_codes`
+    do not look at that again where data are local; what comes from an s3:// prefix is compared on its way.
+    """
+    info = parses_of(dataset, split)
+    for each in (info, None if info is None else info.phrases):
+        if info is not None and each is not None and not is_remote(dataset.path):
+            fetched_array(each, info.captions, dataset.path)
+
+
 def parses_of(dataset: Dataset, split: str) -> SplitParses | None:
     """What is listed of a split; None where the data set has no parses. DataError where they are of other captions."""
     parses = read_parses(dataset.path)
