@@ -155,6 +155,24 @@ def test_an_ingest_that_had_ended_before_does_not_claim_to_have_written_anything
     assert "its source was not read again; if captions" in said.err
 
 
+def test_what_an_ingest_notes_is_said_once(vsetune, tmp_path, caplog) -> None:
+    """By the command that makes it, and by one that finds it made; what is logged goes to stderr as well."""
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump({
+        "name": "pets", "output": "data/pets", "features": {"extractor": "pixels", "grid": 1},
+        "source": {"layout": "scenes", "train": 2, "validation": 1, "test": 0}, "vocabulary_min_count": 1000,
+    }))
+    for _ in range(2):
+        caplog.clear()
+        said = vsetune("data", "ingest", str(recipe)).err + caplog.text
+        assert said.count("words of the train captions stand there fewer than 1000 times") == 1, said
+
+
+def test_what_making_scenes_notes_is_said_once(vsetune, study, caplog) -> None:
+    made = vsetune("data", "make-scenes", "--train", "1", "--validation", "1", "--test", "1")
+    assert (made.err + caplog.text).count("words of the train captions stand there fewer than 4 times") == 1, made
+
+
 @pytest.mark.parametrize("damage", ["truncated", "tampered"])
 def test_a_damaged_shard(damage: str, vsetune, study, home) -> None:
     make(vsetune, home / "data" / "scenes" / "manifest.json")

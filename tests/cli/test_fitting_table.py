@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Column
 
@@ -50,6 +51,17 @@ def test_a_name_wider_than_the_terminal_is_broken_and_not_cut() -> None:
     stream = io.StringIO()
     Console(file=stream, width=20).print(FittingTable(["trial", "is"], [[NAMES[1], "open"]]))
     assert NAMES[1] in "".join(line.split("  ")[0].strip() for line in stream.getvalue().splitlines()[2:])
+
+
+@pytest.mark.parametrize("name", ["n" * 100, "名" * 50])
+def test_one_long_name_does_not_give_every_column_a_table_of_its_own(name: str) -> None:
+    stream = io.StringIO()
+    rows = [["short", *ROWS[0][1:]], [name, *ROWS[1][1:]]]
+    Console(file=stream, width=80).print(FittingTable(COLUMNS, rows))
+    lines = stream.getvalue().splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    assert sum(line.startswith("short") for line in lines) == 3
+    assert "".join(line.split(" ")[0] for line in lines if line[:1] == name[0]) == 3 * name
 
 
 def test_what_people_wrote_is_shown_as_it_is() -> None:

@@ -95,6 +95,17 @@ def test_evaluate_refuses_in_one_line(vsetune: Callable[..., Any], weights: Path
         assert reason in said.err
 
 
+def test_recalls_of_a_changed_shard_are_refused(vsetune: Callable[..., Any], weights: Path, data: str) -> None:
+    shard = Path(data, "test-000000.tar")
+    whole = shard.read_bytes()
+    shard.write_bytes(whole.replace(b"triangle", b"rectanle"))
+    said = vsetune("networks", "evaluate", str(weights), data, "--device", "cpu")
+    shard.write_bytes(whole)
+    assert said.code == 2, said
+    assert len(said.lines) == 1
+    assert f"{shard}: damaged shard (its SHA-256 is not the one of the manifest; changed)" in said.err
+
+
 def test_the_entry_names_the_weights_and_a_study_with_it_is_valid(
     vsetune: Callable[..., Any], weights: Path, data: str, study: Callable[..., Path]
 ) -> None:

@@ -63,6 +63,18 @@ def test_both_stages_are_printed_beside_each_other(vsetune, record) -> None:
     assert "320 of 320 pairs scored (100.0%)" in said.err
 
 
+def test_nothing_is_scored_on_a_changed_shard(vsetune, record, home) -> None:
+    one, other, two = record(), record(seed=1), record(SCAN, name="pairs")
+    shard = home / "data" / "scenes" / "test-000000.tar"
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    shard.write_bytes(content)
+    damage = f"{shard}: damaged shard (its SHA-256 is not the one of the manifest; changed)"
+    assert_one_line(vsetune("trial", "rerank", one, two, "--top", "2"), damage)
+    assert_one_line(vsetune("trial", "ensemble", one, other), damage)
+    assert_one_line(vsetune("trial", "gallery", one), damage)
+
+
 def test_runs_that_cannot_be_two_stages_are_refused_in_one_line(vsetune, record, tmp_path) -> None:
     one, two = record(), record(SCAN, name="pairs")
     assert_one_line(vsetune("trial", "rerank", "tiny/no-such", two), "no trial is called no-such")

@@ -156,6 +156,55 @@ def test_what_follows_from_another_mistake_is_not_told_as_one(changes: dict[str,
     assert {line.split(": ")[1].partition("[")[0] for line in problems(changes)} == {next(iter(changes))}
 
 
+_WRONG_MARGIN = {"name": "lmh", "fixed": {"margin": -3}}
+_LONG_PHASE = {"name": "lmh", "training": {"phases": [{"epochs": 40}, {}]}}
+_OF_ITS_CELL = "f.yaml: cell vsepp.lmh: loss.margin: got -3, need a number >= 0"
+
+
+def problems_of_file(tmp_path: Path, changes: dict[str, Any]) -> list[str]:
+    """As a command tells them that reads the file, with its path made short."""
+    path = tmp_path / "f.yaml"
+    path.write_text(dump_yaml(MINIMAL | changes))
+    with pytest.raises(ConfigError) as caught:
+        resolve_cells(load_study(path), where=str(path))
+    return [line.replace(str(path), "f.yaml") for line in caught.value.problems]
+
+
+@pytest.mark.parametrize(("changes", "keys"), [
+    ({"baseline": "lhm"}, ["baseline"]),
+    ({"seeds": [1, 1], "scheduler": {"grace_epochs": 99}}, ["seeds", "scheduler.grace_epochs"]),
+    ({"seeds": [-1], "search": {"configurations": 0}}, ["search.configurations", "seeds[0]"]),
+    ({"data": {}, "baseline": "lhm"}, ["data.path", "baseline"]),
+    ({"cells": ["vsepp.lmh", "vsepp.lhm"]}, ["cells"]),
+    ({"networks": [{"name": "vsepp"}, {"name": "scann"}]}, ["networks[1].name"]),
+    ({"losses": [_WRONG_MARGIN, {"name": "lseh", "fixd": {}}]}, ["losses[1].fixd"]),
+    ({"losses": [_WRONG_MARGIN, {"name": "lseh", "fixed": {"margin": -1}, "weight": 1}]}, ["losses[1].weight"]),
+])
+def test_what_is_wrong_with_a_cell_is_told_beside_what_is_wrong_elsewhere(
+    tmp_path: Path, changes: dict[str, Any], keys: list[str]
+) -> None:
+    *others, last = problems_of_file(tmp_path, {"losses": [_WRONG_MARGIN, {"name": "lseh"}]} | changes)
+    assert last == _OF_ITS_CELL
+    assert [line.split(": ")[1] for line in others] == keys
+
+
+@pytest.mark.parametrize("changes", [
+    {"losses": [_LONG_PHASE], "training": {"epochs": 100, "batch_size": -1}},
+    {"losses": [_LONG_PHASE], "trainig": {"epochs": 100}},
+    {
+        "losses": [_WRONG_MARGIN, {"name": "lseh"}],
+        "overrides": [{"network": "vsepp", "loss": "lmh", "fixed": {"margin": 0.2}, "training": 3}],
+    },
+    {"losses": [_WRONG_MARGIN, {"name": "lseh"}], "cells": ["vsepp.lseh", 3]},
+    {"losses": [_WRONG_MARGIN, {"name": "lseh"}], "cells": ["vsepp.lseh", "vsepp.lsh"]},
+    {"losses": [{"name": "lmh", "seach": {}}], "networks": [{"name": "vsepp", "fixed": {"similarity": "order"}}]},
+])
+def test_no_cell_is_called_wrong_that_what_is_wrong_elsewhere_may_make_right(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    assert not [line for line in problems_of_file(tmp_path, changes) if line.startswith("f.yaml: cell ")]
+
+
 @pytest.mark.parametrize(("changes", "line"), [
     ({"losses": ["lmh"]}, "losses[0]: got 'lmh', need a mapping of keys to values, such as {name: ...}"),
     (

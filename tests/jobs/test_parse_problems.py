@@ -72,6 +72,21 @@ def test_data_without_parses_is_refused_with_the_command_that_adds_them(scenes, 
     assert problems(network, scenes) == []
 
 
+@pytest.mark.parametrize(("kind", "network"), [("parses", CgmnSpec()), ("phrases", MaskingSpec())])
+def test_an_array_that_was_changed_is_told_before_anything_trains(scenes, monkeypatch, kind, network) -> None:
+    """Its size and type stay, so that nothing else would notice."""
+    for loads in ("load_parser", "load_phrase_finder"):
+        monkeypatch.setattr(f"vsetune.data.captions.parses.{loads}", lambda pipeline: NoWords())
+    parse_dataset(scenes.path, "none", phrases=True, progress=SilentProgress())
+    (file,) = Path(scenes.path).glob(f"{kind}-train-*.npy")
+    content = bytearray(file.read_bytes())
+    content[-2] ^= 1
+    file.write_bytes(content)
+    trial = TrialSpec.model_construct(network=network, data=DataSpec(path=scenes.path))
+    (problem,) = [*_parse_problems(trial, scenes, "study.yaml"), *_phrase_problems(trial, scenes, "study.yaml")]
+    assert f"; {file}: its SHA-256 is not the one of parses.json, the file was changed; restore it, or" in problem
+
+
 @pytest.mark.parametrize("network", [GsmnSpec(), CgmnSpec(caption_graph="dense"), VseppSpec()])
 def test_networks_without_parses_run_on_any_data(scenes, network) -> None:
     assert problems(network, scenes) == []

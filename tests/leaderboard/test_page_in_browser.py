@@ -16,7 +16,7 @@ from vsetune.leaderboard.building import build
 from vsetune.leaderboard.columns import COLUMNS
 from vsetune.leaderboard.export import to_csv, to_latex
 from vsetune.leaderboard.many_export import TEXTS, shown_to_json
-from vsetune.leaderboard.many_studies import build_many
+from vsetune.leaderboard.many_studies import StudyAttempts, build_many
 from vsetune.leaderboard.page import Live, to_html
 from vsetune.leaderboard.shown_runs import ShownRuns
 
@@ -146,7 +146,7 @@ def test_runs_are_listed_when_asked_for_with_their_links(tab, attempts):
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 360])
 def test_names_as_long_as_they_may_be_stand_out_sideways_nowhere(browser, attempt, tmp_path, width):
-    study, network, loss = "s" * 100, "n" * 100, "l" * 100
+    study, network, loss = "s" * 100, "w" * 100, "m" * 100
     runs = [
         attempt(name, [30, 42, 50 + seed], seed=seed, network=network) for name in ("lmh", loss) for seed in range(2)
     ]
@@ -157,6 +157,22 @@ def test_names_as_long_as_they_may_be_stand_out_sideways_nowhere(browser, attemp
     tab = browser.tab(width=width)
     tab.open(file.as_uri())
     assert tab.run("document.documentElement.scrollWidth") == width
+    best = """document.querySelector('.leaderboard td[data-label="best M-Recall"]').getBoundingClientRect().right"""
+    assert tab.run(best) < width, "names break over lines, so that numbers stand beside them"
+
+
+@pytest.mark.slow
+def test_boards_of_data_sets_with_long_names_stand_out_sideways_nowhere(browser, attempt, tmp_path):
+    studies = [
+        StudyAttempts(name, "lmh", [attempt("lmh", dataset=name * 100), attempt("lseh", NEW, dataset=name * 100)])
+        for name in ("a", "数")
+    ]
+    file = tmp_path / "boards.html"
+    file.write_text(to_html(build_many(studies)), encoding="utf-8")
+    tab = browser.tab(width=360)
+    tab.open(file.as_uri())
+    assert tab.run("document.querySelectorAll('nav a').length") == 2
+    assert tab.run("document.documentElement.scrollWidth") == 360
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def ingest(
         say(note)
     if was_there:
         say(f"complete since an earlier run: {place}; its source was not read again; if captions or images "
-            "have changed, delete that folder, or choose another output")
+            "have changed, or `vsetune data verify` finds damage, delete that folder, or choose another output")
     else:
         say(f"written: {place}")
 
@@ -111,7 +111,8 @@ def parse(
 ) -> None:
     """Add dependency parses of the captions (sparse GSMN, CGMN), and phrases. Killed, the same command goes on."""
     from vsetune.config.sources.recipe import ParsesSpec
-    from vsetune.data.captions.parses import PARSES_FILE, parse_dataset
+    from vsetune.data.captions.parse_files import PARSES_FILE
+    from vsetune.data.captions.parses import parse_dataset
     from vsetune.data.terminal_progress import terminal_progress
 
     where = under_home(path)

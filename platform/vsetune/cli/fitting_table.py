@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 _NARROWEST = 30
-"""A column of sentences is broken into lines of at least so many characters."""
+"""A column of sentences is broken into lines of at least so many characters; names too, which leave others less."""
 _GAP = 2
 
 
@@ -29,10 +29,11 @@ class FittingTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self._title:
             yield Text(self._title, style="italic")
-        for place, part in enumerate(self._parts(options.max_width)):
+        width = options.max_width
+        for place, part in enumerate(self._parts(width)):
             if place:
                 yield Text()
-            yield self._table(part, may_break=self._taken(part) > options.max_width)
+            yield self._table(part, may_break=self._taken(part, width) > width, breaks_names=self._breaks_names(width))
 
     def _parts(self, width: int) -> Iterator[list[int]]:
         """The columns of each table, by number."""
@@ -40,14 +41,18 @@ class FittingTable:
         for number in range(1, len(self._columns)):
             if not any(row[number] for row in self._rows):
                 continue
-            if self._taken([*part, number]) > width and len(part) > 1:
+            if self._taken([*part, number], width) > width and len(part) > 1:
                 yield part
                 part = [0]
             part.append(number)
         yield part
 
-    def _taken(self, numbers: Sequence[int]) -> int:
-        return sum(self._width(number) + _GAP for number in numbers) - _GAP
+    def _taken(self, numbers: Sequence[int], width: int) -> int:
+        names = min(self._width(0), _of_names(width)) + _GAP
+        return names + sum(self._width(number) + _GAP for number in numbers if number) - _GAP
+
+    def _breaks_names(self, width: int) -> bool:
+        return len(self._columns) > 1 and self._width(0) > _of_names(width)
 
     def _width(self, number: int) -> int:
         column = self._columns[number]
@@ -55,17 +60,23 @@ class FittingTable:
         longest = max(cell_len(line) for word in words for line in word.splitlines() or [""])
         return min(longest, _NARROWEST) if column.overflow == "fold" else longest
 
-    def _table(self, numbers: Sequence[int], *, may_break: bool) -> Table:
-        """may_break: names too, over lines; they are longer than the terminal is wide."""
+    def _table(self, numbers: Sequence[int], *, may_break: bool, breaks_names: bool) -> Table:
+        """may_break: every cell, over lines; the terminal is narrower than one. breaks_names: those, so that other
+        columns have room."""
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
         for number in numbers:
             column = self._columns[number]
             table.add_column(
                 Text(str(column.header)), justify=column.justify, overflow="fold",
-                no_wrap=not may_break and column.overflow != "fold",
+                no_wrap=not may_break and column.overflow != "fold" and (number > 0 or not breaks_names),
             )
         for place, row in enumerate(self._rows):
             if place in self._sections:
                 table.add_section()
             table.add_row(*(Text(row[number]) for number in numbers))
         return table
+
+
+def _of_names(width: int) -> int:
+    """The most that names take of a terminal where other columns stand beside them."""
+    return max(_NARROWEST, width - _NARROWEST - _GAP)

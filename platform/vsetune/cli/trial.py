@@ -83,7 +83,7 @@ def gallery(
     with interruptible("nothing was written"):
         trained = load_run(store, attempt, device)
         chosen = split or evaluated_split(trained.trial.data, trained.dataset)
-        trained.dataset.check_files([chosen])
+        trained.dataset.require_unchanged([chosen])
         with scoring(["scoring"]) as (report,):
             found = make_gallery(trained, chosen, wanted, report=report)
         page = output or home() / "galleries" / attempt.record.start.study / f"{_file_name(attempt, chosen)}.html"
@@ -240,7 +240,7 @@ def _common_split(attempts: Sequence[RecordedAttempt], members: Sequence[Trained
     if split is None and len(set(splits)) > 1:
         found = ", ".join(f"{name} of {each.where}" for name, each in zip(splits, attempts, strict=True))
         raise UsageError(f"trial ensemble: members are evaluated on different splits ({found}); choose one by --split")
-    first.check_files([split or splits[0]])
+    first.require_unchanged([split or splits[0]])
     return split or splits[0]
 
 

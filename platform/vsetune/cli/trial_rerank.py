@@ -49,7 +49,7 @@ def rerank(
         dataset = deciding.dataset
         chosen = split or evaluated_split(deciding.trial.data, dataset)
         check_top(top, images=dataset.split(chosen).images)
-        dataset.check_files([chosen])
+        dataset.require_unchanged([chosen])
         stage = FirstStage(proposing.network, proposing.trial, top=top)
         with scoring([attempts[1].record.start.trial]) as (report,):
             found = evaluate_reranked(

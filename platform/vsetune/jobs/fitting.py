@@ -13,7 +13,7 @@ from vsetune.config.study.phases import PhaseSpec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.pixels import require_photographs
-from vsetune.data.captions.parses import phrase_codes, word_heads
+from vsetune.data.captions.parses import phrase_codes, require_as_listed, word_heads
 from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.dataset import Dataset
@@ -174,6 +174,7 @@ def _parse_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[
         return
     for split in (trial.data.train_split, trial.data.validation_split, evaluated_split(trial.data, dataset)):
         try:
+            require_as_listed(dataset, split)
             word_heads(dataset, split)
         except DataError as error:
             yield f"{where}: network {trial.network.name} reads dependency parses; {error}"
@@ -184,6 +185,7 @@ def _phrase_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator
     if not trial.network.reads.phrases:
         return
     try:
+        require_as_listed(dataset, trial.data.train_split)
         phrase_codes(dataset, trial.data.train_split)
     except DataError as error:
         yield f"{where}: network {trial.network.name} reads phrases of captions; {error}"

@@ -26,7 +26,6 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.parses import phrase_codes
 from vsetune.data.captions.phrases import lacks_phrases
 from vsetune.data.captions.semantic_sources import semantic_vectors_of
-from vsetune.data.looking.verify import require_unchanged
 from vsetune.data.making.data_place import finished
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
@@ -116,7 +115,7 @@ def prepare_spec(spec: StudySpec, console: Console, *, where: str) -> PreparedSt
     require_fit(spec, cells, dataset, where=where)
     spec = with_first_stage(stage_search(spec, dataset, where=where))
     with console.status("checking the shards"):
-        require_unchanged(dataset, [name for name in _splits(spec) if name in dataset.manifest.splits])
+        dataset.require_unchanged([name for name in _splits(spec) if name in dataset.manifest.splits])
     trials = _trials_at_the_ends(spec, cells)
     _tell_of_phrases(trials, dataset, console)
     _make_semantics(spec, trials, dataset, console)
@@ -211,7 +210,9 @@ def make_scenes(place: str | Path, sizes: ScenesSpec, console: Console) -> None:
         ingest(recipe, progress=SilentProgress())
         return
     with terminal_progress(console) as progress:
-        ingest(recipe, progress=progress)
+        made = ingest(recipe, progress=progress)
+    for note in made.notes:
+        console.print(f"{place}: {note}", markup=False, highlight=False, soft_wrap=True)
 
 
 def require_home(spec: StudySpec) -> None:

@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeVar, cast
 from vsetune.config.components.catalogue import import_sibling
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.file_kinds import require_kind
-from vsetune.config.spec.loading import parse_spec, read_yaml
+from vsetune.config.spec.loading import Beside, parse_spec, read_yaml
+from vsetune.config.study.problems_beside import problems_of_cells
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError, MissingPlugin
@@ -45,11 +46,11 @@ class NamesComponents(Protocol):
 
 
 def load_study(path: Path) -> StudySpec:
-    """A study from its file, as `load_sweep` reads it."""
-    return load_sweep(path, StudySpec)
+    """A study from its file, as `load_sweep` reads it; beside other problems those of single cells are listed too."""
+    return load_sweep(path, StudySpec, beside=problems_of_cells)
 
 
-def load_sweep(path: Path, spec: type[SweepT]) -> SweepT:
+def load_sweep(path: Path, spec: type[SweepT], *, beside: Beside | None = None) -> SweepT:
     """A spec of networks and losses from its file, once the plugins it names and those of installed packages are known.
 
     Folders under `plugins` come back absolute. Where a component is gone and the study has begun, the copy that the
@@ -59,7 +60,7 @@ def load_sweep(path: Path, spec: type[SweepT]) -> SweepT:
     require_kind(content, spec, where=str(path))
     try:
         _load_plugins(content, path.absolute().parent)
-        sweep = parse_spec(content, spec, where=str(path))
+        sweep = parse_spec(content, spec, where=str(path), beside=beside)
         named = cast(NamesComponents, sweep)
         _require_code(named)
     except ConfigError as error:

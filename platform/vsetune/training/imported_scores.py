@@ -50,7 +50,7 @@ def load_imported(weights: Path, data: str, *, split: str, device: torch.device)
             "--words VOCABULARY."
         )
     dataset = Dataset.open(data)
-    dataset.check_files([split])
+    dataset.require_unchanged([split])
     _check_features(held, dataset, weights)
     words = None
     if held.words is not None:

@@ -101,3 +101,27 @@ def test_shards_that_do_not_follow_one_another_are_refused(tiny):
     dataset = change(tiny(12), lambda plain: plain["splits"]["train"]["shards"][1].update(first_image=4))
     with pytest.raises(DataError, match=r"train-000001\.tar starts at image 4, caption 9; need image 5, caption 9"):
         dataset.split("train")
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (lambda plain: plain.update(colour="red"), "colour: unknown key; remove it"),
+        (
+            lambda plain: plain["splits"]["train"].update(images="sixty"),
+            "splits.train.images: got 'sixty', need a valid integer, unable to parse string as an integer",
+        ),
+        (lambda plain: plain.pop("features"), "features: missing, need a value"),
+        (
+            lambda plain: plain["splits"]["train"]["shards"][0].update(file="../up.tar"),
+            "splits.train.shards[0].file: '../up.tar' leads out of the data folder, need the name of a file in it",
+        ),
+    ],
+)
+def test_a_manifest_edited_by_hand_is_told_in_the_words_of_other_files(tiny, edit, told):
+    data = tiny(3)
+    with pytest.raises(DataError) as caught:
+        change(data, edit)
+    assert str(caught.value) == (
+        f"{data.folder}/manifest.json: {told}; restore the file, or ingest the data set again."
+    )

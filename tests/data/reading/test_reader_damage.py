@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from vsetune.config.sources.semantic_vectors import SemanticSpec
 from vsetune.data.batches.reader import evaluation_batches, training_batches
+from vsetune.data.captions.svd_semantics import semantic_vectors
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.shards import iter_captions
+from vsetune.data.stored.shards import iter_captions, iter_words
 from vsetune.errors import DataError
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
@@ -120,3 +124,20 @@ def test_captions_are_read_without_looking_at_features(tiny):
     data = tiny(edit=lambda index, members: members.update({"features.npy": b"junk"}))
     dataset = data.write()
     assert list(iter_captions(dataset, "train")) == [text for texts in data.captions for text in texts]
+
+
+def test_a_changed_caption_is_damage_and_nothing_made_of_it_is_kept(tiny):
+    """Semantic vectors and parses are kept by the hashes of the manifest: made of changed captions they would stay,
+    also when the shard is mended."""
+    dataset = tiny(captions=[["a dog runs", "two cats sleep"]] * 12).write()
+    shard = Path(dataset.path) / "train-000001.tar"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole.replace(b"dog", b"hog"))
+    damage = re.escape(f"{shard}: damaged shard (its SHA-256 is not the one of the manifest; changed); check with")
+    with pytest.raises(DataError, match=damage):
+        semantic_vectors(dataset, SemanticSpec(), split="train")
+    with pytest.raises(DataError, match=damage):
+        list(iter_words(dataset, "train"))
+    assert not list(Path(dataset.path).glob("semantics-*"))
+    shard.write_bytes(whole)
+    assert len(semantic_vectors(dataset, SemanticSpec(), split="train")) == 24

@@ -175,6 +175,29 @@ def test_a_finished_ingest_is_found_finished(scenes_recipe: Make, run: Run, cont
     assert contents(tmp_path / "scenes") == before
 
 
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("train-000001.tar", "shard file missing; copy it back or ingest the data set again."),
+        ("vocabulary.json", "vocabulary file missing; copy it back or ingest the data set again."),
+    ],
+)
+def test_a_finished_data_set_that_lost_a_file_is_not_called_complete(
+    scenes_recipe: Make, run: Run, contents: Contents, tmp_path: Path, file: str, told: str
+) -> None:
+    """Whoever follows the advice to ingest it again was told that it is complete."""
+    run(scenes_recipe())
+    before = contents(tmp_path / "scenes")
+    (tmp_path / "scenes" / file).unlink()
+    with pytest.raises(DataError) as raised:
+        run(scenes_recipe())
+    place = tmp_path / "scenes"
+    assert str(raised.value) == f"{place}/{file}: {told} What is complete is not made anew: delete {place} first."
+    shutil.rmtree(place)
+    run(scenes_recipe())
+    assert contents(place) == before
+
+
 def test_another_recipe_is_refused_a_finished_folder(scenes_recipe: Make, run: Run) -> None:
     run(scenes_recipe())
     with pytest.raises(StudyConflict, match=r"holds data set scenes of another recipe") as raised:

@@ -19,7 +19,7 @@ from vsetune.data.looking.verify import verify
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import Manifest
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, DataError
 
 __all__ = ["bucket"]
 
@@ -156,6 +156,26 @@ def test_phrases_are_added_to_parses_that_are_there_and_both_made_once(
     found = read_parses(recipe.output)
     assert found is not None
     assert found.has_phrases
+
+
+@pytest.mark.parametrize("kind", ["parses", "phrases"])
+def test_an_array_that_is_gone_is_made_again_with_phrases_as_before(
+    scenes_recipe: Make, run: Run, chain: Chain, kind: str
+) -> None:
+    """`data parse` found them listed, and did nothing."""
+    recipe = scenes_recipe(parses=PHRASES)
+    run(recipe)
+    before = read_parses(recipe.output)
+    (file,) = Path(recipe.output).glob(f"{kind}-train-*.npy")
+    content = file.read_bytes()
+    file.unlink()
+    (line,) = verify(recipe.output)
+    assert line.startswith(f"{file}: listed in parses.json, and missing; make them again: vsetune data parse ")
+    assert parse_dataset(recipe.output, "chain", progress=SilentProgress()) == before
+    assert file.read_bytes() == content
+    file.write_bytes(content[:-1] + b"\x07")
+    with pytest.raises(DataError, match=rf"^{file}: its SHA-256 is not the one of parses.json, the file was changed;"):
+        parse_dataset(recipe.output, "chain", progress=SilentProgress())
 
 
 def test_phrases_go_on_at_the_unfinished_split_too(scenes_recipe: Make, run: Run, chain: Chain) -> None:

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -32,8 +32,15 @@ def load_spec(path: Path, spec: type[SpecT]) -> SpecT:
     return parse_spec(read_yaml(path), spec, where=str(path))
 
 
-def parse_spec(content: dict[str, Any], spec: type[SpecT], *, where: str) -> SpecT:
-    """A spec from plain data; `where` opens every line of the ConfigError."""
+class Beside(Protocol):
+    """Finds what else is wrong in a file, given the places of values that are wrong each by itself. One line each."""
+
+    def __call__(self, content: Mapping[str, Any], wrong: Sequence[tuple[int | str, ...]], *, where: str) -> list[str]:
+        ...
+
+
+def parse_spec(content: dict[str, Any], spec: type[SpecT], *, where: str, beside: Beside | None = None) -> SpecT:
+    """A spec from plain data; `where` opens every line of the ConfigError. beside: asked only when there is one."""
     unusable = list(_unusable_texts(content, where))
     if unusable:
         raise ConfigError(unusable)
@@ -42,7 +49,10 @@ def parse_spec(content: dict[str, Any], spec: type[SpecT], *, where: str) -> Spe
     except ValidationError as error:
         unions = _union_tags(_reachable(spec))
         problems = describe_problems(error, where=where, known=set(), places=places_in(spec), unions=unions)
-        raise ConfigError([*problems, *_between_others(content, spec, error, where=where)]) from error
+        problems += _between_others(content, spec, error, where=where)
+        if beside is not None:
+            problems += beside(content, [item["loc"] for item in error.errors()], where=where)
+        raise ConfigError(problems) from error
 
 
 def _between_others(content: dict[str, Any], spec: type[Spec], error: ValidationError, *, where: str) -> list[str]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from vsetune.config.spec.foreign_text import one_line
+from vsetune.data.captions.parse_files import PARSES_FILE, again, fetched_array
 from vsetune.data.captions.parse_lists import SplitParses
-from vsetune.data.captions.parses import PARSES_FILE, again, fetched_array, read_parses
+from vsetune.data.captions.parses import read_parses
 from vsetune.data.captions.phrase_codes import decoded
 from vsetune.data.captions.svd_semantics import fingerprint_of_shards
 from vsetune.data.stored.dataset import Dataset

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from vsetune.config.sources.recipe import ParsesSpec
 from vsetune.config.spec.foreign_text import one_line
+from vsetune.data.captions.parse_files import HEADS_DTYPE, PARSES_FILE, again, are_there, fetched_array
 from vsetune.data.captions.parse_lists import PARSES_FORMAT, Parses, SplitParses, SplitPhrases
 from vsetune.data.captions.phrase_codes import PHRASE_DTYPE, counted, encoded
 from vsetune.data.captions.spacy_parser import load_parser, load_phrase_finder
@@ -25,11 +26,8 @@ from vsetune.data.progress import ProgressSink
 from vsetune.data.stored import storage
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.manifest import first_problem
-from vsetune.data.stored.plain_arrays import HEADER_BYTES, array_from_bytes
 from vsetune.data.stored.plain_json import parse_shallow_json
-from vsetune.data.stored.samples import MOST_CHARACTERS
 from vsetune.data.stored.shards import iter_words
 from vsetune.errors import DataError, StorageError, StudyConflict
 from vsetune.files.hashes import sha256_hex
@@ -37,9 +35,7 @@ from vsetune.files.whole_files import readable_json, write_whole
 from vsetune.object_storage import s3
 from vsetune.object_storage.addresses import is_remote, join
 
-PARSES_FILE = "parses.json"
 NO_HEAD, NOT_PARSED = -1, -2
-_DTYPE = "int16"
 _PHRASE_RULES = "phrases-1"
 """Part of what the file names say: raise the number when the phrases of an equal parse change."""
 
@@ -75,9 +71,10 @@ def parse_dataset(path: str, pipeline: str, *, phrases: bool = False, progress: 
     parses, files = None, []
     if found is not None and _fits(found, dataset):
         _require_same(found, pipeline, path)
-        if found.has_phrases or not phrases:
+        phrases = phrases or found.has_phrases
+        parses = found if are_there(found, path) else None
+        if parses is not None and found.has_phrases == phrases:
             return found
-        parses = found
     if parses is None:
         arrays = {split: _parsed(dataset, split, pipeline, progress) for split in dataset.manifest.splits}
         files += [_kept(array, path)[0] for array in arrays.values()]
@@ -123,7 +120,7 @@ def word_heads(dataset: Dataset, split: str) -> np.ndarray:
     if info is None:
         raise DataError(f"{dataset.path}: has no parses of its captions; add them: vsetune data parse {dataset.path}")
     fetch = partial(fetched_array, info, info.captions, dataset.path)
-    return cached_array(dataset.path, info.file, rows=info.captions, make=fetch, dtype=_DTYPE)
+    return cached_array(dataset.path, info.file, rows=info.captions, make=fetch, dtype=HEADS_DTYPE)
 
 
 def phrase_codes(dataset: Dataset, split: str) -> np.ndarray | None:
@@ -134,6 +131,16 @@ def phrase_codes(dataset: Dataset, split: str) -> np.ndarray | None:
         return None
     fetch = partial(fetched_array, info.phrases, info.captions, dataset.path)
     return cached_array(dataset.path, info.phrases.file, rows=info.captions, make=fetch, dtype=PHRASE_DTYPE)
+
+
+def require_as_listed(dataset: Dataset, split: str) -> None:
+    """DataError when parses or phrases of a split are not what was listed, bit for bit. `word_heads` and `phrase_codes`
+    do not look at that again where data are local; what comes from an s3:// prefix is compared on its way.
+    """
+    info = parses_of(dataset, split)
+    for each in (info, None if info is None else info.phrases):
+        if info is not None and each is not None and not is_remote(dataset.path):
+            fetched_array(each, info.captions, dataset.path)
 
 
 def parses_of(dataset: Dataset, split: str) -> SplitParses | None:
@@ -186,7 +193,7 @@ def _parsed(dataset: Dataset, split: str, pipeline: str, progress: ProgressSink)
             rows.append(heads)
             progress.advance(1)
         width = max((len(heads) for heads in rows if heads is not None), default=0)
-        array = np.full((captions, max(1, width)), NO_HEAD, _DTYPE)  # an array without columns cannot be mapped
+        array = np.full((captions, max(1, width)), NO_HEAD, HEADS_DTYPE)  # an array without columns cannot be mapped
         for row, heads in zip(array, rows, strict=True):
             if heads is None:
                 row[:] = NOT_PARSED
@@ -195,7 +202,7 @@ def _parsed(dataset: Dataset, split: str, pipeline: str, progress: ProgressSink)
         return array
 
     made_of = sha256_hex(f"{pipeline} {parser.version} {captions_fingerprint(dataset, split)}".encode())[:12]
-    return cached_array(dataset.path, f"parses-{split}-{made_of}.npy", rows=captions, make=make, dtype=_DTYPE)
+    return cached_array(dataset.path, f"parses-{split}-{made_of}.npy", rows=captions, make=make, dtype=HEADS_DTYPE)
 
 
 def _phrased(dataset: Dataset, split: str, parses: Parses, progress: ProgressSink) -> np.ndarray:
@@ -268,26 +275,3 @@ def _store(parses: Parses, files: Sequence[Path], path: str) -> None:
         if file.parent != Path(path):
             write_whole(Path(path) / file.name, file.read_bytes(), durable=True)
     write_whole(Path(path) / PARSES_FILE, readable_json(parses.to_plain()), durable=True)
-
-
-def fetched_array(info: SplitParses | SplitPhrases, captions: int, path: str) -> np.ndarray:
-    """An array that is listed, compared with its hash and counts. DataError when it is missing or another."""
-    where, fix = join(path, info.file), again(path, phrases=isinstance(info, SplitPhrases))
-    content = storage.read_inside(path, info.file, most=HEADER_BYTES + 2 * captions * MOST_CHARACTERS)
-    if sha256_hex(content) != info.sha256:
-        raise DataError(
-            f"{where}: its SHA-256 is not the one of {PARSES_FILE}, the file was changed; restore it, or delete it and "
-            f"{PARSES_FILE} and {fix}"
-        )
-    try:
-        array = array_from_bytes(content)
-    except Flaw as error:
-        raise DataError(f"{where}: no plain array ({error}); {fix}") from error
-    if array.ndim != 2 or len(array) != captions or array.dtype != np.dtype(_DTYPE):
-        raise DataError(f"{where}: is {array.shape} {array.dtype}, need ({captions}, words) {_DTYPE}; {fix}")
-    return array
-
-
-def again(path: str, *, phrases: bool = False) -> str:
-    """The way out of parses, or phrases, that cannot be used."""
-    return f"make them again: vsetune data parse {path}{' --phrases' if phrases else ''}"

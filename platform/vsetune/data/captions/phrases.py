@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vsetune.data.captions.parses import again, phrase_codes, read_parses
+from vsetune.data.captions.parse_files import again
+from vsetune.data.captions.parses import phrase_codes, read_parses
 from vsetune.data.captions.phrase_codes import decoded
 from vsetune.data.captions.phrase_rules import Phrase
 from vsetune.data.stored.dataset import Dataset

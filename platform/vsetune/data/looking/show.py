@@ -48,7 +48,8 @@ def contact_sheet(path: str, split: str, output: Path, *, count: int) -> int:
 def _entries(path: str, split: str, *, count: int) -> Iterator[tuple[Image.Image, str, list[str]]]:
     dataset = Dataset.open(path)
     if split not in dataset.manifest.splits:
-        raise DataError(f"{path}: no split {one_line(split)}, it has {', '.join(dataset.manifest.splits)}.")
+        there = ", ".join(dataset.manifest.splits) or "none"
+        raise DataError(f"{path}: no split {one_line(split)}, it has {there}; name one of them.")
     if not dataset.manifest.images_stored:
         raise DataError(f"{path}: no images in its shards; ingest with store_images: true to see them.")
     dataset.check_files([split])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -10,8 +10,7 @@ from typing import BinaryIO, cast
 from vsetune.data.batches.pixels import decoded
 from vsetune.data.captions.parse_checks import parses_problems
 from vsetune.data.stored import storage
-from vsetune.data.stored.dataset import Dataset, check_first, damaged_shard, load_manifest, wrong_size
-from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.dataset import Dataset, check_first, damaged_shard, load_manifest, wrong_hash, wrong_size
 from vsetune.data.stored.manifest import Manifest, ShardInfo
 from vsetune.data.stored.samples import BOXES, FEATURES, PHOTOGRAPHS, boxes_of, features_of, photograph_of
 from vsetune.data.stored.shards import Photograph, checked_records
@@ -20,6 +19,7 @@ from vsetune.errors import DataError
 from vsetune.files.hashes import HashingReader
 from vsetune.files.whole_files import partials_in
 from vsetune.object_storage.addresses import is_remote, join
+from vsetune.object_storage.s3 import NothingThere
 
 
 @dataclass(frozen=True)
@@ -71,23 +71,13 @@ def verify(path: str) -> list[str]:
     return [problem.replace(check_first(dataset.path), "") for problem in [*problems, *_unlisted(path, manifest)]]
 
 
-def require_unchanged(dataset: Dataset, splits: Iterable[str]) -> None:
-    """DataError for the first shard of these splits that is not, bit for bit, what was ingested. Local data only.
-
-    Shards of an S3 prefix are compared with their hashes when a node downloads them.
-    """
-    if is_remote(dataset.path):
-        return
-    for shard in (shard for name in splits for shard in dataset.split(name).shards):
-        if storage.sha256_of(dataset.shard_url(shard.file)) != shard.sha256:
-            raise damaged_shard(dataset.path, shard, Flaw("its SHA-256 is not the one of the manifest; changed"))
-
-
 def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Iterator[str]:
     """words: takes the number of words of each caption."""
-    where = dataset.shard_url(shard.file)
     try:
         stream, size = storage.open_inside(dataset.path, shard.file)
+    except NothingThere:
+        yield str(dataset.missing(shard))
+        return
     except DataError as error:
         yield str(error)
         return
@@ -102,7 +92,7 @@ def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Ite
             yield str(error)
         hashing.drain()
     if hashing.sha256 != shard.sha256:
-        yield f"{where}: its SHA-256 is not the one of the manifest; the file was changed."
+        yield str(damaged_shard(dataset.path, shard, wrong_hash()))
 
 
 def _read_all(dataset: Dataset, stream: BinaryIO, size: int, shard: ShardInfo, words: list[int]) -> None:
@@ -125,4 +115,7 @@ def _unlisted(path: str, manifest: Manifest) -> list[str]:
         return []
     known = {shard.file for split in manifest.splits.values() for shard in split.shards}
     found = sorted(file.name for file in [*Path(path).glob("*.tar"), *partials_in(Path(path))])
-    return [f"{join(path, name)}: not in the manifest; remove it." for name in found if name not in known]
+    return [
+        f"{join(path, name)}: not in the manifest; remove it, unless the manifest is what was changed."
+        for name in found if name not in known
+    ]

@@ -9,9 +9,9 @@ from pathlib import Path
 from vsetune.config.sources.recipe import IngestRecipe, expand_path
 from vsetune.config.spec.paths import under_home
 from vsetune.data.stored import storage
-from vsetune.data.stored.dataset import load_manifest
+from vsetune.data.stored.dataset import Dataset, check_first, load_manifest
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest
-from vsetune.errors import StorageError, StudyConflict
+from vsetune.errors import DataError, StorageError, StudyConflict
 from vsetune.object_storage.addresses import is_remote, join
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,20 @@ def finished(recipe: IngestRecipe, place: str) -> Manifest | None:
         )
     log.info("data set %s in %s is already complete", manifest.name, place)
     return manifest
+
+
+def require_whole(place: str) -> None:
+    """DataError when a finished data set has lost files: what is finished is not made anew, so it would stay so.
+
+    Sizes of shards are looked at, and the vocabulary; hashes are for `vsetune data verify`. Of an s3:// prefix the
+    vocabulary alone.
+    """
+    try:
+        dataset = Dataset.open(place)
+        dataset.check_files(dataset.manifest.splits)
+    except DataError as error:
+        told = str(error).replace(check_first(place), "")
+        raise DataError(f"{told} What is complete is not made anew: delete {place} first.") from error
 
 
 def check_space(output: Path, needed: int) -> None:

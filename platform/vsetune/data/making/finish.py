@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,8 +29,6 @@ from vsetune.files.whole_files import write_whole
 from vsetune.object_storage import s3
 from vsetune.object_storage.addresses import join
 
-log = logging.getLogger(__name__)
-
 _MANY_WORDS = 200
 
 
@@ -39,14 +36,13 @@ def finish(
     recipe: IngestRecipe, raw: RawDataset, features: FeatureInfo, records: Mapping[str, Sequence[ShardRecord]],
     *, output: Path,
 ) -> Manifest:
-    """Write the vocabulary and, last of all, the manifest. DataError when a split ended up empty."""
+    """Write the vocabulary and, last of all, the manifest, whose notes the caller tells. DataError when a split ended
+    up empty."""
     counts = _word_counts(raw, records["train"])
     notes = [
         *raw.notes, *_skipped_notes(records), *_long_caption_notes(raw),
         *_rare_word_notes(counts, recipe.vocabulary_min_count),
     ]
-    for note in notes:
-        log.warning("%s: %s", recipe.name, note)
     manifest = Manifest(
         name=recipe.name,
         splits={name: _split_info(name, found) for name, found in records.items()},

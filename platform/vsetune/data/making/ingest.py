@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.captions.parses import copy_parses, parse_dataset, require_pipeline
-from vsetune.data.making.data_place import check_space, data_place, finished
+from vsetune.data.making.data_place import check_space, data_place, finished, require_whole
 from vsetune.data.making.finish import finish, upload_dataset
 from vsetune.data.making.ingest_journal import Journal, ShardRecord, locked_journal
 from vsetune.data.making.parallel_ingest import ShardTask, ingest_in_parallel
@@ -44,6 +44,7 @@ def ingest(recipe: IngestRecipe, *, progress: ProgressSink) -> Manifest:
         with locked_journal(output, recipe=recipe.content_fingerprint(), source=raw.digest()) as journal:
             manifest = _write_dataset(open_work(recipe, raw), output, journal, progress)
     else:
+        require_whole(place)
         Journal(output).remove()
     if recipe.parses is not None:
         parse_dataset(str(output), recipe.parses.pipeline, phrases=recipe.parses.phrases, progress=progress)

@@ -21,7 +21,7 @@ from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.spec.paths import home
 from vsetune.data.captions.parses import parse_dataset, require_pipeline
 from vsetune.data.making.bucket_journal import BucketJournal, remove_records
-from vsetune.data.making.data_place import check_space, data_place, finished
+from vsetune.data.making.data_place import check_space, data_place, finished, require_whole
 from vsetune.data.making.finish import finish, upload_lists
 from vsetune.data.making.ingest_journal import FOLDER, Journal, ShardRecord, locked_journal
 from vsetune.data.making.raw import RawDataset
@@ -81,6 +81,7 @@ def ingest_in_parallel(recipe: IngestRecipe, place_tasks: Place, *, progress: Pr
     if manifest is None:
         manifest = _write_dataset(recipe, place, place_tasks, progress)
     else:
+        require_whole(place)
         _forget_journal(place, manifest)
     if recipe.parses is not None:
         parse_dataset(place, recipe.parses.pipeline, phrases=recipe.parses.phrases, progress=progress)

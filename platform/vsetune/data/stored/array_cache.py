@@ -41,7 +41,7 @@ def cached_array(
     say everything the content depends on. rows, dtype: of a sound array, which has two axes.
     """
     folders = [_cache_folder()] if is_remote(data_path) else [Path(data_path), _cache_folder()]
-    kept = _first_sound(folders, name, rows, dtype)
+    kept = _first_sound(folders, name, rows, dtype, told_as=logging.DEBUG)  # whoever makes it looks again, and tells
     if kept is not None:
         return kept
     with _one_at_a_time(name):
@@ -87,7 +87,9 @@ def _to_home(path: Path) -> None:
         _log.warning("%s: other machines compute it again: %s", path.name, error)
 
 
-def _first_sound(folders: list[Path], name: str, rows: int, dtype: str) -> np.ndarray | None:
+def _first_sound(
+    folders: list[Path], name: str, rows: int, dtype: str, *, told_as: int = logging.WARNING
+) -> np.ndarray | None:
     for folder in folders:
         try:
             known = _still_open(folder / name)
@@ -95,14 +97,15 @@ def _first_sound(folders: list[Path], name: str, rows: int, dtype: str) -> np.nd
         except FileNotFoundError:
             continue
         except (Flaw, DataError, StorageError, OSError) as error:
-            _log.warning("%s cannot be used (%s); computing it again", folder / name, error)
+            _log.log(told_as, "%s cannot be used (%s); computing it again", folder / name, error)
             continue
         fits = array.ndim == 2 and len(array) == rows and array.dtype == np.dtype(dtype)
         if fits and (array is known or _are_finite(array)):
             _keep_open(folder / name, array)
             return array
         found = f"{array.shape} {array.dtype}"  # or holds numbers that are not finite
-        _log.warning("%s is %s, need %d rows of finite %s; computing it again", folder / name, found, rows, dtype)
+        told = "%s is %s, need %d rows of finite %s; computing it again"
+        _log.log(told_as, told, folder / name, found, rows, dtype)
     return None
 
 

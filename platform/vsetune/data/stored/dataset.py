@@ -42,11 +42,16 @@ class Dataset:
         """
         manifest = load_manifest(path)
         words_at = join(path, manifest.vocabulary.file)
-        content = storage.read_hashed(path, manifest.vocabulary.file, sha256=manifest.vocabulary.sha256)
+        try:
+            content = storage.read_hashed(path, manifest.vocabulary.file, sha256=manifest.vocabulary.sha256)
+        except s3.NothingThere as error:
+            raise DataError(
+                f"{words_at}: vocabulary file missing; copy it back or ingest the data set again."
+            ) from error
         if sha256_hex(content) != manifest.vocabulary.sha256:
             raise DataError(
                 f"{words_at}: its SHA-256 is not the one of the manifest, so it is not the file that was ingested; "
-                "ingest the data set again."
+                "copy it back or ingest the data set again."
             )
         vocabulary = Vocabulary.from_json(content, where=words_at)
         if len(vocabulary) != manifest.vocabulary.words:
@@ -91,6 +96,17 @@ class Dataset:
             if not is_remote(self.path):
                 self._check_file(shard)
 
+    def require_unchanged(self, splits: Iterable[str]) -> None:
+        """DataError for the first shard of these splits that is not, bit for bit, what was ingested. Local data only.
+
+        Shards of an s3:// prefix are compared with their hashes when a node downloads them.
+        """
+        names = list(splits)
+        self.check_files(names)
+        for shard in [] if is_remote(self.path) else [shard for name in names for shard in self.split(name).shards]:
+            if storage.sha256_of(self.shard_url(shard.file)) != shard.sha256:
+                raise damaged_shard(self.path, shard, wrong_hash())
+
     def count_problems(self, name: str, split: SplitInfo) -> Iterator[str]:
         """What the manifest alone tells against a split; one sentence each."""
         if not split.images or not split.captions:
@@ -127,7 +143,14 @@ class Dataset:
         except WrongContent as error:
             raise damaged_shard(self.path, shard, Flaw(error.reason)) from error
         except s3.NothingThere as error:
-            raise self._missing(shard) from error
+            raise self.missing(shard) from error
+
+    def missing(self, shard: ShardInfo) -> DataError:
+        """That a shard is gone, as one line."""
+        return DataError(
+            f"{self.shard_url(shard.file)}: shard file missing; {check_first(self.path)}copy it back or ingest the "
+            "data set again."
+        )
 
     def require_sound_copy(self, shard: ShardInfo) -> None:
         """StorageError when what made a shard look damaged is this node's copy of it, which is then fetched again."""
@@ -154,15 +177,9 @@ class Dataset:
         except DataError as error:
             raise DataError(f"{error} The whole data set is checked by `vsetune data verify {self.path}`.") from error
         if found is None:
-            raise self._missing(shard)
+            raise self.missing(shard)
         if found != shard.bytes:
             raise damaged_shard(self.path, shard, wrong_size(found, shard))
-
-    def _missing(self, shard: ShardInfo) -> DataError:
-        return DataError(
-            f"{self.shard_url(shard.file)}: shard file missing; {check_first(self.path)}copy it back or ingest the "
-            "data set again."
-        )
 
 
 class _Ahead:
@@ -219,6 +236,11 @@ def load_manifest(path: str) -> Manifest:
 def wrong_size(found: int, shard: ShardInfo) -> Flaw:
     """The flaw of a shard of another size than it had."""
     return Flaw(f"{found:,} bytes, the manifest says {shard.bytes:,}; cut short or changed")
+
+
+def wrong_hash() -> Flaw:
+    """The flaw of a shard of the right size with other content."""
+    return Flaw("its SHA-256 is not the one of the manifest; changed")
 
 
 def damaged_shard(folder: str, shard: ShardInfo, reason: Flaw) -> DataError:

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.foreign_text import one_line
+from vsetune.config.spec.loading import describe_problems
 from vsetune.data.stored.plain_json import parse_shallow_json
 from vsetune.data.stored.storage import is_inside
 from vsetune.errors import DataError
@@ -30,6 +31,7 @@ _MOST_VALUES = 1 << 24
 _HEADERS = 1024
 """Bytes of a shard that an image takes at least, beside its features: a block of text and a header."""
 _LONGEST_NAME = 200
+_RESTORE = "restore the file, or ingest the data set again."
 
 
 class ShardInfo(Spec):
@@ -137,19 +139,18 @@ class Manifest(Spec):
     @classmethod
     def from_bytes(cls, content: bytes, *, where: str) -> Manifest:
         """Read `manifest.json`. where: its path or address, for the message of a DataError."""
-        plain = parse_shallow_json(content, where=where, fix="ingest the data set again.")
+        plain = parse_shallow_json(content, where=where, fix=_RESTORE)
         _check_format(plain, where=where)
         try:
             return cls.model_validate(plain)
         except ValidationError as error:
-            raise DataError(f"{where}: {first_problem(error)}; ingest the data set again.") from error
+            raise DataError(f"{where}: {first_problem(error)}; {_RESTORE}") from error
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first thing pydantic found, with its key, in one line."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    key = one_line(".".join(str(part) for part in first["loc"]) or "at the top")
-    return f"key {key}: {one_line(first['msg'])}"
+    """The first thing pydantic found: its key, what stands there, what is needed, in one line."""
+    first = describe_problems(error, where="", known=set())[0]
+    return one_line(first.removeprefix(": "))
 
 
 def _file_name(name: str) -> str:

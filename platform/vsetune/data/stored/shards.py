@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from vsetune.config.sources.network_reads import NetworkReads
-from vsetune.data.stored.dataset import Dataset, damaged_shard
+from vsetune.data.stored.dataset import Dataset, damaged_shard, wrong_hash
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.manifest import ShardInfo
 from vsetune.data.stored.samples import (
@@ -120,10 +120,13 @@ def iter_words(dataset: Dataset, split: str) -> Iterator[list[str]]:
 
 
 def split_records(dataset: Dataset, split: str) -> Iterator[tuple[str, Record]]:
-    """(place for messages, record) of every image of a split, in order; arrays and photographs are passed over."""
+    """(place for messages, record) of every image of a split, in order; arrays and photographs are passed over.
+
+    Hashes are compared: what is made of captions is kept by those of the manifest, and would outlast the damage.
+    """
     with dataset.fetched_ahead(dataset.split(split).shards) as shards:
         for shard in shards:
-            for where, record, _ in _records(dataset, shard):
+            for where, record, _ in _records(dataset, shard, hashed=True):
                 yield where, record
 
 
@@ -153,9 +156,7 @@ def _records(
             if hashing is not None:
                 hashing.drain()
                 if hashing.sha256 != shard.sha256:
-                    raise damaged_shard(
-                        dataset.path, shard, Flaw("its SHA-256 is not the one of the manifest; changed")
-                    )
+                    raise damaged_shard(dataset.path, shard, wrong_hash())
         except WrongContent as error:
             raise damaged_shard(dataset.path, shard, Flaw(error.reason)) from error
         except DataError:
