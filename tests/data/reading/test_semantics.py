@@ -11,6 +11,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from vsetune.config.sources.semantic_vectors import SemanticSpec
 from vsetune.data.captions.stop_words import ENGLISH_STOP_WORDS
 from vsetune.data.captions.svd_semantics import caption_vectors, semantic_vectors, stems
+from vsetune.data.looking.verify import verify
+from vsetune.data.stored.array_cache import forget_arrays
 from vsetune.errors import DataError
 
 CAPTIONS = ["dog run grass", "dog jump grass", "man ride bike", "man ride hors", "dog ride bike"]
@@ -132,6 +134,34 @@ def test_a_damaged_file_is_made_again_and_said(tiny, caplog, damage):
         np.testing.assert_array_equal(semantic_vectors(dataset, SPEC, split="train"), made)
     assert caplog.text.count("computing it again") == 1
     assert len(np.load(kept)) == 5
+
+
+@pytest.mark.parametrize("is_another", [False, True], ids=["one byte", "another data set's"])
+def test_a_file_that_is_not_what_was_kept_is_made_again_and_said(tiny, caplog, is_another):
+    dataset = write(tiny)
+    made = np.array(semantic_vectors(dataset, SPEC, split="train"))
+    (kept,) = kept_files(dataset.path)
+    content = bytearray(kept.read_bytes())
+    content[-3] ^= 1
+    kept.write_bytes(content)
+    if is_another:  # finite numbers too, and as many rows
+        np.save(kept, made[::-1])
+    forget_arrays()
+    assert [str(kept) in problem for problem in verify(dataset.path)] == [True]
+    with caplog.at_level(logging.WARNING):
+        np.testing.assert_array_equal(semantic_vectors(dataset, SPEC, split="train"), made)
+    assert caplog.text.count("is not what was kept, by its SHA-256; computing it again") == 1
+    assert verify(dataset.path) == []
+
+
+def test_a_file_of_before_hashes_were_kept_is_read(tiny, monkeypatch):
+    dataset = write(tiny)
+    made = np.array(semantic_vectors(dataset, SPEC, split="train"))
+    (seal,) = Path(dataset.path).glob("*.npy.sha256")
+    seal.unlink()
+    forget_arrays()
+    monkeypatch.setattr("vsetune.data.captions.svd_semantics.caption_vectors", lambda *_: pytest.fail("computed again"))
+    np.testing.assert_array_equal(semantic_vectors(dataset, SPEC, split="train"), made)
 
 
 def test_a_file_of_another_length_is_made_again(tiny):

@@ -202,7 +202,8 @@ def _parsed(dataset: Dataset, split: str, pipeline: str, progress: ProgressSink)
         return array
 
     made_of = sha256_hex(f"{pipeline} {parser.version} {captions_fingerprint(dataset, split)}".encode())[:12]
-    return cached_array(dataset.path, f"parses-{split}-{made_of}.npy", rows=captions, make=make, dtype=HEADS_DTYPE)
+    name = f"parses-{split}-{made_of}.npy"
+    return cached_array(dataset.path, name, rows=captions, make=make, dtype=HEADS_DTYPE, sealed=False)
 
 
 def _phrased(dataset: Dataset, split: str, parses: Parses, progress: ProgressSink) -> np.ndarray:
@@ -225,7 +226,7 @@ def _phrased(dataset: Dataset, split: str, parses: Parses, progress: ProgressSin
 
     says = f"{_PHRASE_RULES} {parses.pipeline} {finder.version} {captions_fingerprint(dataset, split)}"
     name = f"phrases-{split}-{sha256_hex(says.encode())[:12]}.npy"
-    return cached_array(dataset.path, name, rows=captions, make=make, dtype=PHRASE_DTYPE)
+    return cached_array(dataset.path, name, rows=captions, make=make, dtype=PHRASE_DTYPE, sealed=False)
 
 
 def _require_same(found: Parses, pipeline: str, path: str) -> None:

@@ -10,6 +10,7 @@ from typing import BinaryIO, cast
 from vsetune.data.batches.pixels import decoded
 from vsetune.data.captions.parse_checks import parses_problems
 from vsetune.data.stored import storage
+from vsetune.data.stored.array_cache import damaged_arrays
 from vsetune.data.stored.dataset import Dataset, check_first, damaged_shard, load_manifest, wrong_hash, wrong_size
 from vsetune.data.stored.manifest import Manifest, ShardInfo
 from vsetune.data.stored.samples import BOXES, FEATURES, PHOTOGRAPHS, boxes_of, features_of, photograph_of
@@ -68,6 +69,7 @@ def verify(path: str) -> list[str]:
         for shard in split.shards:
             problems += _shard_problems(dataset, shard, words[name])
     problems += parses_problems(dataset, words)
+    problems += [] if is_remote(path) else damaged_arrays(Path(path))
     return [problem.replace(check_first(dataset.path), "") for problem in [*problems, *_unlisted(path, manifest)]]
 
 

@@ -1,6 +1,7 @@
 """Arrays computed from a data set, kept as .npy files beside it.
 
-Several trials may ask at once: one computes, the others wait for it. A file appears whole or not at all.
+Several trials may ask at once: one computes, the others wait for it. A file appears whole or not at all, and its hash
+stands beside it, so that one that was damaged or exchanged since is made again.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from vsetune.config.spec.paths import home
 from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.plain_arrays import mapped_array
 from vsetune.errors import DataError, StorageError
+from vsetune.files.hashes import sha256_of_file
 from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import whole_file
 from vsetune.object_storage.addresses import is_remote
 from vsetune.object_storage.home_files import find_in_home, keep_in_home
 
+_SEAL = ".sha256"
+"""Added to the name of an array: the file with its hash. Arrays of before there were any, and those that a data set
+lists with a hash of its own, have none."""
 _ROWS_AT_ONCE = 4096
 _MOST_OPEN = 16
 
@@ -32,13 +37,14 @@ _open: OrderedDict[Path, tuple[tuple[int, ...], np.ndarray]] = OrderedDict()
 
 
 def cached_array(
-    data_path: str, name: str, *, rows: int, make: Callable[[], np.ndarray], dtype: str = "float32"
+    data_path: str, name: str, *, rows: int, make: Callable[[], np.ndarray], dtype: str = "float32", sealed: bool = True
 ) -> np.ndarray:
     """The array kept under this name, memory-mapped read-only; made and kept first when there is none.
 
     Kept in the data folder; when that is remote or cannot be written, in the `cache` folder of vsetune's home; when
     neither can be, the array is only returned. With a remote home it is kept there too, for other machines. name must
-    say everything the content depends on. rows, dtype: of a sound array, which has two axes.
+    say everything the content depends on. rows, dtype: of a sound array, which has two axes. sealed: a hash is kept
+    beside it; not where the data set will list the file with its hash.
     """
     folders = [_cache_folder()] if is_remote(data_path) else [Path(data_path), _cache_folder()]
     kept = _first_sound(folders, name, rows, dtype, told_as=logging.DEBUG)  # whoever makes it looks again, and tells
@@ -52,12 +58,20 @@ def cached_array(
         made = make()
         made.setflags(write=False)
         for folder in folders:
-            if _keep(folder / name, made):
+            if _keep(folder / name, made, sealed=sealed):
                 _to_home(folder / name)
                 kept = _first_sound([folder], name, rows, dtype)  # mapped, so that trials on a node share its memory
                 return made if kept is None else kept
         _log.warning("%s is computed again by every trial, cannot write to: %s", name, ", ".join(map(str, folders)))
         return made
+
+
+def damaged_arrays(folder: Path) -> Iterator[str]:
+    """A line for each array in this folder that is not what was kept."""
+    for seal in sorted(folder.glob(f"*.npy{_SEAL}")):
+        path = seal.with_suffix("")
+        if path.exists() and not _is_as_kept(path):
+            yield f"{path}: its SHA-256 is not the one of {seal.name}; delete it, it is computed again."
 
 
 def forget_arrays() -> None:
@@ -77,6 +91,8 @@ def _from_home(name: str, rows: int, dtype: str) -> np.ndarray | None:
     except StorageError as error:
         _log.warning("%s cannot be fetched (%s); computing it again", name, error)
         return None
+    if is_here:
+        _seal(_cache_folder() / name)
     return _first_sound([_cache_folder()], name, rows, dtype) if is_here else None
 
 
@@ -98,6 +114,9 @@ def _first_sound(
             continue
         except (Flaw, DataError, StorageError, OSError) as error:
             _log.log(told_as, "%s cannot be used (%s); computing it again", folder / name, error)
+            continue
+        if array is not known and not _is_as_kept(folder / name):
+            _log.log(told_as, "%s is not what was kept, by its SHA-256; computing it again", folder / name)
             continue
         fits = array.ndim == 2 and len(array) == rows and array.dtype == np.dtype(dtype)
         if fits and (array is known or _are_finite(array)):
@@ -134,16 +153,38 @@ def _are_finite(array: np.ndarray) -> bool:
     )
 
 
-def _keep(path: Path, array: np.ndarray) -> bool:
+def _keep(path: Path, array: np.ndarray, *, sealed: bool) -> bool:
     """Write the file in one step; False when the folder cannot take it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path, durable=False, by_many=True) as stream:
             np.save(stream, array, allow_pickle=False)
+        if sealed:
+            _seal(path)
     except OSError as error:
         _log.info("%s cannot be written (%s)", path, error.strerror)
         return False
     return True
+
+
+def _seal(path: Path) -> None:
+    """Keeps the hash of an array beside it. OSError."""
+    with whole_file(_seal_of(path), durable=False, by_many=True) as stream:
+        stream.write(sha256_of_file(path).encode())
+
+
+def _is_as_kept(path: Path) -> bool:
+    """Whether an array has the hash beside it, where there is one. False when either cannot be read."""
+    try:
+        return sha256_of_file(path) == _seal_of(path).read_text().strip()
+    except FileNotFoundError:
+        return path.exists()
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _seal_of(path: Path) -> Path:
+    return path.with_name(path.name + _SEAL)
 
 
 @contextmanager
