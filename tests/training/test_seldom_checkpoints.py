@@ -109,9 +109,8 @@ def test_the_first_and_the_last_validation_have_a_checkpoint_and_the_best_is_alw
 
 @pytest.mark.parametrize("validations", [2, 3, 5])
 def test_a_trial_that_dies_trains_what_came_after_its_checkpoint_again_to_the_same_bits(
-    validations: int, trial: TrialSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    validations: int, trial: TrialSpec, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("vsetune.training.executions.MARK_EVERY_S", 0.0)
     straight = run_through(open_attempt(trial, tmp_path / "straight", share=1.0))
     dead = open_attempt(trial, tmp_path / "dead")
     for _ in range(validations):

@@ -339,7 +339,7 @@ class Attempt:
             with self._pace.writing():
                 self._write(self._state())
         self._progress.checkpoint_seconds += time.perf_counter() - begin
-        self._mark()
+        self._mark(now=not self._is_kept)  # what others have seen of it is waste to the last epoch if it dies
         _log.info(
             "%s: step %d epoch %.3f M-Recall %.2f%s", self._where, point.step, point.epoch, point.m_recall,
             " (best)" if is_best else "",

@@ -26,7 +26,7 @@ class Execution:
     """One execution of a trial. number: 1 is the first.
 
     wasted_pairs, wasted_seconds: trained by all earlier executions together after their last checkpoint, hence lost;
-    exact to MARK_EVERY_S seconds of work per execution.
+    exact to MARK_EVERY_S seconds of work per execution, and never less than what its validations have shown.
     """
 
     number: int
