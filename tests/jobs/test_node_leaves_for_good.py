@@ -15,6 +15,7 @@ import psutil
 import pytest
 import ray
 import yaml
+from ray._private.authentication.authentication_token_setup import ensure_token_if_auth_enabled
 from ray.cluster_utils import Cluster
 from ray_heads import end_all, ray_command
 from rich.console import Console
@@ -38,9 +39,9 @@ STUDY = {
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A head with 1 GiB."""
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+def cluster() -> Iterator[Cluster]:
+    """A head with 1 GiB, with the token of this process, whose mode cannot be changed once Ray has looked at it."""
+    ensure_token_if_auth_enabled()
     found = Cluster(initialize_head=True, head_node_args={
         "num_cpus": 1, "memory": 1 << 30, "include_dashboard": False,
     })
