@@ -4,7 +4,7 @@
 
 FOLDER: an ingested data set; without one, scenes with features of Flickr8k's shape are made. The trial is VSE++ with
 LSEH, D = 512, which reads semantic vectors. Each round starts it with and without what a process keeps and leaves out
-(bank, vectors, spread; neither compiler nor search nor all of Ray Tune among the imports), in turn: warm in this
+(bank, vectors, spread; no search among the imports), in turn: warm in this
 process, fresh in a process of its own, whose interpreter and Ray are not counted. Seconds by the clock and, in
 brackets, of the processor, which other work on the machine moves less; one thread. About a minute; expect at most 0.3 s
 warm and 3 s fresh until the first step begins.
@@ -20,7 +20,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from statistics import median
 
@@ -117,8 +116,7 @@ def child(data: str, kind: str, number: int) -> None:
 
     watch = Watch()
     if kind == BEFORE:
-        for name in ("torch._dynamo", "vsetune.jobs.held_search", "ray.tune", "rich.progress", "scipy.special"):
-            import_module(name)
+        import vsetune.jobs.held_search  # noqa: F401
     print(json.dumps(vars(start(data, kind, number, watch))))
 
 

@@ -1,4 +1,4 @@
-"""A node that Ray drains under a running study: its trial leaves with a checkpoint and loses nothing.
+"""A node that is taken away under a running study: its trial leaves with a checkpoint and loses nothing.
 
 Run with `pytest -m slow -s tests/cluster/test_drained_node.py`; about two minutes.
 """
@@ -34,9 +34,9 @@ STUDY = {
     "training": {"epochs": 40, "batch_size": 50, "validate_every_steps": 300, "learning_rate": 1e-3},
     "scheduler": {"kind": "none"},
 }
-OF_THE_NODES = (
-    "import ray, sys; ray.init(address=sys.argv[1], logging_level='ERROR'); "
-    "print(*[n['NodeID'] for n in ray.nodes() if n['Alive'] and n['Resources'].get('CPU')])"
+ONE_LEAVES = (
+    "import sys; from vsetune.jobs.leaving_node import leave, nodes_here; "
+    "leave(sys.argv[1], nodes_here(sys.argv[1])[0], 60, 'a test takes it')"
 )
 
 
@@ -96,12 +96,7 @@ def test_a_trial_leaves_a_drained_node_with_all_that_it_has_trained(place: Path)
             assert driver.poll() is None, (place / "log").read_text()
             assert time.monotonic() < until, (place / "log").read_text()
             time.sleep(0.5)
-        leaving = run(sys.executable, "-c", OF_THE_NODES, f"127.0.0.1:{PORT}", environment=environment).split()[0]
-        run(
-            ray_command(), "drain-node", "--address", f"127.0.0.1:{PORT}", "--node-id", leaving,
-            "--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "a test takes it",
-            "--deadline-remaining-seconds", "60", environment=environment,
-        )
+        run(sys.executable, "-c", ONE_LEAVES, f"127.0.0.1:{PORT}", environment=environment)
         driver.wait(timeout=600)
         said = (place / "log").read_text()
     sys.stderr.write(said)

@@ -21,13 +21,6 @@ def variables_of_a_trial() -> dict[str, str]:
     return dict(made._default_options["runtime_env"].get("env_vars", {}))
 
 
-def test_workers_that_inherit_an_environment_are_given_none() -> None:
-    assert variables_of_a_trial(), "Tune names no variables any more: `inherited` can go"
-    with credentials_not_forwarded(inherited=True):
-        assert variables_of_a_trial() == {}
-    assert variables_of_a_trial()
-
-
 def test_tune_forwards_no_credentials_and_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*KEYS, "RAY_CHDIR_TO_TRIAL_DIR"):
         monkeypatch.setenv(name, "0")

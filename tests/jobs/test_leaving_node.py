@@ -14,7 +14,7 @@ import pytest
 from local_http import answering
 
 from vsetune.errors import UsageError
-from vsetune.jobs.leaving_node import NodeHere, drain, interruption, main, wait_for_interruption, wait_for_trials
+from vsetune.jobs.leaving_node import NodeHere, interruption, leave, main, wait_for_interruption, wait_for_trials
 
 
 class Metadata(BaseHTTPRequestHandler):
@@ -118,5 +118,5 @@ def test_misuse_is_told_with_what_is_needed(words: list[str], caplog: pytest.Log
 @pytest.mark.slow  # Ray's command takes seconds to start
 def test_a_cluster_that_does_not_answer_is_told_in_a_line() -> None:
     with pytest.raises(UsageError, match="127.0.0.1:9: did not let this node go") as told:
-        drain("127.0.0.1:9", NodeHere("f" * 56, psutil.Process()), 100, "test")
+        leave("127.0.0.1:9", NodeHere("f" * 56, psutil.Process()), 100, "test")
     assert "\n" not in str(told.value)

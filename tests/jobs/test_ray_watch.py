@@ -18,13 +18,7 @@ import pytest
 
 from vsetune.jobs import ray_watch
 from vsetune.jobs.ray_watch import LocalRay, RayWatch, children
-from vsetune.jobs.stopping import (
-    StopRequest,
-    forget_interruptions,
-    interrupt,
-    sigterm_handler_kept,
-    sigterm_like_ctrl_c,
-)
+from vsetune.jobs.stopping import StopRequest, forget_interruptions, interrupt, sigterm_like_ctrl_c
 
 ROOT = Path(__file__).parents[2]
 
@@ -178,10 +172,10 @@ def test_sigterm_asks_to_stop_like_ctrl_c_and_a_second_one_interrupts() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_nobody_replaces_the_handler_of_sigterm_while_ray_starts() -> None:
-    ours = signal.getsignal(signal.SIGTERM)
-    with sigterm_handler_kept():
+def test_the_handler_that_ray_puts_in_place_is_replaced_again() -> None:
+    stop = StopRequest()
+    with stop.listening():
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
-        before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    assert signal.getsignal(signal.SIGTERM) is ours
-    assert signal.signal(signal.SIGUSR2, before) is signal.SIG_IGN
+        stop.listen_again()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.reason == "SIGTERM"

@@ -6,11 +6,9 @@ import io
 import os
 import platform
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,13 +89,10 @@ def test_the_standard_platform_module_works_here_and_inside_a_ray_task() -> None
 
 
 class Finished(NamedTuple):
-    """mapped: parts of the paths of all files that the processes of its trials had mapped, libraries among them."""
-
     home: Path
     path: Path
     counts: dict[str, int]
     shown: str
-    mapped: set[str]
 
 
 @pytest.fixture(scope="module")
@@ -108,31 +103,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[
         patch.setenv("VSETUNE_HOME", str(home))
         patch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
         path = write_study(home, {})
-        with libraries_of_workers() as mapped:
-            counts, shown = run(path)
-        return Finished(home, path, counts, shown, mapped)
-
-
-@contextmanager
-def libraries_of_workers() -> Iterator[set[str]]:
-    """Filled while the block runs."""
-    found: set[str] = set()
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.wait(0.2):
-            for process in psutil.Process().children(recursive=True):
-                with suppress(psutil.Error):
-                    if "Trainable" in " ".join(process.cmdline()):
-                        found.update(folder for each in process.memory_maps() for folder in Path(each.path).parts)
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield found
-    finally:
-        over.set()
-        thread.join()
+        return Finished(home, path, *run(path))
 
 
 @pytest.fixture
@@ -160,15 +131,6 @@ def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(finishe
     board = build(recorded, baseline="lmh")
     assert [row.loss for row in board.rows] == ["lmh", "lseh"]
     assert all(len(row.seeds) == 2 and row.trials == 3 for row in board.rows)
-
-
-@pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="which files another process has mapped is read from Linux's /proc"
-)
-def test_workers_go_through_their_trials_without_what_tune_imports_beside_its_class(finished: Finished) -> None:
-    """Whatever Tune sends to a worker or asks of it: notes on trials, checkpoints at their end."""
-    assert "torch" in finished.mapped
-    assert "pandas" not in finished.mapped, "it comes with all of Tune"
 
 
 def test_a_finished_study_resumes_to_nothing_left_to_do(study_file: Path) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +19,6 @@ from rich.console import Console
 
 from vsetune.jobs.preparation import prepare_study
 from vsetune.jobs.run import run_study
-from vsetune.jobs.stop_sign import is_told, told_to_workers
-from vsetune.jobs.stopping import StopRequest
 from vsetune.training.checkpoint import CHECKPOINT_FILE
 from vsetune.training.executions import PROGRESS_FILE
 
@@ -74,17 +71,3 @@ def test_what_was_trained_since_the_last_validation_is_kept(tmp_path: Path, monk
     state = torch.load(folder / CHECKPOINT_FILE, weights_only=True)["state"]
     assert 0 < state["progress"]["step"] < 60
     assert state["progress"]["pairs_seen"] == json.loads((folder / PROGRESS_FILE).read_text())["pairs"]
-    assert not is_told(), "the next study of this process is not asked to stop"
-
-
-def test_workers_hear_of_a_stop_and_of_nothing_else() -> None:
-    asked = StopRequest()
-    with told_to_workers(asked):
-        assert not is_told()
-        asked.request("somebody")
-        while not is_told():
-            time.sleep(0.05)
-        assert ray.get(ray.remote(is_told).remote())
-    assert not is_told()
-    with told_to_workers(StopRequest()):
-        assert not ray.get(ray.remote(is_told).remote())

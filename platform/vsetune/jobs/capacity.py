@@ -25,19 +25,10 @@ class ClusterView(Protocol):
 
 
 class RayCluster:
-    """The cluster this process is connected to. A node that is being drained takes no more work."""
+    """The cluster this process is connected to. A node that is being drained counts until it has left."""
 
     def nodes(self) -> Sequence[tuple[str, Node]]:
-        draining = draining_nodes()
-        return [
-            (type_of(node.get("Labels", {})), node["Resources"])
-            for node in ray.nodes() if node["Alive"] and node["NodeID"] not in draining
-        ]
-
-
-def draining_nodes() -> set[str]:
-    """Ids of the nodes that will go: a spot instance was told so, or the autoscaler takes an idle one away."""
-    return set(ray._private.state.state.get_draining_nodes())
+        return [(type_of(node.get("Labels", {})), node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
 
 @dataclass

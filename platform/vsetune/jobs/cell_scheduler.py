@@ -10,7 +10,6 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.stays_here import StaysHere
-from vsetune.jobs.stop_sign import ENDED_WITHIN_S
 from vsetune.search.objectives import broken_for_good
 from vsetune.search.stopping.choosing import stopping_rule
 from vsetune.search.stopping.rule import StoppingRule
@@ -31,7 +30,6 @@ class CellScheduler(StaysHere, FIFOScheduler):
         at which trials of a cell's search have shown all, None where there is none."""
         super().__init__()
         self._target_of, self._constraints = target_of, constraints or ConstraintSpec()
-        self.controller: Any = None
         self.reasons: dict[str, str] = {}
         """Why a trial was stopped, by its name."""
         self.kind = spec.kind
@@ -45,11 +43,6 @@ class CellScheduler(StaysHere, FIFOScheduler):
             assignment = progress.assignment
             if assignment.phase == "search" and assignment.trial.cell in self.rules:
                 self.rules[assignment.trial.cell].replay(name, progress.longest_curve)
-
-    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
-        self.controller = tune_controller
-        tune_controller._actor_force_cleanup_timeout = ENDED_WITHIN_S  # Tune has no public name for it; 10 s
-        super().on_trial_add(tune_controller, trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> str:
         cell, name = trial.config["trial"]["cell"], trial.config["trial"]["trial"]

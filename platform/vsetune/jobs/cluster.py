@@ -15,12 +15,11 @@ import ray
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError, UsageError
-from vsetune.jobs.bare_ray import bare_ray, workers_ahead
 from vsetune.jobs.capacity import Capacity, RayCluster
 from vsetune.jobs.loopback import loopback_only
 from vsetune.jobs.node_types import known_node_types, refused
 from vsetune.jobs.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay, children, ended_unless_started
-from vsetune.jobs.stopping import StopRequest, sigterm_handler_kept
+from vsetune.jobs.stopping import StopRequest
 from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
@@ -41,12 +40,10 @@ _JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 @contextmanager
 def ray_cluster(
     address: str | None, stop: StopRequest, *, farewell: str, modules: Sequence[Path] = (),
-    preloaded: Sequence[str] = (),
-) -> Iterator[bool]:
-    """A connection to Ray, and whether Ray was started here.
+) -> Iterator[None]:
+    """A connection to Ray.
 
-    address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set. preloaded: modules that
-    workers of a Ray started here import before they have work.
+    address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set.
 
     A connection that this process has already is used and left open. Of any other the parts are watched: `stop` is
     requested when Ray dies, and the process leaves with `farewell` when Ray does not let it go. Inside, `stop` listens.
@@ -57,20 +54,20 @@ def ray_cluster(
     """
     if ray.is_initialized():  # whoever connected this process to Ray decides when it ends
         with stop.listening():
-            yield False
+            yield
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     target = cluster_address(address)
     with stop.listening():
         before = children()
-        with sigterm_handler_kept():
-            _connect(target, modules, preloaded)
+        _connect(target, modules)
+        stop.listen_again()
         parts: RayParts = RemoteRay.of_this_driver() if target else LocalRay.started_since(before)
         with RayWatch(parts, stop, farewell=farewell).watching():
             try:
                 if stop.is_requested:  # while Ray started
                     raise KeyboardInterrupt
-                yield not target
+                yield
             finally:
                 ray.shutdown()
 
@@ -87,7 +84,7 @@ def cluster_address(given: str | None) -> str | None:
     return target or None
 
 
-def _connect(target: str | None, modules: Sequence[Path], preloaded: Sequence[str]) -> None:
+def _connect(target: str | None, modules: Sequence[Path]) -> None:
     """UsageError in one line when there is no Ray to be had. target: None starts one on this machine."""
     try:
         if target:
@@ -103,11 +100,8 @@ def _connect(target: str | None, modules: Sequence[Path], preloaded: Sequence[st
             for name, value in _WORKER_ENVIRONMENT.items():
                 os.environ.setdefault(name, value)  # workers inherit it
             # `local`, or Ray would join whatever cluster was last started on this machine
-            with loopback_only(), bare_ray(), ended_unless_started():
-                ray.init(
-                    address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-                    _system_config=workers_ahead(preloaded),
-                )
+            with loopback_only(), ended_unless_started():
+                ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises this very class when the GCS or the raylet that it starts does not come up
         if target is None:
             raise UsageError(f"ray: did not start here ({_first_line(error)}); repeat with --resume") from error

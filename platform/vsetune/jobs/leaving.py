@@ -1,7 +1,7 @@
-"""A worker notices that it will be ended, and lets its attempt leave with a checkpoint; and says that it is alive.
+"""A worker notices that it will be ended and lets its attempt leave with a checkpoint; until then it sends pulses.
 
-Three warnings are heard: Ray drains the node (a spot instance was told so, `ray drain-node`, an autoscaler that takes
-an idle node away), the process is sent SIGTERM (`ray stop`, a pod that is evicted), or the study is asked to stop.
+It will be ended when the process is sent SIGTERM (`leaving_node`, `ray stop`, a pod that is evicted), or when its study
+is asked to stop.
 """
 
 from __future__ import annotations
@@ -14,12 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import ray
-
-from vsetune.jobs.capacity import draining_nodes
-from vsetune.jobs.stop_sign import is_told
-
-LOOK_EVERY_S = 5.0
+LOOK_EVERY_S = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -27,16 +22,12 @@ _log = logging.getLogger(__name__)
 class LeaveWatch:
     """Calls `leave` once, in a thread of its own or from the signal's handler, when this process will be ended.
 
-    The thread also calls `live` now and then, so that nothing of this is waited for by the training.
-    is_ending: whether the node will go, or the study stops.
+    beat: called every `every_s` seconds outside the training's thread; reports that the attempt works, and returns
+    whether its study stops.
     """
 
-    def __init__(
-        self, leave: Callable[[], None], *, live: Callable[[], None] = lambda: None,
-        is_ending: Callable[[], bool] | None = None, every_s: float = LOOK_EVERY_S,
-    ) -> None:
-        self._leave, self._live = leave, live
-        self._is_ending, self._every_s = is_ending or this_worker_will_end, every_s
+    def __init__(self, leave: Callable[[], None], *, beat: Callable[[], bool], every_s: float = LOOK_EVERY_S) -> None:
+        self._leave, self._beat, self._every_s = leave, beat, every_s
         self._ended = threading.Event()
         self._has_left = self.was_terminated = False
 
@@ -65,25 +56,13 @@ class LeaveWatch:
 
     def _look(self) -> None:
         while True:
-            for step in (self._live, self._ask):
-                try:
-                    step()
-                except Exception as error:  # Ray is away: its death is somebody else's matter
-                    _log.info("cannot tell Ray a sign of life, or ask whether this worker shall leave (%s)", error)
+            try:
+                is_stopping = self._beat()
+            except Exception as error:  # Ray is away, which its driver notices
+                _log.info("no sign of life was sent (%s)", error)
+            else:
+                if is_stopping and not self._has_left:
+                    self._has_left = True
+                    self._leave()
             if self._ended.wait(self._every_s):
                 return
-
-    def _ask(self) -> None:
-        if not self._has_left and self._is_ending():
-            self._has_left = True
-            self._leave()
-
-
-def this_worker_will_end() -> bool:
-    """Whether its node is drained, or its study was asked to stop."""
-    return is_told() or this_node_is_draining()
-
-
-def this_node_is_draining() -> bool:
-    """Whether Ray drains the node of this worker."""
-    return ray.is_initialized() and ray.get_runtime_context().get_node_id() in draining_nodes()

@@ -1,14 +1,15 @@
-"""A node that is about to go: Ray is told in time, so that its trials write checkpoints and move to other nodes.
+"""Takes a node away: Ray places nothing on it any more, and its trials write checkpoints and move to other nodes.
 
     python -m vsetune.jobs.leaving_node spot HEAD:6379        waits for the notice of AWS, two minutes ahead
-    python -m vsetune.jobs.leaving_node now HEAD:6379 SECONDS drains at once and waits for the trials here to end
+    python -m vsetune.jobs.leaving_node now HEAD:6379 SECONDS begins at once; waits for the trials here to end
 
-The first runs beside `ray start` on spot nodes (cluster.yaml); Ray does not look for the notice itself. The second is
-what Kubernetes runs before it stops a pod (jobs/kuberay/).
+The first runs beside `ray start` on spot nodes (cluster.yaml), since Ray does not look for the notice. Kubernetes runs
+the second before it stops a pod (jobs/kuberay/).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import shutil
@@ -31,8 +32,9 @@ METADATA = "http://169.254.169.254/latest"
 _TOKEN_LASTS_S = 21600
 _LOOK_EVERY_S = 5.0
 _NOTICE_S = 120.0
-_OWN = {"ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent"}
-"""Ray's own processes below a raylet, and workers that wait."""
+_TRIAL = "ray::AttemptTrainable"
+_NO_WORK = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray::SignalsBoard")
+"""Ray's own processes below a raylet, workers that wait, and the actor of `signals`, which moves when its node dies."""
 
 _log = logging.getLogger(__name__)
 
@@ -81,24 +83,49 @@ class NodeHere:
     @classmethod
     def of(cls, address: str) -> NodeHere:
         """address: of the cluster. UsageError when there is none here, or more than one as only tests have."""
-        port = address.rpartition(":")[2]
-        found = [
-            cls(options["node_id"], process)
-            for process, options in _raylets() if options.get("gcs-address", "").rpartition(":")[2] == port
-        ]
+        found = nodes_here(address)
         if len(found) != 1:
             there = ", ".join(node.id for node in found) or "none"
             raise UsageError(f"{address}: need one worker node of this cluster on this machine, found: {there}")
         return found[0]
 
     def works(self) -> bool:
-        """Does anything run here? Ray names its workers `ray::IDLE`, or `ray::` and what they run."""
-        names = [_words_of(child)[:1] for child in self.raylet.children(recursive=True)]
-        return any(word.startswith("ray::") and word not in _OWN for words in names for word in words)
+        """Whether anything runs here. Ray names its workers `ray::IDLE`, or `ray::` and the work that they do."""
+        return any(not name.startswith(_NO_WORK) for name, _ in self._workers())
+
+    def ask_trials_to_leave(self) -> None:
+        """Has the trials here leave with a checkpoint after the step at hand."""
+        for name, process in self._workers():
+            if name.startswith(_TRIAL):
+                with contextlib.suppress(psutil.Error):
+                    process.terminate()
+
+    def _workers(self) -> Iterator[tuple[str, psutil.Process]]:
+        for child in self.raylet.children(recursive=True):
+            for name in _words_of(child)[:1]:
+                if name.startswith("ray::"):
+                    yield name, child
 
 
-def drain(address: str, node: NodeHere, seconds: float, why: str) -> None:
-    """Tells Ray that a node leaves in so many seconds. UsageError when Ray does not accept it."""
+def nodes_here(address: str) -> list[NodeHere]:
+    """The worker nodes of a cluster on this machine. address: of the cluster, HOST:PORT."""
+    port = address.rpartition(":")[2]
+    return [
+        NodeHere(options["node_id"], process)
+        for process, options in _raylets() if options.get("gcs-address", "").rpartition(":")[2] == port
+    ]
+
+
+def leave(address: str, node: NodeHere, seconds: float, why: str) -> None:
+    """Has Ray place nothing more on a node that will be gone in so many seconds, and its trials leave.
+
+    UsageError when Ray does not accept it.
+    """
+    _drain(address, node, seconds, why)
+    node.ask_trials_to_leave()
+
+
+def _drain(address: str, node: NodeHere, seconds: float, why: str) -> None:
     beside = Path(sys.executable).with_name("ray")
     ray_command = str(beside) if beside.exists() else shutil.which("ray") or "ray"
     done = subprocess.run(
@@ -107,7 +134,7 @@ def drain(address: str, node: NodeHere, seconds: float, why: str) -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["nothing told"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise UsageError(f"{address}: did not let this node go ({last}); its trials end with it, and resume elsewhere")
 
 
@@ -149,7 +176,7 @@ def main(words: Sequence[str]) -> int:
         else:
             raise UsageError(f"got {' '.join(words) or 'nothing'}, need `spot HEAD:PORT` or `now HEAD:PORT SECONDS`")
         node = NodeHere.of(words[1])
-        drain(words[1], node, seconds, why)
+        leave(words[1], node, seconds, why)
     except UsageError as error:
         _log.error("%s", error)
         return 2

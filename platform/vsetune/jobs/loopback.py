@@ -1,8 +1,8 @@
-"""A Ray that is started for this machine alone talks on this machine alone.
+"""A Ray that is started for this machine alone listens on this machine alone.
 
-Left to itself, the Ray that `ray.init` starts listens on every network of the machine: GCS, raylet and workers, and
-whoever has the token runs code through them. Ray has a switch that gives a node the loopback address, made for Windows
-and macOS, where it starts no clusters; under it nothing listens elsewhere.
+The Ray that `ray.init` starts listens on every network of the machine, and anybody with the token runs code through it.
+Ray has a switch that gives a node the loopback address, made for Windows and macOS, where it starts no clusters. Ray
+reads the switch when it is imported, so this sets Ray's private constant: the only private name of Ray that we use.
 """
 
 from __future__ import annotations

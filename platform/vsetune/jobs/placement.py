@@ -6,6 +6,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,13 @@ from vsetune.jobs.cluster import capacity_of
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.shortage import Shortage
-from vsetune.jobs.signs_of_life import SignsOfLife
-from vsetune.jobs.stop_sign import told_to_workers
+from vsetune.jobs.signals import Signals, SignsOfLife
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_metrics import StudyMetrics
 from vsetune.jobs.study_progress import StudyProgress
 from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.jobs.trial_progress import Assignment
-from vsetune.jobs.tune_adapter import LedgerSearcher, RecordingCallback, actors_in_making
-from vsetune.jobs.tune_trainable import trials_sent_plainly
+from vsetune.jobs.tune_adapter import LedgerSearcher, RecordingCallback, StudyStopper
 
 # Tune is told to keep nothing of its own: results go to the tracking store, checkpoints to the trial's folder. Signals
 # are ours: a StopRequest passes them on.
@@ -40,8 +39,6 @@ _TUNE_SETTINGS = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "RAY_AIR_NEW_OUTPUT": "0",
 }
-LOADED_BY_WORKERS = "vsetune.jobs.loaded_by_workers"
-"""By name: importing it is for them alone."""
 
 
 def place_trials(
@@ -62,50 +59,45 @@ def place_trials(
     scheduler.replay(ledger)
     quiet_tune()
     # Tune writes notes of its own about each trial; they are of no use, and must not need the disk of the results.
-    with StudyProgress(ledger, console) as progress, tempfile.TemporaryDirectory(prefix="vsetune-tune-") as scratch:
+    with (
+        StudyProgress(ledger, console) as progress, closing(Signals()) as signals,
+        tempfile.TemporaryDirectory(prefix="vsetune-tune-") as scratch,
+    ):
+        signs = SignsOfLife(spec.resources.silence_timeout_s, signals.pulses)
         shortage = Shortage(capacity, needs_of, ledger.unfinished, progress.say)
 
         def tick() -> None:
             shortage.look()
             progress.tick()
 
+        searcher = LedgerSearcher(
+            ledger,
+            lambda each: _worker_config(prepared, each, needs_of[each.trial.cell], signals=signals.name),
+            needs_of=needs_of, capacity=capacity, stop=stop, on_wait=tick,
+        )
+        recording = RecordingCallback(
+            ledger, signs=signs, stop=stop, on_change=progress.changed, on_tick=tick, on_pause=progress.paused,
+            on_warnings=progress.warned, forget=forget, metrics=metrics, reasons=scheduler.reasons,
+        )
         tuner = tune.Tuner(
             AttemptTrainable,
             tune_config=tune.TuneConfig(
-                search_alg=LedgerSearcher(
-                    ledger, lambda assignment: _worker_config(prepared, assignment, needs_of[assignment.trial.cell]),
-                    needs_of=needs_of, capacity=capacity, stop=stop, on_wait=tick,
-                ),
-                scheduler=scheduler, num_samples=-1, reuse_actors=True, trial_name_creator=_trial_name,
-                trial_dirname_creator=_folder_name,
+                search_alg=searcher, scheduler=scheduler, num_samples=-1, reuse_actors=True,
+                trial_name_creator=_trial_name, trial_dirname_creator=_folder_name,
             ),
             run_config=tune.RunConfig(
-                name=spec.study, storage_path=scratch, verbose=0, failure_config=tune.FailureConfig(max_failures=0),
+                name=spec.study, storage_path=scratch, verbose=0, stop=StudyStopper(stop, signals, signs),
+                callbacks=[recording], failure_config=tune.FailureConfig(max_failures=0),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-                callbacks=[RecordingCallback(
-                    ledger, signs=SignsOfLife(spec.resources.silence_timeout_s),
-                    making=lambda: actors_in_making(scheduler.controller), on_change=progress.changed,
-                    on_tick=tick, on_pause=progress.paused, on_warnings=progress.warned,
-                    forget=forget, metrics=metrics, reasons=scheduler.reasons,
-                )],
             ),
         )
-        with trials_sent_plainly(), told_to_workers(stop):
-            tuner.fit()
+        tuner.fit()
         progress.changed()
 
 
 def require_places(prepared: PreparedStudy) -> None:
     """ConfigError if the cluster, which is connected, has no room for some trial and will have none."""
     capacity_of(prepared.spec.resources, _needs_of_cells(prepared).values())
-
-
-def modules_of_workers(prepared: PreparedStudy) -> list[str]:
-    """What workers of a Ray on this machine may import before they are given trials. It has one of them begin ahead for
-    each CPU, so this is for studies of which as many trials run at once."""
-    cpus, limit = os.cpu_count() or 1, prepared.spec.resources.concurrent_trials
-    fills = all(needs == Needs(cpus=1) for needs in _needs_of_cells(prepared).values())
-    return [LOADED_BY_WORKERS] if fills and (limit is None or limit >= cpus) else []
 
 
 def quiet_tune() -> None:
@@ -120,7 +112,7 @@ def _needs_of_cells(prepared: PreparedStudy) -> dict[str, Needs]:
     return {cell.name: resources.needs_of(cell.network_name, cell.loss_name) for cell in prepared.cells}
 
 
-def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs) -> dict[str, Any]:
+def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs, *, signals: str) -> dict[str, Any]:
     return {
         "trial": assignment.trial.to_plain(),
         "phase": assignment.phase,
@@ -130,6 +122,7 @@ def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs
         "reading": asdict(prepared.spec.resources.reading_of(needs)),
         "checkpoint_share": prepared.spec.resources.checkpoint_share,
         "calibrates": prepared.calibrates,
+        "signals": signals,
         "system_metrics": prepared.spec.tracking.system_metrics,
     }
 

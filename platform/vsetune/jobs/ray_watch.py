@@ -137,7 +137,7 @@ class RayWatch:
             if not self._stop.is_requested:
                 lost = self._lost()
                 if lost is not None:
-                    self._stop.request(f"the death of Ray ({lost})")
+                    self._stop.request(f"the death of Ray ({lost})", leaves_time=False)
             elif time.monotonic() - self._stop.since > LEAVE_WITHIN_S:
                 self._leave()
 

@@ -23,7 +23,7 @@ from vsetune.jobs.credentials import credentials_not_forwarded
 from vsetune.jobs.first_stages import plugins_of_stage
 from vsetune.jobs.kept_plugins import changed_since, keep_plugins
 from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.placement import modules_of_workers, place_trials, require_places
+from vsetune.jobs.placement import place_trials, require_places
 from vsetune.jobs.preparation import PreparedStudy, existing_store, open_search, open_tracking, tracking_uri
 from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
@@ -34,7 +34,6 @@ from vsetune.jobs.study_results import recorded_in, write_results
 from vsetune.jobs.warm_start import kept_or_taken, lines_of
 from vsetune.jobs.winner_models import log_winners
 from vsetune.leaderboard.rows import Leaderboard
-from vsetune.search.loaded_ahead import load_ahead
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.records import AttemptRecord
 from vsetune.tracking.store import StudyStatus, TrackingStore
@@ -104,18 +103,13 @@ def run_study(
         is_new = not (folder / _STUDY_FILE).exists()
         with ExitStack() as begun, ExitStack() as connected:
 
-            def connect() -> bool:
-                """Whether Ray was started here. ConfigError where it has no room for some trial."""
+            def connect() -> None:
+                """ConfigError where the cluster has no room for some trial."""
                 copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
-                load_ahead(spec.search)
                 going_on = "--resume" if confirming is None else "the same command"
                 farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
-                ahead = modules_of_workers(prepared)
-                started_here = connected.enter_context(
-                    ray_cluster(address, stop, farewell=farewell, modules=copies, preloaded=ahead)
-                )
+                connected.enter_context(ray_cluster(address, stop, farewell=farewell, modules=copies))
                 require_places(prepared)
-                return started_here
 
             with _left_without_a_trace(folder) if is_new else nullcontext():  # until it is begun
                 warm_start = kept_or_taken(
@@ -125,7 +119,8 @@ def run_study(
                 _say(lines_of(warm_start), console)
                 search = open_search(prepared, held)
                 left_as = "killed" if confirming is None else _status_before(spec)
-                started_here = connect() if is_new else None
+                if is_new:
+                    connect()
                 # from before others see it as running: what they ask from then on is for this driver
                 begun.enter_context(stop_watched(spec.study, tracking_uri(spec.tracking), stop, is_new=not resume))
                 _open(store, prepared, resume=resume)
@@ -143,11 +138,9 @@ def run_study(
             held.forget_ended([prepared.trial_folder(name) for name in ended])
             if ledger.has_work():
                 _say([resumed_line(ledger)] if resume and ledger.trials else [], console)
-                started_here = connect() if started_here is None else started_here
-                with (
-                    credentials_not_forwarded(inherited=started_here),
-                    exported(ledger, backlog=store.pending, stop=stop) as metrics,
-                ):
+                if not is_new:
+                    connect()
+                with credentials_not_forwarded(), exported(ledger, backlog=store.pending, stop=stop) as metrics:
                     place_trials(prepared, ledger, stop, console, forget=held.forget_checkpoint, metrics=metrics)
             connected.close()
             ledger.interrupt()

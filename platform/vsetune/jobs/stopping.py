@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _heard: list[int] = []
 
 
@@ -29,24 +28,25 @@ def forget_interruptions() -> None:
 
 
 class StopRequest:
-    """Set once, by a signal or by another thread. reason: one phrase for people; `since`: on the monotonic clock."""
+    """Set once, by a signal or by another thread. reason: one phrase for people; `since`: on the monotonic clock.
+
+    leaves_time: whether trials may first leave with a checkpoint.
+    """
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self.since = float("inf")
-        self._is_listening = False
+        self.leaves_time = True
 
     @property
     def is_requested(self) -> bool:
         """Somebody wants the study to stop."""
         return self.reason is not None
 
-    def request(self, reason: str) -> None:
+    def request(self, reason: str, *, leaves_time: bool = True) -> None:
         """Ask, from any thread. The first reason counts."""
         if self.reason is None:
-            self.reason, self.since = reason, time.monotonic()
-        if self._is_listening:
-            os.kill(os.getpid(), signal.SIGUSR1)  # Tune's own signal to end its loop after the step at hand
+            self.since, self.leaves_time, self.reason = time.monotonic(), leaves_time, reason
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -57,43 +57,27 @@ class StopRequest:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        wanted = {signal.SIGINT: self._asked, signal.SIGTERM: self._asked, signal.SIGUSR1: _nothing}
-        before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
-        self._is_listening = True
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        self.listen_again()
         if _heard:
             self.request(_named(_heard[0]))
         try:
             yield
         finally:
-            self._is_listening = False
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def listen_again(self) -> None:
+        """Inside `listening`, after Ray has connected: Ray has set its own handler of SIGTERM, which raises SystemExit
+        wherever the process happens to be."""
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                signal.signal(number, self._asked)
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         if self.is_requested:
             raise KeyboardInterrupt
         self.request(_named(number))
-
-
-@contextmanager
-def sigterm_handler_kept() -> Iterator[None]:
-    """Inside, nobody replaces the handler of SIGTERM.
-
-    Ray puts one of its own in place when it connects. It raises SystemExit wherever the process happens to be, which
-    some libraries swallow and others turn into a C++ stack; no setting prevents it.
-    """
-    original = signal.signal
-
-    def keeping(number: int, handler: Any) -> Any:
-        return signal.getsignal(number) if number == signal.SIGTERM else original(number, handler)
-
-    signal.signal = keeping  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        signal.signal = original
-        # Below Python, Ray's C++ has taken the signal over all the same; setting ours again puts it back.
-        original(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 
 
 @contextmanager
@@ -111,7 +95,3 @@ def sigterm_like_ctrl_c() -> Iterator[None]:
 
 def _named(number: int) -> str:
     return "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-
-
-def _nothing(number: int, frame: FrameType | None) -> None:
-    """SIGUSR1 would end the process before Tune has put its own handler in place."""

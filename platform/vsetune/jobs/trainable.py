@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from ray.tune import PlacementGroupFactory, Trainable
 
 from vsetune.config.sources.reading import Reading
 from vsetune.config.spec.masked_output import mask_output
@@ -30,12 +31,11 @@ from vsetune.jobs.kept_plugins import load_kept, study_folder_of
 from vsetune.jobs.leaving import LeaveWatch
 from vsetune.jobs.metrics_export import MetricsBoard
 from vsetune.jobs.prices import node_of_this_worker, place_of_this_worker
-from vsetune.jobs.signs_of_life import tell_sign
+from vsetune.jobs.signals import beat
 from vsetune.jobs.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WITHIN_S, fetch_trial, trial_mirror
 from vsetune.jobs.system_metrics import SystemMetrics
 from vsetune.jobs.trial_meter import TrialMeter
 from vsetune.jobs.trial_metrics import TrialMetrics
-from vsetune.jobs.tune_trainable import PlacementGroupFactory, Trainable
 from vsetune.object_storage.mirror import Mirror
 from vsetune.scoring.device import choose_device, take_share
 from vsetune.training.attempt import Attempt
@@ -67,16 +67,16 @@ class AttemptTrainable(Trainable):
 
     config: trial (TrialSpec as plain data), folder (the trial's own: seen by every node, or relative to the folder of
     whatever node it runs on), home (the remote home under which `folder` is mirrored, or None), needs (`Needs` as plain
-    data), reading (`Reading` as plain data), checkpoint_share (see `Attempt`), calibrates (whether times are also told
-    in calibration products, see `TrialMeter`), system_metrics (whether points carry `SystemMetrics`).
+    data), reading (`Reading` as plain data), checkpoint_share (see `Attempt`), calibrates (whether times are also given
+    in calibration products, see `TrialMeter`), system_metrics (whether points carry `SystemMetrics`), signals (the name
+    of the study's `Signals`).
     Reports, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted` at most once and
     last. `warnings`: what this worker's log has warned of since the last one, absent where it has not.
     """
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
-        """The needs of a trial as Ray's resources. Here, since a function that Tune is given of the driver's would make
-        each worker import what the driver needs."""
+        """The needs of a trial as Ray's resources."""
         needs = Needs(**config["needs"])
         amounts = {"CPU": float(needs.cpus), "GPU": needs.gpus, "memory": needs.memory_gib * 2**30}
         if needs.accelerator:
@@ -90,7 +90,7 @@ class AttemptTrainable(Trainable):
         self._metrics: TrialMetrics | None = None
         self._meter: TrialMeter | None = None
         self._system: SystemMetrics | None = None
-        self._is_going_on = False
+        self._is_going_on = self._is_leaving = False
         self._wanted = config
         if config.get("home") is not None:
             os.environ[HOME_VARIABLE] = config["home"]
@@ -106,7 +106,8 @@ class AttemptTrainable(Trainable):
 
     def step(self) -> dict[str, Any]:
         try:
-            report = self._open() if self._attempt is None else self._advance()
+            with LeaveWatch(self._leave, beat=self._beat).watching():
+                report = self._open() if self._attempt is None else self._advance()
         except Exception as error:  # whatever it is, it ends this attempt only
             report = self._failure(error)
         self._is_going_on = not report.get("done")
@@ -178,9 +179,10 @@ class AttemptTrainable(Trainable):
         assert self._meter is not None
         if self._attempt.is_finished:  # the process died after the last validation, before the end was recorded
             return self._end({"event": "point", "point": None})
-        with LeaveWatch(self._attempt.leave, live=self._live).watching():
-            attempt = self._attempt
-            point = self._meter.around(attempt.advance, attempt.history, lambda: attempt.worked_seconds)
+        attempt = self._attempt
+        if self._is_leaving:
+            attempt.leave()
+        point = self._meter.around(attempt.advance, attempt.history, lambda: attempt.worked_seconds)
         if self._system is not None:
             point = replace(point, metrics={**point.metrics, **self._system.taken()})
         self._keep()
@@ -195,10 +197,14 @@ class AttemptTrainable(Trainable):
             return {}
         return self._attempt.summary() | self._meter.summary()
 
-    def _live(self) -> None:
-        attempt = self._attempt
-        if attempt is not None:
-            tell_sign(self._wanted["trial"]["trial"], attempt.pulse)
+    def _beat(self) -> bool:
+        pulse = self._attempt.pulse if self._attempt is not None else 0
+        return beat(self._wanted["signals"], self._wanted["trial"]["trial"], pulse)
+
+    def _leave(self) -> None:
+        self._is_leaving = True
+        if self._attempt is not None:
+            self._attempt.leave()
 
     def _end(self, report: dict[str, Any]) -> dict[str, Any]:
         assert self._attempt is not None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from vsetune.config.spec.paths import home
 from vsetune.config.study.resources import Needs
 from vsetune.jobs.capacity import Capacity
 from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.signs_of_life import SignsOfLife
+from vsetune.jobs.signals import Signals, SignsOfLife
 from vsetune.jobs.stays_here import StaysHere
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_metrics import StudyMetrics
@@ -23,6 +24,8 @@ from vsetune.jobs.trial_progress import Assignment
 from vsetune.tracking.records import TARGET_REACHED, AttemptStatus, ValidationPoint
 
 Listener = Callable[[], None]
+TRIALS_LEAVE_WITHIN_S = 20.0
+"""How long trials have, from the request to stop on, for the step at hand and a checkpoint."""
 DIED = "its process died (killed, out of memory, its node gone?)"
 
 
@@ -73,19 +76,18 @@ class LedgerSearcher(StaysHere, Searcher):
 class RecordingCallback(StaysHere, tune.Callback):
     """Writes every report of a worker through the ledger, then tells the listeners that something changed.
 
-    making: the trials whose workers Ray is making. on_pause: told the name of an interrupted trial, the reason, and the
-    seconds until it goes on (None: left open). on_warnings: told what a worker's log warns of. forget: told the folder
-    of a trial whose checkpoint is of no more use. reasons: why the scheduler stopped a trial, by name; it grows.
+    on_pause: receives the name of an interrupted trial, the reason, and the seconds until it goes on (None: left open);
+    not called once the study is asked to stop. on_warnings: receives warnings of a worker's log. forget: receives the
+    folder of a trial whose checkpoint is of no more use. reasons: why the scheduler stopped a trial, by name; it grows.
     """
 
     def __init__(
-        self, ledger: StudyLedger, *, signs: SignsOfLife, making: Callable[[], Iterable[tuple[Any, Any]]],
-        on_change: Listener, on_tick: Listener, on_pause: Callable[[str, str, float | None], None],
-        on_warnings: Callable[[Sequence[str]], None], forget: Callable[[Path], None], metrics: StudyMetrics,
-        reasons: Mapping[str, str],
+        self, ledger: StudyLedger, *, signs: SignsOfLife, stop: StopRequest, on_change: Listener, on_tick: Listener,
+        on_pause: Callable[[str, str, float | None], None], on_warnings: Callable[[Sequence[str]], None],
+        forget: Callable[[Path], None], metrics: StudyMetrics, reasons: Mapping[str, str],
     ) -> None:
-        self._reasons = reasons
-        self._ledger, self._signs, self._making, self._metrics = ledger, signs, making, metrics
+        self._reasons, self._stop = reasons, stop
+        self._ledger, self._signs, self._metrics = ledger, signs, metrics
         self._on_change, self._on_tick, self._on_pause, self._forget = on_change, on_tick, on_pause, forget
         self._on_warnings = on_warnings
 
@@ -97,7 +99,7 @@ class RecordingCallback(StaysHere, tune.Callback):
         self, iteration: int, trials: Sequence[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
         name = trial.config["trial"]["trial"]
-        self._signs.reported(trial, result)
+        self._signs.reported(trial)
         self._on_warnings(result.get("warnings", ()))
         if result.get("event") == "interrupted":
             self._pause(name, result["error"])
@@ -119,29 +121,34 @@ class RecordingCallback(StaysHere, tune.Callback):
         self._on_change()
 
     def on_step_end(self, iteration: int, trials: Sequence[Any], **info: Any) -> None:
-        self._signs.making(self._making())
         self._signs.look()
         self._metrics.tick()
         self._on_tick()
 
     def _pause(self, name: str, reason: str, *, was_asked: bool = False) -> None:
         if not self._ledger.trials[name].is_closed:
-            self._on_pause(name, reason, self._ledger.interrupted(name, reason, was_asked=was_asked))
+            goes_on_in = self._ledger.interrupted(name, reason, was_asked=was_asked)
+            if not self._stop.is_requested:
+                self._on_pause(name, reason, goes_on_in)
 
 
-def actors_in_making(controller: Any) -> list[tuple[Any, Any]]:
-    """The (trial, actor) pairs for which Ray has the resources but no running worker yet. Tune has no public name for
-    them; a worker that was stopped while it starts would be waited for without end.
+class StudyStopper(StaysHere, tune.Stopper):
+    """Ends Tune's loop once the study is asked to stop and its trials have left with a checkpoint."""
 
-    controller: Tune's, None before its first trial.
-    """
-    if controller is None:
-        return []
-    made = controller._actor_manager._live_actors_to_ray_actors_resources
-    return [
-        (trial, made[tracked][0]) for tracked, trial in controller._actor_to_trial.items()
-        if tracked in made and tracked not in controller._started_actors
-    ]
+    def __init__(self, stop: StopRequest, signals: Signals, signs: SignsOfLife) -> None:
+        self._stop, self._signals, self._signs = stop, signals, signs
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        """Tune asks after every step of its loop."""
+        if not self._stop.is_requested:
+            return False
+        if not self._stop.leaves_time or not self._signs.are_awaited:
+            return True
+        self._signals.ask_to_stop()
+        return time.monotonic() - self._stop.since > TRIALS_LEAVE_WITHIN_S
 
 
 def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any], *, stopped_by: str = "") -> None:

@@ -12,7 +12,6 @@ from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_base import Loss
 from vsetune.networks.network_base import NetworkGroup
-from vsetune.training.without_compiler import leave_compiler_unloaded, plain_step
 
 _OPTIMIZERS: dict[str, type[Adam] | type[AdamW]] = {"adam": Adam, "adamw": AdamW}
 _FUSED_ON = {"cpu", "cuda"}
@@ -29,7 +28,6 @@ class Optimizers:
     """
 
     def __init__(self, training: TrainingSpec, network: Sequence[NetworkGroup], loss: Loss) -> None:
-        leave_compiler_unloaded()
         groups: list[dict[str, Any]] = [
             {"params": parameters, "weight_decay": decay, "factor": group.factor}
             for group in network for parameters, decay in _by_decay(training, group.parameters) if parameters
@@ -70,7 +68,7 @@ class Optimizers:
     def step(self) -> None:
         """Change all parameters once."""
         for optimizer in self._all.values():
-            plain_step(optimizer)
+            optimizer.step()
 
     def moments(self) -> Iterator[tuple[Any, Any]]:
         """What is remembered of each parameter that was stepped, beside the parameter."""

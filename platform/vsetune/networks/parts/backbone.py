@@ -35,6 +35,7 @@ _RESNETS: dict[str, tuple[str, tuple[int, ...]]] = {
     "50": ("bottleneck", (3, 4, 6, 3)), "101": ("bottleneck", (3, 4, 23, 3)), "152": ("bottleneck", (3, 8, 36, 3)),
 }
 """Of microsoft/resnet-N: kind of block and layers per stage; their shapes need no hub."""
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 class Backbone(nn.Module):
@@ -107,7 +108,7 @@ class Backbone(nn.Module):
         self.body.train(self.training and (learns or not self._freezes_norm))
         if self._freezes_norm:
             for module in self.body.modules():
-                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                if isinstance(module, _BATCH_NORMS):
                     module.eval()
 
 

@@ -1,0 +1,182 @@
+"""Signs of life and the request to stop, exchanged between the driver of a study and its workers.
+
+Both go through one small Ray actor, since nodes share no folder: a worker reports how far its attempt has come, and
+hears in the answer whether its study stops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import psutil
+import ray
+from ray.exceptions import RayError
+
+_LOOK_EVERY_S = 2.0
+_ANSWERS_WITHIN_S = 10.0
+
+
+class SignalsBoard:
+    """The actor. A restarted one is empty: workers report again, and the driver repeats its request."""
+
+    def __init__(self) -> None:
+        self._pulses: dict[str, int] = {}
+        self._is_stopping = False
+
+    def beat(self, trial: str, pulse: int) -> bool:
+        self._pulses[trial] = pulse
+        return self._is_stopping
+
+    def pulses(self) -> dict[str, int]:
+        return self._pulses
+
+    def stop(self) -> None:
+        self._is_stopping = True
+
+
+class Signals:
+    """The driver's side. Ray is connected; `close` ends the actor. name: by which workers find it (`beat`)."""
+
+    def __init__(self) -> None:
+        self.name = f"vsetune-signals-{uuid.uuid4().hex}"
+        self._actor = ray.remote(num_cpus=0, max_restarts=-1)(SignalsBoard).options(name=self.name).remote()
+        self._asked: Any = None
+
+    def ask_to_stop(self) -> None:
+        """Every worker hears of it with its next beat."""
+        self._actor.stop.remote()
+
+    def pulses(self) -> Mapping[str, int] | None:
+        """The latest pulse by trial; None until the actor answers. Does not wait: each call takes an answer and asks
+        for the next one."""
+        asked, self._asked = self._asked, self._asked or self._actor.pulses.remote()
+        if asked is None or not ray.wait([asked], timeout=0)[0]:
+            return None
+        self._asked = self._actor.pulses.remote()
+        try:
+            pulses: dict[str, int] = ray.get(asked)
+        except RayError:  # the actor restarts, or Ray has died, which others notice
+            return None
+        return pulses
+
+    def close(self) -> None:
+        """Ends the actor, if Ray is still there."""
+        if ray.is_initialized():
+            with contextlib.suppress(RayError):
+                ray.kill(self._actor)
+
+
+def beat(name: str, trial: str, pulse: int) -> bool:
+    """From the worker of a trial: it works if `pulse` grows. Returns whether the study stops. name: of the `Signals`.
+
+    Raises what Ray raises while its head or the actor is away.
+    """
+    return bool(ray.get(_found(name).beat.remote(trial, pulse), timeout=_ANSWERS_WITHIN_S))
+
+
+@cache
+def _found(name: str) -> Any:
+    return ray.get_actor(name)
+
+
+@dataclass
+class _Sign:
+    """The last sign of a placed trial: when it came, by our clock, and the pulse that it had."""
+
+    trial: Any
+    seen: float
+    pulse: int | None = None
+    is_ended: bool = False
+
+
+class SignsOfLife:
+    """Ends the worker of a trial that is silent for too long: it hangs, was stopped, or its machine is gone.
+
+    A sign is a report, or a pulse that has changed. While no pulses can be read nothing is judged.
+    timeout_s: how long a trial may be silent. pulses: see `Signals.pulses`. end: ends the worker of a trial, whose
+    death Tune then reports. stopped: the processes below this one that do not run, see `stopped_processes`.
+    """
+
+    def __init__(
+        self, timeout_s: float, pulses: Callable[[], Mapping[str, int] | None], *,
+        clock: Callable[[], float] = time.monotonic, end: Callable[[Any], None] | None = None,
+        stopped: Callable[[], set[psutil.Process]] | None = None,
+    ) -> None:
+        self._timeout_s, self._pulses, self._clock = timeout_s, pulses, clock
+        self._end, self._stopped = end or _end_worker, stopped or stopped_processes
+        self._signs: dict[str, _Sign] = {}
+        self._stopped_since: dict[psutil.Process, float] = {}
+        self._next_look = 0.0
+
+    @property
+    def are_awaited(self) -> bool:
+        """Some trial is placed and has not ended."""
+        return bool(self._signs)
+
+    def started(self, trial: Any) -> None:
+        """A worker has the trial now."""
+        self._signs[_name(trial)] = _Sign(trial, self._clock())
+
+    def reported(self, trial: Any) -> None:
+        """A report of the trial arrived."""
+        self._signs.setdefault(_name(trial), _Sign(trial, 0.0)).seen = self._clock()
+
+    def ended(self, trial: Any) -> str | None:
+        """The trial is no longer placed. Returns the reason if its worker was ended for silence."""
+        sign = self._signs.pop(_name(trial), None)
+        if sign is None or not sign.is_ended:
+            return None
+        return f"process: no sign of life for {self._timeout_s:g} s (resources.silence_timeout_s), its worker was ended"
+
+    def look(self) -> None:
+        """Looks for silent trials, at most every two seconds."""
+        now = self._clock()
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_EVERY_S
+        self._end_stopped(now)
+        pulses = self._pulses()
+        if pulses is None:
+            return
+        for name, sign in self._signs.items():
+            pulse = pulses.get(name)
+            if pulse != sign.pulse:
+                sign.pulse, sign.seen = pulse, now
+            if now - sign.seen > self._timeout_s and not sign.is_ended:
+                sign.is_ended = True
+                self._end(sign.trial)
+
+    def _end_stopped(self, now: float) -> None:
+        """A stopped process obeys nothing but SIGKILL. It may be a worker that never came to report."""
+        stopped = self._stopped()
+        self._stopped_since = {process: self._stopped_since.get(process, now) for process in stopped}
+        for process, since in self._stopped_since.items():
+            if now - since > self._timeout_s:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+
+
+def stopped_processes() -> set[psutil.Process]:
+    """Processes below this one that were stopped (SIGSTOP). Of a cluster elsewhere there are none."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if process.status() == psutil.STATUS_STOPPED:
+                found.add(process)
+    return found
+
+
+def _end_worker(trial: Any) -> None:
+    actor = trial.temporary_state.ray_actor
+    if actor is not None:
+        ray.kill(actor)
+
+
+def _name(trial: Any) -> str:
+    return str(trial.config["trial"]["trial"])
