@@ -1,0 +1,160 @@
+"""The state of a study as a fold over the events of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vsetune.errors import StorageError, UsageError
+from vsetune.records.events import (
+    FORMAT,
+    Begun,
+    Closed,
+    Drawn,
+    Ended,
+    Event,
+    Opened,
+    StudyStatus,
+    Validated,
+    attempt_id,
+    curve_of,
+)
+from vsetune.records.log import Line
+from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord
+
+KILLED_WITH_ITS_DRIVER = "its driver ended without a word"
+
+
+@dataclass
+class _Attempt:
+    """curve: of every validation (epoch, M-Recall); last: the fields of the last one. seen: its last event."""
+
+    start: AttemptStart
+    began: float
+    seen: float
+    status: AttemptStatus = "running"
+    curve: list[tuple[float, float]] = field(default_factory=list)
+    step: int = -1
+    seconds: dict[str, float] = field(default_factory=dict)
+    summary: Mapping[str, float] = field(default_factory=dict)
+    error: str | None = None
+    files: tuple[str, ...] = ()
+
+    def add(self, fields: list[list[Any]]) -> None:
+        """The curve part of validations; steps that are there already change nothing."""
+        for step, epoch, m_recall, train_seconds, device_seconds in fields:
+            if step > self.step:
+                self.step = step
+                self.curve.append((epoch, m_recall))
+                self.seconds = {"train_seconds": train_seconds}
+                if device_seconds is not None:
+                    self.seconds["device_seconds"] = device_seconds
+
+
+class StudyHistory:
+    """What a log says of its study. Grows by `read` (a line of the log) or `add` (an event with all numbers)."""
+
+    def __init__(self) -> None:
+        self.record: StudyRecord | None = None
+        self.status: StudyStatus | None = None
+        """How the last driver that left found the study; None while one has it, or had it when it died."""
+        self.began = self.seen = 0.0
+        self.files: tuple[str, ...] = ()
+        self.draws: list[Drawn] = []
+        self._attempts: dict[str, _Attempt] = {}
+
+    def read(self, line: Line) -> None:
+        """A line of the log. Numbers that no curve needs are not looked at. StorageError for a newer format."""
+        if line.kind == "validated":
+            self._validated(*curve_of(line.head))
+            return
+        try:
+            event = line.event()
+        except (KeyError, TypeError) as error:
+            raise StorageError(
+                f"the log's line {line.number} ({line.kind}) is of a newer vsetune; install that version, or a later one"
+            ) from error
+        self.add(event)
+
+    def add(self, event: Event) -> None:
+        """StorageError for the log of a newer version, UsageError for an attempt that has not begun."""
+        self.seen = event.at
+        match event:
+            case Opened():
+                self._opened(event)
+            case Drawn():
+                self.draws.append(event)
+            case Begun():
+                self._begun(event)
+            case Validated():
+                fields = [
+                    [each.step, each.epoch, each.m_recall, each.train_seconds, each.metrics.get("device_seconds")]
+                    for each in event.points
+                ]
+                self._validated(event.attempt, event.at, fields)
+            case Ended():
+                attempt = self._attempt(event.attempt)
+                attempt.status, attempt.error, attempt.seen = event.status, event.error, event.at
+                attempt.summary, attempt.files = event.summary, event.files
+            case Closed():
+                self.status, self.files = event.status, event.files
+
+    def attempts(self) -> list[AttemptRecord]:
+        """All attempts in the order in which they began."""
+        return [self._record_of(name, attempt) for name, attempt in self._attempts.items()]
+
+    def attempt(self, name: str) -> AttemptRecord:
+        """UsageError for one that has not begun."""
+        return self._record_of(name, self._attempt(name))
+
+    def last_step(self, name: str) -> int:
+        """Of the last validation of an attempt; -1 before the first."""
+        return self._attempt(name).step
+
+    def attempts_seen(self) -> dict[str, float]:
+        """When each attempt last had an event."""
+        return {name: attempt.seen for name, attempt in self._attempts.items()}
+
+    def files_of(self, name: str) -> tuple[str, ...]:
+        """Files kept with an attempt at its end, below the study's folder."""
+        return self._attempt(name).files
+
+    def drawn(self, cell: str) -> Iterator[Drawn]:
+        """The draws of a cell, in order."""
+        return (each for each in self.draws if each.cell == cell)
+
+    def _opened(self, event: Opened) -> None:
+        if event.format > FORMAT:
+            raise StorageError(
+                f"study {event.record.name}: its log has format {event.format}, this vsetune reads {FORMAT}; install the "
+                "version that wrote it, or a later one"
+            )
+        self.began = self.began or event.at
+        self.record, self.status = event.record, None
+        for attempt in self._attempts.values():
+            if attempt.status == "running":
+                attempt.status = "killed"
+
+    def _begun(self, event: Begun) -> None:
+        name = attempt_id(event.start)
+        attempt = self._attempts.setdefault(name, _Attempt(event.start, event.at, event.at))
+        attempt.seen = event.at
+        if attempt.status == "killed":
+            attempt.status = "running"
+
+    def _validated(self, name: str, at: float, fields: list[list[Any]]) -> None:
+        attempt = self._attempt(name)
+        attempt.seen = self.seen = at
+        attempt.add(fields)
+
+    def _attempt(self, name: str) -> _Attempt:
+        if name not in self._attempts:
+            raise UsageError(f"attempt {name}: has not begun")
+        return self._attempts[name]
+
+    def _record_of(self, name: str, attempt: _Attempt) -> AttemptRecord:
+        return AttemptRecord(
+            name, attempt.start, attempt.status, tuple(attempt.curve), {**attempt.seconds, **attempt.summary},
+            attempt.error,
+        )

@@ -1,0 +1,330 @@
+"""The log of a study: a file to which one driver adds lines, `study.log` in the study's folder.
+
+    CRC-32 of the rest, number of the line, kind, head as JSON, and after a tab the rest of a `validated` event as JSON
+
+Lines count up from 0. A last line that is not whole, as a kill or a full disk leaves it, does not count and is cut off by
+the next writer. A damaged line before others is an error for a writer and left out with a warning by a reader.
+
+With a home on object storage the log is a row of numbered objects under `log/`, each some whole lines, and the file is a
+copy of them. An object is made only where none stands (`If-None-Match: *`): a driver that was overtaken finds its next
+number taken, and can add nothing any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from vsetune.errors import DataError, StorageError
+from vsetune.files.locks import take_lock
+from vsetune.files.whole_files import make_folder, read_json, write_json
+from vsetune.object_storage.addresses import join
+from vsetune.object_storage.s3 import ObjectChanged, find, listing, put_bytes
+from vsetune.records.events import Event, from_texts, to_texts
+
+_log = logging.getLogger(__name__)
+LOG_FILE = "study.log"
+OBJECTS = "log"
+_NOTE_FILE = ".study.log.objects"
+_BLOCK = 1 << 20
+_SEND_EVERY_S, _AGAIN_AT_MOST_S = 5.0, 30.0
+_LARGEST_OBJECT, _AT_ONCE = 1 << 28, 16
+
+
+class Line(NamedTuple):
+    """One event as it stands in the log. end: the offset behind it."""
+
+    number: int
+    kind: str
+    head: str
+    rest: str
+    end: int
+
+    def event(self) -> Event:
+        """With all its numbers."""
+        return from_texts(self.kind, self.head, self.rest)
+
+
+class Overtaken(StorageError):
+    """Another driver has the study: nothing that this one adds counts any more."""
+
+
+def lines_of(file: Path, offset: int = 0, *, number: int | None = None, strict: bool = False) -> Iterator[Line]:
+    """The whole lines of a log from an offset on; none where there is no file.
+
+    number: of the first of them, where it is known. strict: DataError for a damaged line that others follow; else it is
+    left out with a warning. StorageError when the file cannot be read.
+    """
+    try:
+        with file.open("rb") as stream:
+            stream.seek(offset)
+            expected = number
+            for raw in stream:
+                line = _parsed(raw, offset + len(raw))
+                if line is None and not raw.endswith(b"\n"):
+                    return
+                if line is None or (expected is not None and line.number != expected):
+                    what = f"{file}: damaged at byte {offset:,}"
+                    if strict:
+                        raise DataError(
+                            f"{what}; put back a copy of the study's folder, or bring the study home from its MLflow "
+                            "server (vsetune tracking import)"
+                        )
+                    _log.warning("%s; what stood there is left out", what)
+                offset += len(raw)
+                if line is not None:
+                    expected = line.number + 1
+                    yield line
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError(f"{file}: cannot be read ({error.strerror})") from error
+
+
+class LogWriter:
+    """Adds events to the log of a study, whose lock or lease the caller holds. Thread-safe.
+
+    folder: of the study on this machine. url: of the same folder under a remote home; None: the folder is the home.
+    """
+
+    def __init__(self, folder: Path, url: str | None = None) -> None:
+        """Opens or makes the log and cuts off a torn end. StorageError when it cannot be written; DataError for one that
+        is damaged."""
+        make_folder(folder)
+        self.path = folder / LOG_FILE
+        self._lock = threading.RLock()
+        self._sender = None if url is None else _Sender(self.path, url)
+        end, number = 0, -1
+        for line in lines_of(self.path, number=0, strict=True):
+            end, number = line.end, line.number
+        self._number = number
+        self._waiting: deque[bytes] = deque()
+        self._is_refused = False
+        try:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            if os.fstat(self._descriptor).st_size > end:
+                _log.warning("%s: its last line was torn off and is left out", self.path)
+                os.ftruncate(self._descriptor, end)
+        except OSError as error:
+            raise self._refused(error) from error
+        self._end = end
+        if self._sender is not None:
+            self._sender.start(end)
+
+    @property
+    def last(self) -> int:
+        """The number of the newest line; -1 of an empty log."""
+        return self._number
+
+    @property
+    def unwritten(self) -> int:
+        """How many events wait in memory, since the disk does not take them."""
+        return len(self._waiting)
+
+    def append(self, event: Event, *, durable: bool = False) -> None:
+        """Adds an event, which then outlives this process; durable: a power failure, too.
+
+        Never raises: what the disk does not take waits in memory, in order, and is written before the next event.
+        """
+        kind, head, rest = to_texts(event)
+        with self._lock:
+            self._number += 1
+            content = f"{self._number} {kind} {head}".encode() + (b"\t" + rest.encode() if rest else b"")
+            self._waiting.append(b"%08x %s\n" % (zlib.crc32(content), content))
+            with suppress(OSError):
+                self._write(durable=durable)
+
+    def settle(self, within_s: float = 60.0) -> None:
+        """Returns once all that was added counts: it is on the disk and, with a remote home, on its server.
+
+        Overtaken when another driver has the study; StorageError when disk or server do not take it in time.
+        """
+        with self._lock:
+            try:
+                self._write(durable=True)
+            except OSError as error:
+                raise self._refused(error) from error
+        if self._sender is not None:
+            self._sender.settle(within_s)
+
+    def _write(self, *, durable: bool) -> None:
+        try:
+            while self._waiting:
+                _write_all(self._descriptor, self._waiting[0])
+                self._end += len(self._waiting.popleft())
+            if durable:
+                os.fsync(self._descriptor)
+        except OSError as error:
+            if not self._is_refused:
+                _log.warning("%s: cannot be written (%s); events wait in memory", self.path, error.strerror)
+            self._is_refused = True
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self._end)
+            raise
+        self._is_refused = False
+        if self._sender is not None:
+            self._sender.added(self._end)
+
+    def close(self, within_s: float = 60.0) -> None:
+        """Writes and sends what is left, as far as disk and server take it in time, and closes the file."""
+        with self._lock, suppress(OSError):
+            self._write(durable=True)
+        if self._sender is not None:
+            self._sender.close(within_s)
+        with self._lock:
+            os.close(self._descriptor)
+
+    def _refused(self, error: OSError) -> StorageError:
+        return StorageError(
+            f"{self.path}: cannot be written ({error.strerror}); free space, correct its rights, or set VSETUNE_HOME to "
+            "another folder"
+        )
+
+
+class _Sender:
+    """Sends the bytes that were added to a copy of a log on object storage, as the next numbered object."""
+
+    def __init__(self, path: Path, url: str) -> None:
+        self._path, self._url = path, url
+        self._objects, self._sent = brought(path, url)
+        self._end = 0
+        self._asked = False
+        self._changed = threading.Condition()
+        self._trouble: StorageError | None = None
+        self._overtaken: Overtaken | None = None
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name="log-sender", daemon=True)
+
+    def start(self, end: int) -> None:
+        self._end = end
+        self._thread.start()
+
+    def added(self, end: int) -> None:
+        self._end = end
+
+    def settle(self, within_s: float) -> None:
+        with self._changed:
+            wanted = self._end
+            self._asked = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._sent >= wanted or self._overtaken is not None, within_s)
+            if self._overtaken is not None:
+                raise self._overtaken
+            if self._sent < wanted:
+                raise self._trouble or StorageError(f"{self._url}: took nothing for {within_s:g} s; check the server")
+
+    def close(self, within_s: float) -> None:
+        with suppress(StorageError):
+            self.settle(within_s)
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._thread.join(_SEND_EVERY_S)
+
+    def _run(self) -> None:
+        pause = 0.5
+        while not self._is_closing and self._overtaken is None:
+            with self._changed:
+                self._changed.wait_for(lambda: self._asked or self._is_closing, _SEND_EVERY_S)
+                self._asked = False
+            try:
+                self._send()
+                pause = 0.5
+            except Overtaken as error:
+                with self._changed:
+                    self._overtaken = error
+                    self._changed.notify_all()
+            except StorageError as error:
+                if self._trouble is None:
+                    _log.warning("%s: is not sent for now, training goes on: %s", self._url, error)
+                self._trouble = error
+                time.sleep(pause)
+                pause, self._asked = min(2 * pause, _AGAIN_AT_MOST_S), True
+
+    def _send(self) -> None:
+        end = self._end
+        if end <= self._sent:
+            return
+        with self._path.open("rb") as stream:
+            stream.seek(self._sent)
+            content = stream.read(end - self._sent)
+        address = _object(self._url, self._objects)
+        try:
+            put_bytes(address, content, if_absent=True)
+        except ObjectChanged as error:
+            there = find(address, most=_LARGEST_OBJECT)
+            if there is None or there[0] != content:  # equal: only the answer to the first try was lost
+                raise Overtaken(
+                    f"{self._url}: another driver has added to the log of this study; this process stops"
+                ) from error
+        if self._trouble is not None:
+            _log.warning("%s: answers again, everything is sent", self._url)
+        with self._changed:
+            self._objects, self._sent, self._trouble = self._objects + 1, end, None
+            write_json(self._path.with_name(_NOTE_FILE), {"objects": self._objects, "bytes": end}, durable=False)
+            self._changed.notify_all()
+
+
+def brought(path: Path, url: str) -> tuple[int, int]:
+    """Makes the copy of a log what stands under a remote home: (objects, bytes). What a killed driver of this machine
+    has not sent stays behind it only where nobody has added anything since. StorageError."""
+    names = sorted(name for name in listing(join(url, OBJECTS) + "/"))
+    note = read_json(path.with_name(_NOTE_FILE)) or {"objects": 0, "bytes": 0}
+    size = path.stat().st_size if path.exists() else 0
+    if note["objects"] > len(names) or note["bytes"] > size:
+        note = {"objects": 0, "bytes": 0}
+    new = names[note["objects"]:]
+    if not new and note["objects"]:
+        return note["objects"], note["bytes"]
+    make_folder(path.parent)
+    with ThreadPoolExecutor(_AT_ONCE) as pool, path.open("r+b" if path.exists() else "w+b") as stream:
+        stream.truncate(note["bytes"])
+        stream.seek(note["bytes"])
+        for name, found in zip(new, pool.map(lambda each: find(each, most=_LARGEST_OBJECT), new), strict=True):
+            if found is None:
+                raise StorageError(f"{name}: was removed while it was read; put it back, or restore the bucket")
+            stream.write(found[0])
+        end = stream.tell()
+    write_json(path.with_name(_NOTE_FILE), {"objects": len(names), "bytes": end}, durable=False)
+    return len(names), end
+
+
+def refreshed(folder: Path, url: str | None, lock_file: Path) -> Path:
+    """The log of a study to be read, brought up to date where the home is remote and no driver of this machine writes
+    the copy. StorageError when the server does not answer."""
+    path = folder / LOG_FILE
+    if url is None:
+        return path
+    make_folder(folder)
+    with suppress(BlockingIOError), take_lock(lock_file, wait_s=0):
+        brought(path, url)
+    return path
+
+
+def _object(url: str, number: int) -> str:
+    return join(url, f"{OBJECTS}/{number:08d}")
+
+
+def _parsed(raw: bytes, end: int) -> Line | None:
+    """None for a line that is not whole."""
+    content = raw[9:-1]
+    if not raw.endswith(b"\n") or raw[:9] != b"%08x " % zlib.crc32(content):
+        return None
+    number, kind, texts = content.decode().split(" ", 2)
+    head, _, rest = texts.partition("\t")
+    return Line(int(number), kind, head, rest, end)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    done = 0
+    while done < len(content):
+        done += os.write(descriptor, content[done:])

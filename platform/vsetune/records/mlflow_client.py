@@ -1,0 +1,224 @@
+"""MLflow's public client: opened once the place behind a tracking URI answers, and what it raises as one line of ours.
+
+MLflow is imported here and in the `mlflow_*` files beside this one, which are imported when something is exported.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from vsetune.config.spec.database_drivers import missing_driver
+from vsetune.config.spec.paths import home, remote_home
+from vsetune.config.spec.secrets import masked, shown_url
+from vsetune.errors import StorageError, UnusableStore, UsageError, VsetuneError
+from vsetune.files.locks import take_lock
+from vsetune.files.whole_files import make_folder
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+SQLITE = "sqlite:///"
+PIECE = 5000
+"""Characters that MLflow takes for a tag on every store."""
+_PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+_DATABASES = {"postgresql", "mysql", "mssql"}
+_PROBE_S, _MAKING_S = 5.0, 120.0
+_SETTINGS = {
+    # MLflow reports usage to its makers, draws a bar for every file and prints addresses with passwords by default.
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    # By default it tries a dead server 8 times for 120 s each; the exporter has its own patience.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+}
+_NOISY = {
+    "alembic": logging.WARNING, "mlflow.store.db_migrations": logging.WARNING, "mlflow.store.db.utils": logging.CRITICAL,
+    "mlflow.pyfunc": logging.WARNING, "urllib3.connectionpool": logging.ERROR,
+}
+_FORBIDS = re.compile(
+    # PostgreSQL; no driver gives a code for it
+    r"password authentication failed|no password supplied|no pg_hba\.conf entry|(role|database) \".*\" does not exist"
+    # MySQL
+    r"|Access denied for user|Unknown database"
+)
+_CARRIERS = {"mlflow", "sqlalchemy", "requests", "urllib3", "boto3", "botocore", "google", "azure", "s3transfer"}
+_BATCH_METRICS, _BATCH_STRINGS = 1000, 100
+"""What MLflow takes in one request."""
+
+
+def is_database(uri: str) -> bool:
+    """Whether MLflow writes to a database server itself."""
+    return urlsplit(uri).scheme.split("+")[0] in _DATABASES
+
+
+def require_uri(uri: str) -> None:
+    """UnusableStore for what is no tracking URI, or a SQLite file with options."""
+    if "://" not in uri and uri != "databricks":
+        raise UnusableStore(
+            f"tracking uri {shown_url(uri)}: not a URI (plain folders are MLflow's deprecated file store); "
+            f"use sqlite:///{Path(uri).absolute() / 'mlflow.db'} or the address of an MLflow server"
+        )
+    if uri.startswith(SQLITE) and "?" in uri:
+        raise UnusableStore(f"tracking uri {shown_url(uri)}: options of SQLite files are not taken; remove ?...")
+
+
+def artifact_location(uri: str, experiment: str) -> str | None:
+    """Where MLflow keeps the files of an experiment in a database that this process writes to itself; None: where the
+    server chooses."""
+    folder = experiment.replace("/", "-")
+    if uri.startswith(SQLITE):
+        return (Path(uri.removeprefix(SQLITE)).absolute().parent / "artifacts" / folder).as_uri()
+    if not is_database(uri):
+        return None
+    remote = remote_home()
+    return f"{remote}/artifacts/{folder}" if remote is not None else (home().absolute() / "artifacts" / folder).as_uri()
+
+
+def open_client(uri: str) -> MlflowClient:
+    """A client of the store behind a URI, whose tables MLflow makes in a new database.
+
+    StorageError within seconds while nothing answers there; UnusableStore where waiting does not help: no URI, a driver
+    that is not installed, a password that is refused.
+    """
+    require_uri(uri)
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    for name, level in _NOISY.items():
+        logging.getLogger(name).setLevel(level)
+    from mlflow import MlflowClient
+
+    shown = shown_url(uri)
+    try:
+        with in_one_line(f"tracking store {shown}: cannot open", then="repeat"), _one_at_a_time(uri):
+            _probe(uri)
+            client = MlflowClient(tracking_uri=uri)
+            client.search_experiments(max_results=1)
+            return client
+    except StorageError as error:
+        if not isinstance(error.__cause__, Exception) or not _forbids(error.__cause__):
+            raise
+        raise UnusableStore(
+            f"tracking uri {shown}: forbidden ({_gist(error.__cause__)}); check user, password and database"
+        ) from error
+    except (UsageError, ImportError) as error:
+        why = missing_driver(error) or f"opens no store ({one_line(error)})"
+        raise UnusableStore(f"tracking uri {shown} {why}") from error
+
+
+def log_in_batches(
+    client: MlflowClient, run_id: str, *, metrics: Sequence[Metric] = (), params: Mapping[str, str] | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> None:
+    """One request, unless MLflow's limits ask for more."""
+    from mlflow.entities import Param, RunTag
+
+    for at in range(0, len(metrics), _BATCH_METRICS):
+        client.log_batch(run_id, metrics=metrics[at : at + _BATCH_METRICS])
+    new_params = [Param(name, value) for name, value in (params or {}).items()]
+    new_tags = [RunTag(name, value[:PIECE]) for name, value in (tags or {}).items()]
+    for at in range(0, len(new_params), _BATCH_STRINGS):
+        client.log_batch(run_id, params=new_params[at : at + _BATCH_STRINGS])
+    for at in range(0, len(new_tags), _BATCH_STRINGS):
+        client.log_batch(run_id, tags=new_tags[at : at + _BATCH_STRINGS])
+
+
+@contextmanager
+def in_one_line(doing: str, *, then: str) -> Iterator[None]:
+    """Turns what MLflow, its carriers and the file system raise into one line that opens with `doing`.
+
+    StorageError where the same call may succeed later; UsageError where MLflow understood and refuses it (a run that
+    was deleted, a value it does not take): repeating it would not help. Passwords in URLs are masked.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except VsetuneError:
+        raise
+    except MlflowException as error:
+        if error.error_code in (
+            "RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "RESOURCE_ALREADY_EXISTS"
+        ):
+            raise UsageError(f"{doing}: refused ({one_line(error)}); look at it in the MLflow UI") from error
+        raise _storage_error(doing, error, then) from error
+    except Exception as error:
+        if not isinstance(error, OSError) and type(error).__module__.split(".")[0] not in _CARRIERS:
+            raise
+        raise _storage_error(doing, error, then) from error
+
+
+def one_line(error: Exception) -> str:
+    """The gist of an exception whose text may run over many lines, without the passwords of the URLs in it."""
+    text = masked(" ".join(str(error).split())) or type(error).__name__
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+@contextmanager
+def _one_at_a_time(uri: str) -> Iterator[None]:
+    """Two processes that open a new SQLite file at once would both make its tables."""
+    if not uri.startswith(SQLITE):
+        yield
+        return
+    file = Path(uri.removeprefix(SQLITE))
+    make_folder(file.absolute().parent)
+    with take_lock(file.with_name(file.name + ".lock"), wait_s=_MAKING_S):
+        yield
+
+
+def _probe(uri: str) -> None:
+    """Fails now if nothing listens at the address, or a database refuses; MLflow's own retries take up to an hour."""
+    parts = urlsplit(uri)
+    port = parts.port or _PORTS.get(parts.scheme.split("+")[0])
+    if not parts.hostname or port is None:
+        return
+    try:
+        socket.create_connection((parts.hostname, port), timeout=_PROBE_S).close()
+    except OSError as error:
+        raise StorageError(
+            f"tracking uri {shown_url(uri)}: cannot reach {parts.hostname}:{port} ({error.strerror or error}); "
+            "start the MLflow server there, or set tracking.uri"
+        ) from error
+    if is_database(uri):
+        from sqlalchemy import create_engine
+
+        engine = create_engine(uri)
+        try:
+            engine.connect().close()
+        finally:
+            engine.dispose()
+
+
+def _forbids(error: Exception) -> bool:
+    """Whether a server that is there does not let us in. Waiting does not help."""
+    from mlflow.exceptions import MlflowException
+
+    if isinstance(error, MlflowException):
+        return error.error_code in ("UNAUTHENTICATED", "PERMISSION_DENIED")
+    return _FORBIDS.search(str(error)) is not None
+
+
+def _gist(error: Exception) -> str:
+    """The message without what SQLAlchemy writes around it (its advice, the statement, a link), and of a request that
+    failed its cause alone."""
+    text = re.sub(r"\(raised as a result of Query-invoked autoflush;.*?prematurely\)", "", " ".join(str(error).split()))
+    if cause := re.search(r"\(Caused by \w+\(([\"'])(.*)\1\)\)$", text):
+        text = cause[2].rpartition(": ")[2]
+    return one_line(Exception(text.partition("[SQL: ")[0].partition("(Background on")[0]))
+
+
+def _storage_error(doing: str, error: Exception, then: str) -> StorageError:
+    nowhere = isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
+    too = f", in {tempfile.gettempdir()} too" if nowhere else ""  # MLflow writes what it keeps there first
+    return StorageError(f"{doing} ({_gist(error)}); check free space{too}, permissions and the server, then {then}")

@@ -1,0 +1,333 @@
+"""Copies a study's log to MLflow by its public client: an experiment per study, its run, and a nested run per attempt.
+
+    params    hyperparameters, searched or fixed, network, loss, seed, cell
+    metrics   every number of every validation at its training step, and the attempt's totals at its end
+    status    FINISHED (the tag `status` tells pruned ones), FAILED, KILLED, with the real times of begin and end
+    files     config.yaml and the best weights of an attempt; study.yaml, boards and the log itself of the study
+
+A reader of the log with an offset of its own (`mlflow.json` in the study's folder). What was exported twice, since the
+process died before the offset was noted, is the same there: runs are found by their attempt's name, and MLflow keeps
+equal points once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import yaml
+from mlflow import MlflowClient
+from mlflow.entities import LifecycleStage, Metric
+
+from vsetune.config.spec.secrets import masked, shown_url
+from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.files.whole_files import read_json, write_json
+from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
+from vsetune.records.log import LOG_FILE, Line, lines_of
+from vsetune.records.mlflow_client import artifact_location, in_one_line, log_in_batches, one_line, open_client
+from vsetune.records.mlflow_views import keep_data_sets, keep_view
+from vsetune.records.run_descriptions import (
+    attempt_note,
+    attempt_params,
+    attempt_tags,
+    command_tags,
+    study_links,
+    study_note,
+)
+from vsetune.records.studies import EXPORT_FILE
+from vsetune.tracking.records import AttemptRecord, AttemptStart, StudyRecord
+
+_log = logging.getLogger(__name__)
+KIND, ATTEMPT, STATUS, ERROR, NOTE = "vsetune.kind", "vsetune.attempt", "status", "error", "mlflow.note.content"
+_STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
+_LINES = 1000
+_REFUSED = re.compile(r"[^A-Za-z0-9_.\-: /]")
+"""Signs that MLflow does not take in the name of a metric."""
+
+
+@dataclass
+class _Noted:
+    """How far the export is. offset, number: behind and of the last line exported. log: the log's first bytes, which
+    tell another log of the same name. steps: of the last validation of each attempt."""
+
+    log: str = ""
+    uri: str = ""
+    offset: int = 0
+    number: int = -1
+    experiment: str | None = None
+    parent: str | None = None
+    runs: dict[str, str] = field(default_factory=dict)
+    began: dict[str, float] = field(default_factory=dict)
+    ended: dict[str, str] = field(default_factory=dict)
+
+
+class MlflowExport:
+    """The export of one study's log. Every method raises StorageError while the store is away: call it again then.
+
+    folder: of the study. series: `all` numbers of every validation, or `m_recall` alone. file: brings a file that the
+    log names to this machine; None where it is gone.
+    """
+
+    def __init__(self, uri: str, folder: Path, *, series: str, file: Callable[[str], Path | None]) -> None:
+        """UnusableStore where waiting does not help."""
+        self._uri, self._folder, self._series, self._file = uri, folder, series, file
+        self._client = open_client(uri)
+        self._noted = self._read_note()
+        self._starts: dict[str, AttemptStart] = {}
+        self._record: StudyRecord | None = None
+        self._recall_what_was()
+
+    @property
+    def number(self) -> int:
+        """Of the last line that was exported; -1 before the first."""
+        return self._noted.number
+
+    def advance(self) -> bool:
+        """Exports the next lines of the log; whether there were any."""
+        lines = list(islice(lines_of(self._folder / LOG_FILE, self._noted.offset), _LINES))
+        if not lines:
+            return False
+        with in_one_line(f"tracking store {shown_url(self._uri)}: cannot export", then="repeat"):
+            for group in _grouped(lines):
+                self._export(group)
+        self._note(lines[-1])
+        return True
+
+    def _export(self, group: Sequence[Line]) -> None:
+        """Validations that follow one another, or one other line. A refused line is reported and left out."""
+        try:
+            if group[0].kind == "validated":
+                self._export_points(group)
+            else:
+                self._export_event(group[0].event())
+        except StudyConflict as error:  # all that follows depends on it
+            raise StorageError(str(error)) from error
+        except UsageError as error:
+            _log.warning("study %s: lines %d to %d of its log are not in MLflow: %s", self._folder.name, group[0].number,
+                         group[-1].number, one_line(error))
+
+    def _export_points(self, lines: Sequence[Line]) -> None:
+        metrics: dict[str, list[Metric]] = {}
+        for line in lines:
+            event = line.event()
+            assert isinstance(event, Validated)
+            at = round(1000 * event.at)
+            metrics.setdefault(event.attempt, []).extend(
+                Metric(_REFUSED.sub("_", name), value, at, point.step)
+                for point in event.points for name, value in _numbers(point, self._series)
+            )
+        for attempt, found in metrics.items():
+            with in_one_line(f"export validations of {attempt}", then="repeat"):
+                log_in_batches(self._client, self._run_of(attempt), metrics=found)
+
+    def _export_event(self, event: Event) -> None:
+        match event:
+            case Opened():
+                self._open(event)
+            case Begun():
+                self._begin(event)
+            case Ended():
+                self._end(event)
+            case Closed():
+                self._close(event)
+
+    def _open(self, event: Opened) -> None:
+        record, noted = event.record, self._noted
+        self._record = record
+        experiment = self._client.get_experiment_by_name(record.name)
+        if experiment is None:
+            noted.experiment = str(self._client.create_experiment(
+                record.name, artifact_location=artifact_location(self._uri, record.name),
+                tags={KIND: "study", "fingerprint": record.fingerprint, NOTE: study_note(record),
+                      "mlflow.experimentKind": "custom_model_development"},  # else the UI shows views for LLMs
+            ))
+        else:
+            _require_ours(record, experiment)
+            noted.experiment = str(experiment.experiment_id)
+        assert noted.experiment is not None, "found or made"
+        noted.parent = self._found("study", record.name) or self._create_parent(record, event.at)
+        for attempt in [name for name, status in noted.ended.items() if status == "running"]:
+            self._client.set_terminated(self._run_of(attempt), "KILLED", round(1000 * event.at))
+            self._client.set_tag(self._run_of(attempt), STATUS, "killed")
+            noted.ended[attempt] = "killed"
+        self._client.update_run(noted.parent, status="RUNNING")
+        self._client.set_tag(noted.parent, STATUS, "running")
+
+    def _create_parent(self, record: StudyRecord, at: float) -> str:
+        experiment = self._experiment()
+        tags = {**command_tags(record.name), **record.tags, KIND: "study", ATTEMPT: record.name,
+                "fingerprint": record.fingerprint, NOTE: study_note(record)}
+        keep_view(self._client, experiment, study_note(record))
+        run = self._client.create_run(experiment, start_time=round(1000 * at), run_name=record.name, tags=tags)
+        self._client.log_text(run.info.run_id, _yaml(record.config), "study.yaml")
+        return str(run.info.run_id)
+
+    def _begin(self, event: Begun) -> None:
+        start, name = event.start, _name_of(event.start)
+        self._starts[name] = start
+        self._noted.began.setdefault(name, event.at)
+        run_id = self._noted.runs.get(name) or self._found("attempt", name)
+        if run_id is None:
+            tags = {**attempt_tags(start), KIND: "attempt", ATTEMPT: name, STATUS: "running",
+                    "mlflow.parentRunId": str(self._noted.parent)}
+            shown = start.trial if start.number == 1 else f"{start.trial} attempt {start.number}"
+            run = self._client.create_run(
+                self._experiment(), start_time=round(1000 * event.at), run_name=shown, tags=tags
+            )
+            run_id = str(run.info.run_id)
+        self._noted.runs[name], self._noted.ended[name] = run_id, "running"
+        log_in_batches(self._client, run_id, params=attempt_params(start))
+        self._client.log_text(run_id, _yaml(start.resolved), "config.yaml")
+        keep_data_sets(self._client, run_id, start)
+        self._client.update_run(run_id, status="RUNNING")
+
+    def _end(self, event: Ended) -> None:
+        run_id, at = self._run_of(event.attempt), round(1000 * event.at)
+        step = round(event.summary.get("steps", 0)) or self._last_step(run_id)
+        log_in_batches(self._client, run_id, metrics=[
+            Metric(_REFUSED.sub("_", name), float(value), at, step) for name, value in event.summary.items()
+            if name not in _OF_THE_CURVE
+        ])
+        for name in event.files:
+            path = self._file(name)
+            if path is None:
+                _log.warning("%s: %s is gone, MLflow has the attempt without it", event.attempt, name)
+            else:
+                self._client.log_artifact(run_id, str(path))
+        start = self._starts.get(event.attempt)
+        note = "" if start is None else attempt_note(
+            AttemptRecord(run_id, start, event.status, (), event.summary, event.error), self._experiment()
+        )
+        log_in_batches(self._client, run_id, tags={STATUS: event.status, ERROR: event.error or "", NOTE: note})
+        self._client.set_terminated(run_id, _STATUS[event.status], at)
+        self._noted.ended[event.attempt] = event.status
+
+    def _close(self, event: Closed) -> None:
+        parent = str(self._noted.parent)
+        for name in event.files:
+            path = self._file(name)
+            if path is not None:
+                self._client.log_artifact(parent, str(path))
+        self._client.log_artifact(parent, str(self._folder / LOG_FILE))
+        record = self._record
+        if record is not None:
+            counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(self._noted.ended.values()).items()))
+            links = study_links(record.name, self._experiment(), parent, [Path(name).name for name in event.files])
+            self._client.set_tag(parent, NOTE, f"{study_note(record)}\n\nAttempts: {counts or 'none'}.\n\n{links}"[:5000])
+        self._client.set_tag(parent, STATUS, event.status)
+        self._client.set_terminated(parent, _STATUS[event.status], round(1000 * event.at))
+
+    def _run_of(self, attempt: str) -> str:
+        run_id = self._noted.runs.get(attempt) or self._found("attempt", attempt)
+        if run_id is None:
+            raise UsageError(f"attempt {attempt}: has no run in MLflow; was it deleted there?")
+        self._noted.runs[attempt] = run_id
+        return run_id
+
+    def _found(self, kind: str, name: str) -> str | None:
+        """The run of an attempt or study that an earlier process made."""
+        wanted = f"tags.`{KIND}` = '{kind}' AND tags.`{ATTEMPT}` = '{name}'"
+        runs = self._client.search_runs([self._experiment()], wanted, max_results=1)
+        return str(runs[0].info.run_id) if runs else None
+
+    def _last_step(self, run_id: str) -> int:
+        history = self._client.get_metric_history(run_id, "m_recall")
+        return max((each.step for each in history), default=0)
+
+    def _experiment(self) -> str:
+        assert self._noted.experiment is not None, "a log begins with the opening of its study"
+        return self._noted.experiment
+
+    def _recall_what_was(self) -> None:
+        """What earlier lines said that later ones need: the study, and what its attempts started with."""
+        if self._noted.number < 0:
+            return
+        for line in lines_of(self._folder / LOG_FILE):
+            if line.end > self._noted.offset:
+                return
+            if line.kind == "opened":
+                event = line.event()
+                assert isinstance(event, Opened)
+                self._record = event.record
+            elif line.kind == "begun":
+                event = line.event()
+                assert isinstance(event, Begun)
+                self._starts[_name_of(event.start)] = event.start
+
+    def _read_note(self) -> _Noted:
+        """A note of another log or another store counts for nothing."""
+        plain = read_json(self._folder / EXPORT_FILE, most_bytes=1 << 28)
+        noted, log = _Noted(**plain) if isinstance(plain, Mapping) else _Noted(), self._log_name()
+        if noted.log == log and noted.uri == shown_url(self._uri):
+            return noted
+        return _Noted(log=log, uri=shown_url(self._uri))
+
+    def _note(self, line: Line) -> None:
+        self._noted.offset, self._noted.number = line.end, line.number
+        write_json(self._folder / EXPORT_FILE, vars(self._noted), durable=False)
+
+    def _log_name(self) -> str:
+        try:
+            with (self._folder / LOG_FILE).open("rb") as stream:
+                return stream.read(8).decode()
+        except FileNotFoundError:
+            return ""
+
+
+_OF_THE_CURVE = frozenset({"m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds"})
+
+
+def _numbers(point: Any, series: str) -> Iterator[tuple[str, float]]:
+    yield "m_recall", point.m_recall
+    if series == "m_recall":
+        return
+    yield from (
+        ("epoch", point.epoch), ("pairs_seen", float(point.pairs_seen)), ("train_seconds", point.train_seconds)
+    )
+    yield from ((name, float(value)) for name, value in point.metrics.items() if name != "train_seconds")
+
+
+def _grouped(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    group: list[Line] = []
+    for line in lines:
+        if line.kind == "validated":
+            group.append(line)
+            continue
+        if group:
+            yield group
+            group = []
+        yield [line]
+    if group:
+        yield group
+
+
+def _require_ours(record: StudyRecord, experiment: Any) -> None:
+    """StudyConflict if an experiment of MLflow has the name of a study and cannot hold it."""
+    number = experiment.experiment_id
+    if experiment.lifecycle_stage != LifecycleStage.ACTIVE:
+        raise StudyConflict(
+            f"study {record.name}: MLflow still holds a deleted experiment of this name; bring it back with `mlflow "
+            f"experiments restore --experiment-id {number}`, or remove it with `mlflow gc`"
+        )
+    if experiment.tags.get(KIND) != "study" or experiment.tags.get("fingerprint") not in (None, record.fingerprint):
+        raise StudyConflict(
+            f"study {record.name}: MLflow experiment {number} has this name and is another one; rename the experiment, "
+            "or give the study another name"
+        )
+
+
+def _name_of(start: AttemptStart) -> str:
+    return f"{start.study}/{start.trial}/{start.number}"
+
+
+def _yaml(plain: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(json.loads(json.dumps(dict(plain), default=str)), sort_keys=False, allow_unicode=True)

@@ -1,0 +1,249 @@
+"""The studies of a home, read from their logs. Anybody may read at any time."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from vsetune.config.spec.base import did_you_mean
+from vsetune.config.spec.paths import home, remote_home, remote_place
+from vsetune.errors import StorageError, UsageError
+from vsetune.files.locks import take_lock
+from vsetune.files.whole_files import make_folder, read_json
+from vsetune.object_storage.home_files import bring_mirrored, find_in_home, keep_in_home
+from vsetune.object_storage.s3 import find, listing, put_bytes
+from vsetune.records.events import StudyStatus, Validated
+from vsetune.records.history import StudyHistory
+from vsetune.records.log import LOG_FILE, OBJECTS, lines_of, refreshed
+from vsetune.tracking.records import AttemptRecord, StudyRecord, ValidationPoint
+from vsetune.tracking.study_lock import LOCK_FILE, is_led
+
+RUNS = "runs"
+EXPORT_FILE = "mlflow.json"
+"""Where the exporter notes how far it is, and the ids that MLflow has given to attempts."""
+_STOP_FILE, _KEPT = "stop", "kept"
+_MOST_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class StudyState:
+    """A study at a moment. Times are seconds since 1970.
+
+    seen: its last event. attempts_seen: that of every attempt by its name. stop_asked: the last request to stop, when
+    and by whom, as text; it stays after it was followed.
+    """
+
+    status: Literal["running"] | StudyStatus
+    seen: float
+    attempts_seen: Mapping[str, float] = field(default_factory=dict)
+    stop_asked: str | None = None
+
+
+def folder_of_study(name: str) -> Path:
+    """Where a study's log, trials, copies of plugins and results are, on this node."""
+    return home() / RUNS / name
+
+
+class Studies:
+    """Every method raises StorageError when the home cannot be read, UsageError for an unknown study or attempt."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[StudyHistory, int, int]] = {}
+
+    def studies(self) -> list[StudyRecord]:
+        """All that have begun, oldest first."""
+        found = [self._history(name) for name in self._names()]
+        begun = [each for each in found if each.record is not None]
+        return [each.record for each in sorted(begun, key=lambda each: each.began) if each.record is not None]
+
+    def record(self, study: str) -> StudyRecord:
+        record = self._known(study).record
+        assert record is not None, "a known study has begun"
+        return record
+
+    def attempts(self, study: str) -> list[AttemptRecord]:
+        """In the order in which they began. The summary of one that has not ended holds what its last validation tells:
+        `train_seconds` and `device_seconds`."""
+        return self._known(study).attempts()
+
+    def attempt(self, name: str) -> AttemptRecord:
+        """name: STUDY/TRIAL/NUMBER."""
+        return self._known(_study_of(name)).attempt(name)
+
+    def points(self, name: str) -> list[ValidationPoint]:
+        """All validations of an attempt with all their numbers, in the order of the training."""
+        self.attempt(name)
+        return self._points([name])[name]
+
+    def metric_curves(
+        self, names: Sequence[str], metrics: Sequence[str]
+    ) -> dict[str, dict[str, tuple[tuple[float, float], ...]]]:
+        """By attempt and metric, (epoch, value) of every validation that has it; without those that have none."""
+        found: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {}
+        for name, points in self._points(names).items():
+            curves = {
+                metric: tuple((each.epoch, each.metrics[metric]) for each in points if metric in each.metrics)
+                for metric in metrics
+            }
+            if any(curves.values()):
+                found[name] = {metric: curve for metric, curve in curves.items() if curve}
+        return found
+
+    def state(self, study: str) -> StudyState:
+        """As it is now: `running` where its driver lives, `killed` where it died."""
+        history = self._known(study)
+        status = history.status or ("running" if is_driven(study) else "killed")
+        return StudyState(status, history.seen, history.attempts_seen(), self.stop_asked(study))
+
+    def ask_to_stop(self, study: str, request: str) -> None:
+        """Leaves a request that the study's driver reads within seconds, wherever it runs. request: one line that no
+        earlier one had."""
+        self._known(study)
+        place = folder_of_study(study) / _STOP_FILE
+        url = remote_place(place)
+        if url is None:
+            place.write_text(request)
+        else:
+            put_bytes(url, request.encode())
+
+    def stop_asked(self, study: str) -> str | None:
+        """The last request to stop; None if there never was one. Cheap."""
+        place = folder_of_study(study) / _STOP_FILE
+        url = remote_place(place)
+        if url is not None:
+            found = find(url, most=_MOST_BYTES)
+            return None if found is None else found[0].decode()
+        try:
+            return place.read_text() or None
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"{place}: cannot be read ({error.strerror})") from error
+
+    def file_of(self, name: str, file: str) -> Path | None:
+        """A file kept with an attempt, here to be read; None if there is none. file: `best.safetensors`,
+        `gallery/page.html`."""
+        start = self.attempt(name).start
+        folder = folder_of_study(start.study)
+        for path in (folder / "trials" / start.trial / file, folder / _KEPT / start.trial / file):
+            if not path.is_file():
+                bring_mirrored(path.parent, lambda each, wanted=path.name: each == wanted)  # type: ignore[misc]
+                find_in_home(path)
+            if path.is_file():
+                return path
+        return None
+
+    def keep_files(self, name: str, files: Sequence[Path], *, folder: str) -> None:
+        """Adds files to an attempt; one of the same name is replaced. folder: where among its files (`gallery`)."""
+        start = self.attempt(name).start
+        place = folder_of_study(start.study) / _KEPT / start.trial / folder
+        make_folder(place)
+        for file in files:
+            try:
+                shutil.copyfile(file, place / file.name)
+            except OSError as error:
+                raise StorageError(f"{place / file.name}: cannot be written ({error.strerror}); free space") from error
+            keep_in_home(place / file.name)
+
+    def file_names(self, name: str, folder: str) -> list[str]:
+        """Names, with the folder, of the files that `keep_files` kept there."""
+        start = self.attempt(name).start
+        place = folder_of_study(start.study) / _KEPT / start.trial / folder
+        url = remote_place(place)
+        if url is not None:
+            return sorted(f"{folder}/{each.rpartition('/')[2]}" for each in listing(url + "/"))
+        return sorted(f"{folder}/{each.name}" for each in place.iterdir()) if place.is_dir() else []
+
+    def in_mlflow(self, study: str) -> tuple[str | None, Mapping[str, str]]:
+        """(id of the study's experiment or None, ids of runs by the names of their attempts) as far as it was exported,
+        for links."""
+        path = folder_of_study(study) / EXPORT_FILE
+        find_in_home(path)
+        plain = read_json(path, most_bytes=1 << 28) or {}
+        return plain.get("experiment"), plain.get("runs", {})
+
+    def _names(self) -> list[str]:
+        remote = remote_home()
+        if remote is not None:
+            start = f"{remote}/{RUNS}/"
+            keys = (each.removeprefix(start).split("/") for each in listing(start))
+            return sorted({key[0] for key in keys if len(key) == 3 and key[1] == OBJECTS})
+        place = home() / RUNS
+        try:
+            return sorted(each.name for each in place.iterdir() if (each / LOG_FILE).is_file())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StorageError(f"{place}: cannot be read ({error.strerror})") from error
+
+    def _known(self, study: str) -> StudyHistory:
+        history = self._history(study) if study and "/" not in study else StudyHistory()
+        if history.record is None:
+            raise unknown_study(study, self._names())
+        return history
+
+    def _history(self, study: str) -> StudyHistory:
+        """What its log says now; what was read before is not read again."""
+        folder = folder_of_study(study)
+        path = refreshed(folder, remote_place(folder), folder / LOCK_FILE) if self._may_be(folder) else folder / LOG_FILE
+        history, end, inode = self._read.get(study, (StudyHistory(), 0, 0))
+        with suppress(FileNotFoundError):
+            about = path.stat()
+            if about.st_ino != inode or about.st_size < end:
+                history, end = StudyHistory(), 0
+            for line in lines_of(path, end):
+                history.read(line)
+                end = line.end
+            self._read[study] = history, end, about.st_ino
+        return history
+
+    def _may_be(self, folder: Path) -> bool:
+        return remote_home() is None or folder.is_relative_to(home())
+
+    def _points(self, names: Iterable[str]) -> dict[str, list[ValidationPoint]]:
+        """One pass over each log."""
+        found: dict[str, list[ValidationPoint]] = {name: [] for name in names}
+        for study in dict.fromkeys(map(_study_of, found)):
+            self._known(study)
+            steps = dict.fromkeys(found, -1)
+            for line in lines_of(folder_of_study(study) / LOG_FILE):
+                if line.kind != "validated" or line.head[2:].partition('"')[0] not in found:
+                    continue
+                event = line.event()
+                assert isinstance(event, Validated)
+                new = [each for each in event.points if each.step > steps[event.attempt]]
+                found[event.attempt] += new
+                steps[event.attempt] = new[-1].step if new else steps[event.attempt]
+        return found
+
+
+def is_driven(study: str) -> bool:
+    """Whether a driver of the study lives: on this machine or a disk that it shares or, with a remote home, anywhere."""
+    folder = folder_of_study(study)
+    if remote_home() is not None:
+        return is_led(folder)
+    try:
+        take_lock(folder / LOCK_FILE, wait_s=0).close()
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def unknown_study(name: str, known: Sequence[str]) -> UsageError:
+    """What to raise for a study that is not in the home, which has `known`."""
+    first, rest = sorted(known)[:10], len(known) - 10
+    listed = (", ".join(first) or "none") + (f" and {rest} more" if rest > 0 else "")
+    return UsageError(
+        f"study {name}: not in {remote_home() or home()}, which has: {listed}; {did_you_mean(name, known)}check the name "
+        "and VSETUNE_HOME"
+    )
+
+
+def _study_of(name: str) -> str:
+    return name.partition("/")[0]

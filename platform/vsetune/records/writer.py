@@ -1,0 +1,144 @@
+"""The driver's hand on a study: what it decides and hears becomes events of the log, and the state that follows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.records.events import Begun, Closed, Drawn, Ended, Event, Opened, StudyStatus, Validated, attempt_id
+from vsetune.records.history import StudyHistory
+from vsetune.records.log import LogWriter, lines_of
+from vsetune.tracking.records import (
+    PLUGIN_TAG,
+    AttemptRecord,
+    AttemptStart,
+    AttemptStatus,
+    StudyRecord,
+    ValidationPoint,
+)
+
+_SHOWN = 4
+_FREE_TO_CHANGE = ("description", "plugins", "resources", "tracking")
+
+
+class StudyWriter:
+    """Writes the log of one study, or only keeps the state in memory. Thread-safe. The caller holds the study's lock.
+
+    Repeating a call changes nothing: a (trial, number) is one attempt for ever, a step of its curve stands in the log
+    once, and an attempt that has ended as it is told to end is not ended again.
+    """
+
+    def __init__(self, log: LogWriter | None = None) -> None:
+        """log: None for a study that ends with this process. StorageError for a log of a newer version."""
+        self._log = log
+        self._lock = threading.RLock()
+        self.history = StudyHistory()
+        for line in lines_of(log.path) if log is not None else ():
+            self.history.read(line)
+
+    def open_study(self, record: StudyRecord, *, resume: bool) -> None:
+        """Begins the study, or goes on with it. StudyConflict where it exists and is not resumed, or is another one."""
+        known = self.history.record
+        if known is not None:
+            require_same_study(known, record, resume=resume)
+        self._add(Opened(record, time.time()), settled=True)
+
+    def start_attempt(self, start: AttemptStart) -> str:
+        """The name of attempt (trial, number), which runs now."""
+        name = attempt_id(start)
+        self._add(Begun(start, time.time()))
+        return name
+
+    def record_points(self, attempt: str, points: Sequence[ValidationPoint]) -> None:
+        """Adds those validations that the curve does not have. UsageError for an attempt that has not begun."""
+        with self._lock:
+            last = self.history.last_step(attempt)
+            new = tuple(sorted((each for each in points if each.step > last), key=lambda each: each.step))
+            if new:
+                self._add(Validated(attempt, new, time.time()))
+
+    def finish_attempt(
+        self, attempt: str, status: AttemptStatus, *, summary: Mapping[str, float], files: Sequence[str] = (),
+        error: str | None,
+    ) -> None:
+        """Ends an attempt. files: kept with it, below the study's folder. UsageError for one that has not begun."""
+        with self._lock:
+            self.history.attempt(attempt)
+            self._add(Ended(attempt, status, dict(summary), tuple(files), error, time.time()), durable=True)
+
+    def finish_study(self, status: StudyStatus, files: Sequence[str] = ()) -> None:
+        """Says how far the study has come, at the end of its driver. files: of the study, below its folder."""
+        self._add(Closed(status, tuple(files), time.time()), durable=True)
+
+    def draw(self, event: Drawn) -> None:
+        """A configuration counts once this returns. StorageError when it does not: the log may take it later, which then
+        counts as well."""
+        self._add(event, settled=True)
+
+    def drawn(self, cell: str) -> list[Drawn]:
+        """The configurations of a cell, in order."""
+        return list(self.history.drawn(cell))
+
+    def attempts(self) -> list[AttemptRecord]:
+        """All attempts in the order in which they began."""
+        with self._lock:
+            return self.history.attempts()
+
+    def settle(self) -> None:
+        """Returns once all of it counts. StorageError, and what `LogWriter.settle` raises."""
+        if self._log is not None:
+            self._log.settle()
+
+    def _add(self, event: Event, *, durable: bool = False, settled: bool = False) -> None:
+        with self._lock:
+            self.history.add(event)
+            if self._log is not None:
+                self._log.append(event, durable=durable or settled)
+        if settled:
+            self.settle()
+
+
+def require_same_study(known: StudyRecord, record: StudyRecord, *, resume: bool) -> None:
+    """StudyConflict if `record` must not go on with `known`, a study of the same name."""
+    if known.fingerprint != record.fingerprint:
+        changes = _changes(known, record)
+        shown = ", ".join(changes[:_SHOWN]) + (f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else "")
+        raise StudyConflict(
+            f"study {record.name}: exists with another configuration ({shown or 'fingerprint ' + known.fingerprint}); "
+            "give the changed study another name, or undo the change"
+        )
+    if not resume:
+        raise StudyConflict(f"study {record.name}: exists already with this file; continue it with --resume")
+
+
+def _changes(known: StudyRecord, record: StudyRecord) -> list[str]:
+    """`key: old -> new` for everything that differs and matters."""
+    old, new = _flat(known.config), _flat(record.config)
+    keys = [key for key in {**old, **new} if key.split(".")[0] not in _FREE_TO_CHANGE]
+    changes = [f"{key}: {old.get(key)} -> {new.get(key)}" for key in keys if old.get(key) != new.get(key)]
+    data = [each.tags.get("data_fingerprint") for each in (known, record)]
+    if data[0] != data[1]:
+        changes = [change for change in changes if not change.startswith("data.path: ")]
+        changes.insert(0, f"the data set: {data[0]} -> {data[1]}")
+    for tag in sorted({tag for each in (known, record) for tag in each.tags if tag.startswith(PLUGIN_TAG)}):
+        code = [each.tags.get(tag, "none")[:12] for each in (known, record)]
+        if code[0] != code[1]:
+            changes.insert(0, f"the code of {tag.removeprefix(PLUGIN_TAG)}: {code[0]} -> {code[1]}")
+    return changes
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, with dotted keys; lists of mappings by position."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
+            value = {f"[{position}]": entry for position, entry in enumerate(value)}
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}".replace(".[", "[")] = value
+    return flat
