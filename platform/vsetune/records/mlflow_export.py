@@ -166,7 +166,7 @@ class MlflowExport:
         experiment = self._experiment()
         tags = {**command_tags(record.name), **record.tags, KIND: "study", ATTEMPT: record.name,
                 "fingerprint": record.fingerprint, NOTE: study_note(record)}
-        keep_view(self._client, experiment, study_note(record))
+        keep_view(self._client, experiment, study_note(record), series=self._series)
         run = self._client.create_run(experiment, start_time=round(1000 * at), run_name=record.name, tags=tags)
         self._client.log_text(run.info.run_id, _yaml(record.config), "study.yaml")
         return str(run.info.run_id)
@@ -188,6 +188,7 @@ class MlflowExport:
         log_in_batches(self._client, run_id, params=attempt_params(start))
         self._client.log_text(run_id, _yaml(start.resolved), "config.yaml")
         keep_data_sets(self._client, run_id, start)
+        self._client.set_tag(run_id, STATUS, "running")
         self._client.update_run(run_id, status="RUNNING")
 
     def _end(self, event: Ended) -> None:

@@ -1,0 +1,194 @@
+"""A log copied to MLflow: what people find there, and that nothing is lost, doubled or out of order."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from studied import BEGUN, OPENED, attempt_of, point, start
+
+from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
+from vsetune.records.log import LogWriter
+from vsetune.records.mlflow_export import MlflowExport
+from vsetune.records.mlflow_views import VIEW_TAG, charts_view
+
+pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
+ATTEMPT = attempt_of(BEGUN)
+CURVE = tuple(point(step, m_recall=30.0 + step) for step in range(1, 6))
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database in which MLflow has made its tables, which takes seconds."""
+    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    MlflowClient(f"sqlite:///{path}").search_experiments(max_results=1)
+    return path
+
+
+@pytest.fixture
+def uri(empty_store: Path, tmp_path: Path) -> str:
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "tiny").mkdir()
+    yield tmp_path / "tiny"
+
+
+def write(folder: Path, *events: Event) -> None:
+    writer = LogWriter(folder)
+    for event in events:
+        writer.append(event)
+    writer.close()
+
+
+@pytest.fixture
+def export(uri: str, folder: Path) -> Callable[..., MlflowExport]:
+    def made(series: str = "all") -> MlflowExport:
+        return MlflowExport(uri, folder, series=series, file=lambda name: folder / name)
+
+    return made
+
+
+def all_of(made: MlflowExport) -> None:
+    while made.advance():
+        pass
+
+
+def runs_of(uri: str) -> dict[str, Run]:
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("tiny")
+    assert experiment is not None
+    return {run.data.tags["vsetune.attempt"]: run for run in client.search_runs([experiment.experiment_id])}
+
+
+def series(uri: str, run: Run, name: str) -> list[tuple[int, float]]:
+    return [(each.step, each.value) for each in MlflowClient(uri).get_metric_history(run.info.run_id, name)]
+
+
+def test_people_find_params_every_series_files_times_and_a_status(
+    uri: str, folder: Path, export: Callable[..., MlflowExport]
+) -> None:
+    (folder / "best.safetensors").write_bytes(b"weights")
+    (folder / "leaderboard.html").write_text("a board")
+    write(
+        folder, OPENED, BEGUN, *(Validated(ATTEMPT, (each,), 3.0 + each.step) for each in CURVE),
+        Ended(ATTEMPT, "pruned", {"best_m_recall": 35.0, "epochs_to_best": 0.5}, ("best.safetensors",), "asha", 10.0),
+        Closed("finished", ("leaderboard.html",), 11.0),
+    )
+    all_of(export())
+    runs = runs_of(uri)
+    run, study = runs[ATTEMPT], runs["tiny"]
+    assert run.data.params["loss.margin"] == "0.2"
+    assert series(uri, run, "m_recall") == [(each.step, each.m_recall) for each in CURVE]
+    for name in ("i2t_r1", "device_seconds", "epoch", "pairs_seen", "train_seconds"):
+        assert len(series(uri, run, name)) == 5, name
+    assert series(uri, run, "best_m_recall") == [(5, 35.0)]
+    assert (run.info.status, run.data.tags["status"], run.data.tags["error"]) == ("FINISHED", "pruned", "asha")
+    assert (run.info.start_time, run.info.end_time) == (3000, 10000)
+    assert run.data.tags["mlflow.parentRunId"] == study.info.run_id
+    assert (study.info.status, study.info.start_time, study.info.end_time) == ("FINISHED", 1000, 11000)
+    client = MlflowClient(uri)
+    assert {each.path for each in client.list_artifacts(run.info.run_id)} == {"config.yaml", "best.safetensors"}
+    assert {each.path for each in client.list_artifacts(study.info.run_id)} == {
+        "study.yaml", "study.log", "leaderboard.html"
+    }
+
+
+def test_a_study_all_of_whose_trials_failed_is_failed_there(
+    uri: str, folder: Path, export: Callable[..., MlflowExport]
+) -> None:
+    write(folder, OPENED, BEGUN, Ended(ATTEMPT, "failed", {}, (), "numeric: nan", 5.0), Closed("failed", (), 6.0))
+    all_of(export())
+    runs = runs_of(uri)
+    assert [runs[name].info.status for name in (ATTEMPT, "tiny")] == ["FAILED", "FAILED"]
+
+
+def test_attempts_that_a_dead_driver_left_are_killed_there_and_a_resumed_one_runs(
+    uri: str, folder: Path, export: Callable[..., MlflowExport]
+) -> None:
+    other = start("vsepp.lmh-c001-s0")
+    write(folder, OPENED, BEGUN, Begun(other, 4.0), replace(OPENED, at=9.0), replace(BEGUN, at=10.0))
+    all_of(export())
+    runs = runs_of(uri)
+    assert (runs[ATTEMPT].info.status, runs[ATTEMPT].data.tags["status"]) == ("RUNNING", "running")
+    killed = runs[f"tiny/{other.trial}/1"]
+    assert (killed.info.status, killed.data.tags["status"], killed.info.end_time) == ("KILLED", "killed", 9000)
+
+
+@pytest.mark.parametrize("note", ["as it was", "of before", "lost"])
+def test_what_is_exported_twice_is_there_once(
+    uri: str, folder: Path, export: Callable[..., MlflowExport], note: str
+) -> None:
+    write(folder, OPENED, BEGUN, *(Validated(ATTEMPT, (each,), 3.0 + each.step) for each in CURVE[:3]))
+    all_of(export())
+    kept = (folder / "mlflow.json").read_bytes()
+    write(folder, *(Validated(ATTEMPT, (each,), 3.0 + each.step) for each in CURVE[3:]),
+          Ended(ATTEMPT, "finished", {"best_m_recall": 35.0}, (), None, 10.0), Closed("finished", (), 11.0))
+    all_of(export())
+    if note == "of before":
+        (folder / "mlflow.json").write_bytes(kept)
+    elif note == "lost":
+        (folder / "mlflow.json").unlink()
+    all_of(export())
+    runs = runs_of(uri)
+    assert runs.keys() == {ATTEMPT, "tiny"}
+    assert series(uri, runs[ATTEMPT], "m_recall") == [(each.step, each.m_recall) for each in CURVE]
+    assert series(uri, runs[ATTEMPT], "best_m_recall") == [(5, 35.0)]
+    assert runs[ATTEMPT].info.status == "FINISHED"
+
+
+def test_a_slim_export_has_m_recall_alone_as_a_series(
+    uri: str, folder: Path, export: Callable[..., MlflowExport]
+) -> None:
+    write(folder, OPENED, BEGUN, Validated(ATTEMPT, CURVE, 4.0))
+    all_of(export("m_recall"))
+    assert set(runs_of(uri)[ATTEMPT].data.metrics) == {"m_recall"}
+
+
+@pytest.mark.parametrize("kind", ["all", "m_recall"])
+def test_every_chart_of_the_view_has_a_metric_that_is_there(
+    uri: str, folder: Path, export: Callable[..., MlflowExport], kind: str
+) -> None:
+    measured = {"train_loss": 0.5, "gradient_norm": 1.0, "learning_rate": 1e-3, "pairs_per_second": 900.0,
+                "train_seconds": 1.0, "device_seconds": 2.0}
+    measured |= {f"{way}_r{k}": 10.0 * k for way in ("t2i", "i2t") for k in (1, 5, 10)}
+    write(
+        folder, OPENED, BEGUN, Validated(ATTEMPT, (point(1, metrics=measured),), 4.0),
+        Ended(ATTEMPT, "finished", {"best_m_recall": 31.0, "epochs_to_best": 0.1}, (), None, 10.0),
+    )
+    all_of(export(kind))
+    client = MlflowClient(uri)
+    there = set(runs_of(uri)[ATTEMPT].data.metrics)
+    shown = {chart["metricKey"] for chart in charts_view(kind)["compareRunCharts"] if not chart["deleted"]}
+    assert shown <= there
+    experiment = client.get_experiment_by_name("tiny")
+    assert experiment is not None
+    assert VIEW_TAG in experiment.tags
+
+
+def test_a_name_that_is_taken_there_holds_the_export_up_and_says_so(
+    uri: str, folder: Path, export: Callable[..., MlflowExport]
+) -> None:
+    MlflowClient(uri).create_experiment("tiny")
+    write(folder, OPENED)
+    with pytest.raises(Exception, match="MLflow experiment 1 has this name and is another one"):
+        all_of(export())
+
+
+def test_another_log_of_the_same_name_is_exported_from_its_beginning(
+    uri: str, folder: Path, export: Callable[..., MlflowExport]
+) -> None:
+    write(folder, OPENED, BEGUN)
+    all_of(export())
+    (folder / "study.log").unlink()
+    write(folder, Opened(OPENED.record, 50.0), Begun(start("vsepp.lmh-c009-s0"), 51.0))
+    all_of(export())
+    assert "tiny/vsepp.lmh-c009-s0/1" in runs_of(uri)
