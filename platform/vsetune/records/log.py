@@ -18,7 +18,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -96,13 +96,15 @@ class LogWriter:
     folder: of the study on this machine. url: of the same folder under a remote home; None: the folder is the home.
     """
 
-    def __init__(self, folder: Path, url: str | None = None) -> None:
-        """Opens or makes the log and cuts off a torn end. StorageError when it cannot be written; DataError for one that
-        is damaged."""
+    def __init__(
+        self, folder: Path, url: str | None = None, *, on_overtaken: Callable[[str], None] = _log.error
+    ) -> None:
+        """Opens or makes the log and cuts off a torn end. on_overtaken: called once, from a thread, when another driver
+        has the study. StorageError when the log cannot be read or written; DataError for one that is damaged."""
         make_folder(folder)
         self.path = folder / LOG_FILE
         self._lock = threading.RLock()
-        self._sender = None if url is None else _Sender(self.path, url)
+        self._sender = None if url is None else _Sender(self.path, url, on_overtaken)
         end, number = 0, -1
         for line in lines_of(self.path, number=0, strict=True):
             end, number = line.end, line.number
@@ -156,6 +158,14 @@ class LogWriter:
         if self._sender is not None:
             self._sender.settle(within_s)
 
+    def after_settled(self, do: Callable[[], None]) -> None:
+        """Calls `do` once all that was added so far counts: at once, or from a thread once the server has it. A
+        StorageError that it raises is reported and forgotten."""
+        if self._sender is None:
+            do()
+        else:
+            self._sender.after(do)
+
     def _write(self, *, durable: bool) -> None:
         try:
             while self._waiting:
@@ -193,8 +203,9 @@ class LogWriter:
 class _Sender:
     """Sends the bytes that were added to a copy of a log on object storage, as the next numbered object."""
 
-    def __init__(self, path: Path, url: str) -> None:
-        self._path, self._url = path, url
+    def __init__(self, path: Path, url: str, on_overtaken: Callable[[str], None]) -> None:
+        self._path, self._url, self._on_overtaken = path, url, on_overtaken
+        self._afterwards: deque[tuple[int, Callable[[], None]]] = deque()
         self._objects, self._sent = brought(path, url)
         self._end = 0
         self._asked = False
@@ -222,6 +233,10 @@ class _Sender:
             if self._sent < wanted:
                 raise self._trouble or StorageError(f"{self._url}: took nothing for {within_s:g} s; check the server")
 
+    def after(self, do: Callable[[], None]) -> None:
+        with self._changed:
+            self._afterwards.append((self._end, do))
+
     def close(self, within_s: float) -> None:
         with suppress(StorageError):
             self.settle(within_s)
@@ -238,11 +253,13 @@ class _Sender:
                 self._asked = False
             try:
                 self._send()
+                self._do_afterwards()
                 pause = 0.5
             except Overtaken as error:
                 with self._changed:
                     self._overtaken = error
                     self._changed.notify_all()
+                self._on_overtaken(str(error))
             except StorageError as error:
                 if self._trouble is None:
                     _log.warning("%s: is not sent for now, training goes on: %s", self._url, error)
@@ -272,6 +289,15 @@ class _Sender:
             self._objects, self._sent, self._trouble = self._objects + 1, end, None
             write_json(self._path.with_name(_NOTE_FILE), {"objects": self._objects, "bytes": end}, durable=False)
             self._changed.notify_all()
+
+
+    def _do_afterwards(self) -> None:
+        while self._afterwards and self._afterwards[0][0] <= self._sent:
+            _, do = self._afterwards.popleft()
+            try:
+                do()
+            except StorageError as error:
+                _log.info("%s: not done after sending: %s", self._url, error)
 
 
 def brought(path: Path, url: str) -> tuple[int, int]:

@@ -57,9 +57,9 @@ class StudyWriter:
         """Adds those validations that the curve does not have. UsageError for an attempt that has not begun."""
         with self._lock:
             last = self.history.last_step(attempt)
-            new = tuple(sorted((each for each in points if each.step > last), key=lambda each: each.step))
+            new = {each.step: each for each in points if each.step > last}
             if new:
-                self._add(Validated(attempt, new, time.time()))
+                self._add(Validated(attempt, tuple(new[step] for step in sorted(new)), time.time()))
 
     def finish_attempt(
         self, attempt: str, status: AttemptStatus, *, summary: Mapping[str, float], files: Sequence[str] = (),

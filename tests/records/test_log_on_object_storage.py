@@ -1,0 +1,141 @@
+"""The log of a study whose home is on object storage: nothing of an overtaken driver counts, nothing sent is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from s3_server import endpoint, machine, prefix
+from studied import BEGUN, OPENED, POINTS, attempt_of, point
+
+from vsetune.errors import StorageError
+from vsetune.object_storage import s3
+from vsetune.object_storage.s3 import listing
+from vsetune.records import log as logs
+from vsetune.records.events import Event, Validated
+from vsetune.records.log import LOG_FILE, LogWriter, Overtaken, brought, lines_of
+
+__all__ = ["endpoint", "machine", "prefix"]
+
+
+@pytest.fixture
+def writer(prefix: str, tmp_path: Path) -> Callable[..., LogWriter]:
+    """A writer on the machine of that name."""
+
+    def on(name: str, **words: Callable[[str], None]) -> LogWriter:
+        return LogWriter(tmp_path / name, f"{prefix}/runs/tiny", **words)
+
+    return on
+
+
+def there(prefix: str, tmp_path: Path) -> list[Event]:
+    """What the server has, read by a machine that had nothing."""
+    path = tmp_path / f"reader-{time.monotonic_ns()}" / LOG_FILE
+    brought(path, f"{prefix}/runs/tiny")
+    return [line.event() for line in lines_of(path, number=0, strict=True)]
+
+
+def test_what_is_settled_is_on_the_server_and_goes_on_from_another_machine(
+    writer: Callable[..., LogWriter], prefix: str, tmp_path: Path
+) -> None:
+    first = writer("first")
+    first.append(OPENED)
+    first.settle()
+    assert there(prefix, tmp_path) == [OPENED]
+    first.append(BEGUN)
+    first.close()
+    second = writer("second")
+    assert second.last == 1
+    second.append(Validated(attempt_of(BEGUN), POINTS, 4.0))
+    second.close()
+    assert there(prefix, tmp_path) == [OPENED, BEGUN, Validated(attempt_of(BEGUN), POINTS, 4.0)]
+
+
+def test_a_driver_that_was_overtaken_adds_nothing_and_hears_of_it_once(
+    writer: Callable[..., LogWriter], prefix: str, tmp_path: Path
+) -> None:
+    heard: list[str] = []
+    paused = writer("paused", on_overtaken=heard.append)
+    paused.append(OPENED)
+    paused.settle()
+    second = writer("second")
+    second.append(BEGUN)
+    second.settle()
+    paused.append(Validated(attempt_of(BEGUN), (point(99),), 4.0))
+    for _ in range(2):
+        with pytest.raises(Overtaken, match="another driver has added to the log"):
+            paused.settle()
+    second.append(Validated(attempt_of(BEGUN), POINTS, 5.0))
+    second.close()
+    paused.close()
+    assert len(heard) == 1
+    assert there(prefix, tmp_path) == [OPENED, BEGUN, Validated(attempt_of(BEGUN), POINTS, 5.0)]
+
+
+def test_a_killed_driver_s_unsent_events_go_on_where_nobody_added_anything_and_are_dropped_elsewhere(
+    writer: Callable[..., LogWriter], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_SEND_EVERY_S", 3600.0)
+    killed = writer("first")
+    killed.append(OPENED)
+    killed.settle()
+    killed.append(BEGUN)  # not sent
+    again = writer("first")
+    assert again.last == 1
+    again.settle()
+    assert there(prefix, tmp_path) == [OPENED, BEGUN]
+    again.append(Validated(attempt_of(BEGUN), (point(99),), 4.0))  # not sent
+    other = writer("second")
+    other.append(Validated(attempt_of(BEGUN), POINTS, 5.0))
+    other.close()
+    back = writer("first")
+    assert back.last == 2
+    back.close()
+    assert there(prefix, tmp_path) == [OPENED, BEGUN, Validated(attempt_of(BEGUN), POINTS, 5.0)]
+
+
+def test_a_server_that_is_away_for_a_while_gets_everything_afterwards_and_files_are_forgotten_only_then(
+    writer: Callable[..., LogWriter], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = writer("first")
+    begun.append(OPENED)
+    begun.settle()
+    done: list[str] = []
+    with monkeypatch.context() as away:
+        def refuse(*_: object, **__: object) -> str:
+            raise StorageError("the server is away")
+
+        away.setattr(logs, "put_bytes", refuse)
+        begun.append(BEGUN)
+        begun.after_settled(lambda: done.append("forgotten"))
+        with pytest.raises(StorageError, match="the server is away"):
+            begun.settle(within_s=0.5)
+        assert done == []
+    begun.settle(within_s=60)
+    begun.close()
+    assert done == ["forgotten"]
+    assert there(prefix, tmp_path) == [OPENED, BEGUN]
+    assert len(list(listing(f"{prefix}/runs/tiny/log/"))) == 2
+
+
+def test_an_answer_that_was_lost_is_no_overtaking(
+    writer: Callable[..., LogWriter], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = writer("first")
+    put, tries = s3.put_bytes, []
+
+    def lose_the_first_answer(*words: object, **more: object) -> str:
+        etag = put(*words, **more)  # type: ignore[arg-type]
+        tries.append(1)
+        if len(tries) == 1:
+            raise StorageError("the answer was lost")
+        return etag
+
+    monkeypatch.setattr(logs, "put_bytes", lose_the_first_answer)
+    begun.append(OPENED)
+    begun.settle(within_s=60)
+    begun.append(BEGUN)
+    begun.close()
+    assert there(prefix, tmp_path) == [OPENED, BEGUN]
