@@ -105,7 +105,7 @@ def to_texts(event: Event) -> tuple[str, str, str]:
     return type(event).__name__.lower(), _ENCODE(asdict(event)), ""
 
 
-def from_texts(kind: str, head: str, rest: str) -> Event:
+def from_texts(kind: str, head: str | bytes, rest: str | bytes) -> Event:
     """The inverse of `to_texts`, with all numbers. KeyError for a kind that this version does not know."""
     plain = json.loads(head)
     if kind == "validated":
@@ -119,7 +119,7 @@ def from_texts(kind: str, head: str, rest: str) -> Event:
     return _READ[kind](plain)
 
 
-def curve_of(head: str) -> tuple[str, float, list[list[Any]]]:
+def curve_of(head: bytes) -> tuple[str, float, list[list[Any]]]:
     """Of a `validated` event without its rest: attempt, time, and of each point (step, epoch, M-Recall,
     train_seconds, device_seconds or None)."""
     attempt, at, fields = json.loads(head)

@@ -27,7 +27,7 @@ KILLED_WITH_ITS_DRIVER = "its driver ended without a word"
 
 
 @dataclass
-class _Attempt:
+class ReadAttempt:
     """curve: of every validation (epoch, M-Recall); last: the fields of the last one. seen: its last event."""
 
     start: AttemptStart
@@ -62,7 +62,7 @@ class StudyHistory:
         self.began = self.seen = 0.0
         self.files: tuple[str, ...] = ()
         self.draws: list[Drawn] = []
-        self._attempts: dict[str, _Attempt] = {}
+        self.read_attempts: dict[str, ReadAttempt] = {}
 
     def read(self, line: Line) -> None:
         """A line of the log. Numbers that no curve needs are not looked at. StorageError for a newer format."""
@@ -102,7 +102,7 @@ class StudyHistory:
 
     def attempts(self) -> list[AttemptRecord]:
         """All attempts in the order in which they began."""
-        return [self._record_of(name, attempt) for name, attempt in self._attempts.items()]
+        return [self._record_of(name, attempt) for name, attempt in self.read_attempts.items()]
 
     def attempt(self, name: str) -> AttemptRecord:
         """UsageError for one that has not begun."""
@@ -114,7 +114,7 @@ class StudyHistory:
 
     def attempts_seen(self) -> dict[str, float]:
         """When each attempt last had an event."""
-        return {name: attempt.seen for name, attempt in self._attempts.items()}
+        return {name: attempt.seen for name, attempt in self.read_attempts.items()}
 
     def files_of(self, name: str) -> tuple[str, ...]:
         """Files kept with an attempt at its end, below the study's folder."""
@@ -132,13 +132,13 @@ class StudyHistory:
             )
         self.began = self.began or event.at
         self.record, self.status = event.record, None
-        for attempt in self._attempts.values():
+        for attempt in self.read_attempts.values():
             if attempt.status == "running":
                 attempt.status = "killed"
 
     def _begun(self, event: Begun) -> None:
         name = attempt_id(event.start)
-        attempt = self._attempts.setdefault(name, _Attempt(event.start, event.at, event.at))
+        attempt = self.read_attempts.setdefault(name, ReadAttempt(event.start, event.at, event.at))
         attempt.seen = event.at
         if attempt.status == "killed":
             attempt.status = "running"
@@ -148,12 +148,12 @@ class StudyHistory:
         attempt.seen = self.seen = at
         attempt.add(fields)
 
-    def _attempt(self, name: str) -> _Attempt:
-        if name not in self._attempts:
+    def _attempt(self, name: str) -> ReadAttempt:
+        if name not in self.read_attempts:
             raise UsageError(f"attempt {name}: has not begun")
-        return self._attempts[name]
+        return self.read_attempts[name]
 
-    def _record_of(self, name: str, attempt: _Attempt) -> AttemptRecord:
+    def _record_of(self, name: str, attempt: ReadAttempt) -> AttemptRecord:
         return AttemptRecord(
             name, attempt.start, attempt.status, tuple(attempt.curve), {**attempt.seconds, **attempt.summary},
             attempt.error,

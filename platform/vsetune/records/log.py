@@ -45,8 +45,8 @@ class Line(NamedTuple):
 
     number: int
     kind: str
-    head: str
-    rest: str
+    head: bytes
+    rest: bytes
     end: int
 
     def event(self) -> Event:
@@ -88,6 +88,12 @@ def lines_of(file: Path, offset: int = 0, *, number: int | None = None, strict: 
         return
     except OSError as error:
         raise StorageError(f"{file}: cannot be read ({error.strerror})") from error
+
+
+def name_of_log(file: Path) -> str:
+    """What tells a log from another one in its place: the checksum of its first line. FileNotFoundError."""
+    with file.open("rb") as stream:
+        return stream.read(8).decode()
 
 
 class LogWriter:
@@ -345,9 +351,9 @@ def _parsed(raw: bytes, end: int) -> Line | None:
     content = raw[9:-1]
     if not raw.endswith(b"\n") or raw[:9] != b"%08x " % zlib.crc32(content):
         return None
-    number, kind, texts = content.decode().split(" ", 2)
-    head, _, rest = texts.partition("\t")
-    return Line(int(number), kind, head, rest, end)
+    begin, _, rest = content.partition(b"\t")
+    number, kind, head = begin.split(b" ", 2)
+    return Line(int(number), kind.decode(), head, rest, end)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

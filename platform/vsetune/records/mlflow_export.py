@@ -32,7 +32,7 @@ from vsetune.config.spec.secrets import masked, shown_url
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.files.whole_files import read_json, write_json
 from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
-from vsetune.records.log import LOG_FILE, Line, lines_of
+from vsetune.records.log import LOG_FILE, Line, lines_of, name_of_log
 from vsetune.records.mlflow_client import artifact_location, in_one_line, log_in_batches, one_line, open_client
 from vsetune.records.mlflow_views import keep_data_sets, keep_view
 from vsetune.records.run_descriptions import (
@@ -267,7 +267,7 @@ class MlflowExport:
     def _read_note(self) -> _Noted:
         """A note of another log or another store counts for nothing."""
         plain = read_json(self._folder / EXPORT_FILE, most_bytes=1 << 28)
-        noted, log = _Noted(**plain) if isinstance(plain, Mapping) else _Noted(), self._log_name()
+        noted, log = _Noted(**plain) if isinstance(plain, Mapping) else _Noted(), name_of_log(self._folder / LOG_FILE)
         if noted.log == log and noted.uri == shown_url(self._uri):
             return noted
         return _Noted(log=log, uri=shown_url(self._uri))
@@ -275,13 +275,6 @@ class MlflowExport:
     def _note(self, line: Line) -> None:
         self._noted.offset, self._noted.number = line.end, line.number
         write_json(self._folder / EXPORT_FILE, vars(self._noted), durable=False)
-
-    def _log_name(self) -> str:
-        try:
-            with (self._folder / LOG_FILE).open("rb") as stream:
-                return stream.read(8).decode()
-        except FileNotFoundError:
-            return ""
 
 
 _OF_THE_CURVE = frozenset({"m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds"})

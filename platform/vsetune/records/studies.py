@@ -18,7 +18,8 @@ from vsetune.object_storage.home_files import bring_mirrored, find_in_home, keep
 from vsetune.object_storage.s3 import find, listing, put_bytes
 from vsetune.records.events import StudyStatus, Validated
 from vsetune.records.history import StudyHistory
-from vsetune.records.log import LOG_FILE, OBJECTS, lines_of, refreshed
+from vsetune.records.log import LOG_FILE, OBJECTS, lines_of, name_of_log, refreshed
+from vsetune.records.snapshot import KnownLog, read_snapshot, write_snapshot
 from vsetune.tracking.records import AttemptRecord, StudyRecord, ValidationPoint
 from vsetune.tracking.study_lock import LOCK_FILE, is_led
 
@@ -27,6 +28,8 @@ EXPORT_FILE = "mlflow.json"
 """Where the exporter notes how far it is, and the ids that MLflow has given to attempts."""
 _STOP_FILE, _KEPT = "stop", "kept"
 _MOST_BYTES = 4096
+_WORTH_A_SNAPSHOT = 20 << 20
+"""Bytes of a log that take more than a moment to read."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Studies:
     """Every method raises StorageError when the home cannot be read, UsageError for an unknown study or attempt."""
 
     def __init__(self) -> None:
-        self._read: dict[str, tuple[StudyHistory, int, int]] = {}
+        self._read: dict[str, KnownLog] = {}
 
     def studies(self) -> list[StudyRecord]:
         """All that have begun, oldest first."""
@@ -189,20 +192,21 @@ class Studies:
     def _history(self, study: str) -> StudyHistory:
         """What its log says now; what was read before is not read again."""
         folder = folder_of_study(study)
-        path = refreshed(folder, remote_place(folder), folder / LOCK_FILE) if self._may_be(folder) else folder / LOG_FILE
-        history, end, inode = self._read.get(study, (StudyHistory(), 0, 0))
+        path = refreshed(folder, remote_place(folder), folder / LOCK_FILE)
+        known = self._read.get(study) or read_snapshot(folder)
         with suppress(FileNotFoundError):
             about = path.stat()
-            if about.st_ino != inode or about.st_size < end:
-                history, end = StudyHistory(), 0
-            for line in lines_of(path, end):
-                history.read(line)
-                end = line.end
-            self._read[study] = history, end, about.st_ino
-        return history
-
-    def _may_be(self, folder: Path) -> bool:
-        return remote_home() is None or folder.is_relative_to(home())
+            if known is None or known.end > about.st_size or known.log != name_of_log(path):
+                known = KnownLog(StudyHistory(), 0, name_of_log(path))
+            begin = known.end
+            for line in lines_of(path, begin):
+                known.history.read(line)
+                known.end = line.end
+            if known.end - begin > _WORTH_A_SNAPSHOT:
+                write_snapshot(folder, known)
+            self._read[study] = known
+            return known.history
+        return StudyHistory()
 
     def _points(self, names: Iterable[str]) -> dict[str, list[ValidationPoint]]:
         """One pass over each log."""
@@ -211,7 +215,7 @@ class Studies:
             self._known(study)
             steps = dict.fromkeys(found, -1)
             for line in lines_of(folder_of_study(study) / LOG_FILE):
-                if line.kind != "validated" or line.head[2:].partition('"')[0] not in found:
+                if line.kind != "validated" or line.head[2:].partition(b'"')[0].decode() not in found:
                     continue
                 event = line.event()
                 assert isinstance(event, Validated)
