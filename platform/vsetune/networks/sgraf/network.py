@@ -109,9 +109,9 @@ class Sgraf(Network):
             if isinstance(self.reasoning, AttentionFiltration) and self.training:
                 return self._scores_of_all(images, captions)
             maps = (self.local_map, self.global_map, self.reasoning)
-            parameters = [one for part in maps for one in part.parameters()]
+            weights = [one for part in maps for one in (*part.parameters(), *part.buffers())]
             ways = self._scores_of_all, SideBySide(self._scores_of_pairs)
-            return scores_by_pair(*ways, images, captions, parameters, self._seen)
+            return scores_by_pair(*ways, images, captions, weights, self._seen)
 
     def _scores_of_all(self, images: Encoded, captions: Encoded) -> Tensor:
         numbers = numbers_at_once(images.vectors, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
