@@ -22,7 +22,6 @@ from vsetune.metrics import (
     difference_percent,
     epochs_to_best,
     epochs_to_target,
-    mean_difference,
     resolution,
 )
 
@@ -179,9 +178,3 @@ def test_a_median_that_censored_seeds_could_move_is_a_lower_bound() -> None:
 def test_no_seed_pairs_are_refused() -> None:
     with pytest.raises(ValueError, match="no seed pairs"):
         difference_over_seeds([])
-
-
-def test_mean_over_networks_is_the_mean_of_percentages_and_counts_what_it_leaves_out() -> None:
-    result = mean_difference([Difference(-70, False), Difference(-10, False), Difference(50, True)])
-    assert (result.percent, result.counted, result.censored) == (-40, 2, 1)
-    assert mean_difference([Difference(5, True)]).percent is None

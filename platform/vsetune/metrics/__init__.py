@@ -20,14 +20,12 @@ from vsetune.metrics.curves import (
 )
 from vsetune.metrics.efficiency import (
     Difference,
-    MeanDifference,
     SeedDifference,
     difference_of_curves,
     difference_over_seeds,
     difference_percent,
     epochs_to_best,
     epochs_to_target,
-    mean_difference,
 )
 from vsetune.metrics.paired_tests import holm, paired_t, seeds_to_decide, sign_test
 from vsetune.metrics.seed_intervals import improvement_interval, mean_interval, median_interval
@@ -46,13 +44,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COCO_TEST_1K", "COCO_TEST_5K", "RANKING_PROTOCOL", "BaselineFlags", "BestPoint", "CaptionSemantics", "Curve",
-    "Difference", "EmbeddingScores", "Epochs", "EpochsOverSeeds", "LineFit", "MatrixScores", "MeanDifference",
+    "Difference", "EmbeddingScores", "Epochs", "EpochsOverSeeds", "LineFit", "MatrixScores",
     "MeanScores", "PartOfScores", "Positives", "RankAverages", "RankingProtocol", "RelevanceScores",
     "RetrievalScores", "Scores", "SeedDifference", "SemanticRankingDistance", "UniqueHardNegatives",
     "baseline_flags", "best_of_curve", "check_same_cadence", "check_same_protocol", "curve_noise",
     "difference_of_curves", "difference_over_seeds", "difference_percent", "epochs_over_seeds", "epochs_to_best",
     "epochs_to_target", "expected_if_random", "fit_seconds", "fold_scores", "holm", "improvement_interval",
-    "kaplan_meier", "kaplan_meier_median", "matrix_scores", "mean_curve", "mean_difference", "mean_interval",
+    "kaplan_meier", "kaplan_meier_median", "matrix_scores", "mean_curve", "mean_interval",
     "median_interval", "noise_tolerance", "paired_t", "rank_averages", "relevance_matrix_scores",
     "relevance_scores", "resolution", "retrieval_scores", "seeds_to_decide", "semantic_ranking_distance",
     "sign_test", "still_rises", "unique_hard_negatives",

@@ -42,18 +42,6 @@ class SeedDifference:
     censored_share: float
 
 
-@dataclass(frozen=True)
-class MeanDifference:
-    """Mean of per-network percentages (as Table 3), over the `counted` networks that are neither censored nor excluded.
-
-    percent: None if none is left. censored: networks left out because their Difference is only a bound.
-    """
-
-    percent: float | None
-    counted: int
-    censored: int
-
-
 def epochs_to_best(curve: Curve, *, tolerance: float) -> float:
     """Epoch of the first validation within `tolerance` (M-Recall points, >= 0) of the best of the curve."""
     level = best_of_curve(curve).m_recall - tolerance
@@ -111,13 +99,3 @@ def difference_over_seeds(pairs: Sequence[tuple[Curve, Curve]]) -> SeedDifferenc
         pairs=len(pairs),
         censored_share=sum(difference.censored for difference in differences) / len(pairs),
     )
-
-
-def mean_difference(differences: Sequence[Difference]) -> MeanDifference:
-    """Mean over networks of their percentages. Leave collapsed baselines out before calling, and list them."""
-    known = [difference.percent for difference in differences if not difference.censored]
-    return MeanDifference(
-        percent=sum(known) / len(known) if known else None,
-        counted=len(known), censored=len(differences) - len(known),
-    )
-
