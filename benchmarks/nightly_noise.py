@@ -1,5 +1,5 @@
-"""Noise of quiet nights for `nightly_power.py`: recorded in a history of real nights, or imagined: white, in clusters of
-slow nights, or autocorrelated."""
+"""Noise of quiet nights for `nightly_power.py`: recorded in a history of real nights, or imagined: white, in clusters
+of slow nights, or autocorrelated."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ CELLS = 12
 IMAGINED_NIGHTS = 20_000
 IMAGINED = {
     "best_m_recall": 1.0, "epochs_to_target": 0.3, "m_recall_area": 0.8, "step_time": 0.02, "epoch_time": 0.03,
-    "pair_rate": 0.03, "peak_memory": 0.01, "start_time": 0.15, "data_wait": 0.02,
+    "pair_rate": 0.03, "peak_memory": 0.01, "start_time": 0.15, "data_wait": 0.02, "step_wall_time": 0.03,
+    "epoch_wall_time": 0.03,
 }
 """Standard deviations as judged: in the unit where linear, of the logarithm where ratio."""
-SLOWED = ("step_time", "epoch_time", "pair_rate", "start_time")
+SLOWED = ("step_time", "step_wall_time", "epoch_time", "epoch_wall_time", "pair_rate", "start_time")
 """What a busy machine makes worse."""
 BUSY_NIGHTS, SLOWEST = 0.01, 0.15
-"""White noise: the share of single nights on which the machine is busy, and by how much everything is slower at most."""
+"""White noise: share of single nights on which the machine is busy, and by how much everything is slower at most."""
 CLUSTER_BEGINS, CLUSTER_GOES_ON, CLUSTER_SLOWER = 1 / 40, 2 / 3, (0.05, 0.15)
 """Clusters: their chance to begin on a night, to go on the next one, and by how much everything is slower in one."""
 Noise = Literal["white", "clusters", "ar1"]
@@ -51,9 +52,10 @@ class QuietNights:
         """(count, nights, streams): whole nights sampled again, so that streams go on depending on each other."""
         if self.is_sequence:
             begins = rng.integers(0, len(self.residuals) - nights, size=(count, 1))
-            sampled: Floats = self.residuals[begins + np.arange(nights)]
-            return sampled
-        sampled = self.residuals[rng.integers(0, len(self.residuals), size=(count, nights))]
+            rows = begins + np.arange(nights)
+        else:
+            rows = rng.integers(0, len(self.residuals), size=(count, nights))
+        sampled: Floats = self.residuals[rows]
         return sampled
 
 

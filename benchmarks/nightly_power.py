@@ -3,8 +3,8 @@
     PYTHONPATH=platform python benchmarks/nightly_power.py [FOLDER] [--noise clusters] [--histories 1000] [--nights 60]
 
 FOLDER: a history of nights (`$VSETUNE_HOME/nightly/NAME`); whole nights of it are drawn again, centred per stream and
-scaled by sqrt(n / (n - 1)). Without it the noise is imagined: white, in clusters of slow nights, or autocorrelated. With
---quiet-only nothing is planted. First HISTORIES quiet histories are judged: false alarms
+scaled by sqrt(n / (n - 1)). Without it the noise is imagined: white, in clusters of slow nights, or autocorrelated.
+With --quiet-only nothing is planted. First HISTORIES quiet histories are judged: false alarms
 are nights with a regression that was not told the night before. Then changes of many sizes are planted in night
 `--planted`, in all cells or in one, and watched for 30 nights. The rivals see the same streams: a value further from
 the mean of the baseline nights than (a) a multiple of the smallest change that matters, the same multiple everywhere,

@@ -19,6 +19,7 @@ from vsetune.nightly.judging.tolerance import Tolerance
 from vsetune.nightly.measures import ALL_CELLS, MEASURES
 from vsetune.nightly.night import CellNight, Night
 from vsetune.nightly.report import NightReport, ReportRow
+from vsetune.nightly.report_words import findings, in_a_line
 from vsetune.nightly.reporting import report_of
 from vsetune.nightly.suspects import CommitRange, commits_in
 
@@ -45,7 +46,7 @@ def quiet_nights(count: int, **changes: Any) -> list[Night]:
 def test_the_first_nights_build_the_baseline_and_say_so(tmp_path: Path) -> None:
     found = report(tmp_path, quiet_nights(2), night_of_day(3))
     assert found.exit_code == 0
-    assert found.headline == "baseline night 3 of 7: 1 cell, 9 measures"
+    assert found.headline == "baseline night 3 of 7: 1 cell, 11 measures"
     assert {row.verdict for row in found.rows if row.measure} == {"baseline"}
     assert row_of(found, None).verdict == "quiet"
     assert (found.baseline_nights, found.needed) == (2, 7)
@@ -53,7 +54,7 @@ def test_the_first_nights_build_the_baseline_and_say_so(tmp_path: Path) -> None:
 
 def test_a_quiet_night_after_the_baseline_changes_nothing(tmp_path: Path) -> None:
     found = report(tmp_path, quiet_nights(12), night_of_day(13))
-    assert (found.exit_code, found.headline) == (0, "nothing changed: 1 cell, 9 measures quiet")
+    assert (found.exit_code, found.headline) == (0, "nothing changed: 1 cell, 11 measures quiet")
     assert found.notes == ()
 
 
@@ -65,6 +66,24 @@ def test_a_slower_step_is_a_regression_the_same_night(tmp_path: Path) -> None:
     assert row.change == pytest.approx(0.4, abs=0.02)
     assert found.headline.startswith("1 regression: vsepp.lmh time per epoch +40")
     assert row.suspects[0].startswith("the code changed from abc to def")
+
+
+def test_waiting_in_every_step_is_told_by_the_wall_clock_though_the_processor_works_as_ever(tmp_path: Path) -> None:
+    waiting = night_of_day(13, step_wall_time=1.6 * 1.3, epoch_wall_time=110.0 * 1.3)
+    found = report(tmp_path, quiet_nights(12), waiting)
+    told = {row.measure.name for row in found.rows if row.measure and row.verdict == "regression"}
+    assert told == {"step_wall_time", "epoch_wall_time"}
+    assert "wall time per training step +2" in found.headline
+    assert "vsepp.lmh: wall time per epoch" in " ".join(map(in_a_line, findings(found)))
+
+
+def test_nights_from_before_a_measure_was_taken_are_no_baseline_of_it(tmp_path: Path) -> None:
+    nights = quiet_nights(12)
+    for night in nights:
+        del night.cells[CELL].values["epoch_wall_time"]  # type: ignore[attr-defined]
+    found = report(tmp_path, nights, night_of_day(13))
+    assert row_of(found, "epoch_wall_time").verdict == "baseline"
+    assert row_of(found, "epoch_time").verdict == "quiet"
 
 
 def test_other_conditions_begin_a_new_line_and_are_named(tmp_path: Path) -> None:
