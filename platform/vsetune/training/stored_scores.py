@@ -67,7 +67,8 @@ def load_stored(
         dataset = replace(dataset, vocabulary=_vocabulary(held.words))
     is_numbered = held.words in (None, dataset.vocabulary.words)
     network = network_of(weights, words=None if is_numbered else dataset.vocabulary.words, described=described)
-    trial = _trial(held, data, split)
+    spec = DataSpec(path=data, train_split=split, validation_split=split, test_split=split)
+    trial = trial_of(held, spec)
     return StoredTrial(held, trial, dataset, network.to(device), device, words)
 
 
@@ -126,12 +127,13 @@ def _vocabulary(released: tuple[str, ...]) -> Vocabulary:
     return Vocabulary(SPECIAL_WORDS + tuple(word for word in released if word not in special))
 
 
-def _trial(held: StoredNetwork, data: str, split: str) -> TrialSpec:
+def trial_of(held: StoredNetwork, data: DataSpec) -> TrialSpec:
+    """Names the network and its data, so that all that scores trials scores this; its loss is never read."""
     fitting = (spec() for spec in LOSSES.values())
     loss = next(loss for loss in fitting if mismatch(held.spec, loss, batch_unit="pairs") is None)
     return TrialSpec.model_validate({
         "study": "stored", "trial": held.name, "cell": f"{held.name}.{loss.to_plain()['name']}", "seed": 0,
-        "data": DataSpec(path=data, train_split=split, validation_split=split, test_split=split).to_plain(),
+        "data": data.to_plain(),
         "network": held.spec.to_plain(), "loss": loss.to_plain(), "training": TrainingSpec().to_plain(),
         "plugins": plugins_of(held.spec, loss),
     })

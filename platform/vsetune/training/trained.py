@@ -53,6 +53,7 @@ def described(trial: TrialSpec, dataset: Dataset) -> StoredNetwork:
         words=dataset.vocabulary.words if spec.reads.word_pieces is None else None,
         features=features_made(dataset),
         plugins={key: sha256 for key, sha256 in trial.plugins.items() if key.startswith("network.")},
+        boxes=dataset.manifest.features.boxes,
     )
 
 

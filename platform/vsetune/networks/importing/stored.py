@@ -32,7 +32,7 @@ class StoredNetwork:
 
     words: of the ids in their order; None: not known, or word pieces. spare: modules that a network started from an
     imported file may do without. features: how those of a trial's data set were made; empty: not known. plugins:
-    SHA-256 of other people's code by key, as a trial has them.
+    SHA-256 of other people's code by key, as a trial has them. boxes: whether its regions came with boxes.
     """
 
     source: str
@@ -45,6 +45,18 @@ class StoredNetwork:
     spare: tuple[str, ...] = ()
     features: Mapping[str, Any] = field(default_factory=dict)
     plugins: Mapping[str, str] = field(default_factory=dict)
+    boxes: bool = False
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], *, where: str) -> StoredNetwork:
+        """DataError in one line for a network, or settings, that this version does not know."""
+        try:
+            return _described(plain)
+        except (*DAMAGED, ConfigError) as error:
+            raise DataError(
+                f"{where}: holds a network with settings that this version of vsetune does not know; use the version, "
+                "and the plugins, that it was trained with."
+            ) from error
 
     def to_plain(self) -> dict[str, Any]:
         """For the header of a file; empty fields are left out."""
@@ -52,7 +64,8 @@ class StoredNetwork:
             "source": self.source, "spec": self.spec.to_plain(), "regions": self.regions, "width": self.width,
             "vocabulary_size": self.vocabulary_size, "words": self.words,
         }
-        more = {"spare": self.spare, "features": dict(self.features), "plugins": dict(self.plugins)}
+        more = {"spare": self.spare, "features": dict(self.features), "plugins": dict(self.plugins),
+                "boxes": self.boxes}
         return plain | {name: value for name, value in more.items() if value}
 
     @property
@@ -97,13 +110,7 @@ class StoredWeights:
         description = None if self.notes is None else self.notes.description
         if self.network is not None or description is None:
             return self.network
-        try:
-            return _described(description)
-        except (*DAMAGED, ConfigError) as error:
-            raise DataError(
-                f"{self.path}: holds network {self.notes.network if self.notes else ''} with settings that this "
-                "version of vsetune does not know; use the version, and the plugins, that it was trained with."
-            ) from error
+        return StoredNetwork.from_plain(description, where=str(self.path))
 
     def unknown(self) -> DataError:
         """The error for a file that does not say which network it holds."""
@@ -141,5 +148,5 @@ def _described(plain: Mapping[str, Any]) -> StoredNetwork:
         spec=parse_spec(plain["spec"], NETWORKS[plain["spec"]["name"]], where="network"),
         regions=plain["regions"], width=plain["width"], vocabulary_size=plain["vocabulary_size"],
         words=None if words is None else tuple(words), spare=tuple(plain.get("spare", ())),
-        features=plain.get("features", {}), plugins=plain.get("plugins", {}),
+        features=plain.get("features", {}), plugins=plain.get("plugins", {}), boxes=plain.get("boxes", False),
     )
