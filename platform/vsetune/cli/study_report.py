@@ -47,14 +47,14 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
 
 
 def in_mlflow(uri: str, experiment: str | None) -> list[str]:
-    """The command that serves MLflow's UI, where none answers yet, and where in it the runs are."""
+    """The command that serves MLflow's UI, where none answers yet, and where in it the charts of the study are."""
     from vsetune.jobs.store_address import mlflow_ui
-    from vsetune.tracking.run_descriptions import runs_link
+    from vsetune.tracking.run_descriptions import charts_link
 
     server = mlflow_server(uri)
     lines = [] if server is None else [f"MLflow UI: {server}"]
     if experiment is not None:
-        lines.append(f"runs:      {mlflow_ui(None, uri) or 'http://127.0.0.1:5000'}/{runs_link(experiment)}")
+        lines.append(f"charts:    {mlflow_ui(None, uri) or 'http://127.0.0.1:5000'}/{charts_link(experiment)}")
     return lines
 
 

@@ -58,17 +58,14 @@ def load_kept(wanted: Mapping[str, str], study_folder: Path, *, where: str) -> N
     for key, sha256 in wanted.items():
         if known.get(key) == sha256:
             continue
-        kept = _copy_of(key, sha256, study_folder)
-        if kept is None:
-            _bring(study_folder)
-            kept = _copy_of(key, sha256, study_folder)
-        if kept is None:
-            kind, _, name = key.partition(".")
-            raise StorageError(
-                f"{where}: {kind} {name} is a plugin, and no copy of its code {sha256[:12]} is in "
-                f"{study_folder / PLUGINS_FOLDER}; bring that folder back"
-            )
-        _load(kept, {key: sha256}, where)
+        _load(_require_copy(key, sha256, study_folder, where), {key: sha256}, where)
+
+
+def carry_plugins(wanted: Mapping[str, str], study_folder: Path, into: Path, *, where: str) -> None:
+    """Copies what `load_kept` would load to a folder from which it can be loaded instead. Errors as of it."""
+    for key, sha256 in wanted.items():
+        kept = _require_copy(key, sha256, study_folder, where)
+        shutil.copytree(kept.folder, into / PLUGINS_FOLDER / kept.folder.name, dirs_exist_ok=True)
 
 
 def load_kept_by_name(names: Collection[str], study_folder: Path) -> list[Plugin]:
@@ -181,6 +178,20 @@ def _load_module(kept: KeptPlugin, module: str) -> tuple[Plugin, ...]:
 def _bring(study_folder: Path) -> None:
     """With a remote home: the copies that the study's driver has sent there."""
     bring_mirrored(study_folder, lambda name: name.startswith(f"{PLUGINS_FOLDER}/"))
+
+
+def _require_copy(key: str, sha256: str, study_folder: Path, where: str) -> KeptPlugin:
+    kept = _copy_of(key, sha256, study_folder)
+    if kept is None:
+        _bring(study_folder)
+        kept = _copy_of(key, sha256, study_folder)
+    if kept is None:
+        kind, _, name = key.partition(".")
+        raise StorageError(
+            f"{where}: {kind} {name} is a plugin, and no copy of its code {sha256[:12]} is in "
+            f"{study_folder / PLUGINS_FOLDER}; bring that folder back"
+        )
+    return kept
 
 
 def _copy_of(key: str, sha256: str, study_folder: Path) -> KeptPlugin | None:
