@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, NewType, Optional, get_args
@@ -111,6 +112,16 @@ def test_an_optional_whole_number_of_the_training_is_drawn_whole(sampler: str) -
     (cell,) = resolve_cells(study, where="x")
     values = [each["training.validate_every_steps"] for each in drawn(study, cell, 24)]
     assert all(type(value) is int and 5 <= value <= 60 for value in values)
+
+
+def test_a_search_that_an_earlier_version_began_over_fractions_is_refused_in_a_line_that_helps(tmp_path: Path) -> None:
+    study = study_of([{"name": "lmh", "search": {"memory_size": {"low": 0, "high": 64}}}])
+    (cell,) = resolve_cells(study, where="x")
+    earlier = replace(cell, domains={"loss.memory_size": Range(low=0, high=64)})
+    url = f"sqlite:///{tmp_path / 'search.db'}"
+    ConfigurationSearch("tiny", [earlier], study.search, storage=url).ask(cell.name)
+    with pytest.raises(ConfigError, match=r"cell vsepp\.lmh: loss\.memory_size was searched as Float.*another name"):
+        ConfigurationSearch("tiny", [cell], study.search, storage=url).suggestions(cell.name)
 
 
 @pytest.mark.parametrize(("range_", "told"), [
