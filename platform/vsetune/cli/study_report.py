@@ -66,10 +66,10 @@ def _table_of(troubles: Sequence[Trouble]) -> Table:
     columns = (Column("trial", overflow="fold"), "is", Column("because", overflow="fold"))
     table = Table(*columns, title="not finished", title_justify="left")
     for trouble in troubles[:_MOST_TROUBLES]:
-        table.add_row(trouble.trial, "open" if trouble.is_open else "failed", trouble.reason[:300])
+        table.add_row(trouble.trial, "open" if trouble.is_open else "failed", trouble.reason[:_LONGEST_REASON])
     if len(troubles) > _MOST_TROUBLES:
         table.add_row(f"and {len(troubles) - _MOST_TROUBLES} more", "", "vsetune trial show STUDY/TRIAL tells of each")
     return table
 
 
-_MOST_TROUBLES = 20
+_MOST_TROUBLES, _LONGEST_REASON = 20, 800

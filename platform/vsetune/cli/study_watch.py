@@ -72,6 +72,7 @@ def show_study(
     ]
     if view.state.stop_asked is not None:
         lines.append(f"last asked to stop: {view.state.stop_asked}")
+    lines += [f"failed: {why}" for why in view.cannot_draw.values()]
     results.out("\n".join(lines), highlight=False)
     shown = [trial for trial in view.trials if every or trial.status in ("running", "killed")]
     if shown:
@@ -187,5 +188,6 @@ def _plain(view: StudyView) -> dict[str, object]:
         "study": view.name, "status": view.state.status, "seen": view.state.seen, "stop_asked": view.state.stop_asked,
         "trials": {"promised": view.promised, **view.counts}, "epochs": view.cost.epochs,
         "wasted_epochs": view.cost.wasted_epochs, "device_seconds": view.cost.device_seconds, "usd": view.cost.usd,
-        "unpriced_device_seconds": view.cost.unpriced_seconds, "each": [asdict(trial) for trial in view.trials],
+        "unpriced_device_seconds": view.cost.unpriced_seconds, "cannot_draw": dict(view.cannot_draw),
+        "each": [asdict(trial) for trial in view.trials],
     }

@@ -13,7 +13,7 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 from vsetune.jobs.cell_budget import CellBudget
 from vsetune.leaderboard.rows import Cost
-from vsetune.leaderboard.selection import Trial, cost_of, trials_of
+from vsetune.leaderboard.selection import Trial, cost_of, trials_of, why_cannot_draw
 from vsetune.tracking.records import AttemptRecord, StudyRecord
 from vsetune.tracking.store import TrackingStore
 from vsetune.tracking.study_state import StudyState, StudyStates
@@ -44,7 +44,7 @@ class TrialView:
 @dataclass(frozen=True)
 class StudyView:
     """promised: how many trials the study asks for, None where its file cannot be read here (somebody's components) and
-    it has not finished.
+    it has not finished. cannot_draw: by cell, why its search found no further valid configuration.
     """
 
     name: str
@@ -52,6 +52,7 @@ class StudyView:
     trials: Sequence[TrialView]
     promised: int | None
     cost: Cost
+    cannot_draw: Mapping[str, str]
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -72,7 +73,15 @@ def observe(store: TrackingStore, states: StudyStates, record: StudyRecord) -> S
         promised = len(trials)
     elif promised is not None:
         promised = max(promised, len(trials))  # `study confirm` may have asked for more
-    return StudyView(record.name, state, [_view(trial, state) for trial in trials], promised, cost_of(trials))
+    views = [_view(trial, state) for trial in trials]
+    return StudyView(record.name, state, views, promised, cost_of(trials), _cells_that_cannot_draw(trials))
+
+
+def _cells_that_cannot_draw(trials: Sequence[Trial]) -> dict[str, str]:
+    by_cell: dict[str, list[Trial]] = {}
+    for trial in trials:
+        by_cell.setdefault(trial[-1].start.cell, []).append(trial)
+    return {cell: why for cell, of_cell in by_cell.items() if (why := why_cannot_draw(of_cell)) is not None}
 
 
 def promised_trials(study: StudySpec, cells: Sequence[Cell]) -> int:

@@ -27,6 +27,7 @@ from vsetune.leaderboard.selection import (
     sum_of,
     trials_of,
     usable,
+    why_cannot_draw,
     winner_of,
 )
 from vsetune.leaderboard.time_profile import UNITS
@@ -118,6 +119,8 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
     contenders = contenders_of(trials, by_key, winner, headline) if winner else ()
     flags, budget = _flags(trials, runs, seeds, contenders), budget_of_search(trials, costs)
     flags += [budget.flag] if budget is not None and budget.flag is not None else []
+    cannot_draw = why_cannot_draw(trials)
+    flags += [] if cannot_draw is None else ["cannot_draw"]
     return Row(
         dataset=dataset, network=start.network, loss=start.loss, cell=start.cell, study=start.study,
         is_baseline=is_baseline,
@@ -133,7 +136,7 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
         protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags), contenders=contenders,
         noise=noise, epochs_to_level=_median([seed.epochs_to_level for seed in headline]),
         m_recall_bounds=_recall_bounds(headline),
-        search_budget=budget, tuning=tuning_of(trials, costs, budget),
+        search_budget=budget, tuning=tuning_of(trials, costs, budget), cannot_draw=cannot_draw,
     )
 
 

@@ -39,6 +39,7 @@ FLAGS = {
     "failed, or nothing was left to try): the others had more chances",
     "more_than_budget": "the search trained more than one whole training beyond its budget: it had more chances than "
     "the others",
+    "cannot_draw": "the search found no further configuration that makes a valid trial, and ended there",
     AT_RANGE_END: "the winner has a setting at an end of the range that its search was given",
     "rising": "still rising at the end of training: the M-Recall is that of so many epochs, and may be higher "
     "after more",
@@ -133,6 +134,7 @@ class Row:
     recorded. tuning: what its search was expected to find with less; None where there was none. is_on_front: no other
     of its data set and network beats it in both M-Recall and epochs to the baseline's best. study: that it ran in.
     range_ends: settings of the winner at an end of what was searched, where the study could be read for that.
+    cannot_draw: why its search found no further valid configuration, None where it did.
     """
 
     dataset: str
@@ -169,6 +171,7 @@ class Row:
     is_on_front: bool = False
     study: str = ""
     range_ends: tuple[RangeEnd, ...] = ()
+    cannot_draw: str | None = None
 
     @property
     def headline(self) -> tuple[SeedResult, ...]:

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from vsetune.leaderboard.rows import Cost
 from vsetune.leaderboard.search_budgets import SearchBudget
 from vsetune.metrics.curves import best_of_curve
-from vsetune.tracking.records import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptRecord
+from vsetune.tracking.records import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord
 
 Trial = tuple[AttemptRecord, ...]
 """All attempts at one trial, by number; the last one counts."""
@@ -140,6 +140,13 @@ def _device_seconds(attempt: AttemptRecord) -> float:
 def usable(trial: Trial) -> bool:
     """Its curve may be shown: it has one, and it did not end in an error."""
     return bool(trial[-1].curve) and trial[-1].status != "failed"
+
+
+def why_cannot_draw(trials: Sequence[Trial]) -> str | None:
+    """Why the search of a cell found no further valid configuration; None where it found one."""
+    last = next((trial[-1] for trial in reversed(trials) if trial[-1].start.phase == "search"), None)
+    is_dead_end = last is not None and last.status == "failed" and (last.error or "").startswith(NO_CONFIGURATION)
+    return last.error if last is not None and is_dead_end else None
 
 
 def configuration_key(attempt: AttemptRecord) -> str:

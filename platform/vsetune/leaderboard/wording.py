@@ -155,6 +155,8 @@ def notes(leaderboard: Leaderboard) -> list[str]:
             ]
         if flag == "not_comparable":
             lines += [f"({mark}) {row.network} {row.loss}: {row.not_comparable}." for row in rows]
+        if flag == "cannot_draw":
+            lines += [f"({mark}) {row.network} {row.loss}: {row.cannot_draw}." for row in rows]
     return lines + published_notes(leaderboard)
 
 
