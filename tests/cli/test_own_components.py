@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from vsetune.plugins.plugin_loading import forget_plugins
+
+_PATH = ":".join(sys.path)
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +37,17 @@ def test_a_new_component_passes_its_own_check_as_it_is_written(noun, code, vsetu
     assert {each["result"] for each in plain["checks"]} == {"holds", "not applicable"}
     if noun == "losses":
         assert plain["step"]["times_lmh"] > 0
+
+
+@pytest.mark.parametrize("noun", ["losses", "networks"])
+def test_the_test_that_is_written_with_a_new_component_passes(noun, vsetune, tmp_path: Path) -> None:
+    vsetune(noun, "new", "mine", "--folder", str(tmp_path))
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "mine"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": _PATH},
+        capture_output=True, text=True,
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert re.search(r"\d+ passed", ran.stdout)
 
 
 def test_what_does_not_hold_is_told_with_exit_code_1(vsetune, tmp_path: Path) -> None:
@@ -81,4 +96,4 @@ def test_a_loss_is_no_network(vsetune, tmp_path: Path) -> None:
 
 def test_commands_that_need_no_torch_start_without_it() -> None:
     code = "import sys, vsetune.cli.main; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": _PATH})
