@@ -60,6 +60,20 @@ def test_what_does_not_hold_is_told_with_exit_code_1(vsetune, tmp_path: Path) ->
     assert "mine: 11 of 13 checks" in said.err
 
 
+def test_a_loss_with_a_declared_stop_gradient_is_checked_with_exit_code_0(vsetune, tmp_path: Path) -> None:
+    vsetune("losses", "new", "mine", "--folder", str(tmp_path))
+    loss, spec = (tmp_path / "mine" / file for file in ("loss.py", "spec.py"))
+    loss.write_text(loss.read_text().replace("matched[None, :]", "matched.detach()[None, :]"))
+    spec.write_text(spec.read_text().replace(
+        "    name: Literal", '    stop_gradient: ClassVar[str] = "the pair is a constant"\n    name: Literal'
+    ))
+    said = vsetune("losses", "check", str(tmp_path / "mine"))
+    assert said.code == 0, said.out
+    assert "as spec.py declares: the pair is a constant" in " ".join(said.out.split())
+    shown = vsetune("losses", "show", "mine", "--plugins", str(tmp_path / "mine"))
+    assert "without gradient: the pair is a constant" in shown.out
+
+
 def test_a_built_in_loss_is_checked_by_its_name(vsetune) -> None:
     said = vsetune("losses", "check", "lsh")
     assert said.code == 0, said.out
