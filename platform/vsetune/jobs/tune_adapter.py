@@ -125,8 +125,11 @@ class RecordingCallback(StaysHere, tune.Callback):
         self._on_tick()
 
     def _pause(self, name: str, reason: str, *, was_asked: bool = False) -> None:
-        if not self._ledger.trials[name].is_closed:
-            self._on_pause(name, reason, self._ledger.interrupted(name, reason, was_asked=was_asked))
+        if self._ledger.trials[name].is_closed:
+            return
+        pause = self._ledger.interrupted(name, reason, was_asked=was_asked)
+        if not self._ledger.trials[name].is_closed:  # by the same error at the same place as before
+            self._on_pause(name, reason, pause)
 
 
 def actors_in_making(controller: Any) -> list[tuple[Any, Any]]:
