@@ -41,6 +41,7 @@ from vsetune.tracking.records import (
     ValidationPoint,
 )
 from vsetune.tracking.store import TrackingStore
+from vsetune.training.failures import raised_by_code
 
 _ASK_AGAIN_S, _ASK_AT_MOST_S = 5.0, 600.0
 
@@ -204,8 +205,7 @@ class StudyLedger:
         progress = self.trials[trial]
         if progress.is_closed:
             return
-        if progress.status == "waiting":  # it failed before it could report anything
-            self.open_attempt(trial, number=progress.number + 1, environment={}, protocol={}, inherited=[])
+        self._require_attempt(progress)
         self._end(progress, status, summary, list(artifacts), error)
         self._tell(trial)
 
@@ -213,11 +213,19 @@ class StudyLedger:
         """A trial was stopped by nothing of its own: it is handed out again after a pause, whose seconds are returned.
 
         was_asked: its machine was taken away with a warning; it goes on at once, and that counts for nothing.
-        None: it has been interrupted too often without a new validation and is left open for the next run of the study.
+        None: it has been interrupted too often without a new validation and is left open for the next run of the study;
+        or it has failed, since its code raised the same at the same place before (`raised_by_code`).
         """
         progress = self.trials[trial]
         if progress.is_closed:
             return None
+        origin = raised_by_code(reason)
+        if origin is not None and origin in [raised_by_code(attempt.error) for attempt in progress.attempts()]:
+            again = f"{reason} (twice at this place, so it is no outage)"
+            self.close(trial, "failed", summary=progress.summary, error=again)
+            return None
+        if origin is not None:
+            self._require_attempt(progress)  # its record is what tells a second time from a first
         if progress.status == "running":
             self._end(progress, "killed", progress.summary, [], reason)
         pause = self._paused(progress, reason, was_asked=was_asked)
@@ -233,6 +241,12 @@ class StudyLedger:
             progress = self.trials[name]
             self._end(progress, "killed", progress.summary, [], "the study was interrupted")
         return running
+
+    def _require_attempt(self, progress: TrialProgress) -> None:
+        """A record, also of an attempt that ended before it could report anything."""
+        if progress.status == "waiting":
+            trial, number = progress.assignment.trial.trial, progress.number + 1
+            self.open_attempt(trial, number=number, environment={}, protocol={}, inherited=[])
 
     def _paused(self, progress: TrialProgress, reason: str, *, was_asked: bool) -> float | None:
         """Seconds that an interrupted trial waits; None leaves it open."""

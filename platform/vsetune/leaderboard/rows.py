@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vsetune.leaderboard.comparison import Bounds, Comparison
+from vsetune.leaderboard.comparison import Bounds, Collapse, Comparison
 from vsetune.leaderboard.range_end import RangeEnd
 from vsetune.leaderboard.search_budgets import SearchBudget
 from vsetune.leaderboard.time_profile import TimeProfile
@@ -20,8 +20,10 @@ AT_RANGE_END = "at_range_end"
 FLAGS = {
     "baseline_rising": "the baseline was still rising when it ended, so its best is an easy target: nothing is said of "
     "who is sooner there",
-    "baseline_collapsed": "the baseline's best M-Recall is below half of the best that any loss reached with this "
-    "network: Difference to it says nothing",
+    "baseline_collapsed": "the best M-Recall of the baseline is below half of the best that any loss reached with this "
+    "network, or its last M-Recall is that of a random order: nothing is compared with it; give it a warm-up "
+    "(warmup_epochs: 1, of losses on the hardest negative) or a smaller learning rate in a new study, or choose "
+    "another baseline (--baseline LOSS)",
     "censored": "so many seeds never reached the baseline's best: they count as later than they ran, and a median that "
     "they could move is a lower bound (>)",
     "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
@@ -127,8 +129,9 @@ class Row:
     seed. epochs_to_best, epochs_to_level, epochs_to_target: medians, the last one of Kaplan and Meier.
     m_recall_bounds, epochs_bounds: 95 % intervals of best_m_recall and epochs_to_target, None for too few seeds, and
     where the seeds chose the configuration. noise: deviation of one validation, points; None of short curves.
-    difference, comparison: with the baseline, None for itself and without it. resolution_epochs: largest gap
-    between two validations. configurations: how many the search tried. trials: configurations and seeds tried.
+    difference, comparison: with the baseline, None for itself and without it. collapse: why there is none to compare
+    with, the same in all rows of a network and data set, without epochs_to_target then. resolution_epochs: largest
+    gap between two validations. configurations: how many the search tried. trials: configurations and seeds tried.
     attempts: their executions, counts: the same by status. not_comparable: why it is not compared, None if it is.
     contenders: what was confirmed beside the winner (`vsetune study confirm`). search_budget: None where none is
     recorded. tuning: what its search was expected to find with less; None where there was none. is_on_front: no other
@@ -167,6 +170,7 @@ class Row:
     m_recall_bounds: Bounds | None = None
     epochs_bounds: Bounds | None = None
     comparison: Comparison | None = None
+    collapse: Collapse | None = None
     tuning: TuningCurves | None = None
     is_on_front: bool = False
     study: str = ""

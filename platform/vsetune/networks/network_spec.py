@@ -30,6 +30,8 @@ class NetworkSpec(Spec):
     """What all networks share. `name` selects the network. source: the paper, and where it appeared."""
 
     source: ClassVar[str] = ""
+    stop_gradient: ClassVar[str] = ""
+    """What the network treats as a constant on purpose although it depends on a parameter."""
     own_loss_weights: ClassVar[tuple[str, ...]] = ()
     """Fields that weigh the losses which the network brings itself, 0: without. A phase of a training may set them."""
     later_keys: ClassVar[tuple[str, ...]] = ()

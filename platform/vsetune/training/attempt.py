@@ -127,6 +127,11 @@ class Attempt:
         return sum(p.numel() for p in self._learner.network.parameters() if p.requires_grad)
 
     @property
+    def step(self) -> int:
+        """Training steps done, those of earlier executions among them."""
+        return self._progress.step
+
+    @property
     def is_finished(self) -> bool:
         """The trial has been trained to its budget."""
         return self._progress.step >= total_steps(self.trial.training, self._batches.steps_per_epoch)
