@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from written_fields import as_written
 
 from vsetune.cli import output
 from vsetune.config.study.study_spec import TrackingSpec
@@ -37,8 +38,8 @@ def start(trial: str, number: int = 1, **environment: str) -> AttemptStart:
 def points(until: int, device_seconds: float) -> list[ValidationPoint]:
     """A validation per epoch, each after as many device-seconds."""
     return [
-        ValidationPoint(10 * epoch, float(epoch), 400 * epoch, 20.0 + epoch, epoch * device_seconds / 2,
-                        {"device_seconds": epoch * device_seconds})
+        as_written(ValidationPoint(10 * epoch, float(epoch), 400 * epoch, 20.0 + epoch, epoch * device_seconds / 2,
+                                   {"device_seconds": epoch * device_seconds}))
         for epoch in range(1, until + 1)
     ]
 

@@ -12,6 +12,7 @@ import yaml
 from mlflow import MlflowClient
 from rich.console import Console
 from trials_here import without_ray
+from written_fields import ENVIRONMENT, POINT, PROTOCOL, RESOLVED, SUMMARY
 
 from vsetune.cli.leaderboard_export import export
 from vsetune.cli.tracking_moving import export as export_study
@@ -20,7 +21,7 @@ from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import prepare_study, tracking_store
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.tracking.mlflow_importing import MOVED_FROM
-from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.records import SYSTEM, AttemptRecord
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray and MLflow warn about themselves
@@ -122,6 +123,18 @@ def test_use_of_the_machine_is_drawn_by_mlflow_and_by_no_board(finished: Finishe
     assert [each.step for each in history] == [each.step for each in recalls]
     assert all(each.value > 10 for each in history)
     assert "system/" not in (finished.home / PAGE).read_text(encoding="utf-8")
+
+
+def test_attempts_have_the_fields_that_those_made_by_hand_may_have(finished: Finished) -> None:
+    store = tracking_store(TrackingSpec())
+    for each in store.attempts("tiny"):
+        assert set(each.summary) == SUMMARY
+        assert set(each.start.protocol) == PROTOCOL
+        assert set(each.start.resolved) == RESOLVED
+        named = {name for name in each.start.environment if not name.startswith("semantic_")}
+        assert named == ENVIRONMENT
+        for point in store.points(each.attempt_id):
+            assert {name for name in point.metrics if not name.startswith(SYSTEM)} == POINT
 
 
 def test_the_page_of_a_study_is_the_one_that_can_be_exported_later(finished: Finished, tmp_path: Path) -> None:
