@@ -18,10 +18,12 @@ from vsetune.cli.leaderboard_export import export
 from vsetune.cli.tracking_moving import export as export_study
 from vsetune.cli.tracking_moving import import_ as import_study
 from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
 from vsetune.jobs.run import StudyOutcome, run_study
+from vsetune.leaderboard.findings import headline
 from vsetune.tracking.mlflow_importing import MOVED_FROM
 from vsetune.tracking.records import SYSTEM, AttemptRecord
+from vsetune.tracking.study_state import open_states
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray and MLflow warn about themselves
@@ -112,6 +114,28 @@ def test_a_finished_study_resumes_to_nothing_left_to_do_and_logs_nothing_twice(f
     assert "goes on" not in shown
     assert outcome.experiment == MlflowClient(f"sqlite:///{finished.home / 'mlflow.db'}").get_experiment_by_name(
         "tiny").experiment_id
+
+
+def test_a_study_whose_trials_all_failed_is_recorded_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
+    without_ray(monkeypatch)
+    training = {"epochs": 1, "batch_size": 40, "learning_rate": 1e38}
+    file = write_study(tmp_path, {"losses": [{"name": "lmh"}], "training": training, "search": {"configurations": 1}})
+    outcome, _ = run(file)
+    assert (dict(outcome.counts), outcome.ending) == ({"failed": 1}, "failed")
+    uri = tracking_uri(TrackingSpec())
+    assert open_states(uri).state("tiny").status == "failed"
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("tiny")
+    assert experiment is not None
+    statuses = {each.info.run_name: each.info.status for each in client.search_runs([experiment.experiment_id])}
+    assert statuses == {"tiny": "FAILED", "vsepp.lmh-c000-s0": "FAILED"}
+    assert outcome.board is not None
+    assert headline(outcome.board) == ["vsepp on scenes: no result, every trial failed."]
+    run(file, resume=True)
+    assert open_states(uri).state("tiny").status == "failed"
 
 
 def test_use_of_the_machine_is_drawn_by_mlflow_and_by_no_board(finished: Finished) -> None:
