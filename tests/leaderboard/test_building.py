@@ -144,10 +144,19 @@ def test_epochs_inherited_from_a_checkpoint_are_charged_once_and_lost_ones_in_fu
 
 
 def test_an_attempt_that_began_anew_is_charged_in_full(attempt):
+    """Its device-seconds include those of the first, which its summary calls wasted."""
     first = attempt(recalls=[10, 20], status="failed", summary={"device_seconds": 30.0})
-    again = attempt(recalls=[11, 21, 31], number=2, summary={"device_seconds": 45.0})
+    again = attempt(recalls=[11, 21, 31], number=2, summary={"device_seconds": 75.0, "wasted_epochs": 1.0})
     cost = row_of(build([first, again], baseline="lmh"), "lmh").cost
     assert (cost.epochs, cost.device_seconds, cost.wasted_epochs) == (2.5, 75.0, 1.0)
+
+
+def test_an_attempt_that_died_before_its_first_validation_charges_no_second_twice(attempt):
+    """The store knows of it what it inherited: fewer seconds than the attempt before had used."""
+    lives = [attempt(recalls=[10, 20, 30], status="killed", summary={"device_seconds": 30.0}),
+             attempt(recalls=[10], number=2, status="killed", summary={"device_seconds": 10.0}),
+             attempt(recalls=[10, 20, 30, 40], number=3, summary={"device_seconds": 60.0})]
+    assert cost_of(trials_of(lives)).device_seconds == 60.0
 
 
 def test_money_is_the_time_of_each_attempt_at_the_price_of_its_node(attempt):

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from written_fields import as_written
 
 from vsetune.nightly.first_steps import FirstSteps
 from vsetune.nightly.measures import BY_NAME
@@ -29,7 +30,7 @@ def attempt(
         "s", trial, cell, "vsepp", "lmh", number, 0, "search", {}, {}, environment or {"threads": "1"},
         {"data_fingerprint": "abc", "tie_rule": "pessimistic", "batch_size": 40},
     )
-    return AttemptRecord(trial, start, status, tuple(curve), SUMMARY | summary, error)
+    return as_written(AttemptRecord(trial, start, status, tuple(curve), SUMMARY | summary, error))
 
 
 def measured(*attempts: AttemptRecord, seeds: int = 1, target: float = 25.0) -> Any:

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 from full_disk import largest_file
 from mlflow import MlflowClient
+from written_fields import as_written
 
 from vsetune.errors import DataError, StorageError, StudyConflict, UsageError
 from vsetune.leaderboard.building import build
@@ -77,12 +78,12 @@ def start(trial="vsepp.lmh-c00-s0", **changes):
         "seed": 0, "phase": "search", "configuration": {"loss.margin": 0.2}, "resolved": {"trial": trial},
         "environment": {"device": "cpu"}, "protocol": {"images": 400, "validate_every_steps": 10},
     }
-    return AttemptStart(**{**plain, **changes})
+    return as_written(AttemptStart(**{**plain, **changes}))
 
 
 def points(first, last):
     return [
-        ValidationPoint(10 * at, at / 3, 1280 * at, 50 + at / 7, 1.5 * at, {"device_seconds": 2.0 * at})
+        as_written(ValidationPoint(10 * at, at / 3, 1280 * at, 50 + at / 7, 1.5 * at, {"device_seconds": 2.0 * at}))
         for at in range(first, last + 1)
     ]
 

@@ -146,7 +146,8 @@ def _flags(
     headline = headline_of(seeds)
     shown = {seed.trial for seed in headline}
     is_barred = not runs and any(usable(trial) and not keeps_constraints(trial[-1]) for trial in trials)
-    flags = [] if seeds else ["none_allowed" if is_barred else "no_result"]
+    why_none = "all_failed" if all(trial[-1].status == "failed" for trial in trials) else "no_result"
+    flags = [] if seeds else ["none_allowed" if is_barred else why_none]
     flags += ["seed_failed"] if len(seeds) < len(runs) else []
     flags += ["incomplete"] if any(seed.status in _INCOMPLETE for seed in seeds) else []
     flags += ["chosen_by_itself"] if any(seed.chose for seed in headline) else []

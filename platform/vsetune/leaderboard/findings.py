@@ -53,7 +53,8 @@ def is_ahead(row: Row) -> bool:
 def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) -> str:
     place = f"{network} on {dataset}"
     if not any(row.seeds for row in rows):
-        return f"{place}: no result yet."
+        failed = all("all_failed" in row.flags for row in rows)
+        return f"{place}: no result{', every trial failed' if failed else ' yet'}."
     compared = [row for row in rows if row.comparison is not None]
     if not compared:
         return f"{place}: no loss shares a seed with {baseline}, nothing is compared."

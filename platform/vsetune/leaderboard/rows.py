@@ -46,6 +46,7 @@ FLAGS = {
     "rising": "still rising at the end of training: the M-Recall is that of so many epochs, and may be higher "
     "after more",
     "none_allowed": "every trial of this cell breaks a constraint of the search",
+    "all_failed": "every trial of this cell failed",
     "no_result": "no trial of this cell has a usable validation",
 }
 """What each flag of a row means, for the notes under a table."""

@@ -83,10 +83,11 @@ def budget_of_search(trials: Sequence[Trial], costs: Sequence[Cost]) -> SearchBu
 def _cost(trial: Trial) -> Cost:
     """Epochs, device-seconds and dollars of one trial, each attempt at the price of its own node.
 
-    The epochs of the latest attempt live on; what else was trained is wasted. An attempt that continued from a
-    checkpoint repeats the earlier curve, and its seconds include the earlier ones: both are charged once. Wasted is
-    what an earlier attempt's curve has beyond the shared part (all of it, if the next one began anew), or more if an
-    attempt says so: `wasted_epochs` of its summary, counted from the start of the trial, has what no curve shows.
+    The epochs of the latest attempt live on; the rest is wasted. An attempt that continued from a checkpoint repeats
+    the earlier curve, which is charged once. Device-seconds of an attempt include those of the attempts before it, as
+    far as it knows them (`wasted_seconds` of its summary): each attempt is charged what it adds. Wasted epochs are what
+    an earlier attempt's curve has beyond the shared part (all of it, if the next one began anew), or more if an attempt
+    says so: `wasted_epochs` of its summary, counted from the start of the trial, has what no curve shows.
     """
     alive = seconds = wasted = told = 0.0
     before: AttemptRecord | None = None
@@ -94,9 +95,8 @@ def _cost(trial: Trial) -> Cost:
     unpriced = 0.0
     for attempt in trial:
         inherited = _inherited_epochs(before, attempt) if before else 0.0
-        inherited_seconds = _device_seconds(before) if before and inherited else 0.0
-        held = max(0.0, _device_seconds(attempt) - inherited_seconds)
-        seconds += held
+        so_far = max(seconds, _device_seconds(attempt))
+        held, seconds = so_far - seconds, so_far
         money.append(_usd(attempt, held))
         unpriced += held if money[-1] is None else 0.0
         if before is not None and not _last_epoch(attempt):
