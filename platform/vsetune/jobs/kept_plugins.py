@@ -13,7 +13,8 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, ValidationError
 
 from vsetune.config.components.plugin_import import source_of
 from vsetune.config.components.plugin_source import Source, changed_files, read_source
@@ -35,6 +36,14 @@ class KeptPlugin:
     source: Path
     module: str | None
     keys: tuple[str, ...]
+
+
+class _Note(BaseModel):
+    """`plugin.json` of a copy. source: below its folder."""
+
+    module: str | None
+    source: str
+    keys: list[str]
 
 
 def keep_plugins(plugins: Iterable[Plugin], study_folder: Path) -> list[Path]:
@@ -215,7 +224,11 @@ def _all(study_folder: Path) -> list[KeptPlugin]:
 
 
 def _read(folder: Path) -> KeptPlugin | None:
-    plain: Any = read_json(folder / _NOTE)
-    if not isinstance(plain, dict) or not {"module", "source", "keys"} <= plain.keys():
+    """None for a note that is not as `_keep` writes it, or whose code is not in its folder."""
+    try:
+        note = _Note.model_validate(read_json(folder / _NOTE))
+    except ValidationError:
         return None
-    return KeptPlugin(folder, folder / plain["source"], plain["module"], tuple(plain["keys"]))
+    source = folder / note.source
+    is_inside = "\0" not in note.source and source.resolve().is_relative_to(folder.resolve())
+    return KeptPlugin(folder, source, note.module, tuple(note.keys)) if is_inside else None

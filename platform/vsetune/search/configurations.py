@@ -79,10 +79,11 @@ class ConfigurationSearch:
     """
 
     def __init__(
-        self, study: str, cells: list[Cell], spec: SearchSpec, *, storage: str | None, refuses: Refusal | None = None
+        self, study: str, cells: list[Cell], spec: SearchSpec, *, storage: str | None, refuses: Refusal | None = None,
+        driver: str | None = None,
     ) -> None:
         """storage: an Optuna storage URL; None keeps all in memory, for a search that ends with this process.
-        refuses: asked of every draw before it is suggested; None accepts all.
+        refuses: asked of every draw before it is suggested; None accepts all. driver: see `SearchStorage`.
         """
         self._study, self._refuses = study, refuses
         self._cells = {cell.name: cell for cell in cells}
@@ -90,7 +91,9 @@ class ConfigurationSearch:
         self._drawings = {cell.name: CellDrawing(spec, cell) for cell in cells}
         self._histories: dict[str, TrialHistory] = {}
         names = [f"{study}/{cell.name}" for cell in cells]
-        self._storage = MemoryTrials(studies=names) if storage is None else SearchStorage(storage, studies=names)
+        self._storage = (
+            MemoryTrials(studies=names) if storage is None else SearchStorage(storage, studies=names, driver=driver)
+        )
 
     def suggestions(self, cell: str) -> list[Suggestion]:
         """Every configuration asked so far, in order, as the storage has it; refused draws are left out."""
