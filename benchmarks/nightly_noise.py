@@ -1,13 +1,15 @@
-"""Noise of quiet nights for `nightly_power.py`: recorded in a history of real nights, or imagined."""
+"""Noise of quiet nights for `nightly_power.py`: recorded in a history of real nights, or imagined: white, in clusters
+of slow nights, or autocorrelated."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from scipy.signal import lfilter
 
 from vsetune.nightly.judging.arrays import Floats, Integers, Streams
 from vsetune.nightly.judging.tolerance import Tolerance
@@ -18,15 +20,25 @@ CELLS = 12
 IMAGINED_NIGHTS = 20_000
 IMAGINED = {
     "best_m_recall": 1.0, "epochs_to_target": 0.3, "m_recall_area": 0.8, "step_time": 0.02, "epoch_time": 0.03,
-    "pair_rate": 0.03, "peak_memory": 0.01, "start_time": 0.15, "data_wait": 0.02,
+    "pair_rate": 0.03, "peak_memory": 0.01, "start_time": 0.15, "data_wait": 0.02, "step_wall_time": 0.03,
+    "epoch_wall_time": 0.03,
 }
 """Standard deviations as judged: in the unit where linear, of the logarithm where ratio."""
+SLOWED = ("step_time", "step_wall_time", "epoch_time", "epoch_wall_time", "pair_rate", "start_time")
+"""What a busy machine makes worse."""
+BUSY_NIGHTS, SLOWEST = 0.01, 0.15
+"""White noise: share of single nights on which the machine is busy, and by how much everything is slower at most."""
+CLUSTER_BEGINS, CLUSTER_GOES_ON, CLUSTER_SLOWER = 1 / 40, 2 / 3, (0.05, 0.15)
+"""Clusters: their chance to begin on a night, to go on the next one, and by how much everything is slower in one."""
+Noise = Literal["white", "clusters", "ar1"]
+AUTOCORRELATION = 0.6
 
 
 @dataclass(frozen=True)
 class QuietNights:
     """residuals: (nights, streams) as judged, around 0, NaN where there was no value; the last streams are means over
-    all cells of a measure. of: (streams,), the number of the measure in `measures`; cell: its number, -1 for all."""
+    all cells of a measure. of: (streams,), the number of the measure in `measures`; cell: its number, -1 for all.
+    is_sequence: whether nights depend on those before them, so that histories are runs of successive nights."""
 
     measures: list[Measure]
     streams: Streams
@@ -34,11 +46,17 @@ class QuietNights:
     of: Integers
     cell: Integers
     source: str
+    is_sequence: bool = False
 
     def histories(self, count: int, nights: int, rng: np.random.Generator) -> Floats:
-        """(count, nights, streams): whole nights drawn again, so that streams go on depending on each other."""
-        drawn: Floats = self.residuals[rng.integers(0, len(self.residuals), size=(count, nights))]
-        return drawn
+        """(count, nights, streams): whole nights sampled again, so that streams go on depending on each other."""
+        if self.is_sequence:
+            begins = rng.integers(0, len(self.residuals) - nights, size=(count, 1))
+            rows = begins + np.arange(nights)
+        else:
+            rows = rng.integers(0, len(self.residuals), size=(count, nights))
+        sampled: Floats = self.residuals[rows]
+        return sampled
 
 
 def recorded(folder: Path) -> QuietNights:
@@ -63,17 +81,42 @@ def recorded(folder: Path) -> QuietNights:
     return _with_all_cells(measures, np.array(cells), residuals, f"{len(nights)} nights of {folder}")
 
 
-def imagined(rng: np.random.Generator) -> QuietNights:
-    """Normal noise, half of its variance common to the cells of a measure, cells up to twice as noisy as others, and
-    one night in 100 on which the machine is busy: everything in seconds is up to 15 % slower."""
+def imagined(rng: np.random.Generator, kind: Noise = "white") -> QuietNights:
+    """Normal noise, half of its variance common to the cells of a measure, cells up to twice as noisy as others.
+
+    white: nights are independent; on one in 100 the machine is busy. clusters: busy nights come in clusters. ar1: no
+    busy nights; every stream has the same variance, and the autocorrelation `AUTOCORRELATION` from night to night."""
     measures = [measure for measure in MEASURES for _ in range(CELLS)]
     deviation = np.array([IMAGINED[measure.name] for measure in measures]) * rng.uniform(0.7, 1.4, size=len(measures))
     common = rng.normal(size=(IMAGINED_NIGHTS, len(MEASURES))).repeat(CELLS, axis=1)
-    residuals = deviation * np.sqrt(0.5) * (common + rng.normal(size=common.shape))
-    busy = (rng.random((IMAGINED_NIGHTS, 1)) < 0.01) * rng.uniform(0, 0.15, size=(IMAGINED_NIGHTS, 1))
-    seconds = [measure.name in ("step_time", "epoch_time", "pair_rate", "start_time") for measure in measures]
-    residuals += busy * np.array(seconds)
-    return _with_all_cells(measures, np.tile(np.arange(CELLS), len(MEASURES)), residuals, "imagined noise")
+    normal = np.sqrt(0.5) * (common + rng.normal(size=common.shape))
+    if kind == "ar1":
+        normal = lfilter([np.sqrt(1 - AUTOCORRELATION**2)], [1, -AUTOCORRELATION], normal, axis=0)
+    busy = {"white": _single_nights, "clusters": _clusters, "ar1": lambda _: np.zeros(IMAGINED_NIGHTS)}[kind](rng)
+    is_slowed = np.array([measure.name in SLOWED for measure in measures])
+    residuals = deviation * normal + busy[:, None] * is_slowed
+    cells = np.tile(np.arange(CELLS), len(MEASURES))
+    return replace(
+        _with_all_cells(measures, cells, residuals, f"imagined noise, {kind}"), is_sequence=kind != "white"
+    )
+
+
+def _single_nights(rng: np.random.Generator) -> Floats:
+    """(nights,): by how much everything is slower, in logarithms."""
+    busy: Floats = (rng.random(IMAGINED_NIGHTS) < BUSY_NIGHTS) * rng.uniform(0, SLOWEST, size=IMAGINED_NIGHTS)
+    return busy
+
+
+def _clusters(rng: np.random.Generator) -> Floats:
+    """As `_single_nights`, alike on the nights of a cluster."""
+    busy, slower = np.zeros(IMAGINED_NIGHTS), 0.0
+    for night, chance in enumerate(rng.random(IMAGINED_NIGHTS)):
+        if slower == 0.0 and chance < CLUSTER_BEGINS:
+            slower = rng.uniform(*CLUSTER_SLOWER)
+        elif slower > 0.0 and chance >= CLUSTER_GOES_ON:
+            slower = 0.0
+        busy[night] = slower
+    return busy
 
 
 def _value(night: dict[str, Any], name: str, cell: str) -> float:

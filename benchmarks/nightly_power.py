@@ -1,9 +1,10 @@
 """How often a nightly report cries wolf, and how soon it finds a change, beside fixed thresholds that cry as often.
 
-    PYTHONPATH=platform python benchmarks/nightly_power.py [FOLDER] [--histories 1000] [--nights 60] [--seed 0]
+    PYTHONPATH=platform python benchmarks/nightly_power.py [FOLDER] [--noise clusters] [--histories 1000] [--nights 60]
 
 FOLDER: a history of nights (`$VSETUNE_HOME/nightly/NAME`); whole nights of it are drawn again, centred per stream and
-scaled by sqrt(n / (n - 1)). Without it the noise is imagined. First HISTORIES quiet histories are judged: false alarms
+scaled by sqrt(n / (n - 1)). Without it the noise is imagined: white, in clusters of slow nights, or autocorrelated.
+With --quiet-only nothing is planted. First HISTORIES quiet histories are judged: false alarms
 are nights with a regression that was not told the night before. Then changes of many sizes are planted in night
 `--planted`, in all cells or in one, and watched for 30 nights. The rivals see the same streams: a value further from
 the mean of the baseline nights than (a) a multiple of the smallest change that matters, the same multiple everywhere,
@@ -18,9 +19,10 @@ import copy
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
-from nightly_noise import QuietNights, imagined, recorded
+from nightly_noise import Noise, QuietNights, imagined, recorded
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -44,13 +46,15 @@ Units = Callable[[Floats], Floats]
 def main() -> None:
     asked = arguments()
     rng = np.random.default_rng(asked.seed)
-    quiet = recorded(asked.folder) if asked.folder else imagined(rng)
+    quiet = recorded(asked.folder) if asked.folder else imagined(rng, asked.noise)
     console = Console(width=170)
     console.print(f"{quiet.source}: {len(quiet.of)} streams of {len(quiet.measures)} measures")
     with Progress(console=console, transient=True) as progress:
         histories = quiet.histories(asked.histories, asked.nights, rng)
         told = quiet_verdicts(quiet, histories, progress)
         false_alarms(console, quiet, told)
+        if asked.quiet_only:
+            return
         rate = new(told > 0)[:, BASELINE:].any(axis=2).mean()
         rivals = {name: (units, tuned(units(histories), rate)) for name, units in rival_units(quiet).items()}
         for name, (_, multiple) in rivals.items():
@@ -62,6 +66,8 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--noise", choices=get_args(Noise), default="white", help="without a folder")
+    parser.add_argument("--quiet-only", action="store_true", help="false alarms alone")
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--nights", type=int, default=60)
     parser.add_argument("--planted", type=int, default=20, help="quiet nights before a planted change")

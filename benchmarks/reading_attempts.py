@@ -209,7 +209,7 @@ def noisy(step: int, draw: int) -> ValidationPoint:
     random = Random(1000 * draw + step)
     seconds = {name: step * random.random() for name in TIMES}
     recalls = {name: round(1000 * random.random()) / 10 for name in RECALLS}
-    others = {"loss": random.random(), "learning_rate": 2e-4 if step < 30 else 2e-5}
+    others = {"train_loss": random.random(), "learning_rate": 2e-4 if step < 30 else 2e-5}
     return ValidationPoint(
         500 * step, 64_000 * step / 145_000, 64_000 * step, sum(recalls.values()) / len(recalls),
         step * random.random(), seconds | recalls | others,

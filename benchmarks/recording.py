@@ -40,7 +40,7 @@ from vsetune.tracking import AttemptStart, JournaledStore, StudyRecord, Validati
 CELL = "vsepp.lseh"
 STUDY = StudyRecord("recording", "f00d", {})
 NUMBERS = (
-    "loss", "learning_rate", "load_seconds", "validation_seconds", "device_seconds", "pairs_per_second", "i2t_r1",
+    "train_loss", "learning_rate", "load_seconds", "validation_seconds", "device_seconds", "pairs_per_second", "i2t_r1",
     "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum",
 )
 

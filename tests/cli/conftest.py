@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from vsetune.cli import output
 from vsetune.cli.main import _exit_code
 from vsetune.config.study.cells import build_trial
 from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.jobs.kept_plugins import keep_plugins
 from vsetune.jobs.preparation import prepare_study, tracking_uri
 from vsetune.tracking import open_store
 from vsetune.tracking.records import AttemptStart
@@ -65,6 +67,23 @@ def home() -> Path:
 
 
 @pytest.fixture
+def bert(tmp_path: Path) -> Path:
+    """A folder with a BERT of two layers, 12 wide, random weights, and its tokeniser."""
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path / "bert"
+    folder.mkdir()
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "small", "red", "green", "blue", "circle", "square"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+    config = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20,
+        max_position_embeddings=64,
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
 def study(tmp_path: Path) -> Callable[..., Path]:
     def write(**changes: Any) -> Path:
         plain: dict[str, Any] = {
@@ -91,6 +110,7 @@ def record(study: Callable[..., Path]) -> Callable[..., str]:
         prepared = prepare_study(study(study=name, networks=[entry], **changes), Console(file=io.StringIO()))
         (cell,) = prepared.cells
         trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-c000-s{seed}", seed=seed)
+        keep_plugins(prepared.plugins, prepared.folder)
         attempt = Attempt(trial, prepared.trial_folder(trial.trial), device="cpu", threads=1)
         store = open_store(tracking_uri(TrackingSpec()), None, curve_plots=False)
         store.open_study(prepared.record(), resume=True)

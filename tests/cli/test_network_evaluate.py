@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 import yaml
 from torch import nn
@@ -160,3 +162,91 @@ def test_import_refuses_another_vocabulary_and_writes_nothing(
     assert len(said.lines) == 1
     assert "vocab.json: 4 words, the weights have vectors of" in said.err
     assert not (tmp_path / "b").exists()
+
+
+def _scored(vsetune: Callable[..., Any], *words: str) -> dict[str, Any]:
+    said = vsetune("networks", "evaluate", *words, "--device", "cpu", "--json")
+    assert said.code == 0, said
+    found: dict[str, Any] = json.loads(said.out)
+    return found
+
+
+def test_a_trial_is_scored_by_name_or_by_its_file_as_it_was_when_it_ended(
+    vsetune: Callable[..., Any], record: Callable[..., str], home: Path, tmp_path: Path
+) -> None:
+    run = record()
+    summary = json.loads(vsetune("trial", "show", run, "--json").out)["summary"]
+    alone = tmp_path / "alone.safetensors"
+    shutil.copy(home / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0" / "best.safetensors", alone)
+    for named in ("tiny/vsepp.lmh-c000-s0", run, str(alone)):
+        found = _scored(vsetune, named, "data/scenes")
+        assert (found["network"], found["source"]) == ("vsepp", "tiny/vsepp.lmh-c000-s0")
+        names = [name for name in found if f"test_{name}" in summary]
+        assert "m_recall" in names
+        assert {name: found[name] for name in names} == {name: summary[f"test_{name}"] for name in names}
+
+
+def test_a_trial_is_scored_on_other_data_by_the_words_that_it_was_trained_with(
+    vsetune: Callable[..., Any], record: Callable[..., str], home: Path, tmp_path: Path
+) -> None:
+    """The other data set has other words, ids and images; the first one is gone by then."""
+    record()
+    other = str(tmp_path / "other")
+    _make_scenes(other, train=16, seed=7, grid=6)
+    (home / "data" / "scenes").rename(tmp_path / "away")
+    name = "tiny/vsepp.lmh-c000-s0"
+    found = _scored(vsetune, name, other, "--split", "validation")
+    words = Dataset.open(str(tmp_path / "away")).vocabulary.words
+    known = set(words) & set(Dataset.open(other).vocabulary.words[5:])
+    assert found["words"]["found"] == len(known)
+    assert found["m_recall"] == _scored(vsetune, name, other, "--split", "validation")["m_recall"]
+    _make_scenes(str(tmp_path / "cells"), train=16, seed=7, grid=2)
+    said = vsetune("networks", "evaluate", name, str(tmp_path / "cells"))  # a mean of other cells is a vector like it
+    assert said.code == 0, said
+
+
+def test_a_trial_that_cannot_read_a_data_set_is_refused_in_one_line(
+    vsetune: Callable[..., Any], record: Callable[..., str], data: str, tmp_path: Path
+) -> None:
+    record({"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8, "image_input": "flatten"}})
+    _make_scenes(str(tmp_path / "cells"), train=16, seed=7, grid=2)
+    for words, reason in {
+        ("tiny/vsepp.lmh-c000-s0", data): "reads features of 256 numbers",
+        ("tiny/vsepp.lmh-c000-s0", str(tmp_path / "cells")): "reads 36 regions",
+        ("tiny/vsepp.lmh-c000-s0", "data/scenes", "--split", "tset"): "no split 'tset'",
+        ("tiny/vsepp.lmh-c001-s0", "data/scenes"): "vsepp.lmh-c001-s0",
+    }.items():
+        said = vsetune("networks", "evaluate", *words)
+        assert (said.code, len(said.lines)) == (2, 1), said
+        assert reason in said.err
+
+
+def test_features_that_were_made_otherwise_are_a_warning(
+    vsetune: Callable[..., Any], record: Callable[..., str], tmp_path: Path
+) -> None:
+    record()
+    _make_scenes(str(tmp_path / "drawn"), train=16, seed=7, grid=6, features_seed=3)
+    said = vsetune("networks", "evaluate", "tiny/vsepp.lmh-c000-s0", str(tmp_path / "drawn"))
+    assert said.code == 0
+    assert "were made by extractor pixels seed 3, those of the training by extractor pixels seed 0" in said.err
+
+
+def test_weights_of_an_earlier_version_are_scored_by_the_name_of_their_trial_alone(
+    vsetune: Callable[..., Any], record: Callable[..., str], home: Path, tmp_path: Path
+) -> None:
+    run = record(keep=False)
+    best = home / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0" / "best.safetensors"
+    new = _scored(vsetune, run, "data/scenes")
+    safetensors.torch.save_file(safetensors.torch.load_file(best), best)
+    assert _scored(vsetune, "tiny/vsepp.lmh-c000-s0", "data/scenes") == new | {"weights": "tiny/vsepp.lmh-c000-s0"}
+    said = vsetune("networks", "evaluate", str(best), "data/scenes")
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert "does not say which network it holds" in said.err
+
+
+def _make_scenes(path: str, *, train: int, seed: int, grid: int, features_seed: int = 0) -> None:
+    recipe = IngestRecipe.model_validate({
+        "name": "scenes", "output": path, "features": {"extractor": "pixels", "grid": grid, "seed": features_seed},
+        "source": {"layout": "scenes", "train": train, "validation": 8, "test": 8, "seed": seed},
+    })
+    ingest(recipe, progress=SilentProgress())

@@ -40,7 +40,7 @@ def test_a_complete_night_is_judged_once_and_then_refused_in_one_line(
 ) -> None:
     History(nightly_folder("tiny")).keep(night_of_day(2))
     said = vsetune("nightly", "run", str(sweep), "--date", "2026-01-02")
-    assert (said.code, said.out) == (0, "tiny 2026-01-02: baseline night 1 of 7: 1 cell, 9 measures\n")
+    assert (said.code, said.out) == (0, "tiny 2026-01-02: baseline night 1 of 7: 1 cell, 11 measures\n")
     said = vsetune("nightly", "run", str(sweep), "--date", "2026-01-02")
     assert (said.code, said.out) == (2, "")
     assert "the night of 2026-01-02 is complete; --again replaces it" in said.err

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from vsetune.plugins.plugin_loading import forget_plugins
+
+_PATH = ":".join(sys.path)
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +39,17 @@ def test_a_new_component_passes_its_own_check_as_it_is_written(noun, code, vsetu
         assert plain["step"]["times_lmh"] > 0
 
 
+@pytest.mark.parametrize("noun", ["losses", "networks"])
+def test_the_test_that_is_written_with_a_new_component_passes(noun, vsetune, tmp_path: Path) -> None:
+    vsetune(noun, "new", "mine", "--folder", str(tmp_path))
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "mine"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": _PATH},
+        capture_output=True, text=True,
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert re.search(r"\d+ passed", ran.stdout)
+
+
 def test_what_does_not_hold_is_told_with_exit_code_1(vsetune, tmp_path: Path) -> None:
     vsetune("losses", "new", "mine", "--folder", str(tmp_path))
     loss = tmp_path / "mine" / "loss.py"
@@ -43,6 +58,20 @@ def test_what_does_not_hold_is_told_with_exit_code_1(vsetune, tmp_path: Path) ->
     assert said.code == 1
     assert "larger similarity is closer" in " ".join(said.out.split())
     assert "mine: 11 of 13 checks" in said.err
+
+
+def test_a_loss_with_a_declared_stop_gradient_is_checked_with_exit_code_0(vsetune, tmp_path: Path) -> None:
+    vsetune("losses", "new", "mine", "--folder", str(tmp_path))
+    loss, spec = (tmp_path / "mine" / file for file in ("loss.py", "spec.py"))
+    loss.write_text(loss.read_text().replace("matched[None, :]", "matched.detach()[None, :]"))
+    spec.write_text(spec.read_text().replace(
+        "    name: Literal", '    stop_gradient: ClassVar[str] = "the pair is a constant"\n    name: Literal'
+    ))
+    said = vsetune("losses", "check", str(tmp_path / "mine"))
+    assert said.code == 0, said.out
+    assert "as spec.py declares: the pair is a constant" in " ".join(said.out.split())
+    shown = vsetune("losses", "show", "mine", "--plugins", str(tmp_path / "mine"))
+    assert "without gradient: the pair is a constant" in shown.out
 
 
 def test_a_built_in_loss_is_checked_by_its_name(vsetune) -> None:
@@ -81,4 +110,4 @@ def test_a_loss_is_no_network(vsetune, tmp_path: Path) -> None:
 
 def test_commands_that_need_no_torch_start_without_it() -> None:
     code = "import sys, vsetune.cli.main; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": _PATH})

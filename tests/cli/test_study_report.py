@@ -1,22 +1,51 @@
-"""What a person reads when a study has run says where in MLflow its runs are."""
+"""What a person reads when a study has run says where in MLflow its charts are, and each chart has a number to show."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from mlflow import MlflowClient
+
 from vsetune.cli.study_report import in_mlflow
+from vsetune.tracking.mlflow_views import VIEW_TAG
 
-RUNS = "#/experiments/7/runs?workflowType=machine_learning"
+CHARTS = (
+    "#/experiments/7/runs?workflowType=machine_learning&viewStateShareKey=vsetune&compareRunsMode=CHART"
+)
 
 
-def test_a_database_needs_a_server_and_the_runs_are_at_its_address() -> None:
+def test_a_database_needs_a_server_and_the_charts_are_at_its_address() -> None:
     command = (
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false "
         "mlflow server --backend-store-uri sqlite:////h/mlflow.db --workers 1 --port 5000"
     )
     assert in_mlflow("sqlite:////h/mlflow.db", "7") == [
-        f"MLflow UI: {command}", f"runs:      http://127.0.0.1:5000/{RUNS}",
+        f"MLflow UI: {command}", f"charts:    http://127.0.0.1:5000/{CHARTS}",
     ]
     assert in_mlflow("sqlite:////h/mlflow.db", None) == [f"MLflow UI: {command}"]
 
 
 def test_a_server_that_answers_is_named_without_its_password() -> None:
-    assert in_mlflow("http://ann:secret@mlflow:5000", "7") == [f"runs:      http://mlflow:5000/{RUNS}"]
+    assert in_mlflow("http://ann:secret@mlflow:5000", "7") == [f"charts:    http://mlflow:5000/{CHARTS}"]
+
+
+def test_every_chart_of_the_prepared_view_shows_a_number_that_runs_have_in_mlflow(
+    record: Callable[..., str], home: Path
+) -> None:
+    training = {"epochs": 2, "batch_size": 40, "learning_rate": 1e-3}
+    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    run = client.get_run(record(training=training))
+    view = json.loads(client.get_experiment(run.info.experiment_id).tags[VIEW_TAG])
+    shown = [chart for chart in view["compareRunCharts"] if not chart["deleted"]]
+    assert {chart["metricKey"] for chart in shown} <= run.data.metrics.keys()
+    columns = [name.removesuffix("`").split(".`") for name in view["selectedColumns"] if "attributes" not in name]
+    known = {"metrics": run.data.metrics, "params": run.data.params, "tags": run.data.tags}
+    assert [name for kind, name in columns if name not in known[kind]] == []
+    for chart in shown:
+        if chart["type"] == "LINE":
+            assert len(client.get_metric_history(run.info.run_id, chart["metricKey"])) == 2
+    filled = {chart["metricSectionId"] for chart in shown}
+    empty = {each["name"] for each in view["compareRunSections"] if each["uuid"] not in filled}
+    assert empty == {"Model metrics", "System metrics"}  # MLflow fills these two itself

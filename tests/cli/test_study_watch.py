@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from written_fields import as_written
 
 from vsetune.cli import output
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import tracking_store, tracking_uri
 from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest
+from vsetune.jobs.study_folder import folder_of
+from vsetune.tracking.journal import CURSOR_FILE
 from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.tracking.store import TrackingStore
+from vsetune.tracking.study_lock import locked_study
 from vsetune.tracking.study_state import open_states
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
@@ -37,8 +43,8 @@ def start(trial: str, number: int = 1, **environment: str) -> AttemptStart:
 def points(until: int, device_seconds: float) -> list[ValidationPoint]:
     """A validation per epoch, each after as many device-seconds."""
     return [
-        ValidationPoint(10 * epoch, float(epoch), 400 * epoch, 20.0 + epoch, epoch * device_seconds / 2,
-                        {"device_seconds": epoch * device_seconds})
+        as_written(ValidationPoint(10 * epoch, float(epoch), 400 * epoch, 20.0 + epoch, epoch * device_seconds / 2,
+                                   {"device_seconds": epoch * device_seconds}))
         for epoch in range(1, until + 1)
     ]
 
@@ -118,6 +124,53 @@ def test_a_study_of_components_that_are_not_here_is_shown_all_the_same(vsetune: 
     store.finish_attempt(store.start_attempt(replace(start(name), study="strange")), "finished", {}, [], None)
     store.finish_study("strange", "finished", [])
     assert "trials: 1 of 1 done (1 finished)" in vsetune("study", "show", "strange").out
+
+
+def begun_here() -> Path:
+    """The folder in which a driver of the study has delivered its records."""
+    folder = folder_of(StudyRecord("nightly", "f00d", CONFIG))
+    with locked_study(folder):
+        (folder / CURSOR_FILE).write_text("delivered")
+    return folder
+
+
+def test_a_study_whose_driver_died_is_interrupted_and_so_are_its_trials(vsetune: Any, store: TrackingStore) -> None:
+    begun_here()
+    said = vsetune("study", "show", "nightly")
+    assert "nightly: interrupted" in said.out
+    assert "trials: 1 of 4 done (1 finished, 1 interrupted)" in said.out
+    (row,) = [line for line in said.out.splitlines() if "a laptop" in line]
+    assert "open" in row
+    assert "running" not in said.out
+    assert "the process that ran the study died" in " ".join(said.out.split())
+    plain = json.loads(vsetune("study", "show", "nightly", "--json").out)
+    assert (plain["status"], plain["trials"]) == ("killed", {"promised": 4, "finished": 1, "killed": 1})
+    assert "interrupted" in vsetune("study", "list").out
+    assert "is not running (interrupted)" in vsetune("study", "stop", "nightly").err
+
+
+def test_a_study_whose_driver_lives_runs(vsetune: Any, store: TrackingStore) -> None:
+    with locked_study(begun_here()):
+        assert "nightly: running" in vsetune("study", "show", "nightly").out
+
+
+def test_a_study_that_went_on_from_another_home_is_not_taken_for_dead(vsetune: Any, store: TrackingStore) -> None:
+    hour_ago = time.time() - 3600
+    os.utime(begun_here() / CURSOR_FILE, (hour_ago, hour_ago))
+    assert "nightly: running" in vsetune("study", "show", "nightly").out
+
+
+def test_a_study_of_components_that_are_not_here_says_of_how_many_trials(vsetune: Any) -> None:
+    strange = CONFIG | {"study": "strange", "losses": [{"name": "their_own"}], "baseline": "their_own"}
+    store = tracking_store(TrackingSpec())
+    store.open_study(StudyRecord("strange", "beef", strange, {"promised_trials": "12"}), resume=False)
+    assert "trials: 0 of 12 done (none yet)" in vsetune("study", "show", "strange").out
+
+
+def test_a_failed_study_is_listed_as_failed_and_needs_no_stop(vsetune: Any, store: TrackingStore) -> None:
+    store.finish_study("nightly", "failed", [])
+    assert "nightly: failed" in vsetune("study", "show", "nightly").out
+    assert vsetune("study", "stop", "nightly").lines == ["study nightly: is not running (failed), nothing to stop"]
 
 
 def test_bad_names_and_stores_are_told_in_a_line(vsetune: Any, store: TrackingStore) -> None:

@@ -69,3 +69,28 @@ def test_the_doctor_tells_in_lines_mends_when_asked_and_says_by_its_exit_code_wh
     assert vsetune("tracking", "doctor").code == 0
     unknown = vsetune("tracking", "doctor", "nowhere")
     assert (unknown.code, len(unknown.lines)) == (2, 1)
+
+
+def test_a_study_from_somebody_else_comes_to_the_own_home_alone(vsetune, recorded, home, tmp_path, monkeypatch):
+    anywhere = tmp_path / "anywhere"
+    config = {"study": "evil", "baseline": "lmh", "tracking": {"folder": str(anywhere)}}
+    open_store(f"sqlite:///{home / 'mlflow.db'}", None).open_study(StudyRecord("evil", "f00d", config), resume=False)
+    (anywhere / "evil").mkdir(parents=True)
+    (recorded / "search.db").rename(anywhere / "evil" / "search.db")
+    assert vsetune("tracking", "export", "evil", "--to", str(tmp_path / "evil")).code == 0
+    (anywhere / "evil" / "search.db").unlink()
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "elsewhere"))
+    assert vsetune("tracking", "import", str(tmp_path / "evil")).code == 0
+    assert (tmp_path / "elsewhere" / "runs" / "evil" / "search.db").is_file()
+    assert not (anywhere / "evil" / "search.db").exists()
+
+
+def test_an_export_that_is_refused_is_one_line_and_leaves_no_store(vsetune, recorded, home, tmp_path, monkeypatch):
+    assert vsetune("tracking", "export", "tiny", "--to", str(tmp_path / "tiny")).code == 0
+    header = json.loads((tmp_path / "tiny" / "study.json").read_text())
+    (tmp_path / "tiny" / "study.json").write_text(json.dumps(header | {"study": "../../../evil"}))
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "elsewhere"))
+    said = vsetune("tracking", "import", str(tmp_path / "tiny"))
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert said.lines[0].startswith(f"error {tmp_path / 'tiny'}: study.json: study: ")
+    assert not (tmp_path / "elsewhere").exists()

@@ -1,16 +1,22 @@
-"""A recorded trial is loaded by MLflow alone, and finds what the network finds; its weights are stored once."""
+"""A recorded trial is loaded by MLflow alone, on any machine, and finds what the network finds."""
 
+import json
 import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import mlflow
+import numpy as np
 import pandas
 import pytest
 from mlflow import MlflowClient
 
-from vsetune.errors import DamagedCheckpoint, UsageError
+from vsetune.errors import DamagedCheckpoint, DataError, UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:mlflow", "ignore::UserWarning:mlflow")
+NAME = "tiny/vsepp.lmh-c000-s0"
 
 
 @pytest.fixture
@@ -21,44 +27,69 @@ def uri(home, monkeypatch):
     return os.environ["MLFLOW_TRACKING_URI"]
 
 
-def test_mlflow_loads_the_model_and_asks_it_with_captions_and_with_features(vsetune, record, uri, home):
+@pytest.fixture
+def logged(vsetune, uri):
+    """logged(run, *options): the address of a model, and the folder that holds it."""
+
+    def log(*words):
+        said = vsetune("trial", "model", *words)
+        assert said.code == 0, said
+        address = said.out.strip()
+        place = MlflowClient(uri).get_logged_model(address.removeprefix("models:/")).artifact_location
+        return address, Path(place.removeprefix("file://"))
+
+    return log
+
+
+def test_a_model_is_logged_once_with_its_weights_and_once_more_with_an_index(vsetune, record, uri, logged):
     run = record()
     said = vsetune("trial", "model", run)
     assert (said.code, said.err) == (0, "logged; it is among the models of the study in the MLflow UI\n")
-    again = vsetune("trial", "model", "tiny/vsepp.lmh-c000-s0")
+    again = vsetune("trial", "model", NAME)
     assert (again.out, again.err) == (said.out, "was logged before\n")
-    address = said.out.strip()
-    client = MlflowClient(uri)
-    folder = client.get_logged_model(address.removeprefix("models:/")).artifact_location.removeprefix("file://")
-    kept = [name for _, _, names in os.walk(folder) for name in names]
-    assert not [name for name in kept if name.endswith(("safetensors", "pt"))]
-    assert "input_example.json" in kept
+    _, folder = logged(run)
+    kept = {name for _, _, names in os.walk(folder) for name in names}
+    assert {"best.safetensors", "model.json", "input_example.json"} <= kept
+    assert "index.safetensors" not in kept
+    address, folder = logged(run, "--index", "test")
+    assert f"{address}\n" != said.out
+    assert "index.safetensors" in {name for _, _, names in os.walk(folder) for name in names}
+
+
+def test_the_model_answers_as_the_network_does(record, logged, uri):
+    run = record()
+    address, folder = logged(run)
     model = mlflow.pyfunc.load_model(address)
-    assert model.metadata.signature.inputs.input_names() == ["caption", "image_features"]
     question = pandas.DataFrame({"caption": ["a red circle above a blue square", "a green triangle"]})
     answers = model.predict(question, params={"top": 3, "split": "validation"})
     assert [len(answer["items"]) for answer in answers] == [3, 3]
     assert answers[0]["scores"] == sorted(answers[0]["scores"], reverse=True)
     _answers_are_those_of_the_network(model, run)
-    with pytest.raises(UsageError, match="row 0: got neither"):
-        model.predict(pandas.DataFrame({"caption": [""]}))
-    with pytest.raises(UsageError, match=r"image 0: got features of shape \(1, 2\)"):
-        model.predict(pandas.DataFrame({"image_features": [[[0.5, 0.5]]]}))
-    weights = next((home / "artifacts").rglob(f"{run}/artifacts/best.safetensors"))
+    weights = next(folder.rglob("best.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
-    with pytest.raises(DamagedCheckpoint, match="is not the one that was logged"):
+    with pytest.raises(DamagedCheckpoint, match="is not the file that was logged"):
         mlflow.pyfunc.load_model(address)
 
 
 def _answers_are_those_of_the_network(model, run):
     """Of the first image and the first caption of the split, asked from outside and ranked inside."""
+    import tempfile
+
+    import torch
+
+    from vsetune.config.study.study_spec import TrackingSpec
     from vsetune.data.batches.reader import evaluation_batches
     from vsetune.data.stored.shards import iter_captions
     from vsetune.explanations.rankings import caption_rankings, image_rankings
+    from vsetune.jobs.recorded import find_attempt, load_recorded
+    from vsetune.jobs.store_address import existing_store
     from vsetune.networks.evaluation_mode import evaluating
     from vsetune.scoring.validation import encode_split, split_scores
 
-    trained = model._model_impl._trained
+    store = existing_store(TrackingSpec())
+    with tempfile.TemporaryDirectory() as into:
+        attempt = find_attempt(store, run, finished=True)
+        trained = load_recorded(store, attempt, device=torch.device("cpu"), into=Path(into))
     split = "validation"
     with evaluating(trained.network):
         encoded = encode_split(trained.network, trained.dataset, split, trial=trained.trial, device=trained.device)
@@ -77,9 +108,112 @@ def _answers_are_those_of_the_network(model, run):
     assert captions["items"][0] == texts[of_image.top[0].index]
 
 
+def test_sentences_are_asked_in_every_usual_form_and_other_input_is_refused_with_the_columns(record, logged):
+    model = mlflow.pyfunc.load_model(logged(record())[0])
+    text = "a red circle above a blue square"
+    (answer,) = model.predict(text)
+    assert len(answer["items"]) == 5
+    for form in (
+        [text], (text,), np.array([text]), pandas.Series([text]), {"caption": [text]}, {"caption": text},
+        pandas.DataFrame({"caption": [text]}),
+    ):
+        assert model.predict(form) == [answer], form
+    assert [each["items"] for each in model.predict([text, text])] == [answer["items"]] * 2
+    assert model.predict([]) == []
+    for wrong, said in {
+        "column 'text'": pandas.DataFrame({"text": [text]}), "column 'id'": {"caption": [text], "id": [1]},
+        "column 0": pandas.DataFrame([text]), "no column": pandas.DataFrame(), "a list of int": [1, 2],
+        "a list of dict": [{"caption": text}], "a int": 3,
+    }.items():
+        with pytest.raises(UsageError, match=rf"got {wrong}; need a sentence, .*caption .*image_features"):
+            model.predict(said)
+    with pytest.raises(UsageError, match="row 0: got neither"):
+        model.predict(pandas.DataFrame({"caption": [""]}))
+    with pytest.raises(UsageError, match=r"image 0: got features of shape \(1, 2\)"):
+        model.predict(pandas.DataFrame({"image_features": [[[0.5, 0.5]]]}))
+    with pytest.raises(UsageError, match="answer: got 'vectors', need items or embeddings"):
+        model.predict(text, params={"answer": "vectors"})
+
+
+_ELSEWHERE = """
+import json, sys
+import mlflow
+answers = []
+for folder in sys.argv[2:]:
+    model = mlflow.pyfunc.load_model(folder)
+    for params in ({"top": 3}, {"answer": "embeddings"}, {"split": "test"}):
+        try:
+            answers.append(model.predict(json.loads(sys.argv[1]), params=params))
+        except Exception as error:
+            answers.append(str(error))
+print(json.dumps(answers))
+"""
+
+
+def _asked_elsewhere(tmp_path: Path, captions: list[str], *folders: Path):
+    """What the models in folders answer in a process with another home, each: items, embeddings, items of the test
+    split; or the errors."""
+    away = {"VSETUNE_HOME": str(tmp_path / "other home"), "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'other.db'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", _ELSEWHERE, json.dumps(captions), *map(str, folders)], env=os.environ | away,
+        text=True, capture_output=True, check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+CASES = {
+    "words": {"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}},
+    "other people's code": {"name": "word_cnn", "fixed": {"embedding_size": 16, "word_size": 8}},
+    "a score per pair": {"name": "scan", "fixed": {"embedding_size": 8, "word_size": 6}},
+    "word pieces": {
+        "name": "vse_infinity",
+        "fixed": {"embedding_size": 8, "pooling_size": 4, "text_tower": "bert"},
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_model_works_on_another_machine_and_searches_its_index_there(case, record, logged, home, tmp_path, bert):
+    network = CASES[case] | {"fixed": dict(CASES[case]["fixed"])}
+    if case == "word pieces":
+        network["fixed"]["text_model"] = str(bert)
+    own = Path(__file__).parents[2] / "studies" / "plugins" / "word_cnn"
+    run = record(network, plugins=[str(own)] if case == "other people's code" else [])
+    captions = ["a red circle above a blue square", "a small green triangle"]
+    here, there = (tmp_path / "here", tmp_path / "there")
+    address, folder = logged(run, "--index", "validation")
+    shutil.copytree(folder, here)
+    shutil.copytree(logged(run)[1], there)
+    wanted = mlflow.pyfunc.load_model(address).predict(captions, params={"top": 3, "split": "validation"})
+    assert {len(answer["items"]) for answer in wanted} == {3}
+    for gone in (home, bert):
+        gone.rename(tmp_path / f"moved {gone.name}")
+    found, vectors, other_split, refused, same, _ = _asked_elsewhere(tmp_path, captions, here, there)
+    assert found == [
+        {"items": answer["items"], "scores": pytest.approx(answer["scores"], abs=1e-5)} for answer in wanted
+    ]
+    if case == "a score per pair":
+        assert "network scan scores pairs and has no embedding of one item" in vectors
+    else:
+        assert [len(vector["embedding"]) for vector in vectors] == [network["fixed"]["embedding_size"]] * 2
+    assert "carries an index of split validation alone, and the data set of its training is not here" in other_split
+    assert same == vectors
+    assert "carries no index, and the data set of its training is not here" in refused
+    assert "--index SPLIT" in refused
+
+
 def test_a_trial_without_weights_is_told_in_a_line(vsetune, record, home):
     run = record(keep=False)
     shutil.rmtree(home / "runs" / "tiny")
     said = vsetune("trial", "model", run)
     assert (said.code, len(said.lines)) == (2, 1)
-    assert "no checkpoint left to make a model of" in said.err
+    assert "no checkpoint left" in said.err
+
+
+def test_a_model_of_an_earlier_version_is_refused_in_a_line(tmp_path):
+    from vsetune.serving.recorded_model import _load_pyfunc
+
+    (tmp_path / "attempt.json").write_text("{}")
+    with pytest.raises(DataError, match="logged by an earlier version of vsetune, .*log it again with"):
+        _load_pyfunc(str(tmp_path / "attempt.json"))

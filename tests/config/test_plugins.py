@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -204,6 +205,12 @@ def test_too_much_to_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("vsetune.config.components.plugin_source.MOST_BYTES", 100)
     write_loss(tmp_path / "half_hinge")
     assert "MiB of files" in problem("half_hinge", tmp_path)
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    write_loss(tmp_path / "half_hinge")
+    os.mkfifo(tmp_path / "half_hinge" / "words.txt")
+    assert "words.txt: need a regular file" in problem("half_hinge", tmp_path)
 
 
 def test_plugins_are_plain_values(tmp_path: Path) -> None:

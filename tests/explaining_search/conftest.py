@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from written_fields import as_written
 
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.tracking.memory_store import MemoryStore
@@ -34,25 +35,30 @@ def store(study: StudyRecord) -> MemoryStore:
 
 @pytest.fixture
 def add(store: MemoryStore) -> Callable[..., None]:
-    """add(number, recalls, status): a trial of vsepp.lseh, one validation an epoch; None leaves it running."""
+    """add(number, recalls, status): a trial of vsepp.lseh, one validation an epoch of 30 s; None leaves it running.
+    lost: epochs that earlier attempts trained in vain."""
 
     def add(
         number: int, recalls: Sequence[float], status: str | None = "finished", *, error: str | None = None,
-        attempt: int = 1, cell: str = "vsepp.lseh", seed: int = 0, phase: str = "search", **changes: Any,
+        attempt: int = 1, cell: str = "vsepp.lseh", seed: int = 0, phase: str = "search", lost: int = 0,
+        **changes: Any,
     ) -> None:
         rate = 1e-4 * 1.4 ** (number % 12)
         configuration = {"loss.margin": 0.1 + 0.02 * (number % 9), "training.learning_rate": rate}
         network, loss = cell.split(".")
-        run = store.start_attempt(AttemptStart(
+        run = store.start_attempt(as_written(AttemptStart(
             "demo", f"{cell}-c{number:03d}-s{seed}", cell, network, loss, attempt, seed, phase,  # type: ignore[arg-type]
             configuration | changes, {},
-        ))
+        )))
         store.record_points(run, [
-            ValidationPoint(100 * epoch, float(epoch), 100 * epoch, recall, float(epoch))
+            as_written(ValidationPoint(
+                100 * epoch, float(epoch), 100 * epoch, recall, 20.0 * epoch, {"device_seconds": 30.0 * (lost + epoch)},
+            ))
             for epoch, recall in enumerate(recalls, 1)
         ])
+        summary = {"epochs": float(len(recalls)), "device_seconds": 30.0 * (lost + len(recalls)), "wasted_epochs": lost}
         if status is not None:
-            store.finish_attempt(run, status, {"epochs": len(recalls), "device_seconds": 30 * len(recalls)}, [], error)  # type: ignore[arg-type]
+            store.finish_attempt(run, status, summary, [], error)  # type: ignore[arg-type]
 
     return add
 
@@ -61,7 +67,7 @@ def add(store: MemoryStore) -> Callable[..., None]:
 def searched(store: MemoryStore, add: Callable[..., None]) -> MemoryStore:
     """4 finished, 3 stopped for 2 kinds of reasons, 1 failed, 1 running; the first was killed after an epoch before."""
     add(0, [20.0], "killed", error="its process died", **{"loss.margin": 0.2})
-    add(0, [30, 40, 45, 48, 49, 50], attempt=2, **{"loss.margin": 0.2})
+    add(0, [30, 40, 45, 48, 49, 50], attempt=2, lost=1, **{"loss.margin": 0.2})
     for number, best in ((1, 52.0), (2, 55.5), (3, 51.0)):
         add(number, [best - 20, best - 10, best - 4, best - 1, best, best - 0.5])
     add(4, [30, 43, 41, 40], "pruned", error=STOPPED)

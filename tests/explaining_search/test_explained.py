@@ -174,7 +174,7 @@ def test_the_page_stands_alone_and_tells_of_every_cell(explained) -> None:
     said = (
         "9 trials in 2 cells.", "No trial yet.", "early stopping <strong>patience</strong>",
         "9 trials (4 finished, 3 stopped, 1 failed, 1 open) trained 36.0 epochs of 48.0; 12.0 are left; "
-            "1,052 of 2,000 device-seconds.",
+            "1,110 of 2,000 device-seconds.",
         "Best: M-Recall 55.5 % at epoch 5.00, by vsepp.lseh-c002-s0", "at least 10 trials",
         "1.0 epochs were lost to interruptions", "loss is not finite at step 140", "1 trial below",
     )

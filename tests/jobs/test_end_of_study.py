@@ -12,15 +12,18 @@ import yaml
 from mlflow import MlflowClient
 from rich.console import Console
 from trials_here import without_ray
+from written_fields import ENVIRONMENT, POINT, PROTOCOL, RESOLVED, SUMMARY
 
 from vsetune.cli.leaderboard_export import export
 from vsetune.cli.tracking_moving import export as export_study
 from vsetune.cli.tracking_moving import import_ as import_study
 from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
 from vsetune.jobs.run import StudyOutcome, run_study
+from vsetune.leaderboard.findings import headline
 from vsetune.tracking.mlflow_importing import MOVED_FROM
-from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.records import SYSTEM, AttemptRecord
+from vsetune.tracking.study_state import open_states
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray and MLflow warn about themselves
@@ -113,6 +116,28 @@ def test_a_finished_study_resumes_to_nothing_left_to_do_and_logs_nothing_twice(f
         "tiny").experiment_id
 
 
+def test_a_study_whose_trials_all_failed_is_recorded_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
+    without_ray(monkeypatch)
+    training = {"epochs": 1, "batch_size": 40, "learning_rate": 1e38}
+    file = write_study(tmp_path, {"losses": [{"name": "lmh"}], "training": training, "search": {"configurations": 1}})
+    outcome, _ = run(file)
+    assert (dict(outcome.counts), outcome.ending) == ({"failed": 1}, "failed")
+    uri = tracking_uri(TrackingSpec())
+    assert open_states(uri).state("tiny").status == "failed"
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("tiny")
+    assert experiment is not None
+    statuses = {each.info.run_name: each.info.status for each in client.search_runs([experiment.experiment_id])}
+    assert statuses == {"tiny": "FAILED", "vsepp.lmh-c000-s0": "FAILED"}
+    assert outcome.board is not None
+    assert headline(outcome.board) == ["vsepp on scenes: no result, every trial failed."]
+    run(file, resume=True)
+    assert open_states(uri).state("tiny").status == "failed"
+
+
 def test_use_of_the_machine_is_drawn_by_mlflow_and_by_no_board(finished: Finished) -> None:
     client, first = MlflowClient(f"sqlite:///{finished.home / 'mlflow.db'}"), attempts()[0]
     drawn = {name for name in client.get_run(first.attempt_id).data.metrics if name.startswith("system/")}
@@ -122,6 +147,18 @@ def test_use_of_the_machine_is_drawn_by_mlflow_and_by_no_board(finished: Finishe
     assert [each.step for each in history] == [each.step for each in recalls]
     assert all(each.value > 10 for each in history)
     assert "system/" not in (finished.home / PAGE).read_text(encoding="utf-8")
+
+
+def test_attempts_have_the_fields_that_those_made_by_hand_may_have(finished: Finished) -> None:
+    store = tracking_store(TrackingSpec())
+    for each in store.attempts("tiny"):
+        assert set(each.summary) == SUMMARY
+        assert set(each.start.protocol) == PROTOCOL
+        assert set(each.start.resolved) == RESOLVED
+        named = {name for name in each.start.environment if not name.startswith("semantic_")}
+        assert named == ENVIRONMENT
+        for point in store.points(each.attempt_id):
+            assert {name for name in point.metrics if not name.startswith(SYSTEM)} == POINT
 
 
 def test_the_page_of_a_study_is_the_one_that_can_be_exported_later(finished: Finished, tmp_path: Path) -> None:

@@ -53,6 +53,9 @@ class History:
             self.study, self.cells, self.store, self.search, clock=lambda: self.now, confirming=CONFIRMING
         )
         self.ledger.recover(retry_failed=retry_failed)
+        over = ("finished", "pruned") if retry_failed else ("finished", "pruned", "failed")
+        latest = {attempt.start.trial: attempt for attempt in self.store.attempts("tiny")}
+        self.was_over = {trial for trial, attempt in latest.items() if attempt.status in over}
         self.in_line = [name for name, trial in self.ledger.trials.items() if trial.status == "waiting"]
 
     def step(self) -> None:
@@ -121,7 +124,7 @@ class History:
         for cell in self.cells:
             if (searched := counts.searched(cell)) is not None:
                 for assignment in confirmations_of(self.study, cell, searched, CONFIRMING):
-                    if assignment.trial.trial not in trials:
+                    if assignment.trial.trial not in trials and assignment.trial.trial not in self.was_over:
                         return assignment.trial.trial
         asking = [
             cell for cell in self.cells

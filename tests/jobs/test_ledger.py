@@ -183,6 +183,22 @@ def test_a_failed_trial_stays_failed_unless_a_retry_is_asked_for(store: MemorySt
     assert retrying.next().trial.trial == failed
 
 
+def test_winners_that_were_confirmed_are_not_trained_again_when_failed_trials_are(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    """While a failed trial of a search runs again the search is not over, and its winner not known."""
+    driver = Driver(make_study(losses=[{"name": "lmh"}]), store, tmp_path)
+    winner = driver.run(driver.next(), 10.0)
+    failed = driver.run(driver.next(), 10.0, status="failed")
+    assert driver.run_all() == [winner.replace("-s7", "-s8")]
+    attempts = store.attempts("tiny")
+    retrying = Driver(make_study(losses=[{"name": "lmh"}]), store, tmp_path, retry_failed=True)
+    assert retrying.run(retrying.next(), 5.0, number=2) == failed
+    assert retrying.run_all() == []
+    assert not retrying.ledger.has_work()
+    assert [each for each in store.attempts("tiny") if each.start.number == 1] == attempts
+
+
 def test_a_cell_whose_trials_all_failed_ends_without_a_winner(store: MemoryStore, tmp_path: Path) -> None:
     driver = Driver(make_study(losses=[{"name": "lmh"}]), store, tmp_path)
     for _ in range(2):

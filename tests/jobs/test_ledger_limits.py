@@ -382,3 +382,63 @@ def test_ctrl_c_ends_running_attempts_and_no_others() -> None:
     assert (finished.status, killed.status, killed.error) == ("finished", "killed", "the study was interrupted")
     assert killed.summary["device_seconds"] == 3.0
     assert study.ledger.trials[third].status == "waiting"
+
+
+MISSING = "storage: FileNotFoundError at my_loss/loss.py:31 in step {step}: [Errno 2] No such file or directory: 'x'"
+
+
+def interrupted_in_step(study: Study, trial: str, step: int) -> float | None:
+    study.open(trial, study.ledger.trials[trial].number + 1)
+    return study.ledger.interrupted(trial, MISSING.format(step=step))
+
+
+def test_what_the_code_raises_at_the_same_place_twice_fails_the_trial() -> None:
+    study = Study(search={"configurations": 1})
+    trial = study.next()
+    assert interrupted_in_step(study, trial, 40) == 2.0
+    study.now = 2.0
+    assert study.next() == trial
+    assert interrupted_in_step(study, trial, 40) is None
+    failed = study.ledger.trials[trial]
+    assert (failed.status, failed.is_left_open) == ("failed", False)
+    assert failed.error == f"{MISSING.format(step=40)} (twice at this place, so it is no outage)"
+    assert [number for number, *_ in study.search.told] == [0]
+    assert study.next() == "done"
+
+
+def test_the_first_time_is_known_to_a_later_driver() -> None:
+    study = Study(search={"configurations": 1})
+    trial = study.next()
+    interrupted_in_step(study, trial, 40)
+    study.ledger = study.restarted()
+    study.ledger.recover()
+    assert study.next() == trial
+    interrupted_in_step(study, trial, 40)
+    assert study.ledger.trials[trial].status == "failed"
+
+
+def test_the_first_time_is_known_also_where_the_attempt_had_not_opened() -> None:
+    study = Study(search={"configurations": 1})
+    trial = study.next()
+    assert study.ledger.interrupted(trial, MISSING.format(step=0)) == 2.0
+    study.ledger = study.restarted()
+    study.ledger.recover()
+    assert study.next() == trial
+    assert study.ledger.interrupted(trial, MISSING.format(step=0)) is None
+    assert [each.status for each in study.store.attempts("tiny")] == ["killed", "failed"]
+
+
+def test_the_same_error_at_another_step_is_an_interruption() -> None:
+    study = Study(search={"configurations": 1})
+    trial = study.next()
+    interrupted_in_step(study, trial, 40)
+    assert interrupted_in_step(study, trial, 41) == 4.0
+
+
+def test_an_outage_leaves_a_trial_open_however_often_it_comes_at_one_place() -> None:
+    study = Study(search={"configurations": 1})
+    trial = study.next()
+    for _ in range(study.ledger.study.resources.retries + 1):
+        study.open(trial, study.ledger.trials[trial].number + 1)
+        study.ledger.interrupted(trial, "storage: s3://bucket/shard-3.tar: does not answer")
+    assert (study.ledger.trials[trial].is_left_open, study.ledger.trials[trial].is_closed) == (True, False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,6 +199,18 @@ def test_a_copy_that_somebody_edited_is_refused(tmp_path: Path) -> None:
     (copy / "half_hinge" / "negatives.py").write_text("hardest = None", encoding="utf-8")
     forget_plugins()
     with pytest.raises(ConfigError, match="is not what was copied there; bring the files back"):
+        load_kept({plugin.key: plugin.sha256 for plugin in study.plugins}, study.folder, where="trial t")
+
+
+@pytest.mark.parametrize("note", [{"source": "../../half_hinge"}, {"source": 3}, {"keys": None}, {"module": ["os"]}])
+def test_the_note_of_a_copy_that_somebody_else_wrote_counts_as_none(tmp_path: Path, note: dict[str, object]) -> None:
+    write_loss(tmp_path / "half_hinge")
+    study = prepared(write_study(tmp_path))
+    (copy,) = keep_plugins(study.plugins, study.folder)
+    plain = json.loads((copy / "plugin.json").read_text())
+    (copy / "plugin.json").write_text(json.dumps(plain | note))
+    forget_plugins()
+    with pytest.raises(StorageError, match="no copy of its code"):
         load_kept({plugin.key: plugin.sha256 for plugin in study.plugins}, study.folder, where="trial t")
 
 

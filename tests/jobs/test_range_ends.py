@@ -197,3 +197,12 @@ def test_nothing_is_said_of_one_configuration_nor_of_studies_that_a_board_cannot
     ]
     for other in others:
         assert not board_with_ends(build(two, baseline="lmh"), [other]).rows[0].range_ends
+
+
+def test_whole_numbers_on_a_log_scale_are_not_searched_down_to_zero() -> None:
+    """The setting takes 0, a logarithmic range does not: a line with it would be refused."""
+    losses = [{"name": "lmh", "search": {"memory_size": {"low": 1, "high": 64, "log": True}}}]
+    spec = study(losses=losses)
+    assert found(spec, "vsepp.lmh", loss__memory_size=1, training__learning_rate=1e-3) == {}
+    (end,) = found(spec, "vsepp.lmh", loss__memory_size=64, training__learning_rate=1e-3).values()
+    assert with_edit(spec, end.place, end.line)

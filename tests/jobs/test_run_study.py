@@ -17,7 +17,7 @@ import pytest
 import ray
 import torch
 import yaml
-from plugin_folders import NEGATIVES, write_loss, write_network
+from plugin_folders import NEGATIVES, SPEC, write_loss, write_network
 from rich.console import Console
 
 from vsetune.config.study.study_spec import TrackingSpec
@@ -386,6 +386,45 @@ def test_storage_that_refuses_leaves_a_trial_open_and_resuming_finishes_it(
     resumed, shown = run_to_its_end(path, resume=True)
     assert "tiny: goes on; 3 of 4 trials have ended" in shown
     assert (dict(resumed.counts), resumed.ending) == ({"finished": 3, "failed": 1}, "partly failed")
+
+
+REFUSES_FRACTIONS = SPEC.replace(
+    "from vsetune.config.spec", "from pydantic import field_validator\n\nfrom vsetune.config.spec", 1
+) + '''
+    ramp_steps: float = tunable(200.0, Range(low=50, high=400), ge=1, description="steps of the ramp")
+
+    @field_validator("ramp_steps")
+    @classmethod
+    def _whole(cls, steps: float) -> float:
+        if not steps.is_integer():
+            raise ValueError("need whole steps")
+        return steps
+'''
+
+
+def test_a_cell_that_cannot_draw_fails_alone_with_a_board_and_stays_so_when_resumed(tmp_path: Path) -> None:
+    write_loss(tmp_path / "half_hinge", spec=REFUSES_FRACTIONS)
+    path = write_study(tmp_path, {
+        "plugins": ["half_hinge/"], "losses": [{"name": "half_hinge"}, {"name": "lmh"}], "baseline": "lmh",
+        "seeds": [0], "search": {"configurations": 2}, "resources": ONE_WORKER,
+    })
+    try:
+        outcome, _ = run_to_its_end(path)
+        assert (outcome.ending, dict(outcome.counts)) == ("partly failed", {"finished": 3, "failed": 1})
+        (trouble,) = outcome.troubles
+        assert "for cell vsepp.half_hinge: 100 draws in a row" in trouble.reason
+        assert "loss.ramp_steps" in trouble.reason
+        assert "need whole steps" in trouble.reason
+        assert outcome.board is not None
+        assert [row.loss for row in outcome.board.rows if "cannot_draw" in row.flags] == ["half_hinge"]
+        assert outcome.page is not None
+        assert "need whole steps" in outcome.page.read_text(encoding="utf-8")
+        before = attempts()
+        again, _ = run_to_its_end(path, resume=True)
+        assert (again.ending, again.counts, again.troubles) == (outcome.ending, outcome.counts, outcome.troubles)
+        assert attempts() == before
+    finally:
+        forget_plugins()
 
 
 def test_a_study_of_plugins_runs_resumes_and_is_read_from_its_own_copy(tmp_path: Path) -> None:

@@ -67,8 +67,9 @@ class Driver:
         return name
 
     def validate(self, name: str, epoch: float, m_recall: float) -> None:
-        point = ValidationPoint(step=1, epoch=epoch, pairs_seen=1, m_recall=m_recall, train_seconds=1.0)
-        self.ledger.record_point(name, point, summary={"epochs": epoch, "device_seconds": 60 * epoch})
+        seconds = {"device_seconds": 60 * epoch}
+        point = ValidationPoint(1, epoch, pairs_seen=1, m_recall=m_recall, train_seconds=1.0, metrics=seconds)
+        self.ledger.record_point(name, point, summary={"epochs": epoch, **seconds})
         self.metrics.reported(name, {"event": "point", "point": {"epoch": epoch}})
 
     def tell(self) -> dict[tuple[str, tuple[str, ...]], float]:

@@ -84,10 +84,10 @@ def test_without_a_look_in_between_the_validation_has_its_own() -> None:
 
 
 def test_mlflow_draws_them_beside_m_recall_whatever_else_it_draws() -> None:
-    point = ValidationPoint(3, 0.5, 120, 40.0, 2.0, {"loss": 1.5, "system/cpu_utilization_percentage": 80.0})
+    point = ValidationPoint(3, 0.5, 120, 40.0, 2.0, {"train_loss": 1.5, "system/cpu_utilization_percentage": 80.0})
     few, whole = (metrics_of(point, 0, all_numbers=all_numbers) for all_numbers in (False, True))
     assert {each.key for each in few} == {"m_recall", "system/cpu_utilization_percentage"}
-    assert {"loss", "epoch"} < {each.key for each in whole}
+    assert {"train_loss", "epoch"} < {each.key for each in whole}
     assert {(each.step, each.timestamp) for each in few} == {(3, 2000)}
 
 

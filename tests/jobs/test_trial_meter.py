@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from vsetune.jobs.trial_meter import CALIBRATION_METRIC, TrialMeter
 from vsetune.tracking.records import ValidationPoint
-from vsetune.training.calibration import calibrate, working_clock
+from vsetune.training.calibration import Calibration, calibrate, working_clock
 from vsetune.training.peak_memory import peak_memory_bytes, reset_peak_memory
 
 CPU = torch.device("cpu")
@@ -35,6 +36,18 @@ def test_times_are_told_in_calibration_products_of_their_own_window() -> None:
     assert summary["start_products"] == pytest.approx(summary["start_seconds"] / summary["calibration_seconds"])
     work = [window.calibration.worked for window in meter.windows]
     assert summary["epoch_products"] == pytest.approx(np.median([4.0 / work[0], 6.0 / work[1]]))
+    trained = [2.0 / 0.5 / passed[0], 6.0 / 0.5 / passed[1]]
+    assert summary["epoch_wall_products"] == pytest.approx(np.median(trained))
+
+
+def test_an_epoch_that_waits_in_its_steps_takes_longer_by_the_wall_clock_alone() -> None:
+    quick, waiting = (TrialMeter(CPU, calibrates=True) for _ in range(2))
+    for meter, trained in ((quick, 2.0), (waiting, 2.6)):  # 30 % of waiting: a lock, a disk, a sleep
+        worked = iter([0.0, 2.0])
+        meter.around(lambda trained=trained: point(10, 0.5, trained, 0.0), [], lambda worked=worked: next(worked))
+        meter.windows[0] = replace(meter.windows[0], calibration=Calibration(passed=0.01, worked=0.01))
+    assert waiting.summary()["epoch_products"] == quick.summary()["epoch_products"]
+    assert waiting.summary()["epoch_wall_products"] == pytest.approx(1.3 * quick.summary()["epoch_wall_products"])
 
 
 def test_work_is_counted_without_the_seconds_that_pass_idle() -> None:

@@ -134,3 +134,22 @@ def test_what_was_taken_stays_when_the_other_study_goes_on(store: MemoryStore, t
     assert kept_or_taken(study, cells, tmp_path, store=MemoryStore, data_fingerprint="d") == taken
     with pytest.raises(UsageError, match=r"^search.warm_start: study first"):
         kept_or_taken(study, cells, tmp_path / "new", store=MemoryStore, data_fingerprint="d")
+
+
+def test_what_was_drawn_as_a_fraction_is_not_learnt_where_whole_numbers_are_searched(store: MemoryStore) -> None:
+    losses = [{"name": "lmh", "search": {"memory_size": {"low": 0, "high": 64}}}]
+    study = make_study("second", losses, warm_start=["third"], training={})
+    (cell,) = resolve_cells(study, where="test")
+    store.open_study(StudyRecord("third", "beef", study.to_plain()), resume=False)
+    for number, size in enumerate((8.5, 16.0)):
+        name = f"vsepp.lmh-c00{number}-s0"
+        trial = build_trial(study, cell, {"loss.memory_size": int(size)}, trial=name, seed=0)
+        run = store.start_attempt(AttemptStart(
+            "third", name, "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", {"loss.memory_size": size}, trial.to_plain(),
+            protocol={"data_fingerprint": "d"},
+        ))
+        store.record_points(run, [ValidationPoint(1, 1.0, 1, 30.0, 1.0), ValidationPoint(2, 2.0, 2, 31.0, 1.0)])
+        store.finish_attempt(run, "finished", {}, [], None)
+    (warm,) = take(study, [cell], store.attempts("third"), data_fingerprint="d").values()
+    (taken,) = warm.told
+    assert (taken.settings, type(taken.settings["loss.memory_size"])) == ({"loss.memory_size": 16}, int)

@@ -6,15 +6,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-import safetensors.numpy
+import safetensors.torch
+import torch
 
 from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.vocabulary import SPECIAL_WORDS
 from vsetune.errors import StorageError
 from vsetune.files.hashes import sha256_of_file
 from vsetune.jobs import winner_models
 from vsetune.jobs.winner_models import log_winners, winners_of
+from vsetune.networks.importing.stored import StoredNetwork
+from vsetune.networks.importing.weight_notes import WeightNotes
+from vsetune.networks.network_building import build_network
 from vsetune.tracking.memory_store import MemoryStore
 from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
 
@@ -25,10 +30,12 @@ class Models:
     def __init__(self) -> None:
         self.logged: dict[tuple[str, str], str] = {}
 
-    def log(self, record: Any, *, weights_sha256: str) -> tuple[str, bool]:
-        key = (record.start.trial, weights_sha256)
-        is_new = key not in self.logged
-        return self.logged.setdefault(key, f"models:/m-{len(self.logged)}"), is_new
+    def known(self, record: Any, *, weights_sha256: str, index: str | None) -> str | None:
+        return self.logged.get((record.start.trial, weights_sha256))
+
+    def log(self, record: Any, folder: Path, *, weights_sha256: str, index: str | None, reads_pieces: bool) -> str:
+        assert (folder / "model.json").is_file()
+        return self.logged.setdefault((record.start.trial, weights_sha256), f"models:/m-{len(self.logged)}")
 
 
 @pytest.fixture
@@ -36,6 +43,24 @@ def models(monkeypatch: pytest.MonkeyPatch) -> Models:
     made = Models()
     monkeypatch.setattr(winner_models, "logged_models", lambda uri: made)
     return made
+
+
+def trial_named(trial: str, loss: str) -> TrialSpec:
+    return TrialSpec.model_validate({
+        "study": "demo", "trial": trial, "cell": f"vsepp.{loss}", "seed": 0, "data": {"path": "/data/gone"},
+        "network": {"name": "vsepp", "embedding_size": 4, "word_size": 3}, "loss": {"name": loss}, "training": {},
+    })
+
+
+def write_weights(path: Path, trial: TrialSpec, *, seed: int) -> None:
+    """As a training writes them."""
+    torch.manual_seed(seed)
+    words = (*SPECIAL_WORDS, "a", "dog")
+    sizes = {"regions": 1, "width": 4, "vocabulary_size": len(words)}
+    network = build_network(trial.network, **sizes)
+    described = StoredNetwork(f"demo/{trial.trial}", "vsepp", trial.network, words=words, **sizes)
+    notes = WeightNotes.of(network, "vsepp", words, described.to_plain())
+    safetensors.torch.save_file(network.state_dict(), path, metadata=notes.to_metadata(step=1))
 
 
 @pytest.fixture
@@ -47,14 +72,15 @@ def store(tmp_path: Path) -> MemoryStore:
         ("lmh", 40.0, "finished"), ("lmh", 50.0, "finished"), ("lseh", 60.0, "finished"), ("lseh", 30.0, "finished"),
         ("top_f", 70.0, "killed"),
     ]):
+        trial = trial_named(f"vsepp.{loss}-c{number:03d}-s0", loss)
         run = store.start_attempt(AttemptStart(
-            "demo", f"vsepp.{loss}-c{number:03d}-s0", f"vsepp.{loss}", "vsepp", loss, 1, 0, "search",
-            {"loss.margin": 0.1 * number}, {},
+            "demo", trial.trial, trial.cell, "vsepp", loss, 1, 0, "search", {"loss.margin": 0.1 * number},
+            trial.to_plain(),
         ))
         store.record_points(run, [ValidationPoint(10, 1.0, 10, recall, 1.0)])
         weights = tmp_path / str(number) / "best.safetensors"
         weights.parent.mkdir()
-        weights.write_bytes(safetensors.numpy.save({"a": np.array([number])}))
+        write_weights(weights, trial, seed=number)
         store.finish_attempt(run, status, {}, [weights] if number < 3 else [], None)  # type: ignore[arg-type]
     return store
 
@@ -87,7 +113,7 @@ def test_weights_that_are_gone_are_a_line(
     ]
     folder = tmp_path / "trials" / "vsepp.lseh-c002-s0"
     folder.mkdir(parents=True)
-    (folder / "best.safetensors").write_bytes(b"2")
+    write_weights(folder / "best.safetensors", trial_named("vsepp.lseh-c002-s0", "lseh"), seed=2)
     assert log_winners(prepared(tmp_path), store)[0] == "1 winner logged as MLflow models"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from written_fields import as_written
 
 from vsetune.leaderboard.many_studies import StudyAttempts
 from vsetune.tracking import AttemptRecord, AttemptStart
@@ -31,7 +32,7 @@ def attempt() -> Callable[..., AttemptRecord]:
             protocol={"images": 400, "validate_every_steps": 50, **protocol},
         )
         numbers = {"train_seconds": 20 * epochs, "device_seconds": 30 * epochs} if summary is None else summary
-        return AttemptRecord(f"{start.trial}#{number}", start, status, curve, numbers, None)
+        return as_written(AttemptRecord(f"{start.trial}#{number}", start, status, curve, numbers, None))
 
     return make
 

@@ -144,10 +144,19 @@ def test_epochs_inherited_from_a_checkpoint_are_charged_once_and_lost_ones_in_fu
 
 
 def test_an_attempt_that_began_anew_is_charged_in_full(attempt):
+    """Its device-seconds include those of the first, which its summary calls wasted."""
     first = attempt(recalls=[10, 20], status="failed", summary={"device_seconds": 30.0})
-    again = attempt(recalls=[11, 21, 31], number=2, summary={"device_seconds": 45.0})
+    again = attempt(recalls=[11, 21, 31], number=2, summary={"device_seconds": 75.0, "wasted_epochs": 1.0})
     cost = row_of(build([first, again], baseline="lmh"), "lmh").cost
     assert (cost.epochs, cost.device_seconds, cost.wasted_epochs) == (2.5, 75.0, 1.0)
+
+
+def test_an_attempt_that_died_before_its_first_validation_charges_no_second_twice(attempt):
+    """The store knows of it what it inherited: fewer seconds than the attempt before had used."""
+    lives = [attempt(recalls=[10, 20, 30], status="killed", summary={"device_seconds": 30.0}),
+             attempt(recalls=[10], number=2, status="killed", summary={"device_seconds": 10.0}),
+             attempt(recalls=[10, 20, 30, 40], number=3, summary={"device_seconds": 60.0})]
+    assert cost_of(trials_of(lives)).device_seconds == 60.0
 
 
 def test_money_is_the_time_of_each_attempt_at_the_price_of_its_node(attempt):
@@ -264,6 +273,37 @@ def test_a_baseline_that_was_still_rising_is_flagged(attempt):
 def test_a_collapsed_baseline_is_flagged_on_every_row(attempt):
     board = build([attempt("lmh", [0.5, 0.4]), attempt("lseh", NEW)], baseline="lmh")
     assert all("baseline_collapsed" in row.flags for row in board.rows)
+    for row in board.rows:
+        assert (row.difference, row.comparison, row.epochs_to_target, row.epochs_bounds) == (None, None, None, None)
+        assert not {"baseline_rising", "no_pairs", "censored"} & set(row.flags)
+    collapse = row_of(board, "lseh").collapse
+    assert (collapse.m_recall, collapse.other, collapse.other_m_recall) == (0.5, "lseh", 61.5)
+
+
+def test_a_baseline_that_ends_at_chance_collapsed_whatever_the_others_reach(attempt):
+    split = {"images": 1000, "captions": 5000}
+    board = build([attempt("lmh", [1.2, 1.0], **split), attempt("lseh", [2.0, 1.9], **split)], baseline="lmh")
+    collapse = row_of(board, "lseh").collapse
+    assert (collapse.last, collapse.chance) == (1.0, pytest.approx(0.533, abs=0.001))
+    fewer = split | {"validation_images": 100}
+    board = build([attempt("lmh", [12, 11], **fewer), attempt("lseh", [13, 14], **fewer)], baseline="lmh")
+    assert row_of(board, "lseh").collapse is None
+    assert row_of(board, "lseh").difference is not None
+
+
+def test_one_seed_of_a_baseline_that_collapsed_takes_the_comparison_from_all(attempt):
+    seeds = [attempt(loss, curve, seed=seed, phase="confirm") for loss, curves in (
+        ("lmh", (BASELINE, [9, 8], BASELINE)), ("lseh", (NEW, NEW, NEW))) for seed, curve in enumerate(curves)]
+    collapse = row_of(build(seeds, baseline="lmh"), "lseh").collapse
+    assert (collapse.m_recall, collapse.seeds, collapse.of_seeds, collapse.has_ended) == (9, 1, 3, True)
+
+
+def test_another_network_keeps_its_baseline(attempt):
+    board = build([
+        attempt("lmh", [0.5, 0.4]), attempt("lseh", NEW), attempt("lmh", network="scan"),
+        attempt("lseh", NEW, network="scan"),
+    ], baseline="lmh")
+    assert {row.network: row.collapse is None for row in board.rows} == {"vsepp": False, "scan": True}
 
 
 def test_what_was_taken_under_another_protocol_is_shown_with_the_reason_and_not_compared(attempt):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from pathlib import Path
 
 import pytest
 from markupsafe import escape
@@ -16,10 +14,8 @@ from vsetune.leaderboard.columns import COLUMNS, Column
 from vsetune.leaderboard.export import to_csv, to_latex
 from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.terminal import render_table
-from vsetune.tracking import ValidationPoint, encoding
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
-VIEWS_OF_MLFLOW = Path(__file__).parents[2] / "dashboards" / "mlflow_views.json"
 
 FIRST = Column(
     key="first_m_recall", heading="first\nM-Recall", meaning="M-Recall of the first validation", unit="per cent",
@@ -102,18 +98,3 @@ def test_the_page_explains_a_column_with_unit_and_direction(board, more):
     for column in COLUMNS:
         if column.views & {"page", "configurations"} and not column.only_if_known:
             assert f'title="{escape(column.explanation)}"' in page
-
-
-def test_the_columns_proposed_for_mlflow_are_recorded_and_called_as_on_the_leaderboard(attempt):
-    """MLflow shows an attempt a line, the leaderboard a cell: the same numbers before and after the mean over seeds."""
-    views, start = json.loads(VIEWS_OF_MLFLOW.read_text()), attempt().start
-    named = [tuple(name.split(".")) for name in views["runs_table_columns"]]
-    named += [tuple(chart["group_by"].split(".")) for chart in views["charts"]]
-    named += [("metrics", chart["metric"]) for chart in views["charts"] if "metric" in chart]
-    numbers = {name for kind, name in named if kind == "metrics"}
-    assert numbers
-    assert numbers <= {column.key for column in COLUMNS}
-    assert {name for kind, name in named if kind == "params"} <= encoding.attempt_params(start).keys()
-    assert {name for kind, name in named if kind == "tags"} <= encoding.attempt_tags(start).keys()
-    axes = {chart[axis] for chart in views["charts"] for axis in ("x", "y") if axis in chart}
-    assert axes <= encoding.point_metrics(ValidationPoint(1, 0.5, 10, 1.0, 30.0, {})).keys()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
 
 import pytest
 from pydantic import TypeAdapter
+from rich.console import Console
 
 from vsetune.config.spec.base import Name
+from vsetune.leaderboard.arithmetic import steps
 from vsetune.leaderboard.building import build
-from vsetune.leaderboard.export import to_json, to_latex
+from vsetune.leaderboard.export import to_csv, to_json, to_latex, to_markdown
 from vsetune.leaderboard.findings import findings, headline, is_ahead
 from vsetune.leaderboard.page import to_html
+from vsetune.leaderboard.terminal import render_table
 from vsetune.leaderboard.wording import new_study_file, notes
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
@@ -54,6 +60,71 @@ def test_a_seed_that_searched_is_counted_as_a_seed_and_not_as_none(attempt):
     )
     hint = "Seeds: those that did not choose the configuration, or, where there are none, those that did."
     assert hint in to_html(board)
+
+
+@pytest.fixture
+def collapsed(attempt):
+    """The baseline of one network collapsed, that of the other did not."""
+    return build([
+        attempt("lmh", [14.2, 14.9, 14.1]), attempt("mine", NEW), attempt("lmh", network="scan"),
+        attempt("mine", NEW, network="scan"),
+    ], baseline="lmh")
+
+
+FALLEN = (
+    "vsepp on scenes: the baseline lmh collapsed: its best M-Recall is 14.9 %, less than half of the 61.5 % of mine. "
+    "Nothing is compared with it."
+)
+
+
+def test_a_collapsed_baseline_is_the_headline_of_every_form(collapsed):
+    assert headline(collapsed)[0] == FALLEN
+    assert headline(collapsed)[1].startswith("scan on scenes: ")
+    console = Console(width=200, file=io.StringIO())
+    console.print(render_table(collapsed))
+    assert console.file.getvalue().startswith(FALLEN)
+    assert to_markdown(collapsed).startswith(f"**{FALLEN}**\n")
+    assert rf"\caption{{\textbf{{{FALLEN.replace('%', chr(92) + '%')}}} Losses compared" in to_latex(collapsed)
+    page = to_html(collapsed)
+    assert page.index(f'<p class="lead collapsed">{FALLEN}</p>') < page.index('<p class="lead">')
+    assert json.loads(to_json(collapsed))["headline"][0] == FALLEN
+
+
+def test_nothing_is_compared_with_a_collapsed_baseline_in_any_form(collapsed):
+    assert [row.loss for row in collapsed.rows if row.comparison or row.difference] == ["mine"]
+    assert [line for line in findings(collapsed) if line.startswith("vsepp")] == []
+    lines = {(line["network"], line["loss"]): line for line in csv.DictReader(io.StringIO(to_csv(collapsed)))}
+    empty, whole = lines["vsepp", "mine"], lines["scan", "mine"]
+    for key in ("difference_percent", "m_recall_gain", "epochs_to_target", "gets_higher", "is_sooner"):
+        assert (empty[key], whole[key] != "") == ("", True), key
+    assert empty["baseline_collapsed"].startswith("the baseline collapsed: its best M-Recall is 14.9 %")
+    assert whole["baseline_collapsed"] == ""
+    plain = json.loads(to_json(collapsed))["rows"]
+    assert [row["difference_shown"] for row in plain if row["network"] == "vsepp"] == ["–", "–"]
+    assert [row["collapse"]["m_recall"] for row in plain if row["network"] == "vsepp"] == [14.9, 14.9]
+
+
+def test_a_baseline_that_still_runs_is_not_called_collapsed(attempt):
+    board = build([attempt("lmh", [14.9], status="running"), attempt("mine", NEW)], baseline="lmh")
+    assert headline(board) == [
+        "vsepp on scenes: the baseline lmh has not got anywhere yet: its best M-Recall is 14.9 %, less than half of "
+        "the 61.5 % of mine. Nothing is compared with it."
+    ]
+
+
+def test_a_baseline_at_chance_is_told_beside_a_random_order(attempt):
+    split = {"images": 1000, "captions": 5000}
+    board = build([attempt("lmh", [1.2, 1.0], **split), attempt("mine", [2.0, 1.9], **split)], baseline="lmh")
+    assert headline(board) == [
+        "vsepp on scenes: the baseline lmh collapsed: its M-Recall is 1.0 % at the end, that of a random order 0.5 %. "
+        "Nothing is compared with it."
+    ]
+
+
+def test_the_arithmetic_of_a_row_says_why_there_is_none_against_a_collapsed_baseline(collapsed):
+    told = {step.title: step.lines for step in steps(row_of(collapsed, "mine"), collapsed)}
+    assert told["against lmh"][0].startswith("nothing: the baseline collapsed: ")
+    assert "Difference" not in told
 
 
 def test_one_seed_never_wins(attempt):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,8 @@ from vsetune.metrics import (
     Difference,
     Epochs,
     SeedDifference,
-    baseline_flags,
     best_of_curve,
+    chance_m_recall,
     check_same_cadence,
     check_same_protocol,
     difference_of_curves,
@@ -22,7 +23,7 @@ from vsetune.metrics import (
     difference_percent,
     epochs_to_best,
     epochs_to_target,
-    mean_difference,
+    is_collapsed,
     resolution,
 )
 
@@ -96,14 +97,31 @@ def test_an_empty_curve_has_no_best() -> None:
         best_of_curve([])
 
 
-def test_a_baseline_still_rising_or_collapsed_is_flagged() -> None:
-    rising = baseline_flags([BASELINE[:6]], best_of_any_loss=61.5)
-    assert (rising.is_rising, rising.is_collapsed) == (True, False)
-    steady = baseline_flags([BASELINE], best_of_any_loss=61.5)
-    assert (steady.is_rising, steady.is_collapsed) == (False, False)
-    assert baseline_flags([every_half([0.5, 0.53, 0.5])], best_of_any_loss=61.5).is_collapsed
-    assert not baseline_flags([every_half([30, 20])], best_of_any_loss=60).is_collapsed
-    assert baseline_flags([every_half([40, 20]), every_half([29.9, 20])], best_of_any_loss=60).is_collapsed
+def test_a_curve_collapsed_that_stays_below_half_of_the_best_of_any_loss() -> None:
+    assert is_collapsed(every_half([29.9, 20]), best_of_any_loss=60, chance=None)
+    assert not is_collapsed(every_half([30, 20]), best_of_any_loss=60, chance=None)
+    assert not is_collapsed(BASELINE, best_of_any_loss=61.5, chance=0.53)
+
+
+def test_a_curve_collapsed_that_ends_where_a_random_order_is() -> None:
+    assert is_collapsed(every_half([1.0, 1.05]), best_of_any_loss=1.05, chance=0.53)
+    assert is_collapsed(every_half([30, 1.0]), best_of_any_loss=31, chance=0.53), "a warm-up that came to nothing"
+    assert not is_collapsed(every_half([1.0, 1.06]), best_of_any_loss=1.06, chance=0.53)
+    assert not is_collapsed(every_half([20, 51]), best_of_any_loss=52, chance=100 / 3), "of 16 images"
+
+
+def test_chance_is_the_mean_recall_of_random_orders() -> None:
+    assert chance_m_recall(1000, 5000) == pytest.approx(0.533, abs=0.001)
+    assert chance_m_recall(5, 10) == pytest.approx((20 + 100 + 100 + 20 + 100 * (1 - 56 / 252) + 100) / 6)
+    generator = np.random.default_rng(0)
+    owner = np.repeat(np.arange(12), 3)
+    found = []
+    for _ in range(400):
+        ranks = generator.permuted(np.tile(np.arange(36), (12, 1)), axis=1)
+        first = [int(row[owner == image].min()) for image, row in enumerate(ranks)]
+        single = generator.integers(12, size=36)
+        found.append(np.mean([np.mean(np.array(each) < k) for each in (first, single) for k in (1, 5, 10)]))
+    assert chance_m_recall(12, 36) == pytest.approx(100 * np.mean(found), abs=0.6)
 
 
 def test_curves_of_different_cadence_are_refused_with_both_gaps() -> None:
@@ -179,9 +197,3 @@ def test_a_median_that_censored_seeds_could_move_is_a_lower_bound() -> None:
 def test_no_seed_pairs_are_refused() -> None:
     with pytest.raises(ValueError, match="no seed pairs"):
         difference_over_seeds([])
-
-
-def test_mean_over_networks_is_the_mean_of_percentages_and_counts_what_it_leaves_out() -> None:
-    result = mean_difference([Difference(-70, False), Difference(-10, False), Difference(50, True)])
-    assert (result.percent, result.counted, result.censored) == (-40, 2, 1)
-    assert mean_difference([Difference(5, True)]).percent is None

@@ -14,6 +14,7 @@ SMALL = {"embedding_size": 6, "word_size": 5}
 CASES = {
     "default": CgmnSpec(**SMALL),
     "spatial": CgmnSpec(**SMALL, spatial_graph=True),
+    "released norm": CgmnSpec(**SMALL, spatial_graph=True, norm="released"),
     "variants": CgmnSpec(
         **SMALL, spatial_graph=True, region_normalization="feature", edge_weights="cosine", caption_graph="dense",
         caption_statistics="padded",

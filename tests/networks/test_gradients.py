@@ -43,6 +43,32 @@ def test_every_way_to_the_gradient_gives_the_same_scores_and_gradients(
         torch.testing.assert_close(gradient, expected[2][name], rtol=1e-9, atol=1e-10, msg=f"gradient of {name}")
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if "=" not in case or case.startswith("tags")])
+def test_a_parameter_that_changes_before_its_gradient_is_refused_or_changes_nothing(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pair_gradients, "_FEW", 0.9)  # of 16 scores at most 12 get a gradient
+    network, drawn = CASES[case].trained().train(), CASES[case].draw(4)
+    torch.manual_seed(0)
+    expected = torch.autograd.grad(loss_of(network, drawn), list(network.parameters()), allow_unused=True)
+    refused = []
+    for parameter in network.parameters():
+        torch.manual_seed(0)
+        loss, before = loss_of(network, drawn), parameter.detach().clone()
+        with torch.no_grad():
+            parameter.add_(0.1)
+        try:
+            found = torch.autograd.grad(loss, list(network.parameters()), allow_unused=True)
+        except RuntimeError as error:
+            refused.append(str(error))
+        else:
+            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+        with torch.no_grad():
+            parameter.copy_(before)
+    assert refused
+    assert all("modified by an inplace operation" in message for message in refused)
+
+
 def outcome(network: Network, drawn: Drawn) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Scores, loss and the gradient of every parameter that has one."""
     torch.manual_seed(0)  # the same words dropped, the same samples

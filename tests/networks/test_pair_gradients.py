@@ -77,6 +77,37 @@ def test_gradients_are_those_of_plain_autograd(
         torch.testing.assert_close(ours, plain, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("few", ["side by side", "chosen"])
+@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize("changed", ["parameter", "frozen parameter", "images", "captions", "links"])
+def test_what_changes_between_the_scores_and_their_gradient_is_refused_as_by_autograd(
+    changed: str, is_kept: bool, few: str
+) -> None:
+    images, captions, parameter = drawn()
+    of_pairs = {"parameter": parameter, "frozen parameter": parameter, "images": images.vectors,
+                "captions": captions.vectors, "links": images.links}
+    if changed == "frozen parameter":
+        parameter.requires_grad_(False)
+    if changed == "links":
+        images.links.requires_grad_(False)
+    scores = scores_by_pair(*ways(parameter, few), images, captions, [parameter], Seen(is_dense=is_kept))
+    with torch.no_grad():
+        of_pairs[changed].add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        scores[0, 0].backward()
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_second_gradient_of_the_same_scores_has_to_be_asked_for_as_of_autograd(is_kept: bool) -> None:
+    images, captions, parameter = drawn()
+    scores = scores_by_pair(*ways(parameter, "chosen"), images, captions, [parameter], Seen(is_dense=is_kept))
+    first, = torch.autograd.grad(scores[0, 0], parameter, retain_graph=True)
+    second, = torch.autograd.grad(scores[0, 0], parameter)
+    assert torch.equal(first, second)
+    with pytest.raises(RuntimeError, match="second time"):
+        scores[0, 0].backward()
+
+
 def test_what_is_kept_changes_no_number() -> None:
     weights = torch.ones(IMAGES, CAPTIONS).double()
     kept, formed_again = (gradients(weights, Seen(is_dense=is_kept)) for is_kept in (True, False))

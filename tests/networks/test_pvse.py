@@ -8,7 +8,6 @@ from torch.nn.functional import pad
 
 from vsetune.losses.loss_base import Items, LossContext, LossInputs
 from vsetune.losses.loss_building import build_loss
-from vsetune.losses.pvse.loss import multiple_instance_similarity
 from vsetune.losses.pvse.spec import PvseSpec
 from vsetune.networks.encoded import joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
@@ -145,9 +144,19 @@ def test_the_order_of_the_embeddings_of_an_item_does_not_matter():
     torch.testing.assert_close(turned, most_similar_pair(images, captions))
 
 
-def test_the_similarity_is_the_one_of_the_loss():
-    images, captions = torch.randn(3, 2, 5), torch.randn(4, 2, 5)
-    assert torch.equal(most_similar_pair(images, captions), multiple_instance_similarity(images, captions))
+def test_only_the_winning_pair_of_embeddings_gets_the_gradient_even_on_a_tie():
+    images = torch.tensor([[[1, 0], [1, 0], [0, 1]]], dtype=torch.float64).requires_grad_()
+    captions = torch.tensor([[[1, 0], [1, 0]]], dtype=torch.float64).requires_grad_()
+    most_similar_pair(images, captions).sum().backward()
+    assert int((images.grad != 0).any(dim=2).sum()) == 1
+    assert int((captions.grad != 0).any(dim=2).sum()) == 1
+    assert images.grad.sum().item() == 1
+
+
+def test_the_similarity_is_that_of_the_most_similar_embeddings():
+    images, captions = torch.randn(3, 2, 5).double(), torch.randn(4, 2, 5).double()
+    expected = [[max(float(x @ y) for x in image for y in caption) for caption in captions] for image in images]
+    torch.testing.assert_close(most_similar_pair(images, captions), torch.tensor(expected).double())
 
 
 def test_attention_sums_to_one_over_the_real_items():

@@ -38,17 +38,22 @@ def scores(network: Scan, images: ImageInputs, captions: CaptionInputs) -> Tenso
     return network.similarity(network.encode_images(images), network.encode_captions(captions))
 
 
-def unit(vectors: Tensor) -> Tensor:
-    return vectors / vectors.norm(dim=-1, keepdim=True)
+def added_to_lengths(spec: ScanSpec) -> float:
+    return 1e-8 if spec.norm == "released" else 0.0
+
+
+def unit(vectors: Tensor, added: float) -> Tensor:
+    return vectors / (vectors.square().sum(dim=-1, keepdim=True).sqrt() + added)
 
 
 def loop_encoders(network: Scan, images: ImageInputs, captions: CaptionInputs) -> tuple[list[Tensor], list[Tensor]]:
+    added = added_to_lengths(network._spec)
     mapped = [network.image_map(row[:count]) for row, count in zip(images.features, images.counts, strict=True)]
     words = []
     for row, length in zip(captions.tokens, captions.lengths, strict=True):
         states, _ = network.gru(network.words(row[:length])[None])
-        words.append(unit((states[0, :, :8] + states[0, :, 8:]) / 2))
-    return [unit(regions) for regions in mapped], words
+        words.append(unit((states[0, :, :8] + states[0, :, 8:]) / 2, added))
+    return [unit(regions, added) for regions in mapped], words
 
 
 def loop_strengths(products: Tensor, spec: ScanSpec) -> Tensor:
@@ -62,7 +67,7 @@ def loop_strengths(products: Tensor, spec: ScanSpec) -> Tensor:
         return torch.stack([row.exp() / row.exp().sum() for row in products])
     if spec.attention_normalization == "l2":
         clipped = products
-    return torch.stack([row / row.norm() if row.any() else row for row in clipped])
+    return torch.stack([unit(row, added_to_lengths(spec)) if row.any() else row for row in clipped])
 
 
 def loop_score(regions: Tensor, words: Tensor, spec: ScanSpec) -> Tensor:
@@ -84,6 +89,7 @@ def loop_score(regions: Tensor, words: Tensor, spec: ScanSpec) -> Tensor:
 @pytest.mark.parametrize("options", [
     {}, {"pooling": "mean"}, {"pooling": "max"}, {"pooling": "sum"}, {"leak": 0.0, "weight_norm": True},
     *({"attention_normalization": name} for name in ("clipped", "l2", "softmax", "none")),
+    {"norm": "released"}, {"norm": "released", "attention_normalization": "l2", "pooling": "mean"},
 ])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 3e-5)])
 @pytest.mark.parametrize("numbers_per_block", [1, 150, 2**20])

@@ -17,7 +17,7 @@ from vsetune.networks.sgraf import network as sgraf
 from vsetune.networks.sgraf import similarity_reasoning, squared_differences
 from vsetune.networks.sgraf.masked_statistics import normalize_regions
 from vsetune.networks.sgraf.network import Sgraf
-from vsetune.networks.sgraf.similarity_reasoning import AttentionFiltration, GraphReasoning
+from vsetune.networks.sgraf.similarity_reasoning import GraphReasoning
 from vsetune.networks.sgraf.spec import SgrafSafSpec, SgrafSgrSpec
 from vsetune.networks.sgraf.squared_differences import similarity_vectors
 
@@ -51,8 +51,9 @@ def scores(network: Sgraf, images: ImageInputs, captions: CaptionInputs) -> Tens
     return network.similarity(network.encode_images(images), network.encode_captions(captions))
 
 
-def unit(vectors: Tensor) -> Tensor:
-    return vectors / vectors.norm(dim=-1, keepdim=True)
+def unit(vectors: Tensor, network: Sgraf) -> Tensor:
+    added = 1e-8 if network._spec.norm == "released" else 0.0
+    return vectors / (vectors.square().sum(dim=-1, keepdim=True).sqrt() + added)
 
 
 def loop_norm(norm: torch.nn.BatchNorm1d, values: Tensor, channel: int = 0) -> Tensor:
@@ -67,7 +68,7 @@ def loop_norm(norm: torch.nn.BatchNorm1d, values: Tensor, channel: int = 0) -> T
 def loop_images(network: Sgraf, images: ImageInputs) -> list[tuple[Tensor, Tensor]]:
     """(regions, v*) of every image."""
     attention = network.image_attention
-    rows = [unit(network.image_map(x[:n])) for x, n in zip(images.features, images.counts, strict=True)]
+    rows = [unit(network.image_map(x[:n]), network) for x, n in zip(images.features, images.counts, strict=True)]
     local = [list(attention.local(regions)) for regions in rows]
     for index in range(max(map(len, local))):
         having = [one for one in local if len(one) > index]
@@ -79,7 +80,7 @@ def loop_images(network: Sgraf, images: ImageInputs) -> list[tuple[Tensor, Tenso
     found = []
     for regions, parts, one in zip(rows, local, whole, strict=True):
         weights = torch.cat([attention.common(part.tanh() * one.tanh()) for part in parts]).softmax(dim=0)
-        found.append((regions, unit(weights @ regions)))
+        found.append((regions, unit(weights @ regions, network)))
     return found
 
 
@@ -87,22 +88,22 @@ def loop_captions(network: Sgraf, captions: CaptionInputs) -> list[tuple[Tensor,
     found = []
     for row, length in zip(captions.tokens, captions.lengths, strict=True):
         states, _ = network.gru(network.words(row[:length])[None])
-        words = unit((states[0, :, :8] + states[0, :, 8:]) / 2)
+        words = unit((states[0, :, :8] + states[0, :, 8:]) / 2, network)
         attention = network.caption_attention
         mean = attention.whole(words.mean(dim=0)).tanh()
         weights = torch.cat([attention.common(attention.local(word).tanh() * mean) for word in words]).softmax(dim=0)
-        found.append((words, unit(weights @ words)))
+        found.append((words, unit(weights @ words, network)))
     return found
 
 
 def loop_nodes(network: Sgraf, image: tuple[Tensor, Tensor], caption: tuple[Tensor, Tensor]) -> Tensor:
     (regions, v), (words, t) = image, caption
-    nodes = [unit(network.global_map((v - t).square()))]
+    nodes = [unit(network.global_map((v - t).square()), network)]
     clipped = torch.nn.functional.leaky_relu(regions @ words.T, 0.1)
-    strengths = torch.stack([row / row.norm() for row in clipped])
+    strengths = torch.stack([unit(row, network) for row in clipped])
     for column, word in zip(strengths.T, words, strict=True):
-        attended = unit((9.0 * column).softmax(dim=0) @ regions)
-        nodes.append(unit(network.local_map((attended - word).square())))
+        attended = unit((9.0 * column).softmax(dim=0) @ regions, network)
+        nodes.append(unit(network.local_map((attended - word).square()), network))
     return torch.stack(nodes)
 
 
@@ -113,10 +114,11 @@ def loop_graph(reasoning: GraphReasoning, nodes: Tensor) -> Tensor:
     return reasoning.score(nodes[0]).sigmoid()[0]
 
 
-def loop_filtration(reasoning: AttentionFiltration, nodes: Tensor, normal: Tensor, *, normalize: bool) -> Tensor:
+def loop_filtration(network: Sgraf, nodes: Tensor, normal: Tensor) -> Tensor:
+    reasoning = network.reasoning
     gates = normal.sigmoid()
     filtered = (gates / (gates.sum() + 1e-8)) @ nodes
-    return reasoning.score(unit(filtered) if normalize else filtered).sigmoid()[0]
+    return reasoning.score(unit(filtered, network) if network._spec.normalize_filtered else filtered).sigmoid()[0]
 
 
 def loop_scores(network: Sgraf, images: ImageInputs, captions: CaptionInputs) -> Tensor:
@@ -136,10 +138,7 @@ def loop_scores(network: Sgraf, images: ImageInputs, captions: CaptionInputs) ->
         by_column = {column: loop_norm(reasoning.gate_norm, signals[column]) for column in order}
         normal = [by_column[column] for column in range(len(columns))]
     return torch.stack([
-        torch.stack([
-            loop_filtration(reasoning, pair, one, normalize=spec.normalize_filtered)
-            for pair, one in zip(pairs, several, strict=True)
-        ])
+        torch.stack([loop_filtration(network, pair, one) for pair, one in zip(pairs, several, strict=True)])
         for pairs, several in zip(nodes, normal, strict=True)
     ], dim=1)
 
@@ -147,6 +146,7 @@ def loop_scores(network: Sgraf, images: ImageInputs, captions: CaptionInputs) ->
 @pytest.mark.parametrize(("kind", "options"), [
     ("saf", {}), ("saf", {"gate_statistics": "pooled"}), ("saf", {"normalize_filtered": False, "map_bias": False}),
     ("sgr", {}), ("sgr", {"steps": 1}), ("sgr", {"map_bias": False}),
+    ("saf", {"norm": "released"}), ("sgr", {"norm": "released"}),
 ])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
@@ -175,14 +175,14 @@ def test_scores_gradients_and_running_statistics_equal_plain_loops(
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, msg=name)
 
 
-@pytest.mark.parametrize("kind", ["saf", "sgr"])
+@pytest.mark.parametrize(("kind", "options"), [("saf", {}), ("sgr", {}), ("sgr", {"norm": "released"})])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("pairs", [[], [(1, 2)], [(0, 0), (2, 0), (2, 4)], [(0, 4), (1, 1), (2, 1), (2, 3)]])
 def test_gradients_of_a_few_scores_equal_those_of_plain_loops(
-    kind: str, training: bool, pairs: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+    kind: str, options: dict[str, Any], training: bool, pairs: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pair_gradients, "_FEW", 0.9)
-    network, (images, captions) = make(kind).train(training), batch()
+    network, (images, captions) = make(kind, **options).train(training), batch()
     slow_network = copy.deepcopy(network)
     upstream = torch.zeros(3, 5, dtype=torch.float64)
     for number, pair in enumerate(pairs):

@@ -11,7 +11,9 @@ from rich.console import Console
 from vsetune.config.study.cells import build_trial
 from vsetune.jobs.preparation import PreparedStudy, prepare_spec
 from vsetune.nightly.first_steps import first_steps, take_first_steps
+from vsetune.nightly.measures import STEP_TIME, STEP_WALL_TIME
 from vsetune.training.attempt import Attempt
+from vsetune.training.calibration import Calibration
 
 
 @pytest.fixture(scope="module")
@@ -34,25 +36,40 @@ def test_they_are_those_of_an_attempt_with_this_seed(prepared: PreparedStudy, tm
 
 def test_steps_are_timed_after_the_first_ones_however_few_there_are(prepared: PreparedStudy) -> None:
     trial = build_trial(prepared.spec, prepared.cells[0], {}, trial="first-steps", seed=3)  # four steps long
-    assert [len(first_steps(trial, 2, timed=timed).times) for timed in (0, 2, 3, 100)] == [0, 1, 1, 1]
-    assert all(time > 0 for time in first_steps(trial, 2, timed=100).times)
+    for name in (STEP_TIME, STEP_WALL_TIME):
+        assert [len(first_steps(trial, 2, timed=timed).times[name]) for timed in (0, 2, 3, 100)] == [0, 1, 1, 1]
+        assert all(time > 0 for time in first_steps(trial, 2, timed=100).times[name])
 
 
 def test_a_step_is_timed_in_calibration_steps_beside_it(
     prepared: PreparedStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = build_trial(prepared.spec, prepared.cells[0], {}, trial="first-steps", seed=3)
-    seconds, beside = iter(range(1000)), iter([0.1, 0.2])
+    seconds, beside = iter(range(1000)), iter([Calibration(0.1, 0.1), Calibration(0.2, 0.2)])
     monkeypatch.setattr("vsetune.nightly.first_steps.working_clock", lambda device: lambda: next(seconds) * 0.3)
     monkeypatch.setattr("vsetune.nightly.first_steps.step_timer", lambda: lambda: next(beside))
-    assert first_steps(trial, 2, timed=4).times == pytest.approx([2.0])
+    assert first_steps(trial, 2, timed=4).times[STEP_TIME] == pytest.approx([2.0])
+
+
+def test_a_step_that_waits_is_slower_by_the_wall_clock_and_not_in_processor_time(
+    prepared: PreparedStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = build_trial(prepared.spec, prepared.cells[0], {}, trial="first-steps", seed=3)
+    working, beside = iter(range(1000)), iter([Calibration(1.0, 1.0), Calibration(1.0, 1.0)])
+    passed = iter(range(1000))
+    monkeypatch.setattr("vsetune.nightly.first_steps.working_clock", lambda device: lambda: next(working))
+    monkeypatch.setattr("vsetune.nightly.first_steps.wall_clock", lambda: next(passed) * 1.3)
+    monkeypatch.setattr("vsetune.nightly.first_steps.step_timer", lambda: lambda: next(beside))
+    times = first_steps(trial, 2, timed=4).times
+    assert (times[STEP_TIME], times[STEP_WALL_TIME]) == ([1.0], pytest.approx([1.3]))
 
 
 def test_a_process_of_its_own_gives_them_exactly(prepared: PreparedStudy) -> None:
     taken = take_first_steps(prepared.spec, prepared.cells, steps=3, seed=3)
     trials = {cell.name: build_trial(prepared.spec, cell, {}, trial="x", seed=3) for cell in prepared.cells}
     assert taken.losses == {name: first_steps(trial, 3).losses for name, trial in trials.items()}
-    assert taken.step_time.keys() == trials.keys()
+    assert taken.times.keys() == trials.keys()
+    assert all(times.keys() == {STEP_TIME, STEP_WALL_TIME} for times in taken.times.values())
     assert taken.problems == {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from night_files import night_of_day
@@ -10,7 +11,7 @@ from s3_server import endpoint, machine, prefix
 
 from vsetune.errors import StudyConflict
 from vsetune.nightly.history import Accepted, History, nightly_folder
-from vsetune.object_storage.s3 import listing
+from vsetune.object_storage.s3 import listing, upload
 
 __all__ = ["endpoint", "machine", "prefix"]
 pytestmark = pytest.mark.filterwarnings("default")  # the S3 server's own
@@ -48,3 +49,16 @@ def test_two_machines_never_run_one_night(machine: Callable[[str], None]) -> Non
         machine("second")
         with pytest.raises(StudyConflict, match="nightly tiny"), history().held():
             pass
+
+
+def test_a_name_on_the_server_that_leads_out_of_the_history_is_left_there(
+    machine: Callable[[str], None], prefix: str, tmp_path: Path
+) -> None:
+    with history().held():
+        history().keep(night_of_day(1))
+    (tmp_path / "evil.json").write_text("{}")
+    upload(tmp_path / "evil.json", f"{prefix}/nightly/tiny/nights/../../evil.json")
+    machine("second")
+    history().fetch()
+    assert len(history().nights()) == 1
+    assert not list(nightly_folder("tiny").parent.glob("evil*"))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from night_files import LOSSES, night_of_day, tiny_spec
 
+from vsetune.nightly import suspects
 from vsetune.nightly.first_losses import judged_first_losses
 from vsetune.nightly.history import Accepted, History
 from vsetune.nightly.judged import judged_rows
@@ -19,8 +20,9 @@ from vsetune.nightly.judging.tolerance import Tolerance
 from vsetune.nightly.measures import ALL_CELLS, MEASURES
 from vsetune.nightly.night import CellNight, Night
 from vsetune.nightly.report import NightReport, ReportRow
+from vsetune.nightly.report_words import findings, in_a_line
 from vsetune.nightly.reporting import report_of
-from vsetune.nightly.suspects import CommitRange, commits_in
+from vsetune.nightly.suspects import CommitRange, Suspects, commits_in
 
 CELL = "vsepp.lmh"
 
@@ -45,7 +47,7 @@ def quiet_nights(count: int, **changes: Any) -> list[Night]:
 def test_the_first_nights_build_the_baseline_and_say_so(tmp_path: Path) -> None:
     found = report(tmp_path, quiet_nights(2), night_of_day(3))
     assert found.exit_code == 0
-    assert found.headline == "baseline night 3 of 7: 1 cell, 9 measures"
+    assert found.headline == "baseline night 3 of 7: 1 cell, 11 measures"
     assert {row.verdict for row in found.rows if row.measure} == {"baseline"}
     assert row_of(found, None).verdict == "quiet"
     assert (found.baseline_nights, found.needed) == (2, 7)
@@ -53,7 +55,7 @@ def test_the_first_nights_build_the_baseline_and_say_so(tmp_path: Path) -> None:
 
 def test_a_quiet_night_after_the_baseline_changes_nothing(tmp_path: Path) -> None:
     found = report(tmp_path, quiet_nights(12), night_of_day(13))
-    assert (found.exit_code, found.headline) == (0, "nothing changed: 1 cell, 9 measures quiet")
+    assert (found.exit_code, found.headline) == (0, "nothing changed: 1 cell, 11 measures quiet")
     assert found.notes == ()
 
 
@@ -65,6 +67,24 @@ def test_a_slower_step_is_a_regression_the_same_night(tmp_path: Path) -> None:
     assert row.change == pytest.approx(0.4, abs=0.02)
     assert found.headline.startswith("1 regression: vsepp.lmh time per epoch +40")
     assert row.suspects[0].startswith("the code changed from abc to def")
+
+
+def test_waiting_in_every_step_is_told_by_the_wall_clock_though_the_processor_works_as_ever(tmp_path: Path) -> None:
+    waiting = night_of_day(13, step_wall_time=1.6 * 1.3, epoch_wall_time=110.0 * 1.3)
+    found = report(tmp_path, quiet_nights(12), waiting)
+    told = {row.measure.name for row in found.rows if row.measure and row.verdict == "regression"}
+    assert told == {"step_wall_time", "epoch_wall_time"}
+    assert "wall time per training step +2" in found.headline
+    assert "vsepp.lmh: wall time per epoch" in " ".join(map(in_a_line, findings(found)))
+
+
+def test_nights_from_before_a_measure_was_taken_are_no_baseline_of_it(tmp_path: Path) -> None:
+    nights = quiet_nights(12)
+    for night in nights:
+        del night.cells[CELL].values["epoch_wall_time"]  # type: ignore[attr-defined]
+    found = report(tmp_path, nights, night_of_day(13))
+    assert row_of(found, "epoch_wall_time").verdict == "baseline"
+    assert row_of(found, "epoch_time").verdict == "quiet"
 
 
 def test_other_conditions_begin_a_new_line_and_are_named(tmp_path: Path) -> None:
@@ -164,12 +184,111 @@ def test_a_commit_that_touched_no_code_is_no_suspect(tmp_path: Path) -> None:
     for file in ("docs/search.py", "README.md", "platform/vsetune/notes.md", "tests/losses/test_lmh.py"):
         last = committed(tmp_path, file, f"touches {file}")
     found = commits_in(CommitRange(first, last), repository=package)
-    assert [line.split(" ", 1)[1] for line in found] == [
+    assert [line.split(" ", 1)[1] for line in found.lines] == [
         "touches my_losses/mine.py", "touches studies/nightly.yaml", "touches pyproject.toml",
         "touches platform/vsetune/loss.py",
     ]
-    assert commits_in(CommitRange(code, last), repository=package) == [
-        f"no commit from {code[:12]} to {last[:12]} touched code: documents and tests alone"
+    assert found.note == (
+        f"4 of 8 commits from {first[:12]} to {last[:12]} are no suspects: they change documents, tests, comments, "
+        "docstrings or formatting alone"
+    )
+    assert commits_in(CommitRange(code, last), repository=package) == Suspects([
+        f"no commit from {code[:12]} to {last[:12]} changes what runs: documents, tests, comments, docstrings or "
+        "formatting alone (4 skipped)"
+    ])
+
+
+LOSS = '''"""A loss."""
+MARGIN = 0.2
+"""In cosine units."""
+
+
+def hinge(score: float) -> float:
+    """Its hinge."""
+    return max(0.0, MARGIN - score)  # above 0
+'''
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "is_suspect"),
+    [
+        ("platform/a.py", LOSS, LOSS.replace("# above 0", "# never below 0"), False),
+        ("platform/a.py", LOSS, LOSS.replace("Its hinge.", "The hinge of the score."), False),
+        ("platform/a.py", LOSS, LOSS.replace("In cosine units.", "Alpha."), False),
+        ("platform/a.py", LOSS, LOSS.replace("MARGIN - score", "(MARGIN\n        - score)"), False),
+        ("platform/a.py", LOSS.replace('    """Its hinge."""\n', ""), LOSS, False),
+        ("platform/a.py", 'class Odd:\n    """Odd."""\n', "class Odd:\n    pass\n", False),
+        ("platform/a.py", LOSS, LOSS.replace("0.2", "0.3"), True),
+        ("platform/a.py", LOSS, LOSS.replace("max(0.0, ", "max(").replace(")  #", ", 0.0)  #"), True),
+        ("platform/a.py", LOSS, LOSS.replace("def hinge", "async def hinge"), True),
+        ("platform/a.py", LOSS, "def broken(:\n", True),
+        ("platform/a.py", LOSS, None, True),
+        ("platform/a.py", None, LOSS, True),
+        ("platform/b.toml", "a = 1  # one\n", "# two\na=1\n", False),
+        ("platform/b.toml", "a = 1\n", "a = 2\n", True),
+        ("studies/c.yaml", "margin: 0.2  # small\n", "# large\nmargin:  0.2\n", False),
+        ("studies/c.yaml", "margin: 0.2\n", "margin: 0.3\n", True),
+        ("platform/d.csv", "1,2\n", "1,2 \n", True),
+    ],
+)
+def test_a_commit_that_changes_nothing_that_runs_is_no_suspect(
+    tmp_path: Path, file: str, before: str | None, after: str | None, is_suspect: bool
+) -> None:
+    git(tmp_path, "init", "-q")
+    committed(tmp_path, "platform/other.py", "x = 1")
+    if before is not None:
+        committed(tmp_path, file, before)
+    good = git(tmp_path, "rev-parse", "HEAD")
+    if after is None:
+        (tmp_path / file).unlink()
+        git(tmp_path, "commit", "-q", "--all", "-m", "removes it")
+        last = git(tmp_path, "rev-parse", "HEAD")
+    else:
+        last = committed(tmp_path, file, after)
+    found = commits_in(CommitRange(good, last), repository=tmp_path)
+    assert found.lines[0].startswith(last[:7]) is is_suspect
+    assert ("(1 skipped)" in found.lines[0]) is not is_suspect
+
+
+def test_the_commit_that_made_the_change_is_the_first_suspect_before_newer_ones_that_changed_nothing(
+    tmp_path: Path
+) -> None:
+    git(tmp_path, "init", "-q")
+    good = committed(tmp_path, "platform/a.py", LOSS)
+    guilty = committed(tmp_path, "platform/a.py", LOSS.replace("0.2", "0.3"))
+    for remark in ("one", "two", "three"):
+        last = committed(tmp_path, "platform/a.py", LOSS.replace("0.2", "0.3").replace("above 0", remark))
+    found = commits_in(CommitRange(good, last), repository=tmp_path)
+    assert [line[:7] for line in found.lines] == [guilty[:7]]
+    assert found.note.startswith("3 of 4 commits from ")
+
+
+def test_a_merge_without_changes_of_its_own_is_no_suspect_and_its_commits_are(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    good = committed(tmp_path, "platform/a.py", LOSS)
+    git(tmp_path, "checkout", "-q", "-b", "side")
+    side = committed(tmp_path, "platform/b.py", "x = 1")
+    git(tmp_path, "checkout", "-q", "main")
+    main = committed(tmp_path, "platform/c.py", "y = 1")
+    git(tmp_path, "merge", "-q", "--no-ff", "-m", "joins them", "side")
+    found = commits_in(CommitRange(good, git(tmp_path, "rev-parse", "HEAD")), repository=tmp_path)
+    assert {line[:7] for line in found.lines} == {side[:7], main[:7]}
+
+
+def test_skipped_commits_are_counted_in_the_notes_of_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tmp_path, "init", "-q")
+    good = committed(tmp_path, "platform/a.py", LOSS)
+    committed(tmp_path, "platform/a.py", LOSS.replace("0.2", "0.3"))
+    bad = committed(tmp_path, "platform/a.py", LOSS.replace("0.2", "0.3").replace("above 0", "positive"))
+    monkeypatch.setattr(suspects, "PACKAGE", tmp_path)
+    slow = night_of_day(13, epoch_time=140.0, pair_rate=12.0, revision=bad)
+    found = report(tmp_path / "history", quiet_nights(12, revision=good), slow)
+    assert row_of(found, "epoch_time").suspects[0].split(" ", 1)[1].startswith('"""A loss."""')
+    assert [note for note in found.notes if "no suspects" in note] == [
+        f"1 of 2 commits from {good[:12]} to {bad[:12]} are no suspects: they change documents, tests, comments, "
+        "docstrings or formatting alone"
     ]
 
 
@@ -177,15 +296,15 @@ def test_suspects_are_the_commits_between_newest_first(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     commits = []
     for number in range(8):
-        commits.append(committed(tmp_path, "platform/loss.py", f"number {number}"))
+        commits.append(committed(tmp_path, "platform/loss.py", f"number = {number}"))
     first, last = commits[0], commits[-1]
     found = commits_in(CommitRange(first, last), repository=tmp_path)
-    assert [line.split(" ", 1)[1] for line in found] == [f"number {number}" for number in (7, 6, 5, 4, 3)]
-    assert commits_in(CommitRange(first, first), repository=tmp_path) == []
+    assert [line.split(" ", 1)[1] for line in found.lines] == [f"number = {number}" for number in (7, 6, 5, 4, 3)]
+    assert commits_in(CommitRange(first, first), repository=tmp_path) == Suspects([])
     edited = commits_in(CommitRange(last, f"{last}+changes"), repository=tmp_path)
-    assert edited == [f"{last[:12]} with changes that are not committed"]
-    assert "went back" in commits_in(CommitRange(last, first), repository=tmp_path)[0]
-    assert "no repository here knows both" in commits_in(CommitRange("unknown", last), repository=tmp_path)[0]
+    assert edited.lines == [f"{last[:12]} with changes that are not committed"]
+    assert "went back" in commits_in(CommitRange(last, first), repository=tmp_path).lines[0]
+    assert "no repository here knows both" in commits_in(CommitRange("unknown", last), repository=tmp_path).lines[0]
 
 
 def test_the_band_of_few_nights_ends_where_values_do() -> None:

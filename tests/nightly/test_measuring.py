@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from written_fields import as_written
 
 from vsetune.nightly.first_steps import FirstSteps
 from vsetune.nightly.measures import BY_NAME
@@ -13,10 +14,10 @@ from vsetune.nightly.measuring import calibration_of, cell_nights, conditions_of
 from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus
 
 NONE = FirstSteps({}, {})
-TAKEN = FirstSteps({}, {}, {"vsepp.lmh": 1.5})
+TAKEN = FirstSteps({}, {}, {"vsepp.lmh": {"step_time": 1.5, "step_wall_time": 2.0}})
 SUMMARY = {
-    "epoch_products": 100.0, "pairs_per_product": 20.0, "peak_memory_bytes": 6e8, "start_products": 3.0,
-    "load_seconds": 1.0, "train_seconds": 3.0, "calibration_seconds": 0.01,
+    "epoch_products": 100.0, "epoch_wall_products": 130.0, "pairs_per_product": 20.0, "peak_memory_bytes": 6e8,
+    "start_products": 3.0, "load_seconds": 1.0, "train_seconds": 3.0, "calibration_seconds": 0.01,
 }
 CURVE = ((0.5, 10.0), (1.0, 30.0), (2.0, 20.0))
 
@@ -29,7 +30,7 @@ def attempt(
         "s", trial, cell, "vsepp", "lmh", number, 0, "search", {}, {}, environment or {"threads": "1"},
         {"data_fingerprint": "abc", "tie_rule": "pessimistic", "batch_size": 40},
     )
-    return AttemptRecord(trial, start, status, tuple(curve), SUMMARY | summary, error)
+    return as_written(AttemptRecord(trial, start, status, tuple(curve), SUMMARY | summary, error))
 
 
 def measured(*attempts: AttemptRecord, seeds: int = 1, target: float = 25.0) -> Any:
@@ -41,8 +42,8 @@ def test_every_measure_of_a_finished_trial() -> None:
     assert cell.trouble is None
     assert cell.values == {
         "best_m_recall": 30.0, "epochs_to_target": 1.0, "m_recall_area": (0.5 * 10 + 0.5 * 30 + 1.0 * 20) / 2,
-        "step_time": 1.5,
-        "epoch_time": 100.0, "pair_rate": 20.0, "peak_memory": 6e8, "start_time": 3.0, "data_wait": 0.25,
+        "step_time": 1.5, "step_wall_time": 2.0, "epoch_time": 100.0, "epoch_wall_time": 130.0,
+        "pair_rate": 20.0, "peak_memory": 6e8, "start_time": 3.0, "data_wait": 0.25,
     }
     assert cell.values.keys() == BY_NAME.keys()
     assert list(unmeasured("vsepp.lmh", cell, NONE)) == []
@@ -75,7 +76,7 @@ def test_a_measure_that_is_not_finite_is_told_and_left_out() -> None:
 
 
 def test_first_losses_that_failed_or_are_no_numbers_are_told() -> None:
-    first = FirstSteps({"vsepp.lmh": (1.0, math.inf)}, {"vsepp.lse": "no data"}, {"vsepp.lmh": 1.5})
+    first = FirstSteps({"vsepp.lmh": (1.0, math.inf)}, {"vsepp.lse": "no data"}, TAKEN.times)
     cell = cell_nights([attempt()], ["vsepp.lmh"], seeds=1, target=1, first=first)["vsepp.lmh"]
     assert list(unmeasured("vsepp.lmh", cell, first)) == ["vsepp.lmh: first losses: not all are finite"]
     assert list(unmeasured("vsepp.lse", cell, first)) == ["vsepp.lse: first losses: no data"]

@@ -120,7 +120,7 @@ def test_an_incomplete_night_says_that_what_was_measured_is_judged() -> None:
 
 def test_a_cell_that_was_not_measured_is_one_finding_with_its_reason() -> None:
     (missing,) = [finding for finding in words.findings(sample_report()) if finding.sign.word == "missing"]
-    assert (missing.cell, missing.measure, len(missing.rows)) == ("pcme.pcme", "all its measures", 10)
+    assert (missing.cell, missing.measure, len(missing.rows)) == ("pcme.pcme", "all its measures", 12)
     assert missing.text == "not measured tonight (1 of 3 seeds failed: out of memory)"
 
 

@@ -49,7 +49,7 @@ def history() -> History:
 @pytest.mark.usefixtures("cluster")
 def test_nights_are_run_kept_and_held_against_each_other() -> None:
     found = run("2026-01-01")
-    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 9 measures"), found.notes
+    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 11 measures"), found.notes
     first = history().night("2026-01-01")
     assert first is not None
     assert (first.state, first.problems) == ("complete", ())
@@ -70,7 +70,7 @@ def test_nights_are_run_kept_and_held_against_each_other() -> None:
     assert second.seeds != first.seeds
     assert second.cells["vsepp.lmh"].first_losses == first.cells["vsepp.lmh"].first_losses
     assert found.notes == ("no night ran on 2026-01-02",)
-    assert found.headline == "baseline night 2 of 7: 1 cell, 9 measures"
+    assert found.headline == "baseline night 2 of 7: 1 cell, 11 measures"
 
     again = run("2026-01-03", again=True)
     assert again.study == "nightly-tiny-2026-01-03-2"
@@ -134,7 +134,7 @@ def test_a_night_that_was_measured_and_not_judged_is_judged_by_the_same_command(
     assert found.headline.endswith("the same command with --date 2026-01-02 then judges what was measured")
     accepted.unlink()
     found = run("2026-01-02")
-    assert (found.exit_code, found.headline) == (0, "baseline night 2 of 7: 1 cell, 9 measures")
+    assert (found.exit_code, found.headline) == (0, "baseline night 2 of 7: 1 cell, 11 measures")
     assert history().night("2026-01-02") == night_of_day(2)  # nothing was trained again
     with pytest.raises(StudyConflict, match="the night of 2026-01-02 is complete"):
         run("2026-01-02")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from vsetune.errors import ConfigError
 from vsetune.quality.checks import Result
 from vsetune.quality.loss_checks import LOSS_CHECKS
 from vsetune.quality.loss_runs import LossSubject
@@ -21,6 +22,8 @@ DIFFERENCE = "sharpness * (similarity - matched[:, None])"
 UNUSED = '    unused: float = tunable(1.0, Range(low=0, high=2), ge=0, description="x")\n'
 CHOICE = '    how: Literal["mean", "worst"] = Field("mean", description="x")\n'
 LATER = "    # Which networks it fits."
+STOPPED = ("(similarity - matched[None, :])", "(similarity - matched.detach()[None, :])")
+DECLARED = (LATER, '    stop_gradient: ClassVar[str] = "a pair is a constant for its images (Eq. 1)"\n' + LATER)
 Changes = dict[str, list[tuple[str, str]]]
 
 
@@ -45,8 +48,8 @@ BROKEN: dict[str, tuple[str, Changes, str]] = {
         "kinds", loss((SIMILARITY, SIMILARITY + " + inputs.images.vectors.sum()")), "raises AttributeError at loss.py",
     ),
     "a constant that is none": (
-        "gradcheck", loss(("(similarity - matched[None, :])", "(similarity - matched.detach()[None, :])")),
-        "finite differences",
+        "gradcheck", loss(STOPPED),
+        "a deliberate one is declared in spec.py: `stop_gradient",
     ),
     "a sign": ("direction", loss((SIMILARITY, "similarity = -at_least_float32(inputs.similarity)")), "larger"),
     "weights by place": (
@@ -113,3 +116,21 @@ def test_a_loss_that_draws_at_random_need_not_ignore_the_order(draft: Any) -> No
                            ("from torch import Tensor", "import torch\nfrom torch import Tensor")]}
     found = CHECKS["permutation"].finding(LossSubject(loss_at(draft("loss", changes))))
     assert found.result is Result.NOT_APPLICABLE
+
+
+def test_a_declared_stop_gradient_is_no_failure_and_is_named(draft: Any) -> None:
+    found = CHECKS["gradcheck"].finding(LossSubject(loss_at(draft("loss", loss(STOPPED) | spec(DECLARED)))))
+    assert found.result is Result.NOT_APPLICABLE
+    assert found.note.endswith("as spec.py declares: a pair is a constant for its images (Eq. 1)")
+
+
+def test_a_declared_stop_gradient_that_is_none_is_refused(draft: Any) -> None:
+    found = CHECKS["gradcheck"].finding(LossSubject(loss_at(draft("loss", spec(DECLARED)))))
+    assert found.result is Result.FAILS
+    assert "no gradient is stopped; remove stop_gradient" in found.note
+
+
+def test_a_declared_stop_gradient_has_words(draft: Any) -> None:
+    flag = (LATER, "    stop_gradient: ClassVar[bool] = True\n" + LATER)
+    with pytest.raises(ConfigError, match="stop_gradient is True, need a sentence"):
+        loss_at(draft("loss", spec(flag)))

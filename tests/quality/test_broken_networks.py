@@ -20,6 +20,9 @@ SIMILARITY = "    def similarity(self, images, captions):"
 ATTENTION = "    def attention(self, images, captions):"
 TURNED = "return Encoded(unit_length(2 * found.detach() - found))"
 NAME = '    name: Literal["mine"]'
+STOPPED = f"found = self.image_map({REGION})\n        return Encoded(found / found.norm(dim=1, keepdim=True).detach())"
+CUT_OFF = f"return Encoded(unit_length(self.image_map({REGION})).detach())"
+DECLARED = (NAME, f'    stop_gradient: ClassVar[str] = "images are targets (Eq. 1)"\n\n{NAME}')
 INIT = "super().__init__(spec)"
 TORCH = ("from torch import nn", "import torch\nfrom torch import nn")
 
@@ -93,8 +96,10 @@ BROKEN: dict[str, tuple[str, Changes, str]] = {
         "must be 1",
     ),
     "a layer that is cut off": (
-        "gradient", network((IMAGES, f"return Encoded(unit_length(self.image_map({REGION})).detach())")),
-        "no gradient reaches image_map",
+        "gradient", network((IMAGES, CUT_OFF)), "no gradient reaches image_map",
+    ),
+    "a constant that is none": (
+        "gradcheck", network((IMAGES, STOPPED)), "a deliberate one is declared in spec.py: `stop_gradient",
     ),
     "a gradient that points the wrong way": (
         "descent",
@@ -121,3 +126,17 @@ def test_the_check_finds(flaw: str, draft: Any) -> None:
 
 def test_every_check_has_a_network_that_fails_it() -> None:
     assert {name for name, *_ in BROKEN.values()} == set(CHECKS) - {"described"}  # which is refused when it is loaded
+
+
+@pytest.mark.parametrize("stopped", [STOPPED, CUT_OFF])
+def test_a_network_with_a_declared_stop_gradient_passes_its_list(stopped: str, draft: Any) -> None:
+    subject = NetworkSubject(network_at(draft("network", network((IMAGES, stopped)) | spec(DECLARED))))
+    found = {name: check.finding(subject) for name, check in CHECKS.items()}
+    assert Result.FAILS not in {each.result for each in found.values()}, found
+    assert found["gradcheck"].note.endswith("as spec.py declares: images are targets (Eq. 1)")
+
+
+def test_a_declared_stop_gradient_of_a_network_that_is_none_is_refused(draft: Any) -> None:
+    found = CHECKS["gradcheck"].finding(NetworkSubject(network_at(draft("network", spec(DECLARED)))))
+    assert found.result is Result.FAILS
+    assert "no gradient is stopped; remove stop_gradient" in found.note

@@ -103,8 +103,8 @@ def test_refused_configurations_are_not_drawn_again_and_a_space_without_a_valid_
     study, cell = study_of("lmh", MARGINS, sampler="random")
     found = searched(study, cell, refuses=lambda name, each: "too large" if each["loss.margin"] > 0.15 else None)
     assert [each.configuration["loss.margin"] for each in found] == [0.1, 0.1]
-    with pytest.raises(ConfigError, match=r"^search: cell vsepp\.lmh: none of its 6 configurations makes a valid "
-                                          r"trial, the last because too large; change the choices under `search`"):
+    with pytest.raises(ConfigError, match=r"^search: cell vsepp\.lmh: all 6 configurations of its space were "
+                                          r"refused, the last \(loss\.margin 0\.3, .*\) because too large; make the"):
         searched(study, cell, refuses=lambda name, each: "too large")
 
 

@@ -23,6 +23,7 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.search.configurations import ConfigurationSearch
+from vsetune.search.trial_storage import SearchStorage
 
 __all__ = ["place"]
 
@@ -230,5 +231,12 @@ def test_postgresql_has_what_a_file_has(place: Path, tmp_path: Path) -> None:
                 search.tell(CELL, asked.number, outcome, curve=curve)  # type: ignore[arg-type]
             study = optuna.load_study(study_name=f"tiny/{CELL}", storage=url)
             told.append([(each.state, each.values, each.params, each.intermediate_values) for each in study.trials])
+        fenced = made("fenced")
+        first, second = (SearchStorage(fenced, studies=["tiny"], driver=name) for name in ("first", "second"))
+        trial = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
+        with pytest.raises(StorageError, match="another process has taken the study over"), first.guarded("", ""):
+            first.add("tiny", trial)
+        with second.guarded("", ""):
+            assert second.add("tiny", trial).number == 0
     assert told[0] == told[1]
     assert len(told[0][0][3]) == len(long)

@@ -18,8 +18,9 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"mlp_statistics": "padded"}, {"image_mlp": False},
         {"image_mlp": False, "image_input": "pixels", "backbone": TINY_CNN},
     ],
-    "scan": [{"direction": "image_to_text", "pooling": "mean"}],
-    "sgraf_saf": [{"gate_statistics": "pooled"}],
+    "scan": [{"direction": "image_to_text", "pooling": "mean"}, {"norm": "released"}],
+    "sgraf_saf": [{"gate_statistics": "pooled"}, {"norm": "released"}],
+    "sgraf_sgr": [{"norm": "released"}],
     "gsmn": [{"text_graph": "sparse"}, {"propagation": "released"}],
     "pvse": [{"embeddings": 1}],
     "pcme": [{"similarity": "match_probability"}],
@@ -29,9 +30,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "spatial_graph": True, "region_normalization": "feature", "edge_weights": "cosine",
             "caption_graph": "dense", "caption_statistics": "padded",
         },
+        {"norm": "released", "spatial_graph": True},
     ],
     "tags": [{"dropout": 0.0, "mlm_weight": 0.0}],
-    "mse": [{"image_input": "pixels", "backbone": TINY_CNN}],
+    "mse": [{"image_input": "pixels", "backbone": TINY_CNN}, {"text": "bi_sum"}],
     "malali_keller": [{"image_input": "pixels", "backbone": TINY_CNN}],
 }
 

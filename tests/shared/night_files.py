@@ -21,6 +21,7 @@ PLAIN: dict[str, Any] = {
 USUAL = {
     "best_m_recall": 40.0, "epochs_to_target": 1.0, "m_recall_area": 30.0, "epoch_time": 100.0,
     "pair_rate": 20.0, "peak_memory": 6e8, "start_time": 3.0, "data_wait": 0.1, "step_time": 1.5,
+    "step_wall_time": 1.6, "epoch_wall_time": 110.0,
 }
 
 

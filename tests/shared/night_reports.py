@@ -1,4 +1,4 @@
-"""A night's report as a real one looks: 12 cells, 10 rows each, two regressions and one of everything else."""
+"""A night's report as a real one looks: 12 cells, 12 rows each, two regressions and one of everything else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ CELLS = (
 USUAL = {
     "best_m_recall": (61.2, 0.5), "epochs_to_target": (2.1, 0.08), "m_recall_area": (48.3, 0.4),
     "epoch_time": (812.0, 9.0), "pair_rate": (2.46, 0.03), "peak_memory": (1.31e9, 6e6), "start_time": (5400.0, 300.0),
-    "data_wait": (0.042, 0.004), "step_time": (1.4, 0.02),
+    "data_wait": (0.042, 0.004), "step_time": (1.4, 0.02), "step_wall_time": (1.5, 0.03),
+    "epoch_wall_time": (840.0, 12.0),
 }
 """By measure: where quiet nights lie and how far they scatter."""
 HOSTILE = "<img src=x onerror=alert(1)> | `code` [link](http://evil.example) @everyone #12 *bold* \\ end"

@@ -2,9 +2,11 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from written_fields import as_written
 
 from vsetune.tracking import AttemptStart, JournaledStore, StudyRecord, TrackingStore, ValidationPoint, open_store
 
@@ -72,7 +74,7 @@ def start() -> Callable[..., AttemptStart]:
             "environment": {"device": "cpu"},
             "protocol": {"images": 400, "validate_every_steps": None},
         }
-        return AttemptStart(**{**plain, **changes})
+        return replace(as_written(AttemptStart(**plain)), **changes)
 
     return make
 
@@ -81,10 +83,10 @@ def start() -> Callable[..., AttemptStart]:
 def points() -> Callable[..., list[ValidationPoint]]:
     def make(first: int, last: int) -> list[ValidationPoint]:
         return [
-            ValidationPoint(
+            as_written(ValidationPoint(
                 step=10 * index, epoch=index / 3, pairs_seen=1280 * index, m_recall=50 + index / 7,
                 train_seconds=1.5 * index, metrics={"i2t_r1": 30.0 + index, "device_seconds": 2.0 * index},
-            )
+            ))
             for index in range(first, last + 1)
         ]
 

@@ -9,7 +9,7 @@ import pytest
 from mlflow import MlflowClient
 
 from vsetune.tracking import opening
-from vsetune.tracking.mlflow_views import VIEW_TAG, charts_view
+from vsetune.tracking.mlflow_views import VIEW_TAG
 from vsetune.tracking.records import StudyRecord
 from vsetune.tracking.run_descriptions import charts_link, source_tags
 
@@ -65,7 +65,6 @@ def test_descriptions_tell_how_runs_ended_and_link_to_their_pages(client, mlflow
 def test_charts_are_set_up_with_every_chart_in_a_group_that_folds(client, mlflow_store):
     experiment = client.get_experiment_by_name("nightly")
     view = json.loads(experiment.tags[VIEW_TAG])
-    assert view == charts_view()
     groups = {each["uuid"] for each in view["compareRunSections"]}
     assert {each["metricSectionId"] for each in view["compareRunCharts"]} < groups
     generated = [each["metricKey"] for each in view["compareRunCharts"] if each["isGenerated"]]

@@ -9,11 +9,13 @@ from contextlib import closing
 import pytest
 from full_disk import largest_file
 from mlflow import MlflowClient
+from written_fields import as_written
 
 from vsetune.errors import DataError, StorageError, StudyConflict, UsageError
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import curves_to_csv, to_csv
 from vsetune.tracking import AttemptStart, StudyRecord, ValidationPoint, moving, open_store
+from vsetune.tracking.exported_content import artifact_file
 from vsetune.tracking.exported_study import opened_study, written_study
 from vsetune.tracking.mlflow_importing import MOVED_FROM
 from vsetune.tracking.study_files import copied_search
@@ -77,12 +79,12 @@ def start(trial="vsepp.lmh-c00-s0", **changes):
         "seed": 0, "phase": "search", "configuration": {"loss.margin": 0.2}, "resolved": {"trial": trial},
         "environment": {"device": "cpu"}, "protocol": {"images": 400, "validate_every_steps": 10},
     }
-    return AttemptStart(**{**plain, **changes})
+    return as_written(AttemptStart(**{**plain, **changes}))
 
 
 def points(first, last):
     return [
-        ValidationPoint(10 * at, at / 3, 1280 * at, 50 + at / 7, 1.5 * at, {"device_seconds": 2.0 * at})
+        as_written(ValidationPoint(10 * at, at / 3, 1280 * at, 50 + at / 7, 1.5 * at, {"device_seconds": 2.0 * at}))
         for at in range(first, last + 1)
     ]
 
@@ -273,7 +275,7 @@ def test_a_changed_byte_a_missing_file_and_a_way_out_are_refused_before_anything
     plain = json.loads(header.read_text())
     plain["files"]["artifacts/../../outside"] = {"sha256": "", "size": 0}
     header.write_text(json.dumps(plain))
-    with pytest.raises(DataError, match=r"study\.json is damaged"):
+    with pytest.raises(DataError, match=r"study\.json: files\.artifacts/../../outside: leads out"):
         bring(tmp_path / "folder", elsewhere)
     assert open_store(elsewhere, None).studies() == []
     assert MlflowClient(elsewhere).get_experiment_by_name("nightly") is None
@@ -296,7 +298,8 @@ def test_what_is_no_export_and_a_place_that_is_taken_are_one_line(recorded, data
 
 def test_a_temporary_folder_that_is_full_is_told_and_not_called_a_damaged_export(original, tmp_path):
     with opened_study(original / "study.zip") as exported, largest_file(1000):
-        weights = next(name for name in exported._files if name.endswith("best.safetensors"))
+        run = next(run for run in exported.run_ids if "best.safetensors" in exported.artifacts(run))
+        weights = artifact_file(run, "best.safetensors")
         with pytest.raises(StorageError) as caught:
             exported.extract(weights, tmp_path)
     assert f"{tmp_path / 'best.safetensors'}: cannot be written (File too large; " in str(caught.value)

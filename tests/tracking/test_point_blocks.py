@@ -51,12 +51,12 @@ def test_a_point_that_is_too_long_for_a_tag_takes_several_and_the_next_one_begin
 
 def test_numbers_that_only_some_points_have_and_odd_ones_come_back():
     points = [
-        ValidationPoint(1, 0.5, 10, 20.0, 1.0, {"loss": math.inf, "first": 1.0}),
-        ValidationPoint(2, 1.0, 20, 21.0, 2.0, {"loss": -math.inf, "device_seconds": 3.0}),
+        ValidationPoint(1, 0.5, 10, 20.0, 1.0, {"train_loss": math.inf, "first": 1.0}),
+        ValidationPoint(2, 1.0, 20, 21.0, 2.0, {"train_loss": -math.inf, "device_seconds": 3.0}),
     ]
     assert points_of_block(with_points(NO_BLOCK, points)[0].text) == points
-    (block,) = with_points(NO_BLOCK, [ValidationPoint(1, 0.5, 10, 20.0, 1.0, {"loss": math.nan})])
-    assert math.isnan(points_of_block(block.text)[0].metrics["loss"])
+    (block,) = with_points(NO_BLOCK, [ValidationPoint(1, 0.5, 10, 20.0, 1.0, {"train_loss": math.nan})])
+    assert math.isnan(points_of_block(block.text)[0].metrics["train_loss"])
 
 
 def test_a_text_that_became_exactly_as_long_as_its_pieces_is_not_read_together_with_older_ones():

@@ -240,7 +240,8 @@ def test_records_that_wait_in_memory_are_read_in_order_however_few_at_a_time(tmp
 
 def odd(step: int) -> ValidationPoint:
     """A training that has gone wrong, and takes no time between its validations."""
-    numbers = {"loss": math.nan, "learning_rate": math.inf, "i2t_r1": -math.inf, "device_seconds": 2.0, "wide": 1e300}
+    numbers = {"train_loss": math.nan, "learning_rate": math.inf, "i2t_r1": -math.inf, "device_seconds": 2.0}
+    numbers["wide"] = 1e300
     noise = dict.fromkeys(("seconds", "rate"), random.Random(step).random())
     return ValidationPoint(step, step / 3, 64 * step, 50 - step / 7, 2.0, numbers | noise)
 

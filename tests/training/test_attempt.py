@@ -74,7 +74,7 @@ def test_a_point_says_everything_about_its_window(make_trial: Any, tmp_path: Pat
         "rsum", "i2t_median_rank", "t2i_median_rank", "i2t_mean_rank", "t2i_mean_rank", "tie_share", "train_loss",
         "loss_active_share", "gradient_norm", "learning_rate", "unique_negatives_captions", "unique_negatives_images",
         "unique_negatives_active_captions", "unique_negatives_active_images", "train_seconds", "load_seconds",
-        "validation_seconds", "pairs_per_second",
+        "validation_seconds", "device_seconds", "pairs_per_second",
     }
     assert expected <= point.metrics.keys()
     assert point.m_recall == pytest.approx(sum(point.metrics[name] for name in recalls) / 6)

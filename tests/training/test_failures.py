@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import re
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -18,7 +20,8 @@ from vsetune.errors import (
     StaleCheckpoint,
     StorageError,
 )
-from vsetune.training.failures import failure_of, out_of_memory
+from vsetune.quality.checks import first_problem
+from vsetune.training.failures import failure_of, out_of_memory, raised_by_code
 
 FINAL = [
     (ConfigError("network: too wide"), "configuration"),
@@ -74,3 +77,45 @@ def test_a_failed_device_and_a_machine_that_goes_spoil_the_process() -> None:
 def test_an_exception_without_words_is_named() -> None:
     assert failure_of(MemoryError()).text == "memory: MemoryError: "
     assert failure_of(KeyError("words")).text == "bug: KeyError: 'words'"
+
+
+def raised(error: Exception) -> Exception:
+    """Through a line of our code, `quality/checks.py`."""
+
+    def problems() -> Iterator[None]:
+        yield None
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        first_problem(problems())
+    return caught.value
+
+
+@pytest.mark.parametrize(("error", "kind"), INTERRUPTIONS)
+def test_an_outage_is_never_laid_to_the_code(error: Exception, kind: str) -> None:
+    assert raised_by_code(failure_of(raised(error), step=4).text) is None
+
+
+@pytest.mark.parametrize("error", [
+    FileNotFoundError(errno.ENOENT, "No such file or directory", "words.txt"), PermissionError(errno.EACCES, "denied"),
+    OSError("cannot identify image file"),
+])
+def test_what_the_operating_system_says_of_a_path_is_laid_to_the_code(error: Exception) -> None:
+    failure = failure_of(raised(error), step=4)
+    name, found = type(error).__name__, raised_by_code(failure.text)
+    assert not failure.is_final
+    assert re.fullmatch(rf"{name} at quality/checks.py:\d+ in step 4", found or "")
+
+
+def test_a_server_that_is_behind_an_error_without_a_number_is_an_outage() -> None:
+    error = OSError("cannot load the tokenizer from the hub")
+    error.__cause__ = ConnectionError("Max retries exceeded")
+    failure = failure_of(raised(error))
+    assert (failure.kind, raised_by_code(failure.text)) == ("network", None)
+
+
+def test_an_assertion_on_the_device_is_laid_to_the_code_wherever_it_surfaces() -> None:
+    error = RuntimeError("CUDA error: device-side assert triggered\nCUDA kernel errors might be reported later")
+    failures = [failure_of(error, step=3), failure_of(raised(error), step=7)]
+    assert [failure.kind for failure in failures] == ["device", "device"]
+    assert [raised_by_code(failure.text) for failure in failures] == ["RuntimeError of an assertion on the device"] * 2

@@ -12,7 +12,7 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError
 from vsetune.plugins.plugin_loading import forget_plugins, load_plugin
 from vsetune.training.attempt import Attempt
-from vsetune.training.failures import failure_of
+from vsetune.training.failures import failure_of, raised_by_code
 
 ENCODED = "Encoded(unit_length(self.words(captions.tokens)))"
 
@@ -89,3 +89,29 @@ def test_an_exception_in_a_step_names_the_line_of_the_plugin(train: Callable[...
     assert (failure.kind, failure.is_final) == ("bug", True)
     assert failure.text.startswith("bug: ZeroDivisionError: division by zero (in a plugin, /")
     assert failure.text.endswith("half_hinge/loss.py:17)")
+
+
+OPENED = ("similarity = inputs.similarity", "similarity = inputs.similarity * len(open('weights.txt').read())")
+
+
+def test_a_file_that_a_plugin_misses_is_known_by_its_line_and_step(train: Callable[..., Attempt]) -> None:
+    with pytest.raises(FileNotFoundError) as raised:
+        train(loss=LOSS.replace(*OPENED))
+    failure = failure_of(raised.value, step=3)
+    assert (failure.kind, failure.is_final) == ("storage", False)
+    mark = "FileNotFoundError at half_hinge/loss.py:17 in step 3"
+    assert failure.text == f"storage: {mark}: [Errno 2] No such file or directory: 'weights.txt'"
+    assert raised_by_code(failure.text) == mark
+
+
+@pytest.mark.parametrize(("raised", "kind"), [
+    ("ConnectionResetError(104, 'reset')", "network"), ("OSError(5, 'Input/output error')", "storage"),
+    ("MemoryError()", "memory"),
+])
+def test_an_outage_while_a_plugin_is_built_is_an_interruption(
+    train: Callable[..., Attempt], raised: str, kind: str
+) -> None:
+    with pytest.raises(ConfigError) as told:
+        train(loss=LOSS.replace("        self.spec = spec", f"        raise {raised}"))
+    failure = failure_of(told.value)
+    assert (failure.kind, failure.is_final, raised_by_code(failure.text)) == (kind, False, None)

@@ -21,7 +21,7 @@ from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointFolder
 
-TIMES = {"train_seconds", "load_seconds", "validation_seconds", "pairs_per_second"}
+TIMES = {"train_seconds", "load_seconds", "validation_seconds", "device_seconds", "pairs_per_second"}
 CASES: dict[str, dict[str, Any]] = {
     "warm-up": {"loss": {"name": "lmh", "warmup_epochs": 1}},
     "semantics": {"loss": {"name": "lseh"}},

@@ -20,9 +20,9 @@ from vsetune.networks.importing.released_models import import_released
 from vsetune.networks.importing.weight_notes import WeightNotes
 from vsetune.networks.network_building import build_network
 from vsetune.training.attempt import Attempt
-from vsetune.training.imported_scores import evaluate_imported, load_imported
 from vsetune.training.start import check_start, describe_start
 from vsetune.training.step import Learner
+from vsetune.training.stored_scores import evaluate_stored, load_stored
 
 CPU = torch.device("cpu")
 RELEASED = {"image_map": "img_enc.fc", "words": "txt_enc.embed", "gru": "txt_enc.rnn"}
@@ -104,28 +104,28 @@ def refusal(trial: Any) -> str:
 def test_imported_weights_score_as_they_did_where_they_were_trained(
     imported: Any, trained: Any, data_path: str
 ) -> None:
-    found = load_imported(imported(), data_path, split="test", device=CPU)
-    numbers = evaluate_imported(found)
+    found = load_stored(imported(), data_path, split="test", device=CPU)
+    numbers = evaluate_stored(found)
     assert found.words == (found.words[1], found.words[1])
     assert numbers == {name: trained["summary"][f"test_{name}"] for name in numbers}
     assert numbers["i2t_r1"] > 3 / 12
 
 
 def test_a_word_that_the_weights_lack_is_read_as_their_unknown_word(imported: Any, data_path: str) -> None:
-    found = load_imported(imported(["star", "red"]), data_path, split="test", device=CPU)
+    found = load_stored(imported(["star", "red"]), data_path, split="test", device=CPU)
     assert found.words is not None
     assert found.words[0] == found.words[1] - 2
     assert found.dataset.vocabulary.encode(["star", "a"]) == [1, 3, found.dataset.vocabulary.words.index("a"), 2]
 
 
 def test_a_word_that_is_rare_in_the_data_is_read_by_the_vector_of_the_weights(imported: Any, data_path: str) -> None:
-    found = load_imported(imported(), data_path, split="test", device=CPU)
-    whole = evaluate_imported(found)
+    found = load_stored(imported(), data_path, split="test", device=CPU)
+    whole = evaluate_stored(found)
     few = Dataset.open(data_path)
     few = replace(few, vocabulary=Vocabulary(few.vocabulary.words[:7]))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Dataset, "open", lambda path: few)
-        assert evaluate_imported(load_imported(imported(), data_path, split="test", device=CPU)) == whole
+        assert evaluate_stored(load_stored(imported(), data_path, split="test", device=CPU)) == whole
 
 
 def test_a_training_starts_from_imported_weights(imported: Any, trained: Any, make_trial: Any, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_imported_weights_without_words_are_refused_with_the_way_out(
     path = imported(with_words=False)
     assert "import the weights again with --words" in refusal(make_trial(network=FRESH | {"start_from": str(path)}))
     with pytest.raises(DataError, match="import the weights again with --words"):
-        load_imported(path, data_path, split="test", device=CPU)
+        load_stored(path, data_path, split="test", device=CPU)
 
 
 def test_weights_of_other_sizes_are_refused_with_counts_and_first_names(imported: Any, make_trial: Any) -> None:
@@ -284,7 +284,7 @@ def test_features_of_another_width_are_refused_with_both_sizes(imported: Any, da
     safetensors.torch.save_file(released, narrow)
     path.write_bytes(import_released(narrow, "vsepp", words=path.with_name("vocab.json")).to_safetensors())
     with pytest.raises(DataError, match="reads features of 5 numbers, .* has 12; ingest the features"):
-        load_imported(path, data_path, split="test", device=CPU)
+        load_stored(path, data_path, split="test", device=CPU)
 
 
 @pytest.fixture
@@ -308,10 +308,10 @@ def saf(make_trial: Any, words: tuple[str, ...], tmp_path: Path) -> Callable[[in
 
 
 def test_a_network_that_scores_pairs_is_scored_too(saf: Any, data_path: str) -> None:
-    numbers = evaluate_imported(load_imported(saf(4), data_path, split="test", device=CPU))
+    numbers = evaluate_stored(load_stored(saf(4), data_path, split="test", device=CPU))
     assert 0 <= numbers["m_recall"] <= 100
 
 
 def test_another_number_of_regions_is_refused_with_both_numbers(saf: Any, data_path: str) -> None:
     with pytest.raises(DataError, match="reads 3 regions, .* has 4 to 4; ingest the features"):
-        load_imported(saf(3), data_path, split="test", device=CPU)
+        load_stored(saf(3), data_path, split="test", device=CPU)

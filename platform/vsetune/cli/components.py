@@ -116,6 +116,7 @@ def _facts(spec: type[Spec]) -> dict[str, Any]:
             "equation": spec.equation, "source": spec.source, "network_kinds": sorted(spec.kinds),
             "similarities": sorted(spec.scores), "networks": _partners(loss),
             "semantic_vectors": loss.semantic_source, "batch_units": ["pairs", *["images"] * spec.several_positives],
+            "stop_gradient": loss.stop_gradient,
         }
     if issubclass(spec, NetworkSpec):
         return network_facts(spec(), str(spec.model_fields["name"].default))
@@ -255,4 +256,6 @@ def _fact_lines(described: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"semantic vectors of the captions: {described['semantic_vectors']} by default, computed once per data set"
         )
+    if described["stop_gradient"]:
+        lines.append(f"without gradient: {described['stop_gradient']}")
     return lines

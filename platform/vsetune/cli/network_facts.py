@@ -25,7 +25,7 @@ def network_facts(spec: NetworkSpec, name: str) -> dict[str, Any]:
         "paper": spec.source, "kind": spec.kind, "similarity": spec.score, "parameters": _parameters(spec),
         "flops_per_pair": cost.flops, "needs_dependencies": spec.reads.dependencies, "reads_boxes": spec.reads.boxes,
         "reads_phrases": spec.reads.phrases, "reads_siblings": spec.reads.siblings,
-        "may_read_pixels": _may_read_pixels(spec),
+        "may_read_pixels": _may_read_pixels(spec), "stop_gradient": spec.stop_gradient,
         "losses": [key for key, loss in LOSSES.items() if mismatch(spec, loss(), batch_unit="pairs") is None],
         "published": [asdict(row) for row in published_recalls(type(spec))],
     }
@@ -44,6 +44,7 @@ def fact_lines(facts: Mapping[str, Any]) -> list[str]:
         f"parameters: {facts['parameters']:,}; comparing a pair: {flops_text(facts['flops_per_pair'])} "
         f"({REGIONS} regions of {WIDTH:,}, {WORDS} ids in a caption of {VOCABULARY:,})",
         *([f"reads: {'; '.join(needs)}"] if needs else []),
+        *([f"without gradient: {facts['stop_gradient']}"] if facts["stop_gradient"] else []),
         f"losses that train it: {', '.join(facts['losses'])}",
         *([] if facts["published"] else ["published recalls: none in the papers at hand"]),
     ]

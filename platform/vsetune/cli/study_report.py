@@ -47,14 +47,14 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
 
 
 def in_mlflow(uri: str, experiment: str | None) -> list[str]:
-    """The command that serves MLflow's UI, where none answers yet, and where in it the runs are."""
+    """The command that serves MLflow's UI, where none answers yet, and where in it the charts of the study are."""
     from vsetune.jobs.store_address import mlflow_ui
-    from vsetune.tracking.run_descriptions import runs_link
+    from vsetune.tracking.run_descriptions import charts_link
 
     server = mlflow_server(uri)
     lines = [] if server is None else [f"MLflow UI: {server}"]
     if experiment is not None:
-        lines.append(f"runs:      {mlflow_ui(None, uri) or 'http://127.0.0.1:5000'}/{runs_link(experiment)}")
+        lines.append(f"charts:    {mlflow_ui(None, uri) or 'http://127.0.0.1:5000'}/{charts_link(experiment)}")
     return lines
 
 
@@ -66,10 +66,10 @@ def _table_of(troubles: Sequence[Trouble]) -> Table:
     columns = (Column("trial", overflow="fold"), "is", Column("because", overflow="fold"))
     table = Table(*columns, title="not finished", title_justify="left")
     for trouble in troubles[:_MOST_TROUBLES]:
-        table.add_row(trouble.trial, "open" if trouble.is_open else "failed", trouble.reason[:300])
+        table.add_row(trouble.trial, "open" if trouble.is_open else "failed", trouble.reason[:_LONGEST_REASON])
     if len(troubles) > _MOST_TROUBLES:
         table.add_row(f"and {len(troubles) - _MOST_TROUBLES} more", "", "vsetune trial show STUDY/TRIAL tells of each")
     return table
 
 
-_MOST_TROUBLES = 20
+_MOST_TROUBLES, _LONGEST_REASON = 20, 800

@@ -28,6 +28,7 @@ STOP_EXAMPLE = "Example: vsetune study stop quickstart"
 
 _STOPS_WITHIN_S = 150.0
 _SILENT_AFTER_S = 900.0
+_ENDED = ("finished", "failed")
 
 StudyName = Annotated[str, typer.Argument(help="name of a study", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="as JSON")]
@@ -63,7 +64,7 @@ def show_study(
     if as_json:
         print_json(_plain(view))
         return
-    counts = ", ".join(f"{count} {status}" for status, count in sorted(view.counts.items())) or "none yet"
+    counts = ", ".join(f"{count} {_word(status)}" for status, count in sorted(view.counts.items())) or "none yet"
     lines = [
         f"{view.name}: {_status(view)}, last sign {_ago(view.state.seen)}",
         f"trials: {_share(view)} done ({counts})",
@@ -72,6 +73,7 @@ def show_study(
     ]
     if view.state.stop_asked is not None:
         lines.append(f"last asked to stop: {view.state.stop_asked}")
+    lines += [f"failed: {why}" for why in view.cannot_draw.values()]
     results.out("\n".join(lines), highlight=False)
     shown = [trial for trial in view.trials if every or trial.status in ("running", "killed")]
     if shown:
@@ -86,7 +88,7 @@ def stop_study(study: StudyName, tracking_uri: Tracking = None) -> None:
     """
     (view,) = _views(study, tracking_uri)
     if view.state.status != "running":
-        starting = "" if view.state.status == "finished" else "; if it was resumed a moment ago repeat this in a minute"
+        starting = "" if view.state.status in _ENDED else "; if it was resumed a moment ago repeat this in a minute"
         say(f"study {study}: is not running ({_status(view)}), nothing to stop{starting}")
         return
     states = _states(tracking_uri)
@@ -104,8 +106,8 @@ def stop_study(study: StudyName, tracking_uri: Tracking = None) -> None:
             "nothing needs to stop: run it again with --resume"
         )
         raise typer.Exit(1)
-    if state.status == "finished":
-        say(f"study {study}: has finished meanwhile, so nothing was left to stop")
+    if state.status in _ENDED:
+        say(f"study {study}: has {state.status} meanwhile, so nothing was left to stop")
         return
     say(f"study {study}: stopped; go on with --resume, or by submitting it again")
 
@@ -155,9 +157,13 @@ def _row(trial: TrialView) -> list[str]:
 
 def _status(view: StudyView) -> str:
     """`killed` is a study that was interrupted; one that runs and is silent may have lost its driver."""
-    status = "interrupted" if view.state.status == "killed" else view.state.status
+    status = _word(view.state.status)
     silent = status == "running" and time.time() - view.state.seen > _SILENT_AFTER_S
     return f"{status}, silent" if silent else status
+
+
+def _word(status: str) -> str:
+    return "interrupted" if status == "killed" else status
 
 
 def _share(view: StudyView) -> str:
@@ -187,5 +193,6 @@ def _plain(view: StudyView) -> dict[str, object]:
         "study": view.name, "status": view.state.status, "seen": view.state.seen, "stop_asked": view.state.stop_asked,
         "trials": {"promised": view.promised, **view.counts}, "epochs": view.cost.epochs,
         "wasted_epochs": view.cost.wasted_epochs, "device_seconds": view.cost.device_seconds, "usd": view.cost.usd,
-        "unpriced_device_seconds": view.cost.unpriced_seconds, "each": [asdict(trial) for trial in view.trials],
+        "unpriced_device_seconds": view.cost.unpriced_seconds, "cannot_draw": dict(view.cannot_draw),
+        "each": [asdict(trial) for trial in view.trials],
     }

@@ -61,14 +61,15 @@ def import_(
     file: Annotated[Path, typer.Argument(help="what `tracking export` wrote", show_default=False)],
     tracking_uri: Tracking = None,
 ) -> None:
-    """Bring an exported study into a tracking store. Every file is checked against its SHA-256 first. Importing again
-    adds nothing; after an interruption it goes on; a newer export brings what is new. Runs get new ids (the old one is
-    the tag vsetune.moved_from). The search goes to the study's folder under VSETUNE_HOME, unless there is one."""
-    from vsetune.jobs.preparation import artifact_root, tracking_store
+    """Bring an exported study, from whomever, into a tracking store. All of it is checked first: every file against its
+    SHA-256, every value. Importing again adds nothing; after an interruption it goes on; a newer export brings what is
+    new. Runs get new ids (the old one is the tag vsetune.moved_from). The search goes to runs/STUDY under VSETUNE_HOME,
+    unless there is one."""
+    from vsetune.jobs.preparation import artifact_root
     from vsetune.jobs.preparation import tracking_uri as store_uri
-    from vsetune.jobs.recorded_studies import record_of
-    from vsetune.jobs.study_folder import folder_of
-    from vsetune.tracking.exported_study import SEARCH_FILE, opened_study
+    from vsetune.jobs.study_folder import folder_told
+    from vsetune.tracking.exported_content import SEARCH_FILE
+    from vsetune.tracking.exported_study import opened_study
     from vsetune.tracking.moving import importer
     from vsetune.tracking.study_files import place_search
 
@@ -87,7 +88,7 @@ def import_(
             say("note: the export holds no search; the study resumes only where search.storage is the database that "
                 "keeps it")
             return
-        folder = folder_of(record_of(tracking_store(tracking), exported.study))
+        folder = folder_told({}, exported.study)
         with tempfile.TemporaryDirectory() as into:
             if place_search(exported.extract(SEARCH_FILE, Path(into)), folder):
                 say(f"its search is in {folder}; go on with `vsetune study run FILE --resume`")

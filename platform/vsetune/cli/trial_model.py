@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from vsetune.cli.output import messages, results, say
-from vsetune.cli.recorded_runs import Run, recorded_store
+from vsetune.cli.recorded_runs import Device, Run, recorded_store
 from vsetune.cli.tracking_option import Tracking, tracking_of
-from vsetune.errors import StaleCheckpoint
 
-EXAMPLE = "Example: vsetune trial model quickstart/vsepp.lseh-c000-s0"
+EXAMPLE = "Example: vsetune trial model quickstart/vsepp.lseh-c000-s0 --index test"
 
 
-def model(run: Run, tracking_uri: Tracking = None) -> None:
+def model(
+    run: Run,
+    index: Annotated[str | None, typer.Option(
+        help="split whose images and captions go along, encoded; default: none, the data set is searched at its place",
+    )] = None,
+    device: Device = "auto",
+    tracking_uri: Tracking = None,
+) -> None:
     """Log a trial's best network as an MLflow model, which `mlflow.pyfunc.load_model` asks with captions or features of
-    images. The weights are not stored again: the model names the run that has them. Prints the model's address."""
-    from vsetune.files.hashes import sha256_of_file
+    images. It carries weights, settings and vocabulary or tokeniser, so it works on another machine; what it searches
+    there is its index. Prints the model's address."""
+    from vsetune.jobs.model_files import log_model
     from vsetune.jobs.preparation import tracking_uri as store_uri
-    from vsetune.jobs.recorded import best_weights, find_attempt
+    from vsetune.jobs.recorded import find_attempt
+    from vsetune.scoring.device import choose_device
     from vsetune.tracking.models import logged_models
 
     store = recorded_store(tracking_uri)
     attempt = find_attempt(store, run, finished=True)
     with tempfile.TemporaryDirectory() as into, messages.status("logging the model"):
-        weights = best_weights(store, attempt, Path(into))
-        if weights is None:
-            raise StaleCheckpoint(f"{attempt.where}: no checkpoint left to make a model of; train the trial again")
         models = logged_models(store_uri(tracking_of(tracking_uri)))
-        address, is_new = models.log(attempt.record, weights_sha256=sha256_of_file(weights))
+        address, is_new = log_model(models, store, attempt, Path(into), index=index, device=choose_device(device))
     results.out(address, highlight=False)
     say("logged; it is among the models of the study in the MLflow UI" if is_new else "was logged before")

@@ -40,8 +40,11 @@ def require_fit(spec: StudySpec, cells: list[Cell], dataset: Dataset, *, where: 
 
 
 def require_readable(trial: TrialSpec, dataset: Dataset, *, where: str) -> None:
-    """ConfigError with every way in which the trial's network cannot read the data set."""
-    problems = list(_reading_problems(trial, dataset, where))
+    """ConfigError with every way in which the trial's network, which is built already, cannot read the data set."""
+    problems = [
+        *_region_problems(trial, dataset, where), *_parse_problems(trial, dataset, where),
+        *_pixel_problems(trial, dataset, where), *_word_piece_problems(trial, where),
+    ]
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
 
@@ -121,6 +124,7 @@ def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) ->
 
 
 def _reading_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+    yield from _region_problems(trial, dataset, where)
     yield from _network_problems(trial, dataset, where)
     yield from _parse_problems(trial, dataset, where)
     yield from _pixel_problems(trial, dataset, where)
@@ -143,25 +147,30 @@ def _batch_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[
         yield f"{where}: {error}"
 
 
-def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+def _region_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+    """A number of regions, or boxes, that the network needs and the data set does not have."""
     features, spec = dataset.manifest.features, trial.network
+    counts = f"{features.regions_min} to {features.regions} regions"
     is_equal = features.regions_min == features.regions
     if isinstance(spec, VseppSpec) and spec.image_input == "flatten" and not is_equal:
         yield (
-            f"{where}: network.image_input: flatten needs the same number of regions in every image, {trial.data.path} "
+            f"{where}: network.image_input: flatten needs the same number of regions in every image, {dataset.path} "
             f"has {features.regions_min} to {features.regions}; use mean, or ingest a fixed number of regions"
         )
-        return
     is_grid = is_equal and math.isqrt(features.regions) ** 2 == features.regions
     if spec.reads.boxes and not features.boxes and not is_grid:
         yield (
-            f"{where}: network {spec.name} needs the boxes of regions, or a square grid of them; {trial.data.path} has "
-            f"{features.regions_min} to {features.regions} regions without boxes; ingest it with boxes, or a grid"
+            f"{where}: network {spec.name} needs the boxes of regions, or a square grid of them; {dataset.path} has "
+            f"{counts} without boxes; ingest it with boxes, or a grid"
         )
+
+
+def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+    spec = trial.network
     try:
         with torch.device("meta"):  # shapes without memory or arithmetic
             network = build_network(
-                spec, regions=features.regions, width=features.width, vocabulary_size=len(dataset.vocabulary)
+                spec, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
             )
         check_start(network, spec, dataset.vocabulary.words)
     except ConfigError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 from vsetune.config.study.cells import Cell
@@ -11,13 +12,17 @@ from vsetune.search.configurations import ConfigurationSearch, Lesson, Outcome, 
 
 
 class HeldSearch(ConfigurationSearch):
-    """A search that only the holder of the study writes to. check: raises StorageError when that may be another."""
+    """A search that only the holder of the study writes to. check: raises StorageError when that may be another.
+
+    The check comes first, so that most drivers hear early that they were taken over. What keeps a write of one from
+    counting is that the database knows the last driver (`TrialRows.take`).
+    """
 
     def __init__(
         self, study: str, cells: list[Cell], spec: SearchSpec, *, storage: str, refuses: Refusal | None,
         check: Callable[[], None],
     ) -> None:
-        super().__init__(study, cells, spec, storage=storage, refuses=refuses)
+        super().__init__(study, cells, spec, storage=storage, refuses=refuses, driver=uuid.uuid4().hex)
         self._check = check
 
     def ask(self, cell: str) -> Suggestion | None:

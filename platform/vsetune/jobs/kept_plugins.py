@@ -13,7 +13,8 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, ValidationError
 
 from vsetune.config.components.plugin_import import source_of
 from vsetune.config.components.plugin_source import Source, changed_files, read_source
@@ -37,6 +38,14 @@ class KeptPlugin:
     keys: tuple[str, ...]
 
 
+class _Note(BaseModel):
+    """`plugin.json` of a copy. source: below its folder."""
+
+    module: str | None
+    source: str
+    keys: list[str]
+
+
 def keep_plugins(plugins: Iterable[Plugin], study_folder: Path) -> list[Path]:
     """Copies the code of these plugins into a study's folder; the folders of the copies. StorageError if it cannot.
 
@@ -58,17 +67,14 @@ def load_kept(wanted: Mapping[str, str], study_folder: Path, *, where: str) -> N
     for key, sha256 in wanted.items():
         if known.get(key) == sha256:
             continue
-        kept = _copy_of(key, sha256, study_folder)
-        if kept is None:
-            _bring(study_folder)
-            kept = _copy_of(key, sha256, study_folder)
-        if kept is None:
-            kind, _, name = key.partition(".")
-            raise StorageError(
-                f"{where}: {kind} {name} is a plugin, and no copy of its code {sha256[:12]} is in "
-                f"{study_folder / PLUGINS_FOLDER}; bring that folder back"
-            )
-        _load(kept, {key: sha256}, where)
+        _load(_require_copy(key, sha256, study_folder, where), {key: sha256}, where)
+
+
+def carry_plugins(wanted: Mapping[str, str], study_folder: Path, into: Path, *, where: str) -> None:
+    """Copies what `load_kept` would load to a folder from which it can be loaded instead. Errors as of it."""
+    for key, sha256 in wanted.items():
+        kept = _require_copy(key, sha256, study_folder, where)
+        shutil.copytree(kept.folder, into / PLUGINS_FOLDER / kept.folder.name, dirs_exist_ok=True)
 
 
 def load_kept_by_name(names: Collection[str], study_folder: Path) -> list[Plugin]:
@@ -183,6 +189,20 @@ def _bring(study_folder: Path) -> None:
     bring_mirrored(study_folder, lambda name: name.startswith(f"{PLUGINS_FOLDER}/"))
 
 
+def _require_copy(key: str, sha256: str, study_folder: Path, where: str) -> KeptPlugin:
+    kept = _copy_of(key, sha256, study_folder)
+    if kept is None:
+        _bring(study_folder)
+        kept = _copy_of(key, sha256, study_folder)
+    if kept is None:
+        kind, _, name = key.partition(".")
+        raise StorageError(
+            f"{where}: {kind} {name} is a plugin, and no copy of its code {sha256[:12]} is in "
+            f"{study_folder / PLUGINS_FOLDER}; bring that folder back"
+        )
+    return kept
+
+
 def _copy_of(key: str, sha256: str, study_folder: Path) -> KeptPlugin | None:
     return next((kept for kept in _copies(sha256, study_folder) if key in kept.keys), None)
 
@@ -204,7 +224,11 @@ def _all(study_folder: Path) -> list[KeptPlugin]:
 
 
 def _read(folder: Path) -> KeptPlugin | None:
-    plain: Any = read_json(folder / _NOTE)
-    if not isinstance(plain, dict) or not {"module", "source", "keys"} <= plain.keys():
+    """None for a note that is not as `_keep` writes it, or whose code is not in its folder."""
+    try:
+        note = _Note.model_validate(read_json(folder / _NOTE))
+    except ValidationError:
         return None
-    return KeptPlugin(folder, folder / plain["source"], plain["module"], tuple(plain["keys"]))
+    source = folder / note.source
+    is_inside = "\0" not in note.source and source.resolve().is_relative_to(folder.resolve())
+    return KeptPlugin(folder, source, note.module, tuple(note.keys)) if is_inside else None

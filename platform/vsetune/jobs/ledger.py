@@ -19,7 +19,7 @@ from typing import Literal
 
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.errors import StorageError
+from vsetune.errors import ConfigError, StorageError
 from vsetune.jobs.cell_budget import at_once
 from vsetune.jobs.cell_goals import CellGoals
 from vsetune.jobs.cell_trials import CellTrials
@@ -30,9 +30,10 @@ from vsetune.jobs.trial_progress import TERMINAL, Assignment, TrialProgress
 from vsetune.jobs.warm_start import WarmStart
 from vsetune.leaderboard.selection import ROLES
 from vsetune.metrics.curves import best_of_curve
-from vsetune.search.configurations import ConfigurationSearch, Suggestion
+from vsetune.search.configurations import ConfigurationSearch, DeadEnd, Suggestion
 from vsetune.tracking.records import (
     DRAWN_BY,
+    NO_CONFIGURATION,
     WARM_START,
     AttemptRecord,
     AttemptStart,
@@ -40,6 +41,7 @@ from vsetune.tracking.records import (
     ValidationPoint,
 )
 from vsetune.tracking.store import TrackingStore
+from vsetune.training.failures import raised_by_code
 
 _ASK_AGAIN_S, _ASK_AT_MOST_S = 5.0, 600.0
 
@@ -70,6 +72,9 @@ class StudyLedger:
         self._silent_since: float | None = None
         self._warm_start = warm_start or {}
         self._taught: set[str] = set()
+        self._recorded: Mapping[str, Sequence[AttemptRecord]] = {}
+        """By trial, the attempts that the store had when this process began."""
+        self._retries_failed = False
         self._goals = CellGoals(study, self.cells, searched=self._by_cell.searched)
         self._confirmations = Confirmations(
             study, further_seeds(study) if confirming is None else confirming, searched=self._by_cell.searched
@@ -84,17 +89,21 @@ class StudyLedger:
         by_trial: dict[str, list[AttemptRecord]] = {}
         for record in self._store.attempts(self.study.study):
             by_trial.setdefault(record.start.trial, []).append(record)
+        self._recorded, self._retries_failed = by_trial, retry_failed
         for cell in self.cells.values():
             for suggestion in self._search.suggestions(cell.name):
-                self._recover_trial(self._search_assignment(cell, suggestion), by_trial, retry_failed=retry_failed)
-            if self._search.is_exhausted(cell.name):
+                self._recover_trial(self._search_assignment(cell, suggestion))
+            is_exhausted, dead_end = self._search.is_exhausted(cell.name), self._search.dead_end(cell.name)
+            if dead_end is not None and (is_exhausted or not retry_failed):
+                self._fail_to_draw(cell, dead_end)
+            elif is_exhausted:
                 self._by_cell.exhaust(cell)
         for name in list(self.trials):  # what one is worth may depend on the trials of another cell
             self._tell(name)
         for cell in self.cells.values():
             for assignment in self._confirmations.of(cell):
                 if assignment.trial.trial in by_trial:
-                    self._recover_trial(assignment, by_trial, retry_failed=retry_failed)
+                    self._recover_trial(assignment)
 
     def next(self, cells: Container[str] | None = None) -> Assignment | Literal["wait", "done"]:
         """The next trial: what is nearest to a result comes first.
@@ -109,6 +118,9 @@ class StudyLedger:
         if ready is not None:
             return self.trials[ready].assignment
         confirmation = self._next_confirmation(may)
+        if confirmation is not None and confirmation.trial.trial in self._recorded:  # its search was taken up again
+            self._recover_trial(confirmation)
+            return self.next(cells)
         if confirmation is not None:
             return self._add(confirmation)
         cell = self._cell_to_search(may)
@@ -193,8 +205,7 @@ class StudyLedger:
         progress = self.trials[trial]
         if progress.is_closed:
             return
-        if progress.status == "waiting":  # it failed before it could report anything
-            self.open_attempt(trial, number=progress.number + 1, environment={}, protocol={}, inherited=[])
+        self._require_attempt(progress)
         self._end(progress, status, summary, list(artifacts), error)
         self._tell(trial)
 
@@ -202,11 +213,19 @@ class StudyLedger:
         """A trial was stopped by nothing of its own: it is handed out again after a pause, whose seconds are returned.
 
         was_asked: its machine was taken away with a warning; it goes on at once, and that counts for nothing.
-        None: it has been interrupted too often without a new validation and is left open for the next run of the study.
+        None: it has been interrupted too often without a new validation and is left open for the next run of the study;
+        or it has failed, since its code raised the same at the same place before (`raised_by_code`).
         """
         progress = self.trials[trial]
         if progress.is_closed:
             return None
+        origin = raised_by_code(reason)
+        if origin is not None and origin in [raised_by_code(attempt.error) for attempt in progress.attempts()]:
+            again = f"{reason} (twice at this place, so it is no outage)"
+            self.close(trial, "failed", summary=progress.summary, error=again)
+            return None
+        if origin is not None:
+            self._require_attempt(progress)  # its record is what tells a second time from a first
         if progress.status == "running":
             self._end(progress, "killed", progress.summary, [], reason)
         pause = self._paused(progress, reason, was_asked=was_asked)
@@ -222,6 +241,12 @@ class StudyLedger:
             progress = self.trials[name]
             self._end(progress, "killed", progress.summary, [], "the study was interrupted")
         return running
+
+    def _require_attempt(self, progress: TrialProgress) -> None:
+        """A record, also of an attempt that ended before it could report anything."""
+        if progress.status == "waiting":
+            trial, number = progress.assignment.trial.trial, progress.number + 1
+            self.open_attempt(trial, number=number, environment={}, protocol={}, inherited=[])
 
     def _paused(self, progress: TrialProgress, reason: str, *, was_asked: bool) -> float | None:
         """Seconds that an interrupted trial waits; None leaves it open."""
@@ -247,16 +272,16 @@ class StudyLedger:
         progress.end(status, known, error)
         self._changed(progress)
 
-    def _recover_trial(
-        self, assignment: Assignment, by_trial: Mapping[str, list[AttemptRecord]], *, retry_failed: bool
-    ) -> None:
-        name = assignment.trial.trial
-        records = sorted(by_trial.get(name, []), key=lambda record: record.start.number)
-        progress = self._know(TrialProgress.recorded(assignment, records))
-        if not progress.is_closed or (retry_failed and progress.status == "failed"):
+    def _recover_trial(self, assignment: Assignment) -> None:
+        name, progress = assignment.trial.trial, self._know(self._as_recorded(assignment))
+        if not progress.is_closed or (self._retries_failed and progress.status == "failed"):
             progress.status = "waiting"
             self._changed(progress)
             self._requeued.add(name)
+
+    def _as_recorded(self, assignment: Assignment) -> TrialProgress:
+        records = self._recorded.get(assignment.trial.trial, ())
+        return TrialProgress.recorded(assignment, sorted(records, key=lambda record: record.start.number))
 
     def _asked(
         self, cell: Cell, now: float, cells: Container[str] | None
@@ -278,11 +303,28 @@ class StudyLedger:
             self.search_outage, self._ask_not_before = str(error), now + _ASK_AGAIN_S
             self._silent_since = now if self._silent_since is None else self._silent_since
             return "wait"
+        except ConfigError:
+            dead_end = self._search.dead_end(cell.name)
+            if dead_end is None:
+                raise
+            self._fail_to_draw(cell, dead_end)
+            return self.next(cells)
         self.search_outage = self._silent_since = None
         if suggestion is None:
             self._by_cell.exhaust(cell)
             return self.next(cells)
         return self._add(self._search_assignment(cell, suggestion))
+
+    def _fail_to_draw(self, cell: Cell, dead_end: DeadEnd) -> None:
+        """A failed trial stands for the configuration that the cell could not find, and the cell asks for no other."""
+        name, seed = self._search_id(cell, dead_end.number), self.study.seeds[0]
+        trial = build_trial(self.study, cell, {}, trial=name, seed=seed)
+        progress = self._as_recorded(Assignment(trial, dead_end.number, "search", {}))
+        if not progress.is_closed:
+            progress.status = "waiting"
+        self._know(progress)
+        self._by_cell.exhaust(cell)
+        self.close(name, "failed", summary={}, error=f"{NO_CONFIGURATION} for {dead_end.reason}")
 
     def _teach(self, cell: Cell) -> None:
         """Once in every process, before the first configuration; by then the cell's target is known."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vsetune.config.spec.loading import parse_spec
@@ -12,11 +12,17 @@ from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 from vsetune.jobs.cell_budget import CellBudget
+from vsetune.jobs.study_folder import folder_of
 from vsetune.leaderboard.rows import Cost
-from vsetune.leaderboard.selection import Trial, cost_of, trials_of
+from vsetune.leaderboard.selection import Trial, cost_of, trials_of, why_cannot_draw
 from vsetune.tracking.records import AttemptRecord, StudyRecord
 from vsetune.tracking.store import TrackingStore
+from vsetune.tracking.study_lock import has_died
 from vsetune.tracking.study_state import StudyState, StudyStates
+
+PROMISED = "promised_trials"
+"""Tag of a study: how many trials it asks for, for those who have not its components."""
+_DIED = "the process that ran the study died; --resume goes on with the trial"
 
 
 @dataclass(frozen=True)
@@ -43,8 +49,9 @@ class TrialView:
 
 @dataclass(frozen=True)
 class StudyView:
-    """promised: how many trials the study asks for, None where its file cannot be read here (somebody's components) and
-    it has not finished.
+    """promised: how many trials the study asks for; None where an earlier version recorded it, its file cannot be read
+    here (somebody's components) and it has not ended. cannot_draw: by cell, why its search found no further valid
+    configuration.
     """
 
     name: str
@@ -52,6 +59,7 @@ class StudyView:
     trials: Sequence[TrialView]
     promised: int | None
     cost: Cost
+    cannot_draw: Mapping[str, str]
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -65,14 +73,25 @@ class StudyView:
 
 
 def observe(store: TrackingStore, states: StudyStates, record: StudyRecord) -> StudyView:
-    """A study as it stands in the store. StorageError when that cannot be reached."""
+    """A study as it stands in the store, or interrupted where this machine knows that its driver has died. StorageError
+    when the store cannot be reached."""
     state, trials = states.state(record.name), trials_of(store.attempts(record.name))
+    if state.status == "running" and has_died(folder_of(record), seen=state.seen):
+        state = replace(state, status="killed")
     promised = _promised(record)
-    if promised is None and state.status == "finished":
+    if promised is None and state.status in ("finished", "failed"):
         promised = len(trials)
     elif promised is not None:
         promised = max(promised, len(trials))  # `study confirm` may have asked for more
-    return StudyView(record.name, state, [_view(trial, state) for trial in trials], promised, cost_of(trials))
+    views = [_view(trial, state) for trial in trials]
+    return StudyView(record.name, state, views, promised, cost_of(trials), _cells_that_cannot_draw(trials))
+
+
+def _cells_that_cannot_draw(trials: Sequence[Trial]) -> dict[str, str]:
+    by_cell: dict[str, list[Trial]] = {}
+    for trial in trials:
+        by_cell.setdefault(trial[-1].start.cell, []).append(trial)
+    return {cell: why for cell, of_cell in by_cell.items() if (why := why_cannot_draw(of_cell)) is not None}
 
 
 def promised_trials(study: StudySpec, cells: Sequence[Cell]) -> int:
@@ -83,6 +102,8 @@ def promised_trials(study: StudySpec, cells: Sequence[Cell]) -> int:
 
 
 def _promised(record: StudyRecord) -> int | None:
+    if PROMISED in record.tags:
+        return int(record.tags[PROMISED])
     try:
         study = parse_spec(dict(record.config), StudySpec, where=record.name)
         return promised_trials(study, resolve_cells(study, where=record.name))
@@ -94,10 +115,12 @@ def _view(trial: Trial, state: StudyState) -> TrialView:
     last = trial[-1]
     cost = cost_of([trial])
     curve = next((attempt.curve for attempt in reversed(trial) if attempt.curve), ())
+    is_dead = last.status == "running" and state.status != "running"
     return TrialView(
-        last.start.trial, last.start.cell, last.status, len(trial), curve[-1][0] if curve else 0.0, _length(last),
-        max((m_recall for _, m_recall in curve), default=None), _place(last.start.environment),
-        state.attempts_seen.get(last.attempt_id), cost.device_seconds, cost.usd, last.error,
+        last.start.trial, last.start.cell, "killed" if is_dead else last.status, len(trial),
+        curve[-1][0] if curve else 0.0, _length(last), max((m_recall for _, m_recall in curve), default=None),
+        _place(last.start.environment), state.attempts_seen.get(last.attempt_id), cost.device_seconds, cost.usd,
+        _DIED if is_dead else last.error,
     )
 
 

@@ -38,6 +38,7 @@ from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.first_stages import StageSearch, with_first_stage
 from vsetune.jobs.fitting import require_fit
 from vsetune.jobs.held_search import HeldSearch
+from vsetune.jobs.observed import PROMISED, promised_trials
 from vsetune.jobs.store_address import TRACKING_VARIABLE
 from vsetune.jobs.store_address import existing_store as existing_store  # asked of this module, too
 from vsetune.jobs.store_address import tracking_store as tracking_store
@@ -95,6 +96,7 @@ class PreparedStudy:
         plain |= {"plugins": code} if code else {}
         fingerprint = fingerprint_of({**plain, "data_fingerprint": self.data_fingerprint})
         tags = {"data_fingerprint": self.data_fingerprint, "description": self.spec.description}
+        tags[PROMISED] = str(promised_trials(self.spec, self.cells))
         tags |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in code.items()}
         return StudyRecord(self.spec.study, fingerprint, shown_plain(self.spec.to_plain()), tags)
 

@@ -99,10 +99,11 @@ def _accepted(
     """The domain widened, from much to little, as far as the study takes its new end; none where it takes not even the
     nearest."""
     wider: list[Domain] = (
-        [_further(domain, end)] if isinstance(domain, Choices) else [_wider(domain, end, by) for by in _WIDER]
+        [_further(domain, end)] if isinstance(domain, Choices)
+        else [each for each in (_wider(domain, end, by) for by in _WIDER) if each.low > 0 or not each.log]
     )
     ends = [_outermost(each, end) for each in wider]
-    if refusal(study, cell, {**configuration, setting: ends[-1]}) is not None:
+    if not ends or refusal(study, cell, {**configuration, setting: ends[-1]}) is not None:
         return
     for each, value in zip(wider, ends, strict=True):
         if refusal(study, cell, {**configuration, setting: value}) is None:

@@ -108,17 +108,23 @@ def best_weights(store: TrackingStore, attempt: RecordedAttempt, into: Path) -> 
     return next((place / BEST_FILE for place in (into, attempt.folder) if (place / BEST_FILE).is_file()), None)
 
 
-def load_recorded(store: TrackingStore, attempt: RecordedAttempt, *, device: torch.device, into: Path) -> TrainedTrial:
-    """The best network of an attempt, and its data. into: a folder that lasts for this call.
-
-    UsageError, DataError or StaleCheckpoint in one line: no weights are left, the data are gone or have changed.
-    """
-    trial = attempt.trial()
+def require_best_weights(store: TrackingStore, attempt: RecordedAttempt, into: Path) -> Path:
+    """As `best_weights`; StaleCheckpoint in one line where none are left."""
     weights = best_weights(store, attempt, into)
     if weights is None:
         raise StaleCheckpoint(
             f"{attempt.where}: no checkpoint left, {BEST_FILE} is neither among the run's artifacts nor in "
             f"{attempt.folder}; bring it back, or train the trial again."
         )
+    return weights
+
+
+def load_recorded(store: TrackingStore, attempt: RecordedAttempt, *, device: torch.device, into: Path) -> TrainedTrial:
+    """The best network of an attempt, and its data. into: a folder that lasts for this call.
+
+    UsageError, DataError or StaleCheckpoint in one line: no weights are left, the data are gone or have changed.
+    """
+    trial = attempt.trial()
+    weights = require_best_weights(store, attempt, into)
     fingerprint = attempt.record.start.protocol.get("data_fingerprint")
     return load_trained(trial, weights, device=device, data_fingerprint=fingerprint, where=attempt.where)

@@ -47,6 +47,9 @@ _DELIVER_IN_HASTE_S = 3.0
 """The same, of one that somebody broke off."""
 
 Ending = Literal["finished", "partly failed", "failed", "interrupted"]
+_RECORDED_AS: Mapping[Ending, StudyStatus] = {
+    "finished": "finished", "partly failed": "finished", "failed": "failed", "interrupted": "killed",
+}
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ def run_study(
             is_away = store.deliver(DELIVER_WITHIN_S) > 0
             recorded = None if is_away or ending == "interrupted" else recorded_in(prepared)
             results = write_results(prepared, attempts, recorded)
-            store.finish_study(spec.study, "killed" if ending == "interrupted" else "finished", results.files)
+            store.finish_study(spec.study, _RECORDED_AS[ending], results.files)
         undelivered = store.deliver(0.0 if is_away else DELIVER_WITHIN_S)
         outage = store.outage() or "it is slow"
         if ending != "interrupted":
@@ -186,12 +189,12 @@ def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool) -> No
 
 
 def _status_before(spec: StudySpec) -> StudyStatus:
-    """Of a study that is confirmed: finished, unless the store says otherwise or does not answer."""
+    """Of a study that is confirmed: as it ended, or killed where the store has no end of it or does not answer."""
     try:
         status = open_states(tracking_uri(spec.tracking)).state(spec.study).status
     except UsageError:
         return "killed"
-    return "finished" if status == "finished" else "killed"
+    return "killed" if status == "running" else status
 
 
 @contextmanager

@@ -75,14 +75,14 @@ class StudyMetrics:
             self._board.add(STUDY_VALIDATIONS, 1, study=self._study)
             self._board.set(TRIAL_LAST_VALIDATION, self._last_report, **self._labels(trial))
         elif event in ("failed", "interrupted"):
-            self._failed(str(report.get("kind")), "failed" if event == "failed" else "interrupted")
+            self._failed(trial, str(report.get("kind")))
         if report.get("done"):
             self._left(trial)
 
     def died(self, trial: str, reason: str) -> None:
         """The worker of a trial is gone. reason: one line that opens with the kind of failure."""
         self._last_report = self._clock()
-        self._failed(reason.partition(":")[0], "interrupted")
+        self._failed(trial, reason.partition(":")[0])
         self._left(trial)
 
     def tick(self, *, now: bool = False) -> None:
@@ -135,8 +135,9 @@ class StudyMetrics:
                 unpriced += 1
         self._board.set(STUDY_UNPRICED_TRIALS, unpriced, study=self._study)
 
-    def _failed(self, kind: str, outcome: str) -> None:
+    def _failed(self, trial: str, kind: str) -> None:
         known = kind if kind in get_args(Kind) else "bug"
+        outcome = "failed" if self._ledger.trials[trial].status == "failed" else "interrupted"
         self._board.add(STUDY_FAILURES, 1, study=self._study, kind=known, outcome=outcome)
 
     def _left(self, trial: str) -> None:

@@ -2,7 +2,7 @@
 
 What would only fail again (configuration, data, numbers) ends the trial with a reason. What merely happened to it
 (storage, network, device, memory) is reported as an interruption: the driver hands the trial out again later, and the
-next attempt finds the checkpoint in the trial's folder and goes on.
+next attempt finds the checkpoint in the trial's folder and goes on. The ledger finds out what its code raises twice.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class AttemptTrainable(Trainable):
             self._mirror.settle(within_s)
 
     def _failure(self, error: Exception) -> dict[str, Any]:
-        failure = failure_of(error)
+        failure = failure_of(error, step=self._attempt.step if self._attempt is not None else 0)
         if failure.kind == "bug":
             logger.error("trial %s: %s", self._wanted["trial"]["trial"], traceback.format_exc())
         if self._attempt is not None:

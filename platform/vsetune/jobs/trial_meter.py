@@ -19,12 +19,14 @@ CALIBRATION_METRIC = "calibration_seconds"
 
 @dataclass(frozen=True)
 class Window:
-    """The training between two validations. worked_seconds: in which the processor worked at steps. seconds: steps and
-    waiting for their batches. calibration: of one product, before and after, the mean."""
+    """The training between two validations. worked_seconds: in which the processor worked at steps. trained_seconds:
+    passed in steps, waiting in them too. seconds: steps and waiting for their batches. calibration: of one product,
+    before and after, the mean."""
 
     epochs: float
     pairs: int
     worked_seconds: float
+    trained_seconds: float
     seconds: float
     calibration: Calibration
 
@@ -68,6 +70,7 @@ class TrialMeter:
         self.windows.append(Window(
             epochs=point.epoch - (last.epoch if last else 0.0),
             pairs=point.pairs_seen - (last.pairs_seen if last else 0), worked_seconds=worked,
+            trained_seconds=point.train_seconds - (last.train_seconds if last else 0.0),
             seconds=_seconds(point) - (_seconds(last) if last else 0.0), calibration=calibration,
         ))
         return replace(point, metrics={**point.metrics, CALIBRATION_METRIC: calibration.passed})
@@ -75,7 +78,8 @@ class TrialMeter:
     def summary(self) -> dict[str, float]:
         """`start_seconds` (until the first step could begin), `peak_memory_bytes`; of a calibrated trial also
         `calibration_seconds` and, in calibration products, medians over the windows of this execution: `epoch_products`
-        (work at the steps of an epoch), `pairs_per_product` (time passed, waiting for data too), `start_products`."""
+        (work at the steps of an epoch), `epoch_wall_products` (time passed in them), `pairs_per_product` (time passed,
+        waiting for data too), `start_products`."""
         peak = peak_memory_bytes(self._device)
         found = {} if peak is None else {"peak_memory_bytes": float(peak)}
         found |= {} if self._start_seconds is None else {"start_seconds": self._start_seconds}
@@ -89,6 +93,9 @@ class TrialMeter:
         relative = {
             CALIBRATION_METRIC: passed,
             "epoch_products": statistics.median(w.worked_seconds / w.epochs / w.calibration.worked for w in windows),
+            "epoch_wall_products": statistics.median(
+                w.trained_seconds / w.epochs / w.calibration.passed for w in windows
+            ),
             "pairs_per_product": statistics.median(w.pairs / w.seconds * w.calibration.passed for w in windows),
         }
         if self._start_seconds is not None:

@@ -126,10 +126,12 @@ class RecordingCallback(StaysHere, tune.Callback):
         self._on_tick()
 
     def _pause(self, name: str, reason: str, *, was_asked: bool = False) -> None:
-        if not self._ledger.trials[name].is_closed:
-            goes_on_in = self._ledger.interrupted(name, reason, was_asked=was_asked)
-            if not self._stop.is_requested:
-                self._on_pause(name, reason, goes_on_in)
+        if self._ledger.trials[name].is_closed:
+            return
+        goes_on_in = self._ledger.interrupted(name, reason, was_asked=was_asked)
+        is_failed = self._ledger.trials[name].is_closed  # by the same error at the same place as before
+        if not is_failed and not self._stop.is_requested:
+            self._on_pause(name, reason, goes_on_in)
 
 
 class StudyStopper(StaysHere, tune.Stopper):

@@ -16,9 +16,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell, build_trial
-from vsetune.config.study.domains import Value
+from vsetune.config.study.domains import Value, clipped, contains
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import UsageError
 from vsetune.files.whole_files import read_json, write_json
@@ -146,16 +145,9 @@ def _taken(study: StudySpec, cell: Cell, trial: Trial) -> TakenTrial:
 def _shared(cell: Cell, attempt: AttemptRecord) -> dict[str, Value]:
     """What it has of the settings that the cell searches, where the cell's range has the value."""
     return {
-        name: attempt.start.configuration[name] for name, domain in cell.domains.items()
-        if name in attempt.start.configuration and _is_within(attempt.start.configuration[name], domain)
+        name: clipped(attempt.start.configuration[name], domain) for name, domain in cell.domains.items()
+        if name in attempt.start.configuration and contains(domain, attempt.start.configuration[name])
     }
-
-
-def _is_within(value: Any, domain: Domain) -> bool:
-    if isinstance(domain, Choices):
-        return value in domain.choices
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and domain.low <= value <= domain.high
 
 
 def _is_alike(study: StudySpec, cell: Cell, trial: Trial, data_fingerprint: str) -> bool:

@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from vsetune.errors import VsetuneError
-from vsetune.files.hashes import sha256_of_file
+from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, VsetuneError
+from vsetune.jobs.model_files import log_model
 from vsetune.jobs.preparation import PreparedStudy
-from vsetune.jobs.recorded import RecordedAttempt, best_weights
+from vsetune.jobs.recorded import RecordedAttempt
 from vsetune.jobs.store_address import tracking_uri
 from vsetune.leaderboard.selection import Trial, trials_of, winner_of
 from vsetune.tracking.models import LoggedModels, logged_models
@@ -60,10 +60,12 @@ def _logged(
     for winner in winners:
         trial = winner.start.trial
         with tempfile.TemporaryDirectory() as into:
-            weights = best_weights(store, RecordedAttempt(winner, prepared.trial_folder(trial)), Path(into))
-            if weights is None:
+            try:
+                attempt = RecordedAttempt(winner, prepared.trial_folder(trial))
+                new += log_model(models, store, attempt, Path(into))[1]
+            except DamagedCheckpoint:
+                raise
+            except StaleCheckpoint:
                 gone.append(trial)
-            else:
-                new += models.log(winner, weights_sha256=sha256_of_file(weights))[1]
     lines = [f"{new} winner{'s' if new > 1 else ''} logged as MLflow models"] if new else []
     return lines + ([f"no checkpoint is left of {', '.join(gone)}: not logged as MLflow models"] if gone else [])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from scipy import special
 
+from vsetune.leaderboard import wording
 from vsetune.leaderboard.comparing import is_evidence
 from vsetune.leaderboard.rows import Leaderboard, Row, SeedResult
 from vsetune.metrics.curve_noise import noise_tolerance
@@ -33,6 +34,8 @@ def steps(row: Row, leaderboard: Leaderboard) -> list[Step]:
     group = next(rows for dataset, network, rows in leaderboard.groups() if row in rows)
     baseline = next((each for each in group if each.is_baseline), None)
     found = [Step("best M-Recall", tuple(_height(row))), Step("epochs to best, to level", tuple(_own_epochs(row)))]
+    if baseline is not None and row.collapse is not None:
+        found.append(Step(f"against {baseline.loss}", (f"nothing: {wording.collapse(row)}",)))
     if baseline is not None and any(seed.epochs_to_target for seed in row.seeds):
         found += _against(row, baseline, leaderboard)
     return [*found, _cost(row)]

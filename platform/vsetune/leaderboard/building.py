@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vsetune.errors import IncompatibleCurves, UsageError
-from vsetune.leaderboard.comparing import answered, bounds, compared_seeds, is_evidence
-from vsetune.leaderboard.comparison import Bounds
+from vsetune.leaderboard.comparing import answered, bounds, collapse_of, compared_seeds, is_evidence
+from vsetune.leaderboard.comparison import Bounds, Collapse
 from vsetune.leaderboard.contenders import contenders_of, seed_result
 from vsetune.leaderboard.fronts import pareto_front
 from vsetune.leaderboard.rows import Contender, Leaderboard, Row, SeedResult, headline_of
@@ -27,12 +27,13 @@ from vsetune.leaderboard.selection import (
     sum_of,
     trials_of,
     usable,
+    why_cannot_draw,
     winner_of,
 )
 from vsetune.leaderboard.time_profile import UNITS
 from vsetune.leaderboard.time_profiles import time_profile
 from vsetune.leaderboard.tuning import tuning_of
-from vsetune.metrics.curve_noise import baseline_flags, curve_noise, noise_tolerance, still_rises
+from vsetune.metrics.curve_noise import curve_noise, noise_tolerance, still_rises
 from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence, check_same_protocol, resolution
 from vsetune.metrics.efficiency import SeedDifference, difference_over_seeds, epochs_to_best, epochs_to_target
 from vsetune.metrics.performance_profiles import HIT_SHARE
@@ -92,11 +93,10 @@ def group_rows(
     shown = [row for row in rows if row.seeds and row.loss not in apart]
     reference = next((row for row in shown if row.is_baseline), shown[0] if shown else None)
     rows = [_checked(row, trials_by_loss[row.loss], reference, apart.get(row.loss)) for row in rows]
-    yardstick = next((row for row in rows if row.is_baseline), None)
-    best_of_any = max(
-        (seed.best_m_recall for row in rows if row.not_comparable is None for seed in row.headline), default=0.0
-    )
-    compared = [row if row.not_comparable else _compared(row, yardstick, best_of_any) for row in rows]
+    fitting = [row for row in rows if row.not_comparable is None and row.seeds]
+    yardstick = next((row for row in fitting if row.is_baseline), None)
+    collapse = None if yardstick is None else collapse_of(yardstick, fitting)
+    compared = [row if row.not_comparable else _compared(row, yardstick, collapse) for row in rows]
     front = {row.loss for row in pareto_front(compared)}
     compared = [replace(row, is_on_front=row.loss in front) for row in compared]
     return sorted(compared, key=lambda row: (
@@ -118,6 +118,8 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
     contenders = contenders_of(trials, by_key, winner, headline) if winner else ()
     flags, budget = _flags(trials, runs, seeds, contenders), budget_of_search(trials, costs)
     flags += [budget.flag] if budget is not None and budget.flag is not None else []
+    cannot_draw = why_cannot_draw(trials)
+    flags += [] if cannot_draw is None else ["cannot_draw"]
     return Row(
         dataset=dataset, network=start.network, loss=start.loss, cell=start.cell, study=start.study,
         is_baseline=is_baseline,
@@ -133,7 +135,7 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
         protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags), contenders=contenders,
         noise=noise, epochs_to_level=_median([seed.epochs_to_level for seed in headline]),
         m_recall_bounds=_recall_bounds(headline),
-        search_budget=budget, tuning=tuning_of(trials, costs, budget),
+        search_budget=budget, tuning=tuning_of(trials, costs, budget), cannot_draw=cannot_draw,
     )
 
 
@@ -144,7 +146,8 @@ def _flags(
     headline = headline_of(seeds)
     shown = {seed.trial for seed in headline}
     is_barred = not runs and any(usable(trial) and not keeps_constraints(trial[-1]) for trial in trials)
-    flags = [] if seeds else ["none_allowed" if is_barred else "no_result"]
+    why_none = "all_failed" if all(trial[-1].status == "failed" for trial in trials) else "no_result"
+    flags = [] if seeds else ["none_allowed" if is_barred else why_none]
     flags += ["seed_failed"] if len(seeds) < len(runs) else []
     flags += ["incomplete"] if any(seed.status in _INCOMPLETE for seed in seeds) else []
     flags += ["chosen_by_itself"] if any(seed.chose for seed in headline) else []
@@ -191,12 +194,15 @@ def _incompatibility(row: Row, trials: Sequence[Trial], reference: Row) -> str |
     return None
 
 
-def _compared(row: Row, yardstick: Row | None, best_of_any: float) -> Row:
-    """The row with its epochs to the baseline's best, seed by seed, and its Difference."""
+def _compared(row: Row, yardstick: Row | None, collapse: Collapse | None) -> Row:
+    """The row with its epochs to the baseline's best, seed by seed, and its Difference; without them where the baseline
+    collapsed."""
     if not row.seeds:
         return row
-    is_usable = yardstick is not None and yardstick.not_comparable is None
-    references = yardstick.headline if yardstick and is_usable else ()
+    if collapse is not None:
+        rising = ["rising"] if not row.is_baseline and _still_rises(row.headline, row.flags) else []
+        return replace(row, flags=(*row.flags, "baseline_collapsed", *rising), collapse=collapse)
+    references = yardstick.headline if yardstick else ()
     baselines = {seed.seed: seed.curve for seed in references}
     counted = {seed.seed for seed in row.headline} & baselines.keys()
     seeds = tuple(
@@ -206,9 +212,8 @@ def _compared(row: Row, yardstick: Row | None, best_of_any: float) -> Row:
     )
     reached = [seed.epochs_to_target for seed in seeds if seed.epochs_to_target is not None]
     flags = list(row.flags)
-    state = baseline_flags(list(baselines.values()), best_of_any_loss=best_of_any) if baselines else None
-    flags += ["baseline_rising"] if state and state.is_rising and (row.is_baseline or counted) else []
-    flags += ["baseline_collapsed"] if state and state.is_collapsed else []
+    is_rising = bool(baselines) and still_rises(list(baselines.values()))
+    flags += ["baseline_rising"] if is_rising and (row.is_baseline or counted) else []
     flags += ["censored"] if any(epochs.censored for epochs in reached) else []
     flags += [] if reached else ["no_pairs"]
     flags += ["rising"] if not row.is_baseline and _still_rises(row.headline, flags) else []

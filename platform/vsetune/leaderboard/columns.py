@@ -236,6 +236,10 @@ COLUMNS: tuple[Column, ...] = (
         value=lambda row: " ".join(row.flags),
     ),
     Column(
+        key="baseline_collapsed", meaning="Why there is no baseline to compare with; empty if there is one",
+        kind="text", views=_CSV, value=wording.collapse,
+    ),
+    Column(
         key="not_comparable", meaning="Why the row is not compared; empty if it is", kind="text", views=_CSV,
         value=lambda row: row.not_comparable,
     ),

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from vsetune.leaderboard.comparison import ALPHA, Answer, Bounds, Comparison
+from vsetune.leaderboard.comparison import ALPHA, Answer, Bounds, Collapse, Comparison
 from vsetune.leaderboard.rows import Row, SeedResult
+from vsetune.metrics.efficiency import chance_m_recall, is_collapsed
 from vsetune.metrics.paired_tests import holm, paired_t, seeds_to_decide, sign_test
 from vsetune.metrics.seed_intervals import MEAN_SEEDS, ROUNDING, Floats, improvement_interval, mean_interval
 from vsetune.metrics.survival import Epochs
-
-NO_YARDSTICK = ("baseline_rising", "baseline_collapsed")
-"""Flags with which a baseline's best is no target."""
 
 
 def compared_seeds(
@@ -39,6 +38,29 @@ def compared_seeds(
         sooner=sooner, later=later, height_p=paired_t(gains) if are_whole else 1.0,
         epochs_p=sign_test(sooner, later), height="too few seeds" if are_whole else "cut short",
     )
+
+
+def collapse_of(baseline: Row, rows: Sequence[Row]) -> Collapse | None:
+    """Why nothing can be compared with the baseline; None where it can. rows: of its network and data set."""
+    best, other = max((seed.best_m_recall, row.loss) for row in rows for seed in row.headline)
+    chance, seeds = _chance(baseline.protocol), baseline.headline
+    fallen = [seed for seed in seeds if is_collapsed(seed.curve, best_of_any_loss=best, chance=chance)]
+    if not fallen:
+        return None
+    least = min(fallen, key=lambda seed: seed.best_m_recall)
+    return Collapse(
+        least.best_m_recall, least.curve[-1][1], other, best, chance, len(fallen), len(seeds),
+        has_ended=all(seed.status == "finished" for seed in seeds),
+    )
+
+
+def _chance(protocol: Mapping[str, Any]) -> float | None:
+    """M-Recall of random orders, per cent; None where it is not recorded what was ranked."""
+    images, captions = protocol.get("images"), protocol.get("captions")
+    if not images or not captions:
+        return None
+    ranked = protocol.get("validation_images", images)
+    return chance_m_recall(ranked, round(captions * ranked / images))
 
 
 def is_evidence(seed: SeedResult) -> bool:
@@ -75,7 +97,7 @@ def _answered(
     epochs = _answer(epochs_p, leads=comparison.sooner > comparison.later, enough=seeds >= epochs_seeds)
     return replace(
         comparison, height_p=height_p, epochs_p=epochs_p, height=height, height_seeds=MEAN_SEEDS,
-        epochs="no yardstick" if any(flag in flags for flag in NO_YARDSTICK) else epochs, epochs_seeds=epochs_seeds,
+        epochs="no yardstick" if "baseline_rising" in flags else epochs, epochs_seeds=epochs_seeds,
     )
 
 

@@ -11,13 +11,32 @@ Answer = Literal["supported", "contradicted", "undecided", "too few seeds", "no 
 supported: the test against chance is passed, corrected for all comparisons of the board. contradicted: the opposite
 passes it; of epochs that is no evidence of a slower loss, since the baseline has but its own best to reach.
 undecided: neither does. too few seeds: no outcome could pass it. no yardstick: the baseline was still rising when it
-ended, or collapsed, and its best is no target. cut short: seeds were trained until they reached a target, so their
+ended, so its best is no target. cut short: seeds were trained until they reached a target, so their
 M-Recall is no best.
 """
 ALPHA = 0.05
 """Of all comparisons of a board together and of each claim for itself: how often one is called by chance."""
 
 Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Collapse:
+    """A baseline that others cannot be compared with (`metrics.is_collapsed`): of the seed of it that got least far.
+
+    m_recall, last: its best and its last M-Recall, per cent. other, other_m_recall: the loss that any seed of the same
+    network and data got furthest with. chance: M-Recall of random orders, None where the split is not recorded. seeds:
+    of the baseline that collapsed, of how many: `of_seeds`. has_ended: they have all been trained to their end.
+    """
+
+    m_recall: float
+    last: float
+    other: str
+    other_m_recall: float
+    chance: float | None
+    seeds: int
+    of_seeds: int
+    has_ended: bool
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 from vsetune.leaderboard import wording
 from vsetune.leaderboard.column import Column, columns_of
 from vsetune.leaderboard.columns import COLUMNS
-from vsetune.leaderboard.findings import findings, headline
+from vsetune.leaderboard.findings import collapses, findings, headline
 from vsetune.leaderboard.latex_words import tex as _tex
 from vsetune.leaderboard.rows import Leaderboard, Row
 from vsetune.leaderboard.table_text import TableText, rows_by_key
@@ -79,8 +79,10 @@ def markdown_text(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS)
     shown = columns_of("page", columns, leaderboard.rows)
     sides = " | ".join(":---" if column.kind == "text" else "---:" for column in shown)
     notes = [*findings(leaderboard), *wording.notes(leaderboard)]
+    fallen = "".join(f"**{markdown_words(sentence)}**\n\n" for sentence in collapses(leaderboard))
+    study, baseline = markdown_words(leaderboard.study), markdown_words(leaderboard.baseline)
     return TableText(
-        f"**{markdown_words(leaderboard.study)}**: losses compared with {markdown_words(leaderboard.baseline)}. "
+        f"{fallen}**{study}**: losses compared with {baseline}. "
         f"{markdown_words(wording.protocol_line(leaderboard))}\n\n"
         f"| {' | '.join(markdown_words(_heading(column)) for column in shown)} |\n| {sides} |\n", "",
         _lines(leaderboard, shown, lambda words: f"| {' | '.join(map(markdown_words, words))} |\n"),
@@ -100,7 +102,8 @@ def latex_text(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) ->
     sides = "".join("l" if column.kind == "text" else "r" for column in shown)
     head = [
         r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering",
-        rf"\caption{{Losses compared with {_tex(leaderboard.baseline)} in the {studies} {_tex(leaderboard.study)}. "
+        rf"\caption{{{''.join(rf'{_bold_tex(sentence)} ' for sentence in collapses(leaderboard))}"
+        rf"Losses compared with {_tex(leaderboard.baseline)} in the {studies} {_tex(leaderboard.study)}. "
         rf"{_tex(wording.protocol_line(leaderboard))}}}",
         rf"\begin{{tabular}}{{{sides}}}", r"\toprule", " & ".join(_tex(_heading(column)) for column in shown) + r" \\",
     ]
@@ -108,6 +111,10 @@ def latex_text(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) ->
     tail += [rf"\par\footnotesize {_tex(note)}" for note in [*findings(leaderboard), *wording.notes(leaderboard)]]
     lines = _lines(leaderboard, shown, lambda words: " & ".join(map(_tex, words)) + " \\\\\n")
     return TableText("\n".join([*head, ""]), "\\midrule\n", lines, "\n".join([*tail, r"\end{table}", ""]))
+
+
+def _bold_tex(text: str) -> str:
+    return rf"\textbf{{{_tex(text)}}}"
 
 
 def _lines(

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from vsetune.leaderboard import wording
 from vsetune.leaderboard.comparison import ALPHA, Answer, Comparison
 from vsetune.leaderboard.rows import Leaderboard, Row
 from vsetune.leaderboard.wording import difference, fixed, interval, signed
 
 
 def headline(leaderboard: Leaderboard) -> list[str]:
-    """One sentence per data set and network: what is supported, or how many seeds an answer takes."""
-    return [_headline(dataset, network, rows, leaderboard.baseline) for dataset, network, rows in leaderboard.groups()]
+    """One sentence per data set and network: what is supported, or how many seeds an answer takes; collapsed baselines
+    first."""
+    return [*collapses(leaderboard), *(
+        _headline(dataset, network, rows, leaderboard.baseline) for dataset, network, rows in leaderboard.groups()
+        if not any(row.collapse for row in rows)
+    )]
+
+
+def collapses(leaderboard: Leaderboard) -> list[str]:
+    """One sentence per data set and network whose baseline collapsed."""
+    fallen = [
+        (f"{network} on {dataset}", next((row for row in rows if row.collapse), None))
+        for dataset, network, rows in leaderboard.groups()
+    ]
+    return [
+        f"{place}: {wording.collapse(row).replace('the baseline', f'the baseline {leaderboard.baseline}', 1)}. Nothing "
+        "is compared with it." for place, row in fallen if row is not None
+    ]
 
 
 def findings(leaderboard: Leaderboard) -> list[str]:
@@ -36,7 +53,8 @@ def is_ahead(row: Row) -> bool:
 def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) -> str:
     place = f"{network} on {dataset}"
     if not any(row.seeds for row in rows):
-        return f"{place}: no result yet."
+        failed = all("all_failed" in row.flags for row in rows)
+        return f"{place}: no result{', every trial failed' if failed else ' yet'}."
     compared = [row for row in rows if row.comparison is not None]
     if not compared:
         return f"{place}: no loss shares a seed with {baseline}, nothing is compared."
@@ -128,9 +146,7 @@ def _on_epochs(row: Row, comparison: Comparison, baseline: str) -> str:
         case "undecided":
             return f"The data cannot yet tell whether it is sooner at the best of {baseline}: {told}."
         case "no yardstick":
-            rising = "baseline_rising" in row.flags
-            why = "was still rising when it ended" if rising else "collapsed"
-            return f"Nothing is said of epochs, since {baseline} {why}."
+            return f"Nothing is said of epochs, since {baseline} was still rising when it ended."
         case _:
             return f"Whether it is sooner at the best of {baseline} takes {_seeds(comparison.epochs_seeds)}."
 

@@ -21,7 +21,7 @@ from vsetune.leaderboard import wording
 from vsetune.leaderboard.chart_library import packed_library
 from vsetune.leaderboard.column import Column, columns_of
 from vsetune.leaderboard.columns import COLUMNS, OF_SEVERAL
-from vsetune.leaderboard.findings import findings, headline, is_ahead
+from vsetune.leaderboard.findings import collapses, findings, headline, is_ahead
 from vsetune.leaderboard.many_studies import ManyBoards
 from vsetune.leaderboard.page_data import filters_of, page_data
 from vsetune.leaderboard.rows import Leaderboard, Row
@@ -61,7 +61,7 @@ class ShownLine:
 class ShownBoard:
     """A board as its part of the page shows it. place: on the page, from 0. id: names it in addresses; empty for one
     alone. level: of the headings of its notes. is_alone: it is of one network on one data set, which its headline
-    names, and its table need not."""
+    names, and its table need not. collapses: those sentences of its headline that say that a baseline collapsed."""
 
     place: int
     id: str
@@ -73,6 +73,7 @@ class ShownBoard:
     lines: Sequence[ShownLine]
     is_alone: bool
     headline: Sequence[str]
+    collapses: Sequence[str]
     findings: Sequence[str]
     notes: Sequence[str]
 
@@ -132,7 +133,7 @@ def _shown_boards(shown: Shown, columns: Sequence[Column]) -> list[ShownBoard]:
             title=wording.board_title(board) if is_several else board.study, level=4 if is_several else 3,
             baseline=board.baseline, protocol=wording.protocol_line(board),
             columns=columns_of("page", columns, board.rows), lines=_lines(board), is_alone=len(board.groups()) == 1,
-            headline=headline(board),
+            headline=headline(board), collapses=collapses(board),
             findings=findings(board), notes=wording.notes(board),
         )
         for place, board in enumerate(boards_of(shown))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vsetune.leaderboard.comparison import Bounds, Comparison
+from vsetune.leaderboard.comparison import Bounds, Collapse, Comparison
 from vsetune.leaderboard.range_end import RangeEnd
 from vsetune.leaderboard.search_budgets import SearchBudget
 from vsetune.leaderboard.time_profile import TimeProfile
@@ -20,8 +20,10 @@ AT_RANGE_END = "at_range_end"
 FLAGS = {
     "baseline_rising": "the baseline was still rising when it ended, so its best is an easy target: nothing is said of "
     "who is sooner there",
-    "baseline_collapsed": "the baseline's best M-Recall is below half of the best that any loss reached with this "
-    "network: Difference to it says nothing",
+    "baseline_collapsed": "the best M-Recall of the baseline is below half of the best that any loss reached with this "
+    "network, or its last M-Recall is that of a random order: nothing is compared with it; give it a warm-up "
+    "(warmup_epochs: 1, of losses on the hardest negative) or a smaller learning rate in a new study, or choose "
+    "another baseline (--baseline LOSS)",
     "censored": "so many seeds never reached the baseline's best: they count as later than they ran, and a median that "
     "they could move is a lower bound (>)",
     "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
@@ -39,10 +41,12 @@ FLAGS = {
     "failed, or nothing was left to try): the others had more chances",
     "more_than_budget": "the search trained more than one whole training beyond its budget: it had more chances than "
     "the others",
+    "cannot_draw": "the search found no further configuration that makes a valid trial, and ended there",
     AT_RANGE_END: "the winner has a setting at an end of the range that its search was given",
     "rising": "still rising at the end of training: the M-Recall is that of so many epochs, and may be higher "
     "after more",
     "none_allowed": "every trial of this cell breaks a constraint of the search",
+    "all_failed": "every trial of this cell failed",
     "no_result": "no trial of this cell has a usable validation",
 }
 """What each flag of a row means, for the notes under a table."""
@@ -126,13 +130,15 @@ class Row:
     seed. epochs_to_best, epochs_to_level, epochs_to_target: medians, the last one of Kaplan and Meier.
     m_recall_bounds, epochs_bounds: 95 % intervals of best_m_recall and epochs_to_target, None for too few seeds, and
     where the seeds chose the configuration. noise: deviation of one validation, points; None of short curves.
-    difference, comparison: with the baseline, None for itself and without it. resolution_epochs: largest gap
-    between two validations. configurations: how many the search tried. trials: configurations and seeds tried.
+    difference, comparison: with the baseline, None for itself and without it. collapse: why there is none to compare
+    with, the same in all rows of a network and data set, without epochs_to_target then. resolution_epochs: largest
+    gap between two validations. configurations: how many the search tried. trials: configurations and seeds tried.
     attempts: their executions, counts: the same by status. not_comparable: why it is not compared, None if it is.
     contenders: what was confirmed beside the winner (`vsetune study confirm`). search_budget: None where none is
     recorded. tuning: what its search was expected to find with less; None where there was none. is_on_front: no other
     of its data set and network beats it in both M-Recall and epochs to the baseline's best. study: that it ran in.
     range_ends: settings of the winner at an end of what was searched, where the study could be read for that.
+    cannot_draw: why its search found no further valid configuration, None where it did.
     """
 
     dataset: str
@@ -165,10 +171,12 @@ class Row:
     m_recall_bounds: Bounds | None = None
     epochs_bounds: Bounds | None = None
     comparison: Comparison | None = None
+    collapse: Collapse | None = None
     tuning: TuningCurves | None = None
     is_on_front: bool = False
     study: str = ""
     range_ends: tuple[RangeEnd, ...] = ()
+    cannot_draw: str | None = None
 
     @property
     def headline(self) -> tuple[SeedResult, ...]:

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from vsetune.leaderboard.rows import Cost
 from vsetune.leaderboard.search_budgets import SearchBudget
 from vsetune.metrics.curves import best_of_curve
-from vsetune.tracking.records import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptRecord
+from vsetune.tracking.records import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord
 
 Trial = tuple[AttemptRecord, ...]
 """All attempts at one trial, by number; the last one counts."""
@@ -83,10 +83,11 @@ def budget_of_search(trials: Sequence[Trial], costs: Sequence[Cost]) -> SearchBu
 def _cost(trial: Trial) -> Cost:
     """Epochs, device-seconds and dollars of one trial, each attempt at the price of its own node.
 
-    The epochs of the latest attempt live on; what else was trained is wasted. An attempt that continued from a
-    checkpoint repeats the earlier curve, and its seconds include the earlier ones: both are charged once. Wasted is
-    what an earlier attempt's curve has beyond the shared part (all of it, if the next one began anew), or more if an
-    attempt says so: `wasted_epochs` of its summary, counted from the start of the trial, has what no curve shows.
+    The epochs of the latest attempt live on; the rest is wasted. An attempt that continued from a checkpoint repeats
+    the earlier curve, which is charged once. Device-seconds of an attempt include those of the attempts before it, as
+    far as it knows them (`wasted_seconds` of its summary): each attempt is charged what it adds. Wasted epochs are what
+    an earlier attempt's curve has beyond the shared part (all of it, if the next one began anew), or more if an attempt
+    says so: `wasted_epochs` of its summary, counted from the start of the trial, has what no curve shows.
     """
     alive = seconds = wasted = told = 0.0
     before: AttemptRecord | None = None
@@ -94,9 +95,8 @@ def _cost(trial: Trial) -> Cost:
     unpriced = 0.0
     for attempt in trial:
         inherited = _inherited_epochs(before, attempt) if before else 0.0
-        inherited_seconds = _device_seconds(before) if before and inherited else 0.0
-        held = max(0.0, _device_seconds(attempt) - inherited_seconds)
-        seconds += held
+        so_far = max(seconds, _device_seconds(attempt))
+        held, seconds = so_far - seconds, so_far
         money.append(_usd(attempt, held))
         unpriced += held if money[-1] is None else 0.0
         if before is not None and not _last_epoch(attempt):
@@ -140,6 +140,13 @@ def _device_seconds(attempt: AttemptRecord) -> float:
 def usable(trial: Trial) -> bool:
     """Its curve may be shown: it has one, and it did not end in an error."""
     return bool(trial[-1].curve) and trial[-1].status != "failed"
+
+
+def why_cannot_draw(trials: Sequence[Trial]) -> str | None:
+    """Why the search of a cell found no further valid configuration; None where it found one."""
+    last = next((trial[-1] for trial in reversed(trials) if trial[-1].start.phase == "search"), None)
+    is_dead_end = last is not None and last.status == "failed" and (last.error or "").startswith(NO_CONFIGURATION)
+    return last.error if last is not None and is_dead_end else None
 
 
 def configuration_key(attempt: AttemptRecord) -> str:

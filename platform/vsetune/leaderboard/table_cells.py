@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vsetune.leaderboard import wording
-from vsetune.leaderboard.comparing import NO_YARDSTICK
 from vsetune.leaderboard.paper_table import PaperColumn
 from vsetune.leaderboard.rows import FLAGS, Row
 from vsetune.metrics.survival import Epochs
 
 _TOLD = (
-    "baseline_rising", "baseline_collapsed", "incomplete", "seed_failed", "chosen_by_itself", "stopped_at_target",
+    "baseline_rising", "incomplete", "seed_failed", "chosen_by_itself", "stopped_at_target",
     "censored",
 )
 """Flags that belong below a table in which their row stands."""
@@ -57,6 +56,8 @@ def measured(
             return _difference(row, baseline, column, notes)
         case "scored" | "mean_and_spread":
             return _scored(column, row, summaries, prefix, notes)
+    if row.collapse is not None:
+        return missing(f"{row.network}: {wording.collapse(row)}")
     if baseline is None:
         return missing(f"{row.network}: {column.against} was not run beside {row.loss}")
     return missing(f"{row.loss} of {row.network} shares no seed with {baseline.loss}")
@@ -82,7 +83,7 @@ def _difference(row: Row, baseline: Row, column: PaperColumn, notes: tuple[str, 
         return missing(f"{row.loss} of {row.network} shares no seed with {baseline.loss}")
     epochs, percent = statistics.median(apart), row.difference.percent
     bound = "> " if row.difference.is_lower_bound else ""
-    counts = not bound and not any(flag in row.flags for flag in NO_YARDSTICK)
+    counts = not bound and "baseline_rising" not in row.flags
     return Cell(bound + _difference_words(epochs, percent, column.digits), (epochs, percent), notes, counts)
 
 

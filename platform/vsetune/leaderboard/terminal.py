@@ -14,7 +14,7 @@ from rich.text import Text
 from vsetune.leaderboard import wording
 from vsetune.leaderboard.column import Column, columns_of
 from vsetune.leaderboard.columns import COLUMNS
-from vsetune.leaderboard.findings import findings, is_ahead
+from vsetune.leaderboard.findings import collapses, findings, is_ahead
 from vsetune.leaderboard.rows import Leaderboard, Row
 from vsetune.leaderboard.tuning_table import WordTable, profile_table, tuning_table
 
@@ -32,6 +32,8 @@ class LeaderboardView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         board = self.leaderboard
         columns = columns_of("terminal", self.columns, board.rows)
+        for sentence in collapses(board):
+            yield Text(sentence, style="bold red")
         yield Text(f"{board.study}: losses compared with {board.baseline}", style="bold")
         whole = _table(board, [rows for _, _, rows in board.groups()], columns)
         needed = Measurement.get(console, options.update(max_width=_UNLIMITED), whole).maximum

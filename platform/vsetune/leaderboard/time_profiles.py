@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from vsetune.leaderboard.comparing import NO_YARDSTICK, is_evidence
+from vsetune.leaderboard.comparing import is_evidence
 from vsetune.leaderboard.rows import Row, SeedResult
 from vsetune.leaderboard.time_profile import LossProfile, TimeProfile, Unit
 from vsetune.metrics.performance_profiles import (
@@ -74,9 +74,10 @@ def _no_target(baseline: Row | None, name: str, unit: Unit) -> str | None:
     """Why a task has no target; None if it has one."""
     if baseline is None or not baseline.seeds:
         return f"no result of {name}"
-    flag = next((flag for flag in NO_YARDSTICK if flag in baseline.flags), None)
-    if flag is not None:
-        return f"{name} {'was still rising when it ended' if flag == 'baseline_rising' else 'collapsed'}"
+    if baseline.collapse is not None:
+        return f"{name} collapsed"
+    if "baseline_rising" in baseline.flags:
+        return f"{name} was still rising when it ended"
     return _not_in(baseline, baseline, unit)
 
 

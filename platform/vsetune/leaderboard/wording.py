@@ -78,6 +78,22 @@ def difference(value: SeedDifference | None) -> str:
     return text + interval(None if value.low is None or value.high is None else (value.low, value.high), 1)
 
 
+def collapse(row: Row) -> str:
+    """`the baseline collapsed: its best M-Recall is 14.9 %, less than half of the 51.3 % of my_loss`, or empty."""
+    told = row.collapse
+    if told is None:
+        return ""
+    who = f" in {told.seeds} of {told.of_seeds} seeds" if told.of_seeds > 1 else ""
+    state = f"the baseline collapsed{who}" if told.has_ended else f"the baseline has not got anywhere yet{who}"
+    if told.m_recall < told.other_m_recall / 2:
+        return (
+            f"{state}: its best M-Recall is {fixed(told.m_recall, 1)} %, less than half of the "
+            f"{fixed(told.other_m_recall, 1)} % of {told.other}"
+        )
+    last, chance = fixed(told.last, 1), fixed(told.chance, 1)
+    return f"{state}: its M-Recall is {last} % at the end, that of a random order {chance} %"
+
+
 def trials(row: Row) -> str:
     """`12 (8 pruned, 1 failed)`: trials, and attempts that did not run to their end."""
     other = [f"{count} {status}" for status, count in row.counts.items() if status != "finished" and count]
@@ -155,6 +171,8 @@ def notes(leaderboard: Leaderboard) -> list[str]:
             ]
         if flag == "not_comparable":
             lines += [f"({mark}) {row.network} {row.loss}: {row.not_comparable}." for row in rows]
+        if flag == "cannot_draw":
+            lines += [f"({mark}) {row.network} {row.loss}: {row.cannot_draw}." for row in rows]
     return lines + published_notes(leaderboard)
 
 

@@ -32,6 +32,7 @@ class LossSpec(Spec):
 
     equation: the formula in plain text, S = similarity of images (rows) and captions (columns). source: paper and
     equation numbers. kinds, scores: what the network must give. several_positives: also takes batch_unit images.
+    stop_gradient: what the loss treats as a constant on purpose although it depends on the batch or on a parameter.
     """
 
     if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class LossSpec(Spec):
     kinds: ClassVar[frozenset[Kind]] = ALL_KINDS
     scores: ClassVar[frozenset[Score]] = ALL_SCORES
     several_positives: ClassVar[bool] = False
+    stop_gradient: ClassVar[str] = ""
 
     @property
     def semantic_source(self) -> SemanticSource | None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from vsetune.metrics.cost import LineFit, fit_seconds
-from vsetune.metrics.curve_noise import BaselineFlags, baseline_flags, curve_noise, noise_tolerance, still_rises
+from vsetune.metrics.curve_noise import curve_noise, noise_tolerance, still_rises
 from vsetune.metrics.curves import (
     BestPoint,
     Curve,
@@ -20,14 +20,14 @@ from vsetune.metrics.curves import (
 )
 from vsetune.metrics.efficiency import (
     Difference,
-    MeanDifference,
     SeedDifference,
+    chance_m_recall,
     difference_of_curves,
     difference_over_seeds,
     difference_percent,
     epochs_to_best,
     epochs_to_target,
-    mean_difference,
+    is_collapsed,
 )
 from vsetune.metrics.paired_tests import holm, paired_t, seeds_to_decide, sign_test
 from vsetune.metrics.seed_intervals import improvement_interval, mean_interval, median_interval
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from vsetune.metrics.semantic_ranking import CaptionSemantics, SemanticRankingDistance, semantic_ranking_distance
 
 __all__ = [
-    "COCO_TEST_1K", "COCO_TEST_5K", "RANKING_PROTOCOL", "BaselineFlags", "BestPoint", "CaptionSemantics", "Curve",
-    "Difference", "EmbeddingScores", "Epochs", "EpochsOverSeeds", "LineFit", "MatrixScores", "MeanDifference",
+    "COCO_TEST_1K", "COCO_TEST_5K", "RANKING_PROTOCOL", "BestPoint", "CaptionSemantics", "Curve",
+    "Difference", "EmbeddingScores", "Epochs", "EpochsOverSeeds", "LineFit", "MatrixScores",
     "MeanScores", "PartOfScores", "Positives", "RankAverages", "RankingProtocol", "RelevanceScores",
     "RetrievalScores", "Scores", "SeedDifference", "SemanticRankingDistance", "UniqueHardNegatives",
-    "baseline_flags", "best_of_curve", "check_same_cadence", "check_same_protocol", "curve_noise",
+    "best_of_curve", "chance_m_recall", "check_same_cadence", "check_same_protocol", "curve_noise",
     "difference_of_curves", "difference_over_seeds", "difference_percent", "epochs_over_seeds", "epochs_to_best",
     "epochs_to_target", "expected_if_random", "fit_seconds", "fold_scores", "holm", "improvement_interval",
-    "kaplan_meier", "kaplan_meier_median", "matrix_scores", "mean_curve", "mean_difference", "mean_interval",
+    "is_collapsed", "kaplan_meier", "kaplan_meier_median", "matrix_scores", "mean_curve", "mean_interval",
     "median_interval", "noise_tolerance", "paired_t", "rank_averages", "relevance_matrix_scores",
     "relevance_scores", "resolution", "retrieval_scores", "seeds_to_decide", "semantic_ranking_distance",
     "sign_test", "still_rises", "unique_hard_negatives",

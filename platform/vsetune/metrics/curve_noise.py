@@ -5,23 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from vsetune.metrics.curves import SAME_EPOCH, Curve, best_of_curve, mean_curve
-
-
-@dataclass(frozen=True)
-class BaselineFlags:
-    """Why a baseline may be no yardstick.
-
-    is_rising: it was still getting better at its end, so more epochs would probably have raised the target.
-    is_collapsed: the best of a seed is below half of the best that any loss reached on the same network and data; leave
-    it out of averages.
-    """
-
-    is_rising: bool
-    is_collapsed: bool
-
 
 _RESIDUALS = 5
 """From fewer the noise is not estimated."""
@@ -73,15 +58,6 @@ def still_rises(curves: Sequence[Curve]) -> bool:
     slope = math.fsum((epoch - middle) * m_recall for epoch, m_recall in end) / spread
     rise = slope * (end[-1][0] - end[0][0])
     return rise > noise and slope > _ONE_SIDED * noise / math.sqrt(len(longest) * spread)
-
-
-def baseline_flags(baselines: Sequence[Curve], *, best_of_any_loss: float) -> BaselineFlags:
-    """Flags of a baseline by the curves of its seeds. best_of_any_loss: highest M-Recall any loss reached on the same
-    network and data."""
-    bests = [best_of_curve(curve).m_recall for curve in baselines]
-    return BaselineFlags(
-        is_rising=still_rises(baselines), is_collapsed=any(best < best_of_any_loss / 2 for best in bests)
-    )
 
 
 def _contrasts(curve: Curve) -> Iterator[float]:

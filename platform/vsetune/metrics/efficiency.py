@@ -42,16 +42,29 @@ class SeedDifference:
     censored_share: float
 
 
-@dataclass(frozen=True)
-class MeanDifference:
-    """Mean of per-network percentages (as Table 3), over the `counted` networks that are neither censored nor excluded.
+_CUTOFFS = (1, 5, 10)
 
-    percent: None if none is left. censored: networks left out because their Difference is only a bound.
+
+def chance_m_recall(images: int, captions: int) -> float:
+    """M-Recall, in per cent, that random orders have on average. captions: of all images, equally many of each."""
+    found = []
+    for k in _CUTOFFS:
+        found.append(min(k / images, 1.0))  # a caption has one image
+        missed = (max(1 - (captions / images) / (captions - place), 0.0) for place in range(min(k, captions)))
+        found.append(1 - math.prod(missed))
+    return 100 * statistics.fmean(found)
+
+
+def is_collapsed(curve: Curve, *, best_of_any_loss: float, chance: float | None) -> bool:
+    """Whether a training is no baseline. All in per cent; chance: None where the split is not known.
+
+    Its best is below half of the best M-Recall that any loss reached with the same network and data, or it ended where
+    a random order is: the odds of its last M-Recall are less than twice those of chance.
     """
-
-    percent: float | None
-    counted: int
-    censored: int
+    if best_of_curve(curve).m_recall < best_of_any_loss / 2:
+        return True
+    last = curve[-1][1]
+    return chance is not None and last * (100 - chance) < 2 * chance * (100 - last)
 
 
 def epochs_to_best(curve: Curve, *, tolerance: float) -> float:
@@ -111,13 +124,3 @@ def difference_over_seeds(pairs: Sequence[tuple[Curve, Curve]]) -> SeedDifferenc
         pairs=len(pairs),
         censored_share=sum(difference.censored for difference in differences) / len(pairs),
     )
-
-
-def mean_difference(differences: Sequence[Difference]) -> MeanDifference:
-    """Mean over networks of their percentages. Leave collapsed baselines out before calling, and list them."""
-    known = [difference.percent for difference in differences if not difference.censored]
-    return MeanDifference(
-        percent=sum(known) / len(known) if known else None,
-        counted=len(known), censored=len(differences) - len(known),
-    )
-

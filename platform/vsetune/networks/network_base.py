@@ -148,18 +148,27 @@ def at_least_float32(values: Tensor) -> Tensor:
     return values if values.dtype == torch.float64 else values.float()
 
 
-def unit_length(vectors: Tensor) -> Tensor:
+def unit_length(vectors: Tensor, *, added: float = 0.0) -> Tensor:
     """Vectors along the last axis divided by their L2 norm; a zero vector stays zero and gets no gradient, one with a
     NaN or of infinite length is NaN.
 
-    The references either divide by zero here or add an epsilon, through which a zero vector receives a gradient of
-    1/epsilon, and with clipping that one vector becomes the whole step.
+    added: to every length, as in released code (`norm: released`). A zero vector then receives a gradient of 1 / added,
+    and with clipping that one vector becomes the whole step.
     """
     vectors = at_least_float32(vectors)
+    if added:
+        return vectors / (lengths(vectors) + added)
     if hand_derived(vectors):
         return unit_by_hand(vectors, _SHORTEST)
     norms = lengths(vectors)
     return torch.where(norms <= _SHORTEST, vectors.new_zeros(()), vectors / norms.clamp_min(_SHORTEST))
+
+
+def divided_by_length(vectors: Tensor, *, least: float = 0.0) -> Tensor:
+    """Vectors along the last axis divided by their length, at least `least`, as released code does it: a zero vector
+    becomes NaN where `least` is 0, and else gets a gradient of 1 / least."""
+    vectors = at_least_float32(vectors)
+    return vectors / lengths(vectors).clamp_min(least)
 
 
 def region_mask(region_counts: Tensor, regions: int) -> Tensor:

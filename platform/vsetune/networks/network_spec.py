@@ -6,9 +6,9 @@ The check of network x loss pairs, of data sets, evaluation and `vsetune network
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.spec.base import Spec
@@ -30,11 +30,21 @@ class NetworkSpec(Spec):
     """What all networks share. `name` selects the network. source: the paper, and where it appeared."""
 
     source: ClassVar[str] = ""
+    stop_gradient: ClassVar[str] = ""
+    """What the network treats as a constant on purpose although it depends on a parameter."""
     own_loss_weights: ClassVar[tuple[str, ...]] = ()
     """Fields that weigh the losses which the network brings itself, 0: without. A phase of a training may set them."""
+    later_keys: ClassVar[tuple[str, ...]] = ()
+    """Fields that came after the first release; plain data leave them out at their defaults, so fingerprints stay."""
 
     if TYPE_CHECKING:
         name: str = ""
+
+    @model_serializer(mode="wrap")
+    def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        unchanged = {key for key in self.later_keys if getattr(self, key) == type(self).model_fields[key].default}
+        return {key: value for key, value in plain.items() if key not in unchanged}
 
     @property
     def kind(self) -> Kind:

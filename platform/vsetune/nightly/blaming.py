@@ -23,7 +23,7 @@ from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import make_folder, read_json, write_json
 from vsetune.nightly.bisecting import Bisected, CannotRun, Judge, Losses, LossJudge, PairedJudge, Tried, bisect
 from vsetune.nightly.history import History
-from vsetune.nightly.measures import ALL_CELLS, BY_NAME, FIRST_LOSSES, STEP_TIME
+from vsetune.nightly.measures import ALL_CELLS, BY_NAME, FIRST_LOSSES, STEP_TIMES
 from vsetune.nightly.night import Night
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.paired import Pair
@@ -127,9 +127,8 @@ def _judge(
     measure = BY_NAME[asked.question.measure]
 
     def value(commit: Commit, number: int) -> float:
-        if measure.name == STEP_TIME:  # seconds instead of a whole trial
-            found = reruns.json_of(commit, _MODULE, [str(file), "--first-losses", "--cell", cell]).get(cell, {})
-            values = {STEP_TIME: found["step_time"]} if "step_time" in found else {}
+        if measure.name in STEP_TIMES:  # seconds instead of a whole trial
+            values = reruns.json_of(commit, _MODULE, [str(file), "--first-losses", "--cell", cell]).get(cell, {})
         else:
             words = [str(file), "--cell", cell, "--seeds", str(number)]
             values = reruns.json_of(commit, _MODULE, words).get("values", {})

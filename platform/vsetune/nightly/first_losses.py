@@ -10,7 +10,9 @@ from vsetune.nightly.lines import counts_from
 from vsetune.nightly.measures import FIRST_LOSSES
 from vsetune.nightly.night import Night
 from vsetune.nightly.report import ReportRow, Verdict
-from vsetune.nightly.suspects import CommitRange, commits_in
+from vsetune.nightly.suspects import CommitRange, Suspects, commits_in
+
+_NOBODY = Suspects(())
 
 
 def judged_first_losses(
@@ -75,9 +77,10 @@ def _relative(was: float, is_: float) -> float:
 
 def _row(
     cell: str, verdict: Verdict, dates: list[str], values: list[None], text: str, *, change: float | None = None,
-    since: str | None = None, suspects: Sequence[str] = (),
+    since: str | None = None, suspects: Suspects = _NOBODY,
 ) -> ReportRow:
     return ReportRow(
         cell=cell, measure=None, verdict=verdict, dates=dates, values=values, tonight=None, change=change, since=since,
-        found_by="bits" if verdict == "changed" else "", suspects=suspects, text=text,
+        found_by="bits" if verdict == "changed" else "", suspects=suspects.lines,
+        suspects_note=suspects.note, text=text,
     )

@@ -1,11 +1,11 @@
 """The first steps at a fixed seed: their losses, on one machine and one thread equal bit for bit, or the code changed;
-and how long a step takes with nothing beside it, which is steadier than what trials that share a machine can tell.
+and how long a step takes with nothing beside it, which is steadier than the times of trials that share a machine.
 
     python -m vsetune.nightly.first_steps FILE
 
 FILE: JSON with `steps`, `plugins` (folders or modules) and `trials` (TrialSpecs as plain data). Prints JSON: by cell
-either `losses`, exact floats, and `step_time`, or `problem`, one line. A process of its own, because the threads of one
-that trained already cannot be taken back, and because nothing that it did before may matter.
+either `losses`, exact floats, and the `STEP_TIMES`, or `problem`, one line. A process of its own, because the threads
+of one that trained already cannot be taken back, and because nothing that it did before may matter.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter as wall_clock
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.files.whole_files import write_json
+from vsetune.nightly.measures import STEP_TIME, STEP_TIMES, STEP_WALL_TIME
 from vsetune.plugins.plugin_loading import load_installed, load_plugins
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.calibration import step_timer, working_clock
@@ -53,20 +55,25 @@ _NOT_TIMED = 3
 
 @dataclass(frozen=True)
 class FirstSteps:
-    """Of one night, by cell. losses: one float per step. problems: one line each. step_time: of a step in
-    calibration steps, the median over those of a round, in the fastest round."""
+    """Of one night, by cell. losses: one float per step. problems: one line each. times: by name of `STEP_TIMES`, of a
+    step in calibration steps, the median over those of a round, in the fastest round."""
 
     losses: Mapping[str, Sequence[float]]
     problems: Mapping[str, str]
-    step_time: Mapping[str, float] = field(default_factory=dict)
+    times: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Of one trial. losses: float32 as exact floats. times: of steps in calibration steps, the first few left out."""
+    """Of one trial. losses: float32 as exact floats. times: by name of `STEP_TIMES`, of steps in calibration steps, the
+    first few left out."""
 
     losses: list[float]
-    times: list[float]
+    times: dict[str, list[float]]
+
+    def medians(self) -> dict[str, float]:
+        """Of the times."""
+        return {name: statistics.median(times) for name, times in self.times.items()}
 
 
 def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, seed: int) -> FirstSteps:
@@ -83,7 +90,7 @@ def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, see
     return FirstSteps(
         {name: found["losses"] for name, found in taken.items()},
         {name: found["problem"] for name, found in told.items() if "problem" in found},
-        {name: found["step_time"] for name, found in taken.items()},
+        {name: {each: found[each] for each in STEP_TIMES} for name, found in taken.items()},
     )
 
 
@@ -99,8 +106,8 @@ def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
     batches, random = TrainingBatches(trial, dataset, device), RandomState(trial.seed, device)
     clock, calibration_step = working_clock(device), step_timer()
     losses: list[float] = []
-    times: list[float] = []
-    pairs_seen, after = 0, 0.0
+    times: dict[str, list[float]] = {name: [] for name in STEP_TIMES}
+    pairs_seen, after = 0, None
     try:
         with random.active():
             learner = Learner.build(trial, dataset, device)
@@ -112,16 +119,18 @@ def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
                     learner = learner.enter(phase, learned=True)
                 if step % batches.steps_per_epoch == 0:
                     learner.loss.start_epoch(step // batches.steps_per_epoch)
+                is_timed = min(_NOT_TIMED, last - 1) <= step < timed
+                before = after or (calibration_step() if is_timed else None)
+                begin = wall_clock()
                 batch, drawn = batches.take(step), batches.drawn(step, phase=learner.phase)
                 learner.set_epoch(epoch)
-                is_timed = min(_NOT_TIMED, last - 1) <= step < timed
-                before = after or (calibration_step() if is_timed else 0.0)
-                begin = clock()
+                working = clock()
                 loss = learner.step(batch, drawn).loss.item()
-                worked = clock() - begin
-                if is_timed:
+                worked, passed = clock() - working, wall_clock() - begin
+                if is_timed and before is not None:
                     after = calibration_step()
-                    times.append(2 * worked / (before + after))
+                    times[STEP_TIME].append(2 * worked / (before.worked + after.worked))
+                    times[STEP_WALL_TIME].append(2 * passed / (before.passed + after.passed))
                 if step < steps:
                     losses.append(loss)
                 pairs_seen += batch.pairs
@@ -151,7 +160,7 @@ def _run(file: Path) -> dict[str, dict[str, Any]] | str:
 def _taken(plain: dict[str, Any], steps: int) -> dict[str, Any]:
     try:
         taken = first_steps(TrialSpec.model_validate(plain), steps, timed=TIMED)
-        return {"losses": taken.losses, "step_time": statistics.median(taken.times)}
+        return {"losses": taken.losses, **taken.medians()}
     except Exception as error:  # whatever it is, it concerns this cell alone, and is told
         return {"problem": f"{type(error).__name__}: {one_line(error)}"[:_LONGEST_PROBLEM]}
 
@@ -161,8 +170,8 @@ def _time_again(trials: Sequence[dict[str, Any]], found: dict[str, dict[str, Any
     for plain in trials:
         cell = found[plain["cell"]]
         if "losses" in cell:
-            times = first_steps(TrialSpec.model_validate(plain), 0, timed=TIMED).times
-            cell["step_time"] = min(cell["step_time"], statistics.median(times))
+            times = first_steps(TrialSpec.model_validate(plain), 0, timed=TIMED).medians()
+            cell |= {name: min(cell[name], time) for name, time in times.items()}
 
 
 def main(file: Path) -> None:

@@ -235,7 +235,7 @@ class History:
         assert place is not None
         for url in listing(f"{place}/"):
             name = url.removeprefix(f"{place}/")
-            if name != _LEASE:
+            if name != _LEASE and ".." not in name.split("/"):
                 file = self.folder / name
                 make_folder(file.parent)
                 find_in_home(file)

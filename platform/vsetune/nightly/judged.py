@@ -18,7 +18,7 @@ from vsetune.nightly.measures import ALL_CELLS, MEASURES, Measure
 from vsetune.nightly.night import Night
 from vsetune.nightly.report import ReportRow
 from vsetune.nightly.sentences import sentence
-from vsetune.nightly.suspects import CommitRange, commits_in
+from vsetune.nightly.suspects import CommitRange, Suspects, commits_in
 
 Told = Mapping[tuple[str, str, str], str]
 """What earlier reports said: (date, cell, measure) to the verdict."""
@@ -107,23 +107,23 @@ def _row(
     values = list(map(_known, nights))
     since = None if judgement.since is None else dates[judgement.since]
     cell = tonight.cells.get(stream.cell)
-    suspects: list[str] = []
-    if judgement.verdict in ("regression", "improvement"):
-        suspects = [*conditions, *_commits(line, tonight, since or tonight.date)]
+    is_change = judgement.verdict in ("regression", "improvement")
+    commits = _commits(line, tonight, since or tonight.date) if is_change else Suspects([])
     row = ReportRow(
         cell=stream.cell, measure=stream.measure, verdict=judgement.verdict, dates=dates[begin:], values=values[begin:],
         tonight=values[-1], centre=judgement.centre, low=stream.measure.possible(judgement.low),
         high=stream.measure.possible(judgement.high), change=judgement.change, since=since,
-        found_by=judgement.found_by, suspects=suspects,
+        found_by=judgement.found_by, suspects=[*(conditions if is_change else []), *commits.lines],
+        suspects_note=commits.note,
     )
     return sentence(row, trouble=None if cell is None else cell.trouble)
 
 
-def _commits(line: Sequence[Night], tonight: Night, since: str) -> list[str]:
+def _commits(line: Sequence[Night], tonight: Night, since: str) -> Suspects:
     """Between the last night before the change and the first one with it; up to tonight where these have one code."""
     before = [night for night in line if night.date < since]
     if not before:
-        return []
+        return Suspects([])
     first = next((night for night in (*line, tonight) if night.date >= since), tonight)
     good = before[-1].revision
     return commits_in(CommitRange(good, first.revision if first.revision != good else tonight.revision))

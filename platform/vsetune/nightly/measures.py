@@ -29,24 +29,28 @@ class Measure:
         return None if value is None else min(max(value, 0.0), self.most)
 
 
-STEP_TIME = "step_time"
+STEP_TIME, STEP_WALL_TIME = STEP_TIMES = ("step_time", "step_wall_time")
+"""Taken with the first losses, the others of a whole trial."""
 
 MEASURES: tuple[Measure, ...] = (
     Measure("best_m_recall", "best M-Recall", "points", "lower", "linear", 1.0, most=100.0),
     Measure("epochs_to_target", "epochs to target", "epochs", "higher", "linear", 1.0),
     Measure("m_recall_area", "mean M-Recall over the curve", "points", "lower", "linear", 1.0, most=100.0),
     Measure(STEP_TIME, "time per training step", "calibration steps", "higher", "ratio", 0.05),
+    Measure(STEP_WALL_TIME, "wall time per training step", "calibration steps", "higher", "ratio", 0.05),
     Measure("epoch_time", "time per epoch", "products", "higher", "ratio", 0.05),
+    Measure("epoch_wall_time", "wall time per epoch", "products", "higher", "ratio", 0.05),
     Measure("pair_rate", "pairs per product", "pairs", "lower", "ratio", 0.05),
     Measure("peak_memory", "peak memory", "bytes", "higher", "ratio", 0.10),
     Measure("start_time", "time to start a trial", "products", "higher", "ratio", 0.50),
     Measure("data_wait", "share of time waiting for data", "share", "higher", "linear", 0.05, most=1.0),
 )
 """`products`: seconds divided by those of a calibration product timed beside them (`training/calibration.py`).
-step_time: of a step on one core with nothing beside it, taken with the first losses, in
-`calibration steps` timed between them: the steadiest of the times.
-epoch_time: on a processor the seconds in which it worked at training steps, which other processes do not disturb; on a
-GPU all of them. pair_rate: by the clock on the wall, waiting included. epochs_to_target: a seed that never reaches the
+step_time, step_wall_time: of a step on one core with nothing beside it, taken with the first losses, in
+`calibration steps` timed between them. step_time, epoch_time: the seconds in which the processor worked at training
+steps, which other processes do not disturb, and waiting neither; on a GPU all seconds. step_wall_time, epoch_wall_time:
+by the clock on the wall, waiting for locks, disks and sleeps included; step_wall_time also with the wait for the batch.
+pair_rate: by the clock on the wall, waiting included. epochs_to_target: a seed that never reaches the
 target counts with the last epoch seen (restricted mean)."""
 
 FIRST_LOSSES = "first_losses"

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from vsetune.metrics.curves import Curve, best_of_curve
 from vsetune.metrics.efficiency import epochs_to_target
 from vsetune.nightly.first_steps import FirstSteps
-from vsetune.nightly.measures import MEASURES, STEP_TIME
+from vsetune.nightly.measures import MEASURES, STEP_TIMES
 from vsetune.nightly.night import CellNight
 from vsetune.tracking.records import AttemptRecord
 
 _OF_SUMMARY = {
-    "epoch_time": "epoch_products", "pair_rate": "pairs_per_product", "peak_memory": "peak_memory_bytes",
-    "start_time": "start_products",
+    "epoch_time": "epoch_products", "epoch_wall_time": "epoch_wall_products", "pair_rate": "pairs_per_product",
+    "peak_memory": "peak_memory_bytes", "start_time": "start_products",
 }
 _SHARED_ENVIRONMENT = ("processor", "machine", "device", "device_name", "cuda", "threads", "precision", "python")
 _SHARED_PROTOCOL = (
@@ -92,8 +92,8 @@ def _cell_night(
         found = [value[measure.name] for value in taken if measure.name in value]
         if found and len(found) == len(taken) and all(map(math.isfinite, found)):
             values[measure.name] = statistics.fmean(found)
-    if math.isfinite(first.step_time.get(name, math.nan)):
-        values[STEP_TIME] = first.step_time[name]
+    times = first.times.get(name, {})
+    values |= {each: times[each] for each in STEP_TIMES if math.isfinite(times.get(each, math.nan))}
     return CellNight(values, tuple(first.losses.get(name, ())), _trouble(trials, len(finished), seeds))
 
 

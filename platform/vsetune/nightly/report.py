@@ -22,7 +22,7 @@ class ReportRow:
     baseline. centre: the line's location. change: tonight's (or the drift's) distance to the centre, in the unit where
     linear, as a fraction where ratio, positive is higher. since: date of the first night that belongs to the change.
     found_by: `band`, `drift`, `bits`, or empty. suspects: commits or conditions, most likely first, one line each.
-    text: the verdict in one sentence.
+    suspects_note: how many commits are left out, and why. text: the verdict in one sentence.
     """
 
     cell: str
@@ -38,6 +38,7 @@ class ReportRow:
     since: str | None = None
     found_by: str = ""
     suspects: Sequence[str] = ()
+    suspects_note: str = ""
     text: str = ""
 
 

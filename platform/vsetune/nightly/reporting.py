@@ -43,7 +43,8 @@ def report_of(
     line = headline(rows, needed=spec.tolerances.baseline_nights)
     if tonight.state == "partial":
         line = f"the night is not complete; {line}"
-    return _report(spec, tonight, line, told + history.problems, rows, count, _exit_code(tonight, rows))
+    told += [*history.problems, *(row.suspects_note for row in rows if row.suspects_note)]
+    return _report(spec, tonight, line, told, rows, count, _exit_code(tonight, rows))
 
 
 def unjudged_report(spec: NightlySpec, tonight: Night, reason: str, notes: Sequence[str]) -> NightReport:

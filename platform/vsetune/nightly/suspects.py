@@ -1,14 +1,18 @@
-"""Which commits a change may come from."""
+"""Which commits a change may come from: those in its range that change what runs."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-import vsetune
+import yaml
+
 from vsetune.config.spec.foreign_text import one_line
+from vsetune.nightly.revisions import PACKAGE
 
 MOST_SUSPECTS = 5
 _EDITED = "+changes"
@@ -16,6 +20,8 @@ _WAIT_S = 10
 _SHORT = 12
 _NO_CODE = ("docs", "tests", "*.md")
 """Of a repository: what no night runs."""
+_CHANGES_NOTHING = "documents, tests, comments, docstrings or formatting alone"
+_NO_FILE = "0" * 40
 
 
 @dataclass(frozen=True)
@@ -26,45 +32,138 @@ class CommitRange:
     bad: str
 
 
-def commits_in(between: CommitRange, *, repository: Path | None = None) -> list[str]:
-    """`abc1234 its subject`, newest first and at most a handful, of commits that touched more than documents and tests;
-    nothing where the code is the same.
+@dataclass(frozen=True)
+class Suspects:
+    """lines: `abc1234 its subject`, newest first, or one line on why no commit can be named. note: how many commits of
+    the range are left out, and why; empty where none is."""
 
-    What no repository can tell is one line that names both revisions, and so is a range of documents and tests alone.
+    lines: Sequence[str]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """One file of a commit. before, after: ids of its content in the parents and now; `_NO_FILE` where it is none."""
+
+    name: str
+    before: Sequence[str]
+    after: str
+
+
+def commits_in(between: CommitRange, *, repository: Path | None = None) -> Suspects:
+    """At most a handful of commits that change more than documents, tests, comments, docstrings and formatting; nothing
+    where the code is the same.
+
+    A range that no repository here knows is one line that names both revisions, and so is a range without a suspect.
     repository: default that of this code.
     """
-    good, bad = _commit(between.good), _commit(between.bad)
+    good, bad = between.good.removesuffix(_EDITED), between.bad.removesuffix(_EDITED)
     edited = [f"{bad[:_SHORT]} with changes that are not committed"] if between.bad.endswith(_EDITED) else []
     if good == bad:
-        return edited
-    folder = Path(vsetune.__file__).parent if repository is None else repository
-    found = _log(folder, good, bad)
+        return Suspects(edited)
+    found = _suspects(PACKAGE if repository is None else repository, good, bad)
     if found is None:
-        return [*edited, f"the code changed from {good[:_SHORT]} to {bad[:_SHORT]}; no repository here knows both"]
-    return [*edited, *found][:MOST_SUSPECTS]
+        unknown = f"the code changed from {good[:_SHORT]} to {bad[:_SHORT]}; no repository here knows both"
+        return Suspects([*edited, unknown])
+    return Suspects([*edited, *found.lines][:MOST_SUSPECTS], found.note)
 
 
-def _commit(revision: str) -> str:
-    return revision.removesuffix(_EDITED)
-
-
-def _log(folder: Path, good: str, bad: str) -> Sequence[str] | None:
+def _suspects(folder: Path, good: str, bad: str) -> Suspects | None:
+    """None where git does not know the range."""
     if not (good.isalnum() and bad.isalnum()):
         return None
     code = [":/", *(f":(top,exclude){name}" for name in _NO_CODE)]
-    touched, between = (_lines(folder, f"{good}..{bad}", paths) for paths in (code, []))
-    if touched is None or between is None:
+    log = ["log", "--format=%x00%h %s", "--raw", "-c", "--root", "--no-abbrev", "--no-renames", f"{good}..{bad}", "--"]
+    touched, count = _git(folder, [*log, *code]), _git(folder, ["rev-list", "--count", f"{good}..{bad}"])
+    if touched is None or count is None:
         return None
-    if not between:
-        return [f"the code went back from {good[:_SHORT]} to {bad[:_SHORT]}"]
-    return touched or [f"no commit from {good[:_SHORT]} to {bad[:_SHORT]} touched code: documents and tests alone"]
+    between = f"from {good[:_SHORT]} to {bad[:_SHORT]}"
+    if int(count) == 0:
+        return Suspects([f"the code went back {between}"])
+    commits = [_commit(entry) for entry in touched.decode(errors="replace").split("\0")[1:]]
+    contents = _contents(folder, [change for _, changes in commits for change in changes])
+    lines = [line for line, changes in commits if any(_changes_what_runs(change, contents) for change in changes)]
+    skipped = int(count) - len(lines)
+    if not lines:
+        return Suspects([f"no commit {between} changes what runs: {_CHANGES_NOTHING} ({skipped} skipped)"])
+    note = f"{skipped} of {int(count)} commits {between} are no suspects: they change {_CHANGES_NOTHING}"
+    return Suspects(lines, note if skipped else "")
 
 
-def _lines(folder: Path, revisions: str, paths: Sequence[str]) -> Sequence[str] | None:
-    """paths: only commits that touch one; all commits where there are none. None where git does not tell."""
-    command = ["git", "-C", str(folder), "log", "--oneline", "--no-decorate", revisions, "--", *paths]
+def _commit(entry: str) -> tuple[str, list[_Change]]:
+    """(`abc1234 its subject`, files that it changes), from what `git log --raw -c` prints. A merge changes the files
+    that none of its parents has."""
+    subject, *files = entry.strip("\n").split("\n")
+    changes = []
+    for file in filter(None, files):
+        status, _, name = file.partition("\t")
+        parents = status.count(":", 0, len(status) - len(status.lstrip(":")))
+        ids = status.split()[parents + 1:-1]
+        changes.append(_Change(name, ids[:parents], ids[parents]))
+    return one_line(subject), changes
+
+
+def _changes_what_runs(change: _Change, contents: Mapping[str, bytes]) -> bool:
+    """Whether a file means something else than in every parent. One that cannot be read does."""
+    meaning = _MEANINGS.get(PurePosixPath(change.name).suffix)
+    if meaning is None or change.after not in contents:
+        return True
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT_S, check=False)
+        after = meaning(contents[change.after])
+        return all(before not in contents or meaning(contents[before]) != after for before in change.before)
+    except (SyntaxError, ValueError, yaml.YAMLError, RecursionError, MemoryError):
+        return True
+
+
+def _python_meaning(source: bytes) -> str:
+    """Its syntax tree without places, docstrings and other statements that do nothing."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list):
+                setattr(node, name, [each for each in block if not _does_nothing(each)])
+    return ast.dump(tree)
+
+
+def _does_nothing(statement: ast.AST) -> bool:
+    is_constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return is_constant or isinstance(statement, ast.Pass)
+
+
+def _yaml_meaning(text: bytes) -> str:
+    """Its tokens, which have no comments. Nothing is built from them."""
+    return repr([(type(token), getattr(token, "value", None)) for token in yaml.scan(text)])
+
+
+_MEANINGS: Mapping[str, Callable[[bytes], str]] = {
+    ".py": _python_meaning, ".yaml": _yaml_meaning, ".yml": _yaml_meaning,
+    ".toml": lambda text: repr(tomllib.loads(text.decode())),
+}
+"""By the ending of a file: equal for two contents that do the same."""
+
+
+def _contents(folder: Path, changes: Sequence[_Change]) -> dict[str, bytes]:
+    """By id, of the files whose meaning is compared; those that git has."""
+    readable = [change for change in changes if PurePosixPath(change.name).suffix in _MEANINGS]
+    wanted = {each for change in readable for each in (*change.before, change.after)} - {_NO_FILE}
+    printed = _git(folder, ["cat-file", "--batch"], given="".join(f"{each}\n" for each in wanted).encode()) or b""
+    contents = {}
+    while printed:
+        head, _, printed = printed.partition(b"\n")
+        words = head.split()
+        if len(words) == 3:  # id, type, size; otherwise `ID missing`
+            size = int(words[2])
+            contents[words[0].decode()], printed = printed[:size], printed[size + 1:]
+    return contents
+
+
+def _git(folder: Path, words: Sequence[str], *, given: bytes = b"") -> bytes | None:
+    """What git prints; None where it fails."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words], input=given, capture_output=True, timeout=_WAIT_S, check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return [one_line(line) for line in done.stdout.splitlines()] if done.returncode == 0 else None
+    return done.stdout if done.returncode == 0 else None

@@ -43,8 +43,15 @@ def _problems(spec: type[Spec], key: str, facts: Sequence[str]) -> Iterator[tupl
     for fact in facts:
         if not str(getattr(spec, fact, "")).strip():
             yield "", f"{spec.__name__} declares no {fact}; write `{fact}: ClassVar[str] = \"...\"`"
+    stopped = getattr(spec, "stop_gradient", "")
+    if not isinstance(stopped, str | property):
+        yield "stop_gradient", f"stop_gradient is {stopped}, need a sentence that says what is a constant, and why"
     own = [name for name in spec.model_fields if name != key and not _is_ours(spec, name)]
-    ranges = {name for name, _ in tunables(spec)}
+    try:
+        ranges = dict(tunables(spec))
+    except ValueError as error:
+        yield str(error).partition(":")[0], str(error)
+        return
     for name in own:
         yield from _field_problems(name, spec.model_fields[name], is_tunable=name in ranges)
     if not facts and any(field.is_required() for field in spec.model_fields.values()):

@@ -50,6 +50,27 @@ def first_problem(problems: Iterable[str | None], note: str = "") -> Verdict:
     return holds(note) if found is None else fails(found)
 
 
+def unless_declared(problem: str | None, stop_gradient: str, note: str = "") -> Verdict:
+    """Of a check that fails where a gradient is stopped. stop_gradient: what the spec declares to be stopped, or ""."""
+    if problem is None:
+        return holds(note)
+    if stop_gradient:
+        return not_applicable(f"a gradient is stopped on purpose, as spec.py declares: {stop_gradient}")
+    return fails(
+        f'{problem}; a deliberate one is declared in spec.py: `stop_gradient: ClassVar[str] = "what is a constant"`'
+    )
+
+
+def equal_gradients(problem: str | None, stop_gradient: str) -> Verdict:
+    """Of autograd against finite differences, which also shows that a declared stop-gradient is one."""
+    if problem is None and stop_gradient:
+        return fails(
+            f"spec.py declares a stop-gradient ({stop_gradient}), but autograd equals finite differences: no gradient "
+            "is stopped; remove stop_gradient"
+        )
+    return unless_declared(problem, stop_gradient)
+
+
 @dataclass(frozen=True)
 class Finding:
     """What one check says of one component."""

@@ -14,7 +14,7 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck
 
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_base import LossInputs
-from vsetune.quality.checks import Check, Verdict, fails, first_problem, not_applicable
+from vsetune.quality.checks import Check, Verdict, equal_gradients, fails, first_problem, not_applicable
 from vsetune.quality.loss_batches import (
     Surroundings,
     compared_again,
@@ -61,7 +61,8 @@ def accepts_what_it_declares(loss: LossSubject) -> Verdict:
 
 
 def has_exact_gradients(loss: LossSubject) -> Verdict:
-    return first_problem(_wrong_gradient(loss, each) for each in loss.kinds(torch.float64))
+    wrong = (_wrong_gradient(loss, each) for each in loss.kinds(torch.float64))
+    return equal_gradients(next(filter(None, wrong), None), loss.resolved().stop_gradient)
 
 
 def ignores_the_order_of_pairs(loss: LossSubject) -> Verdict:

@@ -32,7 +32,12 @@ from vsetune.quality.drawn_batches import (
     scores,
 )
 from vsetune.quality.loss_ranges import refused_end
-from vsetune.quality.network_learning import learns_pairs_by_heart, lowers_its_loss, reaches_every_parameter
+from vsetune.quality.network_learning import (
+    has_exact_gradients,
+    learns_pairs_by_heart,
+    lowers_its_loss,
+    reaches_every_parameter,
+)
 
 _PADDING, _JUNK = 7, 1e3
 _TOLERANCE = 1e-9
@@ -287,6 +292,7 @@ NETWORK_CHECKS: tuple[Check[NetworkSubject], ...] = (
     Check("ranges", "both ends of every searched range are valid", has_sound_ranges),
     Check("attention", "weights of words over regions sum to 1, if it has any", attends_to_regions),
     Check("gradient", "the loss reaches every parameter", reaches_every_parameter),
+    Check("gradcheck", "autograd equals finite differences in float64", has_exact_gradients),
     Check("descent", "a small step against the gradient lowers the loss", lowers_its_loss),
     Check("by heart", "32 random pairs are learned by heart", learns_pairs_by_heart),
 )

@@ -6,6 +6,7 @@ loss is tried more often because another one started slowly (docs/decisions/0002
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,6 +49,14 @@ class Lesson:
 
 
 @dataclass(frozen=True)
+class DeadEnd:
+    """Why a cell draws no valid configuration, in one line. number: of the last draw that was refused."""
+
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Suggestion:
     """Configuration `number` (from 0, with gaps where draws were refused) of a cell. is_open: not told yet.
 
@@ -70,10 +79,11 @@ class ConfigurationSearch:
     """
 
     def __init__(
-        self, study: str, cells: list[Cell], spec: SearchSpec, *, storage: str | None, refuses: Refusal | None = None
+        self, study: str, cells: list[Cell], spec: SearchSpec, *, storage: str | None, refuses: Refusal | None = None,
+        driver: str | None = None,
     ) -> None:
         """storage: an Optuna storage URL; None keeps all in memory, for a search that ends with this process.
-        refuses: asked of every draw before it is suggested; None accepts all.
+        refuses: asked of every draw before it is suggested; None accepts all. driver: see `SearchStorage`.
         """
         self._study, self._refuses = study, refuses
         self._cells = {cell.name: cell for cell in cells}
@@ -81,7 +91,9 @@ class ConfigurationSearch:
         self._drawings = {cell.name: CellDrawing(spec, cell) for cell in cells}
         self._histories: dict[str, TrialHistory] = {}
         names = [f"{study}/{cell.name}" for cell in cells]
-        self._storage = MemoryTrials(studies=names) if storage is None else SearchStorage(storage, studies=names)
+        self._storage = (
+            MemoryTrials(studies=names) if storage is None else SearchStorage(storage, studies=names, driver=driver)
+        )
 
     def suggestions(self, cell: str) -> list[Suggestion]:
         """Every configuration asked so far, in order, as the storage has it; refused draws are left out."""
@@ -118,7 +130,7 @@ class ConfigurationSearch:
 
         It is in the storage whole or, if the process dies, not at all. A draw that `refuses` has a reason against is
         recorded with it, told to the sampler as one that led nowhere, and replaced by the next draw. ConfigError after
-        100 such draws in a row, and where a finite space has no others.
+        100 such draws in a row, and where a finite space has no others; `dead_end` says the same later.
         """
         drawing, refuses = self._drawings[cell], self._refuses
         for _ in range(_MOST_REFUSED):
@@ -127,17 +139,34 @@ class ConfigurationSearch:
                 logger.warning("%s", gaps)
             drawn = drawing.next(history)
             if drawn is None:
-                _require_a_valid_one(cell, history)
-                return None
+                break
             reason = refuses(cell, drawn.configuration) if refuses is not None else None
             number = self._store(cell, drawn, reason)
             if reason is None:
                 logger.info("search: %s: configuration %d by %s", cell, number, drawn.why)
                 return Suggestion(cell, number, drawn.configuration, is_open=True, drawn_by=drawn.why)
-        raise ConfigError(
-            f"search: cell {cell}: {_MOST_REFUSED} draws in a row make no valid trial, the last because {reason}; "
-            "narrow the ranges under `search`"
-        )
+        dead_end = self.dead_end(cell)
+        if dead_end is not None:
+            raise ConfigError(f"search: {dead_end.reason}")
+        return None
+
+    def dead_end(self, cell: str) -> DeadEnd | None:
+        """Set once 100 draws in a row were refused, or every configuration of a finite space; None before."""
+        own = [trial for trial in self._history(cell) if TAUGHT not in trial.user_attrs]
+        refused = list(itertools.takewhile(lambda trial: REFUSED in trial.user_attrs, reversed(own)))
+        if len(refused) >= _MOST_REFUSED:
+            what = f"{len(refused)} draws in a row"
+        elif refused and len(refused) == len(own) and self.is_exhausted(cell):
+            what = f"all {self._histories[cell].distinct} configurations of its space"
+        else:
+            return None
+        last = refused[0]
+        values = ", ".join(f"{name} {_shown(value)}" for name, value in last.params.items())
+        why = str(last.user_attrs[REFUSED]).removeprefix(f"cell {cell}: ")
+        return DeadEnd(last.number, (
+            f"cell {cell}: {what} were refused, the last ({values}) because {why}; make the search range and what the "
+            "spec accepts agree (`losses check` and `networks check` try values inside ranges)"
+        ))
 
     def tell(self, cell: str, number: int, outcome: Outcome, *, curve: Sequence[tuple[float, float]]) -> None:
         """How a configuration went. curve: (epoch, M-Recall in per cent) of every validation of its trial.
@@ -168,8 +197,8 @@ class ConfigurationSearch:
             with self._storage.guarded("{} cannot be read", _REMEDY):
                 trials = self._storage.trials(self._name(cell))
                 whole = [trial for trial in trials if is_whole(trial, self._cells[cell])]
-                for trial in whole[:1]:
-                    _check_same_space(trial.distributions, self._distributions[cell])
+            for trial in whole[:1]:
+                _require_same_space(cell, trial.distributions, self._distributions[cell])
             self._histories[cell] = TrialHistory(whole, applying=self._cells[cell].applying)
         return self._histories[cell]
 
@@ -206,18 +235,19 @@ class ConfigurationSearch:
         return f"{self._study}/{cell}"
 
 
-def _check_same_space(there: Mapping[str, BaseDistribution], asked: Mapping[str, BaseDistribution]) -> None:
-    """ValueError where a setting of the trials in the storage was searched over another kind of range or choices."""
-    for name in there.keys() & asked.keys():
-        check_distribution_compatibility(there[name], asked[name])
+def _require_same_space(
+    cell: str, there: Mapping[str, BaseDistribution], asked: Mapping[str, BaseDistribution]
+) -> None:
+    """ConfigError where a setting of the trials in the storage was searched over another kind of range or choices."""
+    for name in sorted(there.keys() & asked.keys()):
+        try:
+            check_distribution_compatibility(there[name], asked[name])
+        except ValueError as error:
+            raise ConfigError(
+                f"search: cell {cell}: {name} was searched as {there[name]}, and would now be as {asked[name]}; give "
+                "the study another name"
+            ) from error
 
 
-def _require_a_valid_one(cell: str, history: TrialHistory) -> None:
-    """ConfigError where all draws of a space that has no others were refused."""
-    if history.refused < history.own:
-        return
-    reason = next(str(trial.user_attrs[REFUSED]) for trial in reversed(history) if REFUSED in trial.user_attrs)
-    raise ConfigError(
-        f"search: cell {cell}: none of its {history.distinct} configurations makes a valid trial, the last because "
-        f"{reason}; change the choices under `search`"
-    )
+def _shown(value: Value) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

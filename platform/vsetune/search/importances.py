@@ -14,7 +14,8 @@ from optuna.distributions import BaseDistribution
 from optuna.importance import BaseImportanceEvaluator, FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
 from optuna.trial import TrialState, create_trial
 
-from vsetune.config.spec.base import Choices, Domain
+from vsetune.config.spec.base import Domain
+from vsetune.config.study.domains import contains
 from vsetune.search.drawing import distribution_of
 
 logging.getLogger("optuna").setLevel(logging.ERROR)
@@ -79,13 +80,7 @@ def importances_of(domains: Mapping[str, Domain], tried: Tried) -> Importances:
 
 
 def _is_inside(configuration: Mapping[str, Any], domains: Mapping[str, Domain]) -> bool:
-    return all(_holds(domains[name], value) for name, value in configuration.items() if name in domains)
-
-
-def _holds(domain: Domain, value: Any) -> bool:
-    if isinstance(domain, Choices):
-        return value in domain.choices
-    return isinstance(value, int | float) and domain.low <= value <= domain.high
+    return all(contains(domains[name], value) for name, value in configuration.items() if name in domains)
 
 
 def _varies(name: str, tried: Tried) -> bool:

@@ -11,7 +11,7 @@ import copy
 import datetime
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,26 +19,46 @@ from optuna.distributions import distribution_to_json
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import Connection, bindparam, cast, func, inspect, select
+from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, bindparam, cast, func, inspect, select
 from sqlalchemy.dialects import postgresql
+
+from vsetune.errors import StorageError
 
 _TRIALS, _STUDIES = models.TrialModel.__table__, models.StudyModel.__table__
 _PARAMS, _ATTRIBUTES = models.TrialParamModel.__table__, models.TrialUserAttributeModel.__table__
 _VALUES, _POINTS = models.TrialValueModel.__table__, models.TrialIntermediateValueModel.__table__
 
+_DRIVERS = Table(
+    "vsetune_drivers", MetaData(), Column("study_id", Integer, primary_key=True, autoincrement=False),
+    Column("driver", String(64), nullable=False),
+)
+"""A table of our own beside Optuna's: which driver may write to a study."""
+
 Row = dict[str, Any]
 
 
 class TrialRows:
-    """Of one database. Errors are those of SQLAlchemy; after one, nothing of the call has been written."""
+    """Of one database. Errors are those of SQLAlchemy, and StorageError for a driver that another one has succeeded;
+    after one, nothing of the call has been written.
 
-    def __init__(self, backend: RDBStorage) -> None:
-        self._backend = backend
+    driver: a name of its own for every driver; None for a search that only its own process can know.
+    """
+
+    def __init__(self, backend: RDBStorage, driver: str | None = None) -> None:
+        self._backend, self._driver = backend, driver
         self._writes_ahead: bool | None = None
+
+    def take(self, study_ids: Iterable[int]) -> None:
+        """From now on this driver alone writes to these studies; a write that another one has begun ends before."""
+        with self._backend.engine.begin() as connection:
+            _DRIVERS.create(connection, checkfirst=True)
+            for study_id in study_ids:
+                connection.execute(_DRIVERS.delete().where(_DRIVERS.c.study_id == study_id))
+                connection.execute(_DRIVERS.insert().values(study_id=study_id, driver=self._driver))
 
     def add(self, study_id: int, trial: FrozenTrial) -> FrozenTrial:
         """The trial as the database has it now, with its number there. It is on the disk."""
-        with self._transaction(waits=True) as connection:
+        with self._transaction(study_id, waits=True) as connection:
             self._lock(connection, study_id)
             count = select(func.count()).select_from(_TRIALS).where(_TRIALS.c.study_id == study_id)
             number = int(connection.execute(count).scalar_one())
@@ -64,14 +84,14 @@ class TrialRows:
             ])
         return numbered(trial, number, key)
 
-    def end(self, before: FrozenTrial, told: FrozenTrial) -> None:
+    def end(self, study_id: int, before: FrozenTrial, told: FrozenTrial) -> None:
         """How a trial that was running ended. before: as the database has it.
 
         In a file in write-ahead mode, and in PostgreSQL, it outlives the process at once, and a power failure once the
         next `add` has waited for the disk; a resumed study tells again what is missing.
         """
         key = told._trial_id
-        with self._transaction(waits=False) as connection:
+        with self._transaction(study_id, waits=False) as connection:
             new = {step: told.intermediate_values[step] for step in told.intermediate_values
                    if step not in before.intermediate_values}
             _insert(connection, _POINTS, [{"trial_id": key, "step": step, **_point(new[step])} for step in new])
@@ -80,15 +100,25 @@ class TrialRows:
             connection.execute(_TRIALS.update().where(_TRIALS.c.trial_id == key).values(row))
 
     @contextmanager
-    def _transaction(self, *, waits: bool) -> Iterator[Connection]:
-        """waits: for the disk at its end."""
+    def _transaction(self, study_id: int, *, waits: bool) -> Iterator[Connection]:
+        """Of the driver that has the study. waits: for the disk at its end."""
         with self._backend.engine.connect() as connection:
             if self._is_ahead(connection):
                 connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if waits else 'NORMAL'}")
             elif not waits and self._backend.engine.name == "postgresql":
                 connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+            self._fence(connection, study_id)
             yield connection
             connection.commit()
+
+    def _fence(self, connection: Connection, study_id: int) -> None:
+        """A look at the lease before a write says nothing of the moment of the write, so the write looks itself: until
+        its transaction ends the row of its driver is locked, and nobody takes the study."""
+        if self._driver is None:
+            return
+        mine = (_DRIVERS.c.study_id == study_id) & (_DRIVERS.c.driver == self._driver)
+        if connection.execute(_DRIVERS.update().where(mine).values(driver=self._driver)).rowcount != 1:
+            raise StorageError("another process has taken the study over, and this one writes nothing more")
 
     def _is_ahead(self, connection: Connection) -> bool:
         if self._writes_ahead is None:

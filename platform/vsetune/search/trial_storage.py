@@ -44,9 +44,11 @@ class SearchStorage:
     database does. Not thread-safe.
     """
 
-    def __init__(self, url: str, *, studies: Sequence[str]) -> None:
+    def __init__(self, url: str, *, studies: Sequence[str], driver: str | None = None) -> None:
         """Opens or makes the database with these Optuna studies in it, by name. StorageError if it cannot be opened.
 
+        driver: a name of its own for a driver, which from then on writes to the studies alone; None: they are not
+        taken from anybody.
         A new SQLite file is made beside its place and moved there when it is whole. One that an earlier process
         left half-made (no study in it) is replaced.
         """
@@ -59,7 +61,9 @@ class SearchStorage:
                 _made_whole(file, studies)
             self.backend = _backend(parsed)
             self.studies = {name: named_study(self.backend, name) for name in studies}
-        self._rows = TrialRows(self.backend)
+            self._rows = TrialRows(self.backend, driver)
+            if driver is not None:
+                self._rows.take(study._study_id for study in self.studies.values())
 
     def trials(self, study: str) -> list[optuna.trial.FrozenTrial]:
         """As they are in the database now, in order. Ended ones are read once. Call it in `guarded`."""
@@ -71,13 +75,15 @@ class SearchStorage:
 
     def end(self, study: str, before: optuna.trial.FrozenTrial, told: optuna.trial.FrozenTrial) -> None:
         """Writes how a running trial ended, whole. before: as it is in the database. Call it in `guarded`."""
-        self._rows.end(before, told)
+        self._rows.end(self.studies[study]._study_id, before, told)
 
     @contextmanager
     def guarded(self, doing: str, remedy: str) -> Iterator[None]:
         """Around every use of the database and of nothing else. doing: what failed, {} for the URL. remedy: the fix."""
         try:
             yield
+        except StorageError as error:  # of another driver, see `TrialRows`
+            raise StorageError(f"search.storage: {self.shown}: {error}") from error
         except Exception as error:  # whatever SQLAlchemy, Optuna or the driver of any SQL database raises
             backend = getattr(self, "backend", None)
             if backend is not None:

@@ -1,102 +1,134 @@
-"""A recorded attempt as MLflow's `pyfunc` loads it; MLflow itself is not imported here.
+"""A recorded trial as MLflow's `pyfunc` loads it; MLflow itself is not imported here.
 
-The folder of such a model holds no weights: `attempt.json` names the attempt and the SHA-256 of its best checkpoint,
-which is fetched from the tracking store that MLflow is set to ($MLFLOW_TRACKING_URI, which `mlflow.set_tracking_uri`
-sets too; else the one under VSETUNE_HOME). The data set of the training has to be where it was.
+The folder of such a model has all that is needed to encode captions and features of images (`jobs/model_files.py`).
+Queries are compared with the index that the model carries, or the data set of its training where that is at its place.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.errors import DamagedCheckpoint, DataError, StaleCheckpoint, UsageError
-from vsetune.files.hashes import sha256_of_file
-from vsetune.files.whole_files import read_json
-from vsetune.jobs.preparation import existing_store
-from vsetune.jobs.recorded import RecordedAttempt, best_weights, find_attempt
+from vsetune.data.stored.dataset import Dataset
+from vsetune.errors import DataError, UsageError
+from vsetune.jobs.model_files import CarriedNetwork, load_model
+from vsetune.networks.encoded import Encoded
 from vsetune.scoring.device import choose_device
 from vsetune.scoring.evaluation import evaluated_split
-from vsetune.serving.queries import Answer, Retrieval
-from vsetune.tracking.store import TrackingStore
-from vsetune.training.trained import TrainedTrial, load_trained
+from vsetune.scoring.search_index import SearchIndex
+from vsetune.serving.queries import captions_for, embeddings, encoded_captions, encoded_images, images_for
 
 CAPTION, FEATURES = "caption", "image_features"
 """Columns of the input, one of them filled in each row."""
-TOP, SPLIT = "top", "split"
-"""Parameters: items to name for each query; where to search, empty for the split that the trial was scored on."""
+_NEED = (
+    f"need a sentence, a list of sentences, or columns {CAPTION} (sentences) and {FEATURES} (regions of an image, each "
+    "a list of numbers)"
+)
+_ANSWERS = ("items", "embeddings")
 
 
 class RecordedModel:
     """What `mlflow.pyfunc.load_model` gives to ask."""
 
-    def __init__(self, trained: TrainedTrial) -> None:
-        self._trained = trained
-        self._searched: dict[str, Retrieval] = {}
+    def __init__(self, asked: CarriedNetwork) -> None:
+        self._asked = asked
+        self._searched = {} if asked.index is None else {asked.index.split: asked.index}
 
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """For each row `items` and `scores`, best first: images (ids) for a caption, captions (texts) for features.
 
-        model_input: a pandas table, or a mapping of columns. UsageError for rows with both or neither, DataError for a
-        split that is not there.
+        model_input: a sentence, a list of sentences, a pandas table, or a mapping of columns. params: `top`, items to
+        name; `split`, where to search, empty for the one of the index, or the one that the trial was scored on;
+        `answer`: `embeddings` gives `embedding` of each row instead, which needs no index and no data set.
+        UsageError for other input, rows with both columns or neither; DataError for a split that is not there.
         """
         given = dict(params or {})
-        columns = {name: list(model_input[name]) for name in (CAPTION, FEATURES) if name in model_input}
-        rows = max(map(len, columns.values()), default=0)
-        captions, features = (columns.get(name, [None] * rows) for name in (CAPTION, FEATURES))
-        kinds = [_kind(place, captions[place], features[place]) for place in range(rows)]
-        retrieval = self._retrieval(str(given.get(SPLIT) or ""))
-        top = int(given.get(TOP, 5))
-        of_captions = [text for text, kind in zip(captions, kinds, strict=True) if kind == CAPTION]
-        of_features = [value for value, kind in zip(features, kinds, strict=True) if kind == FEATURES]
-        found = {
-            CAPTION: iter(retrieval.images_for(of_captions, top=top)),
-            FEATURES: iter(retrieval.captions_for(of_features, top=top)),
-        }
-        return [_plain(next(found[kind])) for kind in kinds]
+        answer = str(given.get("answer") or _ANSWERS[0])
+        if answer not in _ANSWERS:
+            raise UsageError(f"answer: got {answer!r}, need {' or '.join(_ANSWERS)}")
+        rows = _rows(model_input)
+        if not rows:
+            return []
+        if answer == "items":
+            index, top = self._index(str(given.get("split") or "")), int(given.get("top", 5))
+        answers: dict[str, list[dict[str, Any]]] = {}
+        for kind in {kind for kind, _ in rows}:
+            items = self._encoded(kind, [value for of, value in rows if of == kind])
+            if answer == "embeddings":
+                answers[kind] = [{"embedding": vector} for vector in embeddings(self._asked, items)]
+                continue
+            found = (images_for if kind == CAPTION else captions_for)(self._asked, index, items, top=top)
+            answers[kind] = [{"items": each.items, "scores": each.scores} for each in found]
+        waiting = {kind: iter(found) for kind, found in answers.items()}
+        return [next(waiting[kind]) for kind, _ in rows]
 
-    def _retrieval(self, split: str) -> Retrieval:
-        chosen = split or evaluated_split(self._trained.trial.data, self._trained.dataset)
+    def _encoded(self, kind: str, values: Sequence[Any]) -> Encoded:
+        return encoded_captions(self._asked, values) if kind == CAPTION else encoded_images(self._asked, values)
+
+    def _index(self, split: str) -> SearchIndex:
+        """Of the model, or of the data set of its training; encoded once."""
+        asked = self._asked
+        if not split and asked.index is not None:
+            return asked.index
+        if split in self._searched:
+            return self._searched[split]
+        dataset = self._data_set()
+        chosen = split or evaluated_split(asked.trial.data, dataset)
         if chosen not in self._searched:
-            self._searched[chosen] = Retrieval(self._trained, chosen)
+            self._searched[chosen] = SearchIndex.of_split(
+                asked.network, dataset, chosen, trial=asked.trial, device=asked.device
+            )
         return self._searched[chosen]
+
+    def _data_set(self) -> Dataset:
+        asked = self._asked
+        carried = "no index" if asked.index is None else f"an index of split {asked.index.split} alone"
+        wrong = f"{asked.name}: the model carries {carried}, and the data set of its training"
+        advice = (
+            f"log it with an index (vsetune trial model {asked.name} --index SPLIT), or ask for embeddings (answer: "
+            "embeddings)"
+        )
+        try:
+            dataset = Dataset.open(asked.trial.data.path)
+        except DataError as error:
+            raise DataError(f"{wrong} is not here ({asked.trial.data.path}); {advice}") from error
+        if asked.fingerprint not in (None, dataset.fingerprint):
+            raise DataError(f"{wrong} has changed since ({dataset.path}); {advice}")
+        return dataset
 
 
 def _load_pyfunc(path: str) -> RecordedModel:
-    """What MLflow calls. path: of `attempt.json`. UsageError family in one line for what is gone or has changed."""
-    named = read_json(Path(path))
-    if not isinstance(named, dict) or not {"run", "study", "trial", "sha256"} <= named.keys():
-        raise DataError(f"{path}: names no attempt; log the model again with vsetune trial model")
-    store = existing_store(TrackingSpec())
-    attempt = _attempt(store, named)
-    with tempfile.TemporaryDirectory() as into:
-        weights = best_weights(store, attempt, Path(into))
-        if weights is None:
-            raise StaleCheckpoint(f"{attempt.where}: its best checkpoint is gone; see vsetune tracking doctor")
-        if sha256_of_file(weights) != named["sha256"]:
-            raise DamagedCheckpoint(
-                f"{attempt.where}: {weights.name} is not the one that was logged (other SHA-256); log the model again "
-                "with vsetune trial model"
-            )
-        fingerprint = attempt.record.start.protocol.get("data_fingerprint")
-        return RecordedModel(load_trained(
-            attempt.trial(), weights, device=choose_device("auto"), data_fingerprint=fingerprint, where=attempt.where
-        ))
+    """What MLflow calls. path: of the model's files. Errors in one line for files that are not those logged."""
+    if Path(path).is_file():
+        raise DataError(
+            f"{path}: the model was logged by an earlier version of vsetune, without its weights; log it again with "
+            "vsetune trial model"
+        )
+    return RecordedModel(load_model(Path(path), device=choose_device("auto")))
 
 
-def _attempt(store: TrackingStore, named: Mapping[str, Any]) -> RecordedAttempt:
-    """By its run, or where the study has been moved since, by its name."""
-    try:
-        found = find_attempt(store, str(named["run"]), finished=False)
-    except UsageError:
-        return find_attempt(store, f"{named['study']}/{named['trial']}", finished=True)
-    return found
+def _rows(given: Any) -> list[tuple[str, Any]]:
+    """(column, value) of each row. UsageError for input of another kind."""
+    names = getattr(given, "columns", given if isinstance(given, Mapping) else None)
+    if names is None:
+        sentences = [given] if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else None
+        if sentences is None or not all(isinstance(each, str) for each in sentences):
+            raise UsageError(f"got {_kinds(given if sentences is None else sentences)}; {_NEED}")
+        return [(_column(place, text, None), text) for place, text in enumerate(sentences)]
+    unknown = [name for name in names if name not in (CAPTION, FEATURES)]
+    if unknown or not len(names):
+        raise UsageError(f"got {f'column {unknown[0]!r}' if unknown else 'no column'}; {_NEED}")
+    columns = {name: [given[name]] if isinstance(given[name], str) else list(given[name]) for name in names}
+    if len(set(map(len, columns.values()))) > 1:
+        raise UsageError(f"got columns of different lengths; {_NEED}")
+    count = len(next(iter(columns.values())))
+    captions, features = (columns.get(name, [None] * count) for name in (CAPTION, FEATURES))
+    kinds = [_column(place, *both) for place, both in enumerate(zip(captions, features, strict=True))]
+    return [(kind, (captions if kind == CAPTION else features)[place]) for place, kind in enumerate(kinds)]
 
 
-def _kind(place: int, caption: Any, features: Any) -> str:
+def _column(place: int, caption: Any, features: Any) -> str:
     has_caption = isinstance(caption, str) and bool(caption.strip())
     has_features = features is not None and not isinstance(features, float)  # pandas: NaN where there is none
     if has_caption == has_features:
@@ -105,5 +137,6 @@ def _kind(place: int, caption: Any, features: Any) -> str:
     return CAPTION if has_caption else FEATURES
 
 
-def _plain(answer: Answer) -> dict[str, Any]:
-    return {"items": answer.items, "scores": answer.scores}
+def _kinds(given: Any) -> str:
+    kinds = sorted({type(each).__name__ for each in given}) if isinstance(given, list) else []
+    return f"a list of {', '.join(kinds)}" if kinds else f"a {type(given).__name__}"

@@ -22,7 +22,7 @@ from vsetune.tracking.pieces import PIECE as PIECE
 from vsetune.tracking.pieces import from_pieces
 from vsetune.tracking.pieces import in_pieces as in_pieces
 from vsetune.tracking.point_blocks import CurvePoint as CurvePoint
-from vsetune.tracking.point_blocks import block_texts, curve_of_block, packed, points_of_block, unpacked
+from vsetune.tracking.point_blocks import block_texts, curve_of_block, packed, points_of_block, unpacked_text
 from vsetune.tracking.records import (
     PLUGIN_TAG,
     WARM_START,
@@ -135,10 +135,10 @@ def _plain_curve(tags: Mapping[str, str]) -> list[list[Any]]:
     return curve
 
 
-def _plain_record(tags: Mapping[str, str]) -> dict[str, Any]:
+def record_text(tags: Mapping[str, str]) -> str:
+    """What a study or an attempt was recorded with, as JSON. ValueError where it cannot be unpacked."""
     text = from_pieces(RECORD, tags) or "{}"
-    record: dict[str, Any] = json.loads(text) if text.startswith("{") else unpacked(text)
-    return record
+    return text if text.startswith("{") else unpacked_text(text)
 
 
 def attempt_from_tags(attempt_id: str, tags: Mapping[str, str]) -> AttemptRecord:
@@ -159,7 +159,7 @@ class Decoding:
         summary |= json.loads(from_pieces(SUMMARY, tags) or "{}")
         status: AttemptStatus = tags[STATUS]  # type: ignore[assignment]
         points = tuple((epoch, m_recall) for _, epoch, m_recall, *_ in curve)
-        start = self._start(_plain_record(tags))
+        start = self._start(json.loads(record_text(tags)))
         return AttemptRecord(attempt_id, start, status, points, summary, tags.get(ERROR) or None)
 
     def _start(self, plain: dict[str, Any]) -> AttemptStart:

@@ -11,25 +11,42 @@ Knows nothing of MLflow. Nothing in such a file is run when it is read.
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
+import stat
+import tempfile
 import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import DataError, StorageError, UsageError
 from vsetune.files.hashes import sha256_hex, sha256_of_file, sha256_of_stream
 from vsetune.files.room import FULL, MAKE_ROOM, free_in
 from vsetune.files.whole_files import move_in_place, readable_json, whole_file
+from vsetune.tracking.exported_content import (
+    FORMAT,
+    SEARCH_FILE,
+    ExportedRun,
+    artifact_file,
+    check_search,
+    header_of,
+    is_inside,
+    run_file,
+    run_of,
+)
 
-FORMAT = 1
-SEARCH_FILE = "search.db"
 _HEADER = "study.json"
 _ZIP = ".zip"
 _PARTIAL = ".partial"
-_LARGEST_TEXT = 1 << 30
+MOST_JSON = 64 << 20
+"""Bytes of the header, and of the file of a run: a million numbers."""
+_MOST_UNPACKED, _MOST_TIMES = 256 << 20, 100
+"""Bytes to which any archive may unpack, and how many times its own size a larger one."""
 
 
 class _Target(Protocol):
@@ -47,6 +64,8 @@ class StudyWriter:
     def add_json(self, name: str, plain: Any) -> None:
         """A small file of ours. OSError when it cannot be written, as everywhere here."""
         content = readable_json(plain)
+        if len(content) > MOST_JSON:
+            raise UsageError(f"{name}: {len(content):,} bytes of numbers, an export takes at most {MOST_JSON:,} a run")
         self._files[name] = {"sha256": sha256_hex(content), "size": len(content)}
         self._target.put(name, content)
 
@@ -118,53 +137,40 @@ class _FolderTarget:
 
 
 class ExportedStudy:
-    """An export that was opened, see `opened_study`; its header has been read, its files have not."""
+    """An export that was opened and checked, see `opened_study`."""
 
-    def __init__(self, place: Path, archive: zipfile.ZipFile | None) -> None:
-        self._place, self._archive = place, archive
-        header = self._json(_HEADER)
-        if not isinstance(header, dict) or header.get("format") != FORMAT:
-            found = header.get("format") if isinstance(header, dict) else None
-            raise DataError(f"{place}: an export of format {found}, this version reads {FORMAT}; export it again")
-        try:
-            self.study, self.fingerprint = str(header["study"]), str(header["fingerprint"])
-            self.experiment_tags: Mapping[str, str] = dict(header["experiment_tags"])
-            self.run_ids: Sequence[str] = [str(each) for each in header["runs"]]
-            self._files: Mapping[str, Mapping[str, Any]] = header["files"]
-            for name, facts in self._files.items():
-                if not _is_plain(name) or not isinstance(facts["sha256"], str) or not isinstance(facts["size"], int):
-                    raise ValueError(name)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(f"{place}: {_HEADER} is damaged ({error}); export the study again") from error
-
-    def verify(self) -> None:
-        """DataError for the first file that is not what was exported."""
-        for name in self._files:
+    def __init__(self, place: Path, files: _ZipFiles | _FolderFiles) -> None:
+        """DataError, with the place in the export, for whatever is not as an export is written."""
+        self._place, self._of_place = place, files
+        content = self._content(_HEADER, most=MOST_JSON)
+        self._header = header_of(content, where=f"{place}: {_HEADER}")
+        self.study, self.fingerprint = self._header.study, self._header.fingerprint
+        self.experiment_tags: Mapping[str, str] = self._header.experiment_tags
+        self.run_ids: Sequence[str] = self._header.runs
+        for name in sorted(self._header.files):
             self._check(name)
 
-    def run(self, run_id: str) -> dict[str, Any]:
+    def run(self, run_id: str) -> ExportedRun:
         """One run as it was exported."""
-        found = self._json(run_file(run_id))
-        if not isinstance(found, dict):
-            raise DataError(f"{self._place}: {run_file(run_id)} is damaged; export the study again")
-        return found
+        name = run_file(run_id)
+        return run_of(self._text(name), run_id, self._header, where=f"{self._place}: {name}")
 
     def content_of(self, run_id: str) -> str:
         """A hash of all that is exported of a run, its artifacts included (their hashes stand in its file)."""
-        return str(self._files[run_file(run_id)]["sha256"])
+        return self._header.files[run_file(run_id)].sha256
 
     def artifacts(self, run_id: str) -> list[str]:
         """The files of a run, with their folders."""
         prefix = artifact_file(run_id, "")
-        return [name.removeprefix(prefix) for name in self._files if name.startswith(prefix)]
+        return [name.removeprefix(prefix) for name in self._header.files if name.startswith(prefix)]
 
     def size_of(self, name: str) -> int:
         """Bytes of a file of the export."""
-        return int(self._files[name]["size"])
+        return self._header.files[name].size
 
     def has(self, name: str) -> bool:
         """Whether the export has a file of this name."""
-        return name in self._files
+        return name in self._header.files
 
     def extract(self, name: str, into: Path) -> Path:
         """A copy of a file in a temporary folder, under its last name. DataError when it is not what was exported,
@@ -180,66 +186,139 @@ class ExportedStudy:
                 raise StorageError(
                     f"{path}: cannot be written ({error.strerror}; {free_in(into)}); {MAKE_ROOM}, then repeat"
                 ) from error
-        if sha256_of_file(path) != self._files[name]["sha256"]:
+        if sha256_of_file(path) != self._header.files[name].sha256:
             raise self._changed(name)
         return path
 
     def _check(self, name: str) -> None:
-        with self._stream(name) as stream:
-            if sha256_of_stream(stream) != self._files[name]["sha256"]:
-                raise self._changed(name)
-
-    def _json(self, name: str) -> Any:
-        try:
+        facts = self._header.files[name]
+        if (size := self._size(name)) != facts.size:
+            raise DataError(f"{self._place}: {name} has {size:,} bytes and had {facts.size:,}; export the study again")
+        if name.startswith("runs/"):
+            self.run(PurePosixPath(name).stem)
+        elif name == SEARCH_FILE:
+            with tempfile.TemporaryDirectory() as into:
+                check_search(self.extract(name, Path(into)), where=f"{self._place}: {name}")
+        else:
             with self._stream(name) as stream:
-                return json.loads(stream.read(_LARGEST_TEXT))
-        except ValueError as error:
-            raise DataError(f"{self._place}: {name} is damaged ({error}); export the study again") from error
+                if sha256_of_stream(stream) != facts.sha256:
+                    raise self._changed(name)
+
+    def _text(self, name: str) -> bytes:
+        """A file that is read at once. DataError when it is not what was exported."""
+        content = self._content(name, most=MOST_JSON)
+        if sha256_hex(content) != self._header.files[name].sha256:
+            raise self._changed(name)
+        return content
+
+    def _content(self, name: str, *, most: int) -> bytes:
+        if (size := self._size(name)) > most:
+            raise DataError(f"{self._place}: {name} has {size:,} bytes, need at most {most:,}; export the study again")
+        with self._stream(name) as stream:
+            return stream.read(most)
+
+    def _size(self, name: str) -> int:
+        with self._in_one_line(name):
+            return self._of_place.size(name)
 
     @contextmanager
     def _stream(self, name: str) -> Iterator[IO[bytes]]:
+        with self._in_one_line(name), self._of_place.open(name) as stream:
+            yield stream
+
+    @contextmanager
+    def _in_one_line(self, name: str) -> Iterator[None]:
         try:
-            stream = self._archive.open(name) if self._archive is not None else (self._place / name).open("rb")
-            with stream:
-                yield stream
-        except (OSError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-            raise DataError(
-                f"{self._place}: {name} cannot be read ({getattr(error, 'strerror', None) or error}); export the study "
-                "again"
-            ) from error
+            yield
+        except (OSError, KeyError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
+            reason = one_line(getattr(error, "strerror", None) or error)
+            raise DataError(f"{self._place}: {name} cannot be read ({reason}); export the study again") from error
 
     def _changed(self, name: str) -> DataError:
         return DataError(f"{self._place}: {name} is not what was exported (other SHA-256); export the study again")
 
 
+class _FolderFiles:
+    """The regular files of a folder; no link is followed, and none that blocks is waited for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = Path(os.path.realpath(folder))
+
+    def size(self, name: str) -> int:
+        """OSError where there is no such file."""
+        with self.open(name) as stream:
+            return os.fstat(stream.fileno()).st_size
+
+    def open(self, name: str) -> IO[bytes]:
+        """OSError where there is no such file."""
+        path = self._folder / name
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode) or os.path.realpath(path) != str(path):
+            os.close(descriptor)
+            raise OSError("need a regular file, and no link")
+        return os.fdopen(descriptor, "rb")
+
+
+class _ZipFiles:
+    """The files of an archive, which takes no more room than its own size allows."""
+
+    def __init__(self, place: Path, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        members, size = archive.infolist(), place.stat().st_size
+        for member in members:
+            if flaw := _flaw_of(member):
+                raise DataError(f"{place}: {one_line(member.orig_filename)}: {flaw}; export the study again")
+        names = [member.filename for member in members]
+        if len(set(names)) < len(names):
+            raise DataError(f"{place}: {_repeated(names)} stands there twice; export the study again")
+        if sum(member.compress_size for member in members) > size:
+            raise DataError(f"{place}: its files lie over one another; export the study again")
+        unpacked = sum(member.file_size for member in members)
+        if unpacked > max(_MOST_UNPACKED, _MOST_TIMES * size):
+            raise DataError(f"{place}: {size:,} bytes, and unpacks to {unpacked:,}; export the study again")
+
+    def size(self, name: str) -> int:
+        """KeyError where there is no such file."""
+        return self._archive.getinfo(name).file_size
+
+    def open(self, name: str) -> IO[bytes]:
+        """KeyError where there is no such file."""
+        return self._archive.open(name)
+
+
+def _flaw_of(member: zipfile.ZipInfo) -> str | None:
+    """Why a member of an archive is none of an export."""
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if member.is_dir() and is_inside(member.orig_filename.removesuffix("/")):
+        return None
+    if not is_inside(member.orig_filename):
+        return "leads out of the export, or is no file's name"
+    if kind not in (0, stat.S_IFREG):
+        return "is no regular file"
+    if member.flag_bits & 1 or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "is packed in a way that exports are not"
+    return None
+
+
+def _repeated(names: Sequence[str]) -> str:
+    return one_line(min(name for name, count in Counter(names).items() if count > 1))
+
+
 @contextmanager
 def opened_study(place: Path) -> Iterator[ExportedStudy]:
-    """Opens an export. DataError in one line when it is none."""
+    """Opens an export, which may come from anybody. All of it is checked first: every file against its SHA-256, every
+    value of a run. DataError in one line, with the place in it, for what is not as an export is written."""
     if place.is_dir():
-        yield ExportedStudy(place, None)
+        yield ExportedStudy(place, _FolderFiles(place))
         return
     try:
+        if place.exists() and not place.is_file():
+            raise OSError("neither a file nor a folder")
         archive = zipfile.ZipFile(place)
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
         raise DataError(
-            f"{place}: no export of a study ({getattr(error, 'strerror', None) or error}); name what "
+            f"{place}: no export of a study ({one_line(getattr(error, 'strerror', None) or error)}); name what "
             "`vsetune tracking export` wrote"
         ) from error
     with archive:
-        yield ExportedStudy(place, archive)
-
-
-def run_file(run_id: str) -> str:
-    """The name of a run in an export."""
-    return f"runs/{run_id}.json"
-
-
-def artifact_file(run_id: str, path: str) -> str:
-    """The name of an artifact in an export. path: with its folder."""
-    return f"artifacts/{run_id}/{path}"
-
-
-def _is_plain(name: str) -> bool:
-    """No way out of the export's folder."""
-    parts = PurePosixPath(name).parts
-    return bool(parts) and ".." not in parts and not name.startswith("/") and "\\" not in name
+        yield ExportedStudy(place, _ZipFiles(place, archive))

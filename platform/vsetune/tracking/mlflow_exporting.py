@@ -14,7 +14,8 @@ from mlflow.entities import Experiment, LifecycleStage, Run
 from vsetune.errors import UsageError
 from vsetune.tracking import encoding
 from vsetune.tracking.artifacts import download, files_in_reach
-from vsetune.tracking.exported_study import SEARCH_FILE, StudyWriter, artifact_file, run_file
+from vsetune.tracking.exported_content import SEARCH_FILE, artifact_file, run_file
+from vsetune.tracking.exported_study import StudyWriter
 from vsetune.tracking.mlflow_errors import in_one_line
 from vsetune.tracking.mlflow_opening import client_of
 from vsetune.tracking.mlflow_runs import runs_in

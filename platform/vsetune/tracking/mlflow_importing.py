@@ -12,8 +12,8 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, LifecycleStage, Metric, Run
@@ -22,7 +22,8 @@ from vsetune.errors import StorageError, StudyConflict
 from vsetune.files.hashes import fingerprint_of
 from vsetune.tracking import encoding
 from vsetune.tracking.artifact_place import require_own_place
-from vsetune.tracking.exported_study import ExportedStudy, artifact_file
+from vsetune.tracking.exported_content import PARENT_TAG, ExportedDataSet, ExportedRun, artifact_file
+from vsetune.tracking.exported_study import ExportedStudy
 from vsetune.tracking.mlflow_batches import log_in_batches
 from vsetune.tracking.mlflow_errors import in_one_line
 from vsetune.tracking.mlflow_opening import client_of
@@ -31,8 +32,9 @@ from vsetune.tracking.moving import Imported, StudyImporter
 from vsetune.tracking.store import require_free_name
 
 MOVED_FROM, MOVED, MOVING = "vsetune.moved_from", "vsetune.moved", "vsetune.moving"
-_PARENT = "mlflow.parentRunId"
-_OF_THE_MOVE = {MOVED_FROM, MOVED, _PARENT}
+_OF_THE_MOVE = {MOVED_FROM, MOVED, PARENT_TAG}
+_PLACES = ("folder", "uri")
+"""Settings of `tracking` that name places."""
 _GO_ON = "repeat: the import goes on where it stopped"
 
 
@@ -46,7 +48,6 @@ class MlflowImporter(StudyImporter):
             self._client = client_of(uri)
 
     def bring(self, exported: ExportedStudy, *, on_run: Callable[[str], None]) -> Imported:
-        exported.verify()
         with self._storing(f"import study {exported.study}"):
             experiment_id = self._experiment(exported)
             place = _Place(self._client, exported, experiment_id, list(runs_in(self._client, [experiment_id])))
@@ -90,7 +91,9 @@ class _Place:
         self._known = known
         self._originals = {run.info.run_id for run in known} & set(exported.run_ids)
         self._moved = {run.data.tags[MOVED_FROM]: run for run in known if MOVED_FROM in run.data.tags}
-        self._plain = {run_id: exported.run(run_id) | {"metrics": None} for run_id in exported.run_ids}
+        self._plain = {
+            run_id: exported.run(run_id).model_copy(update={"metrics": {}}) for run_id in exported.run_ids
+        }
         self._ids = {run_id: run_id for run_id in self._originals}
         self._last_tags: dict[str, dict[str, str]] = {}
         self._new = self._completed = self._there = 0
@@ -98,7 +101,7 @@ class _Place:
     def require_ours(self) -> None:
         """StudyConflict where the study has a run or an attempt here that came from nowhere else."""
         brought = {*self._originals, *(run.info.run_id for run in self._moved.values())}
-        exported = {_identity(plain["tags"]) for plain in self._plain.values()} - {None}
+        exported = {_identity(plain.tags) for plain in self._plain.values()} - {None}
         for run in self._known:
             if run.info.run_id not in brought and _identity(run.data.tags) in exported:
                 raise StudyConflict(
@@ -113,24 +116,19 @@ class _Place:
 
     def parents_first(self) -> Iterator[str]:
         """The runs to bring, each after the one in which it is nested."""
-        seen: set[str] = set()
-
-        def with_parents(run_id: str) -> Iterator[str]:
-            if run_id not in seen:
-                seen.add(run_id)
-                parent = self._plain[run_id]["tags"].get(_PARENT)
-                if parent in self._plain:
-                    yield from with_parents(parent)
-                yield run_id
-
+        seen = set(self._originals)
         for run_id in self._exported.run_ids:
-            if run_id not in self._originals:
-                yield from with_parents(run_id)
+            line = []
+            while run_id in self._plain and run_id not in seen:
+                seen.add(run_id)
+                line.append(run_id)
+                run_id = self._plain[run_id].tags.get(PARENT_TAG, "")
+            yield from reversed(line)
         self._there += len(self._originals)
 
     def name(self, run_id: str) -> str:
         """For people."""
-        return str(self._plain[run_id]["name"] or run_id)
+        return self._plain[run_id].name or run_id
 
     def bring(self, run_id: str) -> None:
         """One run with its numbers, files and tags; nothing where it is here as it was exported."""
@@ -153,7 +151,7 @@ class _Place:
             self._ids[run_id] = self._create(plain, run_id)
             self._new += 1
         self._fill(self._ids[run_id], run_id, plain)
-        tags = {name: text for name, text in plain["tags"].items() if name != _PARENT}
+        tags = _of_this_home(plain.tags)
         if tags.get(encoding.KIND) == "study":
             self._last_tags[run_id] = tags
         else:
@@ -170,13 +168,13 @@ class _Place:
     def counts(self) -> Imported:
         return Imported(self._new, self._completed, self._there)
 
-    def _create(self, plain: Mapping[str, Any], run_id: str) -> str:
+    def _create(self, plain: ExportedRun, run_id: str) -> str:
         tags = {MOVED_FROM: run_id}
-        parent = plain["tags"].get(_PARENT)
+        parent = self._ids.get(plain.tags.get(PARENT_TAG, ""))
         if parent is not None:
-            tags[_PARENT] = self._ids.get(parent, parent)
+            tags[PARENT_TAG] = parent
         made = self._client.create_run(
-            self._experiment_id, start_time=plain["started_ms"], tags=tags, run_name=plain["name"]
+            self._experiment_id, start_time=plain.started_ms, tags=tags, run_name=plain.name
         )
         self._require_alone(str(made.info.run_id), run_id)
         return str(made.info.run_id)
@@ -191,14 +189,14 @@ class _Place:
                 "moment; wait until it has ended, then repeat"
             )
 
-    def _fill(self, here: str, run_id: str, plain: Mapping[str, Any]) -> None:
+    def _fill(self, here: str, run_id: str, plain: ExportedRun) -> None:
         metrics = [
             Metric(name, float(value), stamp, step)
-            for name, series in self._exported.run(run_id)["metrics"].items() for step, stamp, value in series
+            for name, series in self._exported.run(run_id).metrics.items() for step, stamp, value in series
         ]
-        log_in_batches(self._client, here, metrics=metrics, params=plain["params"])
-        if plain["data_sets"]:
-            self._client.log_inputs(here, datasets=[_data_set(each) for each in plain["data_sets"]])
+        log_in_batches(self._client, here, metrics=metrics, params=plain.params)
+        if plain.data_sets:
+            self._client.log_inputs(here, datasets=[_data_set(each) for each in plain.data_sets])
         for path in self._exported.artifacts(run_id):
             folder = str(PurePosixPath(path).parent)
             with tempfile.TemporaryDirectory() as into:
@@ -223,8 +221,8 @@ class _Place:
     def _end(self, run_id: str, tags: Mapping[str, str]) -> None:
         here, plain = self._ids[run_id], self._plain[run_id]
         log_in_batches(self._client, here, tags=tags)
-        if plain["status"] in ("FINISHED", "FAILED", "KILLED"):
-            self._client.set_terminated(here, plain["status"], end_time=plain["ended_ms"])
+        if plain.status in ("FINISHED", "FAILED", "KILLED"):
+            self._client.set_terminated(here, plain.status, end_time=plain.ended_ms)
         note = {"content": self._exported.content_of(run_id), "tags": _state(self._client.get_run(here).data.tags)}
         self._client.set_tag(here, MOVED, json.dumps(note))
 
@@ -239,7 +237,19 @@ def _state(tags: Mapping[str, str]) -> str:
     return fingerprint_of({name: text for name, text in sorted(tags.items()) if name not in _OF_THE_MOVE})
 
 
-def _data_set(plain: Mapping[str, Any]) -> DatasetInput:
-    tags = [InputTag(key, value) for key, value in plain["tags"].items()]
-    parts = ("name", "digest", "source_type", "source", "schema", "profile")
-    return DatasetInput(Dataset(**{part: plain[part] for part in parts}), tags=tags)
+def _of_this_home(tags: Mapping[str, str]) -> dict[str, str]:
+    """Tags as they are stored here. Where a study keeps its files says the home that receives it, not its sender."""
+    found = {name: text for name, text in tags.items() if name not in _OF_THE_MOVE}
+    if tags.get(encoding.KIND) != "study":
+        return found
+    record = encoding.study_from_tags(tags)
+    tracking = {key: value for key, value in (record.config.get("tracking") or {}).items() if key not in _PLACES}
+    config = {**record.config, "tracking": tracking} if "tracking" in record.config else record.config
+    pieces = encoding.in_pieces(encoding.RECORD, encoding.to_json(asdict(replace(record, config=config))))
+    return found | pieces
+
+
+def _data_set(plain: ExportedDataSet) -> DatasetInput:
+    tags = [InputTag(key, value) for key, value in plain.tags.items()]
+    data = Dataset(plain.name, plain.digest, plain.source_type, plain.source, plain.schema_, plain.profile)
+    return DatasetInput(data, tags=tags)

@@ -53,8 +53,8 @@ class StudyImporter(ABC):
 
     @abstractmethod
     def bring(self, exported: ExportedStudy, *, on_run: Callable[[str], None]) -> Imported:
-        """DataError for an export that is damaged, before anything is written; StudyConflict where the name stands for
-        something else, or a run has been changed here since it was brought."""
+        """StudyConflict where the name stands for something else, or a run has been changed here since it was brought;
+        DataError where the export has changed since it was opened."""
 
 
 def exporter(uri: str) -> StudyExporter:

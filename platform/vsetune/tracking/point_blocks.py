@@ -21,6 +21,7 @@ from vsetune.tracking.records import ValidationPoint
 
 POINTS = "vsetune.points"
 _FORMAT = "1"
+_MOST_UNPACKED = 16 << 20
 _DEVICE_SECONDS, _PAIRS_SEEN = "device_seconds", "pairs_seen"
 
 
@@ -51,8 +52,20 @@ def packed(plain: Any) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """What `packed` has packed."""
-    return json.loads(zlib.decompress(base64.b64decode(text)))
+    """What `packed` has packed. ValueError for anything else."""
+    return json.loads(unpacked_text(text))
+
+
+def unpacked_text(text: str) -> str:
+    """The same as the JSON that it is. ValueError, also for more than any record of ours."""
+    opened = zlib.decompressobj()
+    try:
+        content = opened.decompress(base64.b64decode(text), _MOST_UNPACKED)
+    except zlib.error as error:
+        raise ValueError(f"cannot be unpacked ({error})") from error
+    if not opened.eof:
+        raise ValueError(f"is cut short, or unpacks to more than {_MOST_UNPACKED >> 20} MiB")
+    return content.decode()
 
 
 class Block(NamedTuple):

@@ -22,6 +22,8 @@ TARGET_REACHED = "target reached"
 SEARCH_VALUE, CONSTRAINT_EXCESS = "search_value", "constraint_excess"
 """In the summary of a trial of a search: what it maximises, where that is not the best M-Recall (larger is better); by
 what share it is over a limit of the study, where there is one (above 0: it can be no winner)."""
+NO_CONFIGURATION = "no valid configuration"
+"""Opens the `error` of a failed trial that stands for the configuration which the search of its cell could not find."""
 DRAWN_BY = "drawn_by"
 """Key of the environment of an attempt of a search: which sampler chose its configuration, and what it had learnt from.
 """

@@ -14,7 +14,7 @@ from vsetune.files.room import MAKE_ROOM, free_in
 from vsetune.files.whole_files import make_folder, move_if_absent
 from vsetune.object_storage.home_files import bring_mirrored
 from vsetune.tracking.entries import NEED_NO_DELIVERY
-from vsetune.tracking.exported_study import SEARCH_FILE
+from vsetune.tracking.exported_content import SEARCH_FILE
 from vsetune.tracking.journal import CURSOR_FILE, JOURNAL_FILE, Journal
 from vsetune.tracking.study_lock import LOCK_FILE, is_led
 

@@ -38,7 +38,7 @@ from vsetune.training.restoring import learner_state, restore, window_state
 from vsetune.training.schedule import next_validation, phase_at, total_steps
 from vsetune.training.start import describe_start
 from vsetune.training.step import Learner
-from vsetune.training.summary import summarise
+from vsetune.training.summary import device_seconds, summarise
 from vsetune.training.window import StepWindow
 
 _log = logging.getLogger(__name__)
@@ -125,6 +125,11 @@ class Attempt:
     def parameters(self) -> int:
         """Trainable numbers of the network."""
         return sum(p.numel() for p in self._learner.network.parameters() if p.requires_grad)
+
+    @property
+    def step(self) -> int:
+        """Training steps done, those of earlier executions among them."""
+        return self._progress.step
 
     @property
     def is_finished(self) -> bool:
@@ -303,6 +308,7 @@ class Attempt:
             "train_seconds": progress.train_seconds,
             "load_seconds": progress.load_seconds,
             "validation_seconds": progress.validation_seconds,
+            "device_seconds": device_seconds(progress, self._execution),
             "pairs_per_second": window.pairs_per_second(progress.train_seconds + progress.load_seconds),
         }
         return ValidationPoint(

@@ -27,7 +27,8 @@ _SENTENCES, _WORDS, _WORD_SIZE, _UNITS = 50, 20, 64, 128
 
 @dataclass(frozen=True)
 class Calibration:
-    """Seconds of one product. passed: by the clock on the wall. worked: those of them in which the processor worked."""
+    """Seconds of one product or step. passed: by the clock on the wall. worked: those of them in which the processor
+    worked."""
 
     passed: float
     worked: float
@@ -56,8 +57,8 @@ def calibrate(device: torch.device) -> Calibration:
     return Calibration(statistics.median(t.passed for t in timed), statistics.median(t.worked for t in timed))
 
 
-def step_timer() -> Callable[[], float]:
-    """Times one calibration step on the CPU per call, in seconds of work; the first one, which makes buffers, is over.
+def step_timer() -> Callable[[], Calibration]:
+    """Times one calibration step on the CPU per call; the first one, which makes buffers, is over.
 
     The generator of random numbers is left as it was.
     """
@@ -66,11 +67,11 @@ def step_timer() -> Callable[[], float]:
     words = torch.linspace(-1.0, 1.0, _SENTENCES * _WORDS * _WORD_SIZE).reshape(_SENTENCES, _WORDS, _WORD_SIZE)
     clock = working_clock(torch.device("cpu"))
 
-    def timed() -> float:
-        begin = clock()
+    def timed() -> Calibration:
+        begin, working = time.perf_counter(), clock()
         unit.zero_grad()
         unit(words)[0].square().mean().backward()
-        return clock() - begin
+        return Calibration(time.perf_counter() - begin, clock() - working)
 
     timed()
     return timed

@@ -2,14 +2,20 @@
 
 Final are configuration, data and numbers: the same trial would fail the same way. Everything else (storage, network,
 device, memory, the death of a process) happened *to* the trial: it is an interruption, and the trial goes on later.
+
+Some errors look like an outage and may come from the code: a file that is not there, an assertion on the device. Their
+text names the place, so that the ledger knows the same error when it comes a second time, which is final.
 """
 
 from __future__ import annotations
 
 import errno
+import re
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -42,9 +48,19 @@ _NETWORK_ERRNOS = frozenset({
     errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT, errno.EHOSTUNREACH,
     errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN,
 })
-_NETWORK_PACKAGES = frozenset({"botocore", "urllib3", "requests", "httpx", "aiohttp"})
+_NETWORK_PACKAGES = frozenset({
+    "botocore", "urllib3", "requests", "httpx", "aiohttp", "huggingface_hub", "socket", "ssl", "urllib", "http",
+})
 _DEVICE_WORDS = ("CUDA error", "cuDNN error", "CUBLAS_STATUS", "CUDA driver", "device-side assert", "NCCL", "NVML")
 _MEMORY_WORDS = ("out of memory", "can't allocate memory", "Cannot allocate memory", "not enough memory")
+_ASSERTION = "device-side assert"
+_OF_A_PATH = frozenset({
+    None, errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP,
+    errno.ENAMETOOLONG, errno.EINVAL,
+})
+"""What the operating system says of a path and not of a disk; None: an OSError that some library has made."""
+_PACKAGE = Path(__file__).parents[1]
+_BY_CODE = re.compile(r"\w+: (\w+ (?:at .+?:\d+ in step \d+|of an assertion on the device)): ")
 _PROCESS_WORDS = ("DataLoader worker", "exited unexpectedly", "terminated abruptly")
 
 
@@ -66,28 +82,65 @@ class Failure:
         return self.kind in ("device", "preempted")
 
 
-def failure_of(error: BaseException) -> Failure:
-    """Which failure an exception of an attempt is."""
+def failure_of(error: BaseException, *, step: int = 0) -> Failure:
+    """Which failure an exception of an attempt is. step: of the training, where it was raised."""
     kind = _kind(error)
     text = masked(" ".join(str(error).split()))
-    name = f"{type(error).__name__}: " if kind == "bug" or not text else ""
+    origin = _origin_in_code(error, kind, step)
+    if origin is not None:
+        text = f"{type(error).__name__} {origin}: {text}"
+    elif kind == "bug" or not text:
+        text = f"{type(error).__name__}: {text}"
     place = place_in_plugin(error) if kind == "bug" else None
     if place is not None:
         text += f" (in a plugin, {place})"
-    return Failure(kind, f"{kind}: {name}{text}"[:2000])
+    return Failure(kind, f"{kind}: {text}"[:2000])
+
+
+def raised_by_code(text: str | None) -> str | None:
+    """Of the text of a failure that code may have raised: type, place and step; None for all others.
+
+    An outage does not end in the same line of the same step with an error that says nothing of an outage.
+    """
+    found = _BY_CODE.match(text or "")
+    return None if found is None else found[1]
+
+
+def _origin_in_code(error: BaseException, kind: Kind, step: int) -> str | None:
+    """Where an error arose that code may have raised, for `raised_by_code`."""
+    if kind == "device" and _ASSERTION in str(error):
+        return "of an assertion on the device"  # it surfaces wherever the device is next waited for
+    if kind != "storage" or not isinstance(error, OSError) or error.errno not in _OF_A_PATH:
+        return None
+    place = _place(error)
+    return None if place is None else f"at {place} in step {step}"
+
+
+def _place(error: BaseException) -> str | None:
+    """`my_loss/loss.py:31`: the innermost line of a plugin's code, else of ours. Equal on every machine."""
+    place = place_in_plugin(error)
+    if place is None:
+        ours = [
+            frame for frame in traceback.extract_tb(error.__traceback__)
+            if Path(frame.filename).is_relative_to(_PACKAGE)
+        ]
+        place = f"{ours[-1].filename}:{ours[-1].lineno}" if ours else None
+    return None if place is None else "/".join(Path(place).parts[-2:])
 
 
 def _kind(error: BaseException) -> Kind:
+    if isinstance(error, ConfigError) and error.__cause__ is not None and _is_outage(error.__cause__):
+        return _kind(error.__cause__)  # while a plugin was built
     if isinstance(error, VsetuneError):
         return _own_kind(error)
     if isinstance(error, ValidationError):
         return "configuration"
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return "memory"
-    if isinstance(error, OSError):
-        return _kind_of_os_error(error)
-    if type(error).__module__.partition(".")[0] in _NETWORK_PACKAGES:
+    if _is_of_network(error):
         return "network"
+    if isinstance(error, OSError):
+        return "memory" if error.errno == errno.ENOMEM else "storage"
     if isinstance(error, RuntimeError):
         return _kind_of_runtime_error(str(error))
     return "bug"
@@ -112,11 +165,20 @@ def _own_kind(error: VsetuneError) -> Kind:
     return "configuration" if isinstance(error, ConfigError) else "bug"
 
 
-def _kind_of_os_error(error: OSError) -> Kind:
-    if error.errno == errno.ENOMEM:
-        return "memory"
-    is_network = isinstance(error, ConnectionError | TimeoutError) or error.errno in _NETWORK_ERRNOS
-    return "network" if is_network else "storage"
+def _is_of_network(error: BaseException) -> bool:
+    """Also what a library made of such an error, with words of its own and no number."""
+    if isinstance(error, ConnectionError | TimeoutError) or type(error).__module__.split(".")[0] in _NETWORK_PACKAGES:
+        return True
+    if not isinstance(error, OSError):
+        return False
+    cause = error.__cause__ or error.__context__
+    return error.errno in _NETWORK_ERRNOS or (error.errno is None and cause is not None and _is_of_network(cause))
+
+
+def _is_outage(error: BaseException) -> bool:
+    """Whether it says nothing against the code that it came through."""
+    is_of_storage = isinstance(error, OSError) and error.errno not in _OF_A_PATH
+    return is_of_storage or _kind(error) in ("network", "memory", "device")
 
 
 def _kind_of_runtime_error(text: str) -> Kind:

@@ -28,6 +28,7 @@ from vsetune.training.drawn_negatives import Miner
 from vsetune.training.optimizers import Optimizers
 from vsetune.training.schedule import loss_factor, phase_at, rate_factor, require_room_for_warmup
 from vsetune.training.start import known_architecture, start
+from vsetune.training.trained import described
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class Learner:
         """What a file of the network's weights must say beside them. dataset: that it is trained on."""
         spec = self.trial.network
         words = dataset.vocabulary.words if spec.reads.word_pieces is None else None
-        return WeightNotes.of(self.network, spec.name, words)
+        return WeightNotes.of(self.network, spec.name, words, described(self.trial, dataset).to_plain())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue as the learner that was saved; it had the same trial and phase."""

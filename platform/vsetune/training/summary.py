@@ -7,12 +7,18 @@ from vsetune.training.attempt_progress import Progress
 from vsetune.training.executions import Execution
 
 
+def device_seconds(progress: Progress, execution: Execution) -> float:
+    """How long the trial has held its device: training, loading, validations and checkpoints of all its executions,
+    lost work included."""
+    return progress.seconds + execution.wasted_seconds
+
+
 def summarise(progress: Progress, execution: Execution, *, pairs: int) -> dict[str, float]:
     """Totals of the trial over all its executions; `wasted_*` is work that dead executions lost, counted apart.
 
     best_m_recall: per cent, validation split. epochs_to_best: epoch of the first validation that reached it.
-    device_seconds: how long the trial held its device, wasted work included. seconds_per_epoch: training steps alone.
-    pairs: in the train split. Without any validation the numbers about the best are absent.
+    seconds_per_epoch: training steps alone. pairs: in the train split. Without any validation the numbers about the
+    best are absent.
     """
     epochs = progress.pairs_seen / pairs
     wasted = execution.wasted_seconds
@@ -25,7 +31,7 @@ def summarise(progress: Progress, execution: Execution, *, pairs: int) -> dict[s
         "load_seconds": progress.load_seconds,
         "validation_seconds": progress.validation_seconds,
         "checkpoint_seconds": progress.checkpoint_seconds,
-        "device_seconds": progress.seconds + wasted,
+        "device_seconds": device_seconds(progress, execution),
         "wasted_epochs": execution.wasted_pairs / pairs,
         "wasted_seconds": wasted,
     }

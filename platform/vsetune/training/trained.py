@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -13,6 +14,7 @@ from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DamagedCheckpoint, DataError, StaleCheckpoint
+from vsetune.networks.importing.stored import StoredNetwork
 from vsetune.networks.importing.weight_notes import WeightNotes, read_notes
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
@@ -28,6 +30,38 @@ class TrainedTrial:
     dataset: Dataset
     network: Network
     device: torch.device
+
+
+def described_by(weights: Path, trial: TrialSpec) -> StoredNetwork | None:
+    """What a file of an earlier version does not say of its network: taken from its trial, and the data set it was
+    trained on, which must still be at its place. None for a file that says it itself."""
+    notes = read_notes(weights)
+    is_told = notes is not None and notes.description is not None
+    return None if is_told else described(trial, Dataset.open(trial.data.path))
+
+
+_OF_FEATURES = ("model", "revision", "seed", "image_size")
+"""Settings of a recipe that change what a feature of the same width means."""
+
+
+def described(trial: TrialSpec, dataset: Dataset) -> StoredNetwork:
+    """What the weights of a trial say of its network, so that they can be used without its records and its data."""
+    spec = trial.network
+    return StoredNetwork(
+        source=f"{trial.study}/{trial.trial}", name=spec.name, spec=spec.model_copy(update={"start_from": None}),
+        regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary),
+        words=dataset.vocabulary.words if spec.reads.word_pieces is None else None,
+        features=features_made(dataset),
+        plugins={key: sha256 for key, sha256 in trial.plugins.items() if key.startswith("network.")},
+        boxes=dataset.manifest.features.boxes,
+    )
+
+
+def features_made(dataset: Dataset) -> dict[str, Any]:
+    """Extractor of the features, and the settings that decide what a vector means."""
+    features = dataset.manifest.features
+    settings = {key: features.recipe[key] for key in _OF_FEATURES if features.recipe.get(key) is not None}
+    return {"extractor": features.extractor, **settings}
 
 
 def load_trained(

@@ -125,6 +125,26 @@ def test_a_caption_of_mse_is_the_last_state_of_its_gru(
 
 @both_dtypes
 @both_modes
+def test_a_caption_of_mse_with_both_directions_is_the_sum_of_their_end_states(
+    training: bool, dtype: torch.dtype, tolerance: float, captions: CaptionInputs
+) -> None:
+    network = make("mse", text="bi_sum").to(dtype).train(training)
+    assert network.gru.hidden_size == 8
+    slow = [
+        unit(loop_gru(network.gru, "l0", words) + loop_gru(network.gru, "l0_reverse", words.flip(0)))
+        for words in loop_words(network, captions)
+    ]
+    assert_same_with_gradients(network, network.encode_captions(captions).vectors, slow, tolerance)
+
+
+def test_mse_reads_captions_in_one_direction_and_says_so_as_before() -> None:
+    assert MseSpec().text == "gru"
+    assert "text" not in MseSpec().to_plain()
+    assert MseSpec.model_validate(MseSpec(text="bi_sum").to_plain()).text == "bi_sum"
+
+
+@both_dtypes
+@both_modes
 def test_a_caption_of_malali_and_keller_is_both_end_states_side_by_side(
     training: bool, dtype: torch.dtype, tolerance: float, captions: CaptionInputs
 ) -> None:

@@ -15,6 +15,7 @@ from torch.testing import assert_close
 from vsetune.cli.network_import import _snippet
 from vsetune.errors import DataError
 from vsetune.networks.parts import text_transformer
+from vsetune.networks.tags import released as tags_released
 
 WIDTH, WORDS, SIZE, REGIONS = 6, 12, 8, 4
 
@@ -28,6 +29,8 @@ def uniter(released: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         "intermediate_size": 10, "max_position_embeddings": 9, "layer_norm_eps": 1e-12,
     }
     monkeypatch.setitem(text_transformer._KNOWN, "bert-base-cased", tiny)
+    shape = {"embedding_size": SIZE, "layers": 2, "heads": 1}
+    monkeypatch.setitem(tags_released._SIZES, SIZE, {**shape, "text_model": "bert-base-cased"})
     monkeypatch.setattr(
         "vsetune.networks.parts.pretrained.find_model", lambda *args, **keys: pytest.fail("asked the hub")
     )
@@ -164,14 +167,24 @@ def test_a_partial_or_other_file_is_refused_with_the_names(
     assert named in str(refused.value).splitlines()
 
 
-def test_a_head_with_word_embeddings_of_its_own_and_another_shape_are_refused(
-    uniter: Any, released: Any, bring: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("source", ["uniter", "tags"])
+def test_a_width_that_no_released_model_has_is_refused_in_one_line(
+    source: str, uniter: Any, released: Any, bring: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(tags_released._SIZES, SIZE)
+    path = saved(tmp_path, uniter=uniter, cls=word_head(released, uniter), itm_output=nn.Linear(SIZE, 2))
+    with pytest.raises(DataError) as refused:
+        bring(path, source)
+    assert str(refused.value) == (
+        f"{path}: uniter.embeddings.word_embeddings.weight is 8 wide, need 768 or 1024, UNITER base or large: a file "
+        "shows neither the attention heads nor the word pieces of other sizes; import one of these."
+    )
+
+
+def test_a_head_with_word_embeddings_of_its_own_is_refused(
+    uniter: Any, released: Any, bring: Any, tmp_path: Path
 ) -> None:
     words = word_head(released, uniter)
-    path = saved(tmp_path, uniter=uniter, cls=words, itm_output=nn.Linear(SIZE, 2))
-    monkeypatch.setitem(text_transformer._KNOWN, "bert-base-cased", {"vocab_size": WORDS})
-    with pytest.raises(DataError, match=r"not the weights of uniter \(network.text_model: .*has another shape than"):
-        bring(path, "uniter")
     words.predictions.decoder.weight = nn.Parameter(torch.zeros(WORDS, SIZE))
     path = saved(tmp_path, uniter=uniter, cls=words, itm_output=nn.Linear(SIZE, 2))
     with pytest.raises(DataError, match=r"cls.predictions.decoder.weight is not uniter.embeddings.word_embeddings"):

@@ -6,6 +6,7 @@ A file counts unless it is a test, a note for people, hidden, or made by Python.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ def read_source(folder: Path) -> Source:
     files: dict[str, bytes] = {}
     total = 0
     for path in paths:
-        files[path] = _content(folder / path)
+        files[path] = _content(folder / path, most=MOST_BYTES - total + 1)
         total += len(files[path])
         if total > MOST_BYTES:
             raise ConfigError(
@@ -94,8 +95,12 @@ def _counts(name: str) -> bool:
     return not (name.startswith("test_") and name.endswith(".py"))
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, *, most: int) -> bytes:
+    """The first bytes of a file. A FIFO that nobody writes to is not waited for."""
     try:
-        return path.read_bytes()
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ConfigError(f"plugins: {path}: need a regular file; remove it, or put the file itself there")
+        with path.open("rb") as stream:
+            return stream.read(most)
     except OSError as error:
         raise ConfigError(f"plugins: {path}: cannot be read ({error.strerror}); mend its rights") from error

@@ -93,18 +93,44 @@ def _truths(key: str, value: Any) -> Iterator[tuple[tuple[str | int, ...], bool]
         yield from (((key, number), each) for number, each in enumerate(value) if isinstance(each, bool))
 
 
-def _is_number(annotation: Any) -> bool:
-    """Whether numbers fit it, and true and false do not."""
-    kinds, pending = set(), [annotation]
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """What an annotation consists of: its types, and the values of a Literal."""
+    pending = [annotation]
     while pending:
         one = pending.pop()
         pending += get_args(one)
-        kinds.add(one)
-    return not {int, float}.isdisjoint(kinds) and {bool, Any}.isdisjoint(kinds)
+        pending += [getattr(one, of) for of in ("__value__", "__supertype__") if hasattr(one, of)]  # alias, NewType
+        yield one
+
+
+def _is_number(annotation: Any) -> bool:
+    """Whether numbers fit it, and true and false do not."""
+    kinds = list(_kinds(annotation))
+    return (int in kinds or float in kinds) and bool not in kinds and Any not in kinds
+
+
+def _is_whole(annotation: Any) -> bool:
+    """Whether the numbers that fit it are whole: int alone, optional, with marks, or a Literal of whole numbers."""
+    kinds = list(_kinds(annotation))
+    types = [kind if isinstance(kind, type) else type(kind) for kind in kinds]
+    return float not in kinds and any(issubclass(kind, int) and kind is not bool for kind in types)
+
+
+_MOST_WHOLE = 2**53
+"""Beyond it, floating point leaves whole numbers out."""
+
+
+def _flaw_of_whole_ends(low: float, high: float) -> str | None:
+    if not (low.is_integer() and high.is_integer()):
+        return f"got {low:g} to {high:g}, need whole numbers"
+    if max(abs(low), abs(high)) > _MOST_WHOLE:
+        return f"got {low:g} to {high:g}, need whole numbers up to {_MOST_WHOLE}"
+    return None
 
 
 class Range(Spec):
-    """Numbers to search: from low to high, uniform or log-uniform."""
+    """Numbers to search: from low to high, uniform or log-uniform. integer: whole numbers alone; a setting that is
+    annotated as a whole number needs no such mark."""
 
     low: float
     high: float
@@ -119,6 +145,8 @@ class Range(Spec):
             raise ValueError(f"low {self.low:g} and high {self.high:g} are too far apart")
         if self.log and self.low <= 0:
             raise ValueError(f"low {self.low:g} cannot be searched on a log scale, need > 0")
+        if self.integer and (flaw := _flaw_of_whole_ends(self.low, self.high)) is not None:
+            raise ValueError(flaw)
         return self
 
 
@@ -161,13 +189,26 @@ def tunable(
 
 
 def tunables(spec: type[Spec]) -> Iterator[tuple[str, Domain]]:
-    """The (field name, default domain) pairs a spec declares with `tunable`, in order of declaration."""
+    """The (field name, default domain) pairs a spec declares with `tunable`, in order of declaration, as
+    `searched_domain` makes them. ValueError that opens with the field's name."""
     for name, field in spec.model_fields.items():
         extra = field.json_schema_extra
         if isinstance(extra, dict) and "tunable" in extra:
             plain = extra["tunable"]
             shape = Choices if isinstance(plain, dict) and "choices" in plain else Range
-            yield name, shape.model_validate(plain)
+            yield name, searched_domain(spec, name, shape.model_validate(plain))
+
+
+def searched_domain(spec: type[Spec], name: str, domain: Domain) -> Domain:
+    """The domain of a field as it is searched: over whole numbers where the annotation takes no others.
+
+    ValueError that opens with the field's name, for a range of whole numbers whose ends are none.
+    """
+    if isinstance(domain, Choices) or not _is_whole(spec.model_fields[name].annotation):
+        return domain
+    if (flaw := _flaw_of_whole_ends(domain.low, domain.high)) is not None:
+        raise ValueError(f"{name}: {flaw}; {name} counts something")
+    return domain.model_copy(update={"integer": True})
 
 
 def conditions(spec: type[Spec]) -> dict[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from vsetune.config.spec.base import Choices, Domain, Range, Spec, conditions, known_name, tunables
+from vsetune.config.spec.base import Choices, Domain, Spec, conditions, known_name, searched_domain, tunables
 from vsetune.config.study.study_entries import LossEntry, Settings
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_catalogue import LOSSES
@@ -142,18 +142,11 @@ def domains_of(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: st
             if name not in declared:
                 raise ConfigError(f"{where}.{name}: has no default range; give low and high, or choices")
             domain = declared[name]
-        elif isinstance(domain, Range) and _is_integer(spec, name):
-            if not (domain.low.is_integer() and domain.high.is_integer()):
-                got = f"{domain.low:g} to {domain.high:g}"
-                raise ConfigError(f"{where}.{name}: got {got}, need whole numbers; {name} counts something")
-            domain = domain.model_copy(update={"integer": True})
-        domains[f"{part}.{name}"] = domain
+        try:
+            domains[f"{part}.{name}"] = searched_domain(spec, name, domain)
+        except ValueError as error:
+            raise ConfigError(f"{where}.{error}") from error
     return domains
-
-
-def _is_integer(spec: type[Spec], name: str) -> bool:
-    annotation = spec.model_fields[name].annotation
-    return annotation is int or int in getattr(annotation, "__args__", ())
 
 
 def loss_conditions(
@@ -179,6 +172,14 @@ def values_to_check(domain: Domain) -> Sequence[Value]:
     return [int(domain.low), int(domain.high)] if domain.integer else [domain.low, domain.high]
 
 
+def contains(domain: Domain, value: Any) -> bool:
+    """Whether a search of the domain can come to this value."""
+    if isinstance(domain, Choices):
+        return value in domain.choices
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and domain.low <= value <= domain.high and (not domain.integer or float(value).is_integer())
+
+
 def clipped(value: Any, domain: Domain) -> Value:
     """The value if the domain has it, else the nearest that it has (of choices the first)."""
     if isinstance(domain, Choices):
@@ -186,4 +187,4 @@ def clipped(value: Any, domain: Domain) -> Value:
     if value is None:
         value = domain.low
     clipped = min(max(value, domain.low), domain.high)
-    return int(clipped) if domain.integer else float(clipped)
+    return round(clipped) if domain.integer else float(clipped)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
@@ -44,8 +45,8 @@ class WordPieces:
     def __init__(self, model: TextModel) -> None:
         found = _found(model)
         self.identity = found.identity
-        self._tokenizer, config = load_tokenizer(found, key=KEY)
-        room = getattr(config, "max_position_embeddings", None) or _USUAL_LIMIT
+        self._tokenizer, self._config = load_tokenizer(found, key=KEY)
+        room = getattr(self._config, "max_position_embeddings", None) or _USUAL_LIMIT
         self.limit = int(min(self._tokenizer.model_max_length, room))
         self._require_usual_ids(found.place)
 
@@ -59,6 +60,11 @@ class WordPieces:
         )["input_ids"]
         unknown = self._tokenizer.unk_token_id
         return [[unknown if piece == _PADDING else piece for piece in row] if _PADDING in row else row for row in rows]
+
+    def save(self, folder: Path) -> None:
+        """A folder that gives the same pieces, named as a text model; the weights of the model are not in it."""
+        self._tokenizer.save_pretrained(folder)
+        self._config.save_pretrained(folder)
 
     def pieces(self, ids: list[int]) -> list[str]:
         """As the tokeniser writes them: `##` before what goes on with the word before it."""

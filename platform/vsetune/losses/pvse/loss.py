@@ -26,16 +26,6 @@ _KERNEL_RATE = 0.5
 _SMALLEST_SQUARE = 1e-24  # keeps the gradient of the root finite at distance 0
 
 
-def multiple_instance_similarity(images: Tensor, captions: Tensor) -> Tensor:
-    """(n, m): the largest of the K x K dot products of each image (n, K, D) and caption (m, K, D).
-
-    The gradient of an entry reaches one pair of embeddings, also on a tie.
-    """
-    products = dot_products(images.flatten(0, 1), captions.flatten(0, 1))
-    tiles = products.view(images.shape[0], images.shape[1], captions.shape[0], captions.shape[1])
-    return tiles.max(dim=3).values.max(dim=1).values
-
-
 def mean_of_max_hinges(terms: QueryTerms) -> Tensor:
     """Mean over the B queries of each direction, both added. A query without negatives counts with 0. Scalar."""
     return terms.images.mean() + terms.captions.mean()

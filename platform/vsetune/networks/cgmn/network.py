@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +31,14 @@ from vsetune.networks.cgmn.weighted_graph import (
 )
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, region_mask, unit_length
+from vsetune.networks.network_base import (
+    Network,
+    TrainingItems,
+    at_least_float32,
+    divided_by_length,
+    region_mask,
+    unit_length,
+)
 from vsetune.networks.network_building import register
 from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.batch_normalization import normalize_rows
@@ -41,6 +49,8 @@ from vsetune.networks.parts.region_graph import RegionGraph, normalized_regions
 from vsetune.networks.parts.words import embed_words, last_state, word_embedding, word_states
 
 _RELATION_BLOCKS, _SPATIAL_BLOCKS = 4, 2
+_LEAST = 1e-8
+"""Length of a node in the released node matching."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,8 @@ class Cgmn(Network):
         super().__init__(spec)
         size = spec.embedding_size
         self._spec = spec
+        self._is_guarded = spec.norm == "guarded"
+        self._unit = unit_length if self._is_guarded else divided_by_length
         self.region_map = xavier_linear(width, size)
         self.relations = nn.ModuleList(RegionGraph(size, variant="released") for _ in range(_RELATION_BLOCKS))
         self.image_gru = nn.GRU(size, size, batch_first=True)
@@ -82,12 +94,12 @@ class Cgmn(Network):
         nodes = self.image_nodes(images)
         packed = pack(nodes, images.counts_on_host.clamp_min(1))
         state = normalize_rows(self.image_norm, last_state(self.image_gru, packed))
-        return self._encoded(unit_length(state), nodes, counts)
+        return self._encoded(self._unit(state), nodes, counts)
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """(m, D) unit vectors, likewise. DataError without parses, unless the caption graph is dense."""
         nodes = self.caption_nodes(captions)
-        vectors = unit_length(last_state(self.caption_gru, pack(nodes, captions.lengths_on_host)))
+        vectors = self._unit(last_state(self.caption_gru, pack(nodes, captions.lengths_on_host)))
         return self._encoded(vectors, nodes, captions.lengths)
 
     def begin_phase(self, spec: NetworkSpec) -> None:
@@ -108,7 +120,8 @@ class Cgmn(Network):
         """
         if self._spec.matching_weight == 0:
             return images.vectors.new_zeros(())
-        scores = node_matching_scores(*_nodes_and_mask(images), *_nodes_and_mask(captions))
+        unit = unit_length if self._is_guarded else partial(divided_by_length, least=_LEAST)
+        scores = node_matching_scores(*_nodes_and_mask(images), *_nodes_and_mask(captions), unit)
         return self._spec.matching_weight * node_matching_loss(scores, negatives, margin=self._spec.matching_margin)
 
     def image_nodes(self, images: ImageInputs) -> Tensor:
@@ -117,7 +130,7 @@ class Cgmn(Network):
         real = RealParts.of_lengths(images.counts_on_host.clamp_min(1), images.features.shape[1], images.features)
         mask = real.mask
         mapped = at_least_float32(self.region_map(images.features)).masked_fill(~mask[..., None], 0.0)
-        start = nodes = normalized_regions(mapped, over)
+        start = nodes = normalized_regions(mapped, over, self._unit)
         for block in self.relations:
             nodes = block(nodes, real)
         if not self._spec.spatial_graph:
@@ -126,7 +139,7 @@ class Cgmn(Network):
         along_boxes = start
         for block in self.spatial:
             along_boxes = block(along_boxes, weights, mask, counted=real)
-        return normalized_regions((nodes + along_boxes) / 2, over)
+        return normalized_regions((nodes + along_boxes) / 2, over, self._unit)
 
     def caption_nodes(self, captions: CaptionInputs) -> Tensor:
         """U: (m, L, D), L the longest caption."""
@@ -148,7 +161,9 @@ class Cgmn(Network):
         return Encoded(vectors)
 
     def _edge_weights(self, nodes: Tensor) -> Tensor:
-        return released_weights(nodes) if self._spec.edge_weights == "released" else cosine_weights(nodes)
+        if self._spec.edge_weights == "released":
+            return released_weights(nodes, is_guarded=self._is_guarded)
+        return cosine_weights(nodes)
 
     def _are_near(self, images: ImageInputs) -> Tensor:
         if images.boxes is not None:

@@ -8,6 +8,8 @@ Letters of shapes: n images, m captions, R regions, L words, D dimensions, B pai
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -17,12 +19,15 @@ from vsetune.networks.parts.matrix_products import linear
 _NUMBERS_PER_BLOCK = 2**24  # cosines held at once, 64 MiB of float32; a matter of memory only
 
 
-def node_matching_scores(regions: Tensor, is_region: Tensor, words: Tensor, is_word: Tensor) -> Tensor:
+def node_matching_scores(
+    regions: Tensor, is_region: Tensor, words: Tensor, is_word: Tensor, unit: Callable[[Tensor], Tensor] = unit_length
+) -> Tensor:
     """(n, m) Q, at most the number of words. regions: (n, R, D). words: (m, L, D). is_region, is_word: bool masks.
 
-    The gradient of a word reaches one region, also on a tie. Goes through blocks of captions.
+    unit: what makes vectors of unit length. The gradient of a word reaches one region, also on a tie. Goes through
+    blocks of captions.
     """
-    regions, words = unit_length(regions), unit_length(words)
+    regions, words = unit(regions), unit(words)
     held = max(1, _NUMBERS_PER_BLOCK // (is_region.numel() * words.shape[1]))
     scores = []
     with torch.autocast(regions.device.type, enabled=False):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vsetune.config.sources.network_reads import NetworkReads
 from vsetune.config.spec.base import Range, tunable
 from vsetune.networks.network_spec import NetworkSpec
-from vsetune.networks.parts.network_fields import RegionNormalization, region_normalization
+from vsetune.networks.parts.network_fields import Norm, RegionNormalization, region_normalization
 
 
 class CgmnSpec(NetworkSpec):
@@ -31,6 +31,7 @@ class CgmnSpec(NetworkSpec):
     """
 
     source: ClassVar[str] = "Cheng et al., ACM TOMM 2022"
+    later_keys: ClassVar[tuple[str, ...]] = ("norm",)
     own_loss_weights: ClassVar[tuple[str, ...]] = ("matching_weight",)
 
     @property
@@ -52,6 +53,12 @@ class CgmnSpec(NetworkSpec):
         0.4, gt=0, le=1, description="intersection over union from which two boxes are joined (released: 0.4)",
     )
     region_normalization: RegionNormalization = region_normalization()
+    norm: Norm = Field(
+        "guarded",
+        description="what a zero vector becomes where vectors are divided by their lengths: `guarded` leaves it zero "
+        "without gradient; `released` follows the released code: NaN for an embedding or a channel of regions, a "
+        "gradient of 1e8 and more for a node",
+    )
     edge_weights: Literal["released", "cosine"] = Field(
         "released",
         description="of spatial and caption graphs: x_a x_b / |x_b|^2 (`released`, divides twice by the same norm), or "
@@ -69,3 +76,12 @@ class CgmnSpec(NetworkSpec):
         description="of the node-matching loss beside the retrieval loss; 0: none", paper="CGMN: 1/3",
     )
     matching_margin: float = Field(0.2, ge=0, description="margin of the node-matching loss")
+
+    @model_validator(mode="after")
+    def _released_norm_is_of_channels(self) -> CgmnSpec:
+        if self.norm == "released" and self.region_normalization == "feature":
+            raise ValueError(
+                "norm: released divides channels over regions, got region_normalization feature, whose padded regions "
+                "it would make NaN; set norm: guarded, or region_normalization: channel_over_regions"
+            )
+        return self

@@ -38,10 +38,13 @@ class WeightedGraph(nn.Module):
         return nodes + counted.placed(rows) * mask[..., None]
 
 
-def released_weights(nodes: Tensor) -> Tensor:
-    """(n, P, P) x_a x_b / |x_b|^2; 0 where x_b is zero, and no gradient there. nodes: float32 or wider."""
+def released_weights(nodes: Tensor, *, is_guarded: bool = True) -> Tensor:
+    """(n, P, P) x_a x_b / |x_b|^2, lengths at least 1e-8; 0 where x_b is zero. is_guarded: and no gradient there, where
+    the released code has one of 1e16. nodes: float32 or wider."""
     norms = lengths(nodes)
-    scaled = torch.where(norms <= _SHORTEST, nodes.new_zeros(()), nodes / norms.clamp_min(_SHORTEST).square())
+    scaled = nodes / norms.clamp_min(_SHORTEST).square()
+    if is_guarded:
+        scaled = torch.where(norms <= _SHORTEST, nodes.new_zeros(()), scaled)
     with torch.autocast(nodes.device.type, enabled=False):
         return nodes @ scaled.mT
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vsetune.errors import DataError
 from vsetune.networks.importing.released_words import UNKNOWN, rows_of
-from vsetune.networks.importing.stored import DESCRIPTION, WORD_VECTORS, StoredWeights, placed
+from vsetune.networks.importing.stored import DESCRIPTION, WORD_VECTORS, StoredNetwork, StoredWeights, placed
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
 from vsetune.networks.network_spec import NetworkSpec
@@ -44,11 +44,10 @@ class Imported:
 
     def to_safetensors(self) -> bytes:
         """The weights, with what `network_of` needs to build the network again, and the words."""
-        description = {
-            "source": self.source, "spec": self.spec.to_plain(), "regions": self.regions, "width": self.width,
-            "vocabulary_size": self.vocabulary_size, "words": self.words,
-            **({"spare": self.spare} if self.spare else {}),
-        }
+        description = StoredNetwork(
+            self.source, self.spec.to_plain()["name"], self.spec, self.regions, self.width, self.vocabulary_size,
+            self.words, self.spare,
+        ).to_plain()
         content: bytes = safetensors.torch.save(dict(self.weights), metadata={DESCRIPTION: json.dumps(description)})
         return content
 
@@ -64,16 +63,18 @@ class Imported:
         return {"name": told.pop("name"), "fixed": told | start}
 
 
-def network_of(path: Path, *, words: Sequence[str] | None = None) -> Network:
-    """The network in a file of `to_safetensors`, in evaluation mode. DataError in one line if it is another file.
+def network_of(path: Path, *, words: Sequence[str] | None = None, described: StoredNetwork | None = None) -> Network:
+    """The network in a file of `to_safetensors` or of a trial, in evaluation mode. DataError in one line if it is
+    another file.
 
-    words: number the captions by these words instead of the released ones, special words first as our data sets have
-    them; words that the file does not know are read as its unknown word. Only for files that keep their words.
+    described: says what a file of an earlier version does not. words: number the captions by these words instead of
+    the stored ones, special words first as our data sets have them; words that the file does not know are read as its
+    unknown word. Only for imported files that keep their words.
     """
     stored = StoredWeights.open(path)
-    held, weights = stored.network, stored.tensors()
+    held, weights = described or stored.described(), stored.tensors()
     if held is None:
-        raise DataError(f"{path}: does not say which network it holds; need a file of `vsetune networks import`.")
+        raise stored.unknown()
     size = held.vocabulary_size
     if words is not None and held.words is not None:
         vectors, size = weights[WORD_VECTORS], len(words)
@@ -82,7 +83,8 @@ def network_of(path: Path, *, words: Sequence[str] | None = None) -> Network:
     # The parameters drawn here are replaced: the generator stays as it was, and no pre-trained weights are read.
     with torch.random.fork_rng(devices=[]):
         network = build_network(
-            held.spec, regions=held.regions, width=held.width, vocabulary_size=size, pretrained=False
+            held.spec, regions=held.regions, width=held.width, vocabulary_size=size, pretrained=False,
+            architecture=None if stored.notes is None else stored.notes.architecture,
         )
     try:
         network.load_state_dict(weights)

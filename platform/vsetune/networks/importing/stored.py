@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,12 @@ WORD_VECTORS = "words.weight"
 
 
 @dataclass(frozen=True)
-class ImportedNetwork:
-    """What an imported file says of its network. words: of the rows of its word vectors; None: not known, or pieces.
+class StoredNetwork:
+    """What a file of weights says of its network. source: where an imported one is from, or STUDY/TRIAL.
 
-    spare: modules that a network started from it may do without.
+    words: of the ids in their order; None: not known, or word pieces. spare: modules that a network started from an
+    imported file may do without. features: how those of a trial's data set were made; empty: not known. plugins:
+    SHA-256 of other people's code by key, as a trial has them. boxes: whether its regions came with boxes.
     """
 
     source: str
@@ -41,6 +43,30 @@ class ImportedNetwork:
     vocabulary_size: int
     words: tuple[str, ...] | None
     spare: tuple[str, ...] = ()
+    features: Mapping[str, Any] = field(default_factory=dict)
+    plugins: Mapping[str, str] = field(default_factory=dict)
+    boxes: bool = False
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], *, where: str) -> StoredNetwork:
+        """DataError in one line for a network, or settings, that this version does not know."""
+        try:
+            return _described(plain)
+        except (*DAMAGED, ConfigError) as error:
+            raise DataError(
+                f"{where}: holds a network with settings that this version of vsetune does not know; use the version, "
+                "and the plugins, that it was trained with."
+            ) from error
+
+    def to_plain(self) -> dict[str, Any]:
+        """For the header of a file; empty fields are left out."""
+        plain = {
+            "source": self.source, "spec": self.spec.to_plain(), "regions": self.regions, "width": self.width,
+            "vocabulary_size": self.vocabulary_size, "words": self.words,
+        }
+        more = {"spare": self.spare, "features": dict(self.features), "plugins": dict(self.plugins),
+                "boxes": self.boxes}
+        return plain | {name: value for name, value in more.items() if value}
 
     @property
     def lacks_words(self) -> bool:
@@ -57,7 +83,7 @@ class StoredWeights:
 
     path: Path
     shapes: Mapping[str, tuple[int, ...]]
-    network: ImportedNetwork | None
+    network: StoredNetwork | None
     notes: WeightNotes | None = None
 
     @classmethod
@@ -75,6 +101,23 @@ class StoredWeights:
         except (*DAMAGED, ConfigError) as error:
             raise DataError(f"{path}: cannot be read as weights of ours; import the weights again.") from error
         return cls(path, shapes, network, notes)
+
+    def described(self) -> StoredNetwork | None:
+        """Of an imported file, or of a trial's; None for a trial's of an earlier version.
+
+        DataError in one line for a network, or settings, that this version does not know.
+        """
+        description = None if self.notes is None else self.notes.description
+        if self.network is not None or description is None:
+            return self.network
+        return StoredNetwork.from_plain(description, where=str(self.path))
+
+    def unknown(self) -> DataError:
+        """The error for a file that does not say which network it holds."""
+        return DataError(
+            f"{self.path}: does not say which network it holds; need weights of `vsetune networks import`, or of a "
+            "trial (name one of an earlier version as STUDY/TRIAL)."
+        )
 
     def without_spare(self, wanted: Collection[str]) -> set[str]:
         """Names of the tensors but those of spare modules that a network lacks. wanted: the names it has."""
@@ -98,11 +141,12 @@ def placed(vectors: Tensor, words: Sequence[str], released: Sequence[str], *, ot
     return result
 
 
-def _described(plain: Mapping[str, Any]) -> ImportedNetwork:
+def _described(plain: Mapping[str, Any]) -> StoredNetwork:
     words = plain.get("words")
-    return ImportedNetwork(
+    return StoredNetwork(
         source=plain["source"], name=plain["spec"]["name"],
         spec=parse_spec(plain["spec"], NETWORKS[plain["spec"]["name"]], where="network"),
         regions=plain["regions"], width=plain["width"], vocabulary_size=plain["vocabulary_size"],
         words=None if words is None else tuple(words), spare=tuple(plain.get("spare", ())),
+        features=plain.get("features", {}), plugins=plain.get("plugins", {}), boxes=plain.get("boxes", False),
     )

@@ -25,17 +25,28 @@ _KEY = "vsetune_trial"
 class WeightNotes:
     """network: its name. words: fingerprint of the words whose vectors it has; None where it reads word pieces.
 
-    architecture: of the pre-trained models inside, for `build_network`.
+    architecture: of the pre-trained models inside, for `build_network`. description: of the network and its data, as
+    `StoredNetwork.to_plain` gives it; None in files of earlier versions.
     """
 
     network: str
     words: str | None
     architecture: Architecture
+    description: Mapping[str, Any] | None = None
+
+    @property
+    def plugins(self) -> dict[str, str]:
+        """SHA-256 of other people's code that the network is made of, by key."""
+        return dict((self.description or {}).get("plugins", {}))
 
     @classmethod
-    def of(cls, network: nn.Module, name: str, words: Sequence[str] | None) -> WeightNotes:
+    def of(
+        cls, network: nn.Module, name: str, words: Sequence[str] | None,
+        description: Mapping[str, Any] | None = None,
+    ) -> WeightNotes:
         """Notes for the weights of a network. name: as study files have it."""
-        return cls(name, None if words is None else fingerprint_of_words(words), architecture_of(network))
+        fingerprint = None if words is None else fingerprint_of_words(words)
+        return cls(name, fingerprint, architecture_of(network), description)
 
     def to_metadata(self, *, step: int) -> dict[str, str]:
         """For the header of a safetensors file. step: of the training, for people."""
@@ -50,10 +61,11 @@ class WeightNotes:
         plain = json.loads(text)
         if not isinstance(plain, dict) or not plain.keys() >= {"network", "words", "architecture"}:
             raise ValueError("notes of another form")
-        words, architecture = plain["words"], plain["architecture"]
-        if not isinstance(plain["network"], str) or not isinstance(words, str | None) or not _is_plain(architecture):
+        words, architecture, description = plain["words"], plain["architecture"], plain.get("description")
+        are_sound = isinstance(plain["network"], str) and isinstance(words, str | None) and _is_plain(architecture)
+        if not are_sound or not isinstance(description, dict | None):
             raise ValueError("notes of another form")
-        return cls(plain["network"], words, architecture)
+        return cls(plain["network"], words, architecture, description)
 
 
 def read_notes(path: Path) -> WeightNotes | None:

@@ -25,6 +25,7 @@ class MseSpec(NetworkSpec):
     """MSE** (Huteau et al. 2023): the average of a CNN's last map, mapped once; the last state of a GRU per caption."""
 
     source: ClassVar[str] = "Huteau et al., 2023"
+    later_keys: ClassVar[tuple[str, ...]] = ("text",)
 
     name: Literal["mse"] = "mse"
     image_input: Literal["features", "pixels"] = Field(
@@ -40,6 +41,11 @@ class MseSpec(NetworkSpec):
     flip: float = Field(0.5, ge=0, le=1, description="share of training images mirrored; swaps left and right in words")
     embedding_start: Literal["paper", "released"] = Field(
         "paper", description="word embeddings start at N(0, 1/word_size); `released`: mean 1 (the code)",
+    )
+
+    text: Literal["gru", "bi_sum"] = Field(
+        "gru", description="`gru`: a caption is the last state of a GRU (paper, published settings); `bi_sum`: the sum "
+        "of the end states of both directions of a Bi-GRU (default of the released class)",
     )
 
     @property

@@ -22,6 +22,8 @@ WORDS, REGIONS = 1, 3
 """Axes of (C, L, N, R) products."""
 
 _SHORTEST_SQUARED = 1e-16
+_SMALLEST_SQUARED = 1e-36
+"""Keeps the gradient of a root finite at 0; nothing beside what is added to the root."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,14 @@ class Attention:
     """How products of queries and contexts become weights.
 
     u = products clipped below 0 (slope `leak`), each context at unit length over the queries; weights are the softmax
-    of scale * u over the contexts. Other `normalization`: one of the two, a softmax over the queries, neither.
+    of scale * u over the contexts. Other `normalization`: one of the two, a softmax over the queries, neither. added:
+    to the length of a context (`unit_length`).
     """
 
     scale: float
     leak: float = 0.1
     normalization: Literal["clipped_l2", "clipped", "l2", "softmax", "none"] = "clipped_l2"
+    added: float = 0.0
 
     def of_words(self, products: Tensor, is_word: Tensor, is_region: Tensor | None) -> Tensor:
         """(C, L, N, R): words are queries, weights over regions sum to 1. Rows of padded words mean nothing.
@@ -60,7 +64,8 @@ class Attention:
             products = leaky_relu(products, self.leak)
         if self.normalization in ("clipped", "none"):
             return self.scale * products
-        return products * (self.scale * inverse_length(products.square().sum(dim=queries, keepdim=True)))
+        squared = products.square().sum(dim=queries, keepdim=True)
+        return products * (self.scale * inverse_length(squared, added=self.added))
 
 
 def word_attention(attention: Attention, images: Encoded, captions: Encoded) -> Tensor:
@@ -71,8 +76,11 @@ def word_attention(attention: Attention, images: Encoded, captions: Encoded) -> 
     return weights.permute(2, 0, 1, 3)
 
 
-def inverse_length(squared: Tensor) -> Tensor:
-    """1 / length from squared lengths; 0, and no gradient, where the length is 0 (see `unit_length`)."""
+def inverse_length(squared: Tensor, *, added: float = 0.0) -> Tensor:
+    """1 / (length + added) from squared lengths; 0, and no gradient, where the length is 0 and nothing is added (see
+    `unit_length`)."""
+    if added:
+        return (squared.clamp_min(_SMALLEST_SQUARED).sqrt() + added).reciprocal()
     inverse = squared.clamp_min(_SHORTEST_SQUARED).rsqrt()
     return torch.where(squared <= _SHORTEST_SQUARED, squared.new_zeros(()), inverse)
 

@@ -82,28 +82,32 @@ class Chosen:
 
 
 def scores_by_pair(
-    of_all: ScoresOf, of_few: SideBySide | Chosen, images: Encoded, captions: Encoded, parameters: Sequence[Tensor],
+    of_all: ScoresOf, of_few: SideBySide | Chosen, images: Encoded, captions: Encoded, weights: Sequence[Tensor],
     seen: Seen,
 ) -> Tensor:
-    """of_all(images, captions), with gradient, once, for what is encoded and for the parameters.
+    """of_all(images, captions), with gradient, once, for what is encoded and for the weights.
 
     of_all: (N,) images and (M,) captions to (N, M). Both ways compute each score from its own pair and draw nothing at
-    random.
+    random. weights: all parameters and buffers they read; as with autograd, RuntimeError in the backward pass when one
+    of these, or an item, has been changed in place since.
     """
     if not torch.is_grad_enabled() or not hand_derived(images.vectors):
         return of_all(images, captions)
     names = _learned(images), _learned(captions)
-    learning = [parameter for parameter in parameters if parameter.requires_grad]
+    learning = [weight for weight in weights if weight.requires_grad]
+    fixed = [weight for weight in weights if not weight.requires_grad]
     tensors = (*_values(images, names[0]), *_values(captions, names[1]), *learning)
-    return _Scores.apply((of_all, of_few), seen, images, captions, names, *tensors)  # type: ignore[no-any-return, no-untyped-call]
+    return _Scores.apply((of_all, of_few), seen, images, captions, (names, fixed), *tensors)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, ways: tuple[ScoresOf, SideBySide | Chosen], seen: Seen, images: Encoded, captions: Encoded,
-        names: tuple[Names, Names], *tensors: Tensor,
+        read: tuple[tuple[Names, Names], Sequence[Tensor]], *tensors: Tensor,
     ) -> Tensor:
+        names, fixed = read
+        ctx.save_for_backward(*tensors, *fixed, *_tensors(images), *_tensors(captions))
         ctx.of_all, ctx.of_few = ways
         ctx.seen, ctx.names, ctx.parameters = seen, names, tensors[len(names[0]) + len(names[1]) :]
         ctx.images, ctx.captions = _leaves(images, names[0]), _leaves(captions, names[1])
@@ -115,6 +119,7 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        _ = ctx.saved_tensors  # autograd raises for what has been changed in place
         has_gradient = gradient != 0
         ctx.seen.is_dense = int(has_gradient.sum()) >= _FEW * gradient.numel()
         if ctx.seen.is_dense:
@@ -150,6 +155,10 @@ def _learned(items: Encoded) -> Names:
     """What of the items asks for a gradient."""
     named = ((each.name, getattr(items, each.name)) for each in fields(items))
     return tuple(name for name, value in named if value is not None and value.requires_grad)
+
+
+def _tensors(items: Encoded) -> list[Tensor]:
+    return [value for value in vars(items).values() if value is not None]
 
 
 def _values(items: Encoded, names: Names) -> list[Tensor]:

@@ -5,6 +5,8 @@ Letters of shapes: N images, R regions, D dimensions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from vsetune.networks.network_base import at_least_float32, unit_length
@@ -39,12 +41,12 @@ class RegionGraph(nn.Module):
         return regions + real.placed(rows)
 
 
-def normalized_regions(regions: Tensor, over: str) -> Tensor:
+def normalized_regions(regions: Tensor, over: str, unit: Callable[[Tensor], Tensor] = unit_length) -> Tensor:
     """(N, R, D) regions of unit length each (`feature`), or each channel of an image of unit length across its regions.
 
     `channel_over_regions` is what VSRN's code does to a (N, R, D) tensor with a helper made for (N, D). Padded regions
-    are zero and change nothing; a zero vector stays zero.
+    are zero and change nothing. unit: what makes vectors of unit length; `unit_length` leaves a zero vector zero.
     """
     if over == "feature":
-        return unit_length(regions)
-    return unit_length(regions.transpose(1, 2)).transpose(1, 2)
+        return unit(regions)
+    return unit(regions.transpose(1, 2)).transpose(1, 2)

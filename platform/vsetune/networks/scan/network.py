@@ -30,6 +30,7 @@ from vsetune.networks.parts.cross_attention import (
 )
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.network_devices import numbers_at_once
+from vsetune.networks.parts.network_fields import added_to_lengths
 from vsetune.networks.parts.pair_gradients import Chosen, Seen, scores_by_pair
 from vsetune.networks.parts.pair_products import pair_products
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
@@ -37,6 +38,8 @@ from vsetune.networks.scan.spec import ScanSpec
 
 # of the (C, L, N, R) products: 4 MiB of float32 stay in a CPU's cache; 128 MiB keep a GPU busy
 _NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**20, 2**25
+
+_LEAST = 1e-8
 
 SquaresOf = Callable[[Tensor], Tensor]
 """(C, L, N, R) weights to the squared lengths of what is attended to, times those of what attends: (C, L, N) of words,
@@ -50,7 +53,10 @@ class Scan(Network):
     def __init__(self, spec: ScanSpec, *, width: int, vocabulary_size: int) -> None:
         super().__init__(spec)
         self._spec = spec
-        self._attention = Attention(spec.attention_scale, spec.leak, spec.attention_normalization)
+        self._added = added_to_lengths(spec.norm)
+        self._attention = Attention(
+            spec.attention_scale, spec.leak, spec.attention_normalization, added=self._added
+        )
         image_map = xavier_linear(width, spec.embedding_size)
         # torch's annotation leaves out None, which means one norm for the whole matrix
         self.image_map = weight_norm(image_map, dim=cast(int, None)) if spec.weight_norm else image_map
@@ -61,13 +67,13 @@ class Scan(Network):
     def encode_images(self, images: ImageInputs) -> Encoded:
         """v_r = n(W x_r + b)."""
         mask = region_mask(images.counts, images.features.shape[1])
-        vectors = unit_length(self.image_map(images.features))
+        vectors = unit_length(self.image_map(images.features), added=self._added)
         return Encoded(vectors, mask.sum(dim=1), host_lengths=known_counts(images))
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """w_l = n(state of a Bi-GRU at word l, mean of both directions). Start and end are words like others."""
         states = word_states(self.gru, embed_words(self.words, captions.tokens, captions.lengths_on_host))
-        return Encoded(unit_length(states), captions.lengths, host_lengths=captions.host_lengths)
+        return Encoded(unit_length(states, added=self._added), captions.lengths, host_lengths=captions.host_lengths)
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
         """In blocks of captions. Where a loss reads most scores, training keeps about 6 numbers per word, image and
@@ -133,7 +139,10 @@ class Scan(Network):
             weights, contexts = self._attention.of_words(products, is_word, of_strengths), REGIONS
         else:
             weights, contexts = self._attention.of_regions(products, is_word, of_strengths), WORDS
-        cosines = (weights * products).sum(dim=contexts) * inverse_length(squares(weights))
+        squared = squares(weights)
+        # released: by at least 1e-8, which nothing is added to
+        inverse = squared.clamp_min(_LEAST**2).rsqrt() if self._added else inverse_length(squared)
+        cosines = (weights * products).sum(dim=contexts) * inverse
         if contexts == REGIONS:
             return self._pooled(cosines, is_word[:, :, None], dim=WORDS)
         return self._pooled(cosines, is_region, dim=2)

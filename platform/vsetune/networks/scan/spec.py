@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from vsetune.config.spec.base import Range, tunable
 from vsetune.config.spec.kinds import Kind, Score
 from vsetune.networks.network_spec import NetworkSpec, PairCost
+from vsetune.networks.parts.network_fields import Norm, norm_with_added_length
 
 _PUBLISHED: dict[str, dict[str, float]] = {
     "text_to_image": {"attention_scale": 9.0, "pooling_scale": 6.0},
@@ -21,6 +22,7 @@ class ScanSpec(NetworkSpec):
     """SCAN (Lee et al. 2018): cosines of words with the regions they attend to, or of regions with words, pooled."""
 
     source: ClassVar[str] = "Lee et al., ECCV 2018"
+    later_keys: ClassVar[tuple[str, ...]] = ("norm",)
 
     def pair_cost(self, *, regions: int, words: int) -> PairCost:
         """Dot products of words and regions, then a quadratic form per word or per region (Gram shortcut)."""
@@ -59,6 +61,7 @@ class ScanSpec(NetworkSpec):
     leak: float = Field(
         0.1, ge=0, lt=1, description="slope that clipping leaves below 0: 0.1 in the released code, 0 in the paper",
     )
+    norm: Norm = norm_with_added_length()
     weight_norm: bool = Field(False, description="image map with weight normalisation (one norm for the whole matrix)")
 
     @property

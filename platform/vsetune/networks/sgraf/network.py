@@ -29,6 +29,7 @@ from vsetune.networks.parts.cross_attention import (
 )
 from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.network_devices import is_on_cpu, numbers_at_once
+from vsetune.networks.parts.network_fields import added_to_lengths
 from vsetune.networks.parts.pair_gradients import Seen, SideBySide, scores_by_pair
 from vsetune.networks.parts.real_parts import RealParts
 from vsetune.networks.parts.words import drop_numbers, embed_words, word_embedding, word_states
@@ -60,14 +61,15 @@ class Sgraf(Network):
         super().__init__(spec)
         size = spec.embedding_size
         self._spec = spec
-        self._attention = Attention(spec.attention_scale)
+        self._added = added_to_lengths(spec.norm)
+        self._attention = Attention(spec.attention_scale, added=self._added)
         self._regions = regions
         self.image_map = xavier_linear(width, size)
         self.words = word_embedding(vocabulary_size, spec.word_size)
         self.dropout = nn.Dropout(spec.dropout)
         self.gru = nn.GRU(spec.word_size, size, batch_first=True, bidirectional=True)
-        self.image_attention = SelfAttention(size, spec.dropout, regions=regions)
-        self.caption_attention = SelfAttention(size, spec.dropout)
+        self.image_attention = SelfAttention(size, spec.dropout, regions=regions, added=self._added)
+        self.caption_attention = SelfAttention(size, spec.dropout, added=self._added)
         self.local_map = xavier_linear(size, spec.similarity_size, bias=spec.map_bias)
         self.global_map = xavier_linear(size, spec.similarity_size, bias=spec.map_bias)
         self.reasoning = _reasoning(spec)
@@ -82,14 +84,14 @@ class Sgraf(Network):
                 f"got {regions} regions; ingest features with at most {self._regions} regions, or train anew."
             )
         mask = region_mask(images.counts, regions)
-        vectors = unit_length(self.image_map(images.features)).masked_fill(~mask[..., None], 0.0)
+        vectors = unit_length(self.image_map(images.features), added=self._added).masked_fill(~mask[..., None], 0.0)
         whole = self.image_attention(vectors, mask)
         return Encoded(vectors, mask.sum(dim=1), whole=whole, host_lengths=known_counts(images))
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
         """w_l = n(state of a Bi-GRU at word l, mean of both directions) and t*."""
         words = embed_words(self.words, captions.tokens, captions.lengths_on_host)
-        vectors = unit_length(word_states(self.gru, drop_numbers(self.dropout, words)))
+        vectors = unit_length(word_states(self.gru, drop_numbers(self.dropout, words)), added=self._added)
         mask = word_mask_of(Encoded(vectors, captions.lengths))
         is_here = is_on_cpu(vectors)  # a GPU would rather compute what is padded than sort it out
         real = RealParts.of_lengths(captions.lengths_on_host, mask.shape[1], vectors) if is_here else None
@@ -107,9 +109,9 @@ class Sgraf(Network):
             if isinstance(self.reasoning, AttentionFiltration) and self.training:
                 return self._scores_of_all(images, captions)
             maps = (self.local_map, self.global_map, self.reasoning)
-            parameters = [one for part in maps for one in part.parameters()]
+            weights = [one for part in maps for one in (*part.parameters(), *part.buffers())]
             ways = self._scores_of_all, SideBySide(self._scores_of_pairs)
-            return scores_by_pair(*ways, images, captions, parameters, self._seen)
+            return scores_by_pair(*ways, images, captions, weights, self._seen)
 
     def _scores_of_all(self, images: Encoded, captions: Encoded) -> Tensor:
         numbers = numbers_at_once(images.vectors, cpu=_NUMBERS_PER_BLOCK_CPU, gpu=_NUMBERS_PER_BLOCK)
@@ -127,8 +129,7 @@ class Sgraf(Network):
         assert images.whole is not None
         assert captions.whole is not None
         one = regions.new_ones(()).expand(len(images), 1, 1)
-        matrix, bias = self.global_map.weight, self.global_map.bias
-        whole = similarity_vectors(one, images.whole[:, None], captions.whole[:, None], matrix, bias)
+        whole = self._vectors(self.global_map, one, images.whole[:, None], captions.whole[:, None])
         is_node = nn.functional.pad(is_word, (1, 0), value=True)
         nodes = torch.cat((whole, local), dim=1).masked_fill(~is_node[..., None], 0.0)
         return self.reasoning.columns([(nodes[None], is_node)])[0].squeeze(0)
@@ -158,18 +159,20 @@ class Sgraf(Network):
     ) -> Tensor:
         """(N, T, S) of unit length. weights: (N, T, R); squares: (N, T) |sum_r weight_r v_r|^2. words: (T, D), those
         of all captions of a block, or (N, T, D) where each image has words of its own."""
-        weights = weights * inverse_length(squares)[..., None]
-        matrix, bias = self.local_map.weight, self.local_map.bias
-        return similarity_vectors(weights, regions, words, matrix, bias, is_kept=is_kept)
+        weights = weights * inverse_length(squares, added=self._added)[..., None]
+        return self._vectors(self.local_map, weights, regions, words, is_kept=is_kept)
 
     def _global_nodes(self, images: Encoded, block: Encoded) -> Tensor:
         """(N, C, S) of unit length."""
         assert images.whole is not None
         assert block.whole is not None
         one = images.whole.new_ones(()).expand(len(images), len(block), 1)
-        return similarity_vectors(
-            one, images.whole[:, None], block.whole, self.global_map.weight, self.global_map.bias
-        )
+        return self._vectors(self.global_map, one, images.whole[:, None], block.whole)
+
+    def _vectors(
+        self, map: nn.Linear, weights: Tensor, regions: Tensor, words: Tensor, *, is_kept: bool = True
+    ) -> Tensor:
+        return similarity_vectors(weights, regions, words, map.weight, map.bias, is_kept=is_kept, added=self._added)
 
     def _placed(self, whole: Tensor, local: Tensor, real: RealParts) -> Tensor:
         """(N, C, P, S): node 0 from whole (N, C, S), then those of a caption's words from local (N, T, S); 0 behind."""
@@ -188,8 +191,9 @@ class SelfAttention(nn.Module):
     Of images both maps are batch-normalised before tanh: A x_p over each region index, B mean(x) over each dimension.
     """
 
-    def __init__(self, size: int, dropout: float, *, regions: int | None = None) -> None:
+    def __init__(self, size: int, dropout: float, *, regions: int | None = None, added: float = 0.0) -> None:
         super().__init__()
+        self._added = added
         self.local = xavier_linear(size, size)
         self.whole = xavier_linear(size, size)
         self.common = xavier_linear(size, 1)
@@ -209,12 +213,13 @@ class SelfAttention(nn.Module):
         common = self.dropout(local.tanh()) * self.dropout(whole.tanh())[:, None]
         scores = at_least_float32(self.common(common)).squeeze(-1)
         weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)
-        return unit_length((weights[:, None] @ vectors).squeeze(1))
+        return unit_length((weights[:, None] @ vectors).squeeze(1), added=self._added)
 
 
 def _reasoning(spec: SgrafSafSpec | SgrafSgrSpec) -> Reasoning:
     if isinstance(spec, SgrafSgrSpec):
         return GraphReasoning(spec.similarity_size, spec.steps)
     return AttentionFiltration(
-        spec.similarity_size, statistics=spec.gate_statistics, normalize=spec.normalize_filtered
+        spec.similarity_size, statistics=spec.gate_statistics, normalize=spec.normalize_filtered,
+        added=added_to_lengths(spec.norm),
     )

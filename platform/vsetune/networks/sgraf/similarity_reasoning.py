@@ -100,9 +100,11 @@ class AttentionFiltration(Reasoning):
     """
 
     def __init__(
-        self, size: int, *, statistics: Literal["per_caption", "pooled"] = "per_caption", normalize: bool = True
+        self, size: int, *, statistics: Literal["per_caption", "pooled"] = "per_caption", normalize: bool = True,
+        added: float = 0.0,
     ) -> None:
         super().__init__()
+        self._added = added
         self._statistics = statistics
         self._normalize = normalize
         self.gate = xavier_linear(size, 1)
@@ -143,7 +145,7 @@ class AttentionFiltration(Reasoning):
     def _scores(self, nodes: Tensor, is_node: Tensor, signals: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         filtered = (self.gates(signals, is_node, mean, variance)[:, :, None] @ nodes).squeeze(2)
         if self._normalize:
-            filtered = unit_length(filtered)
+            filtered = unit_length(filtered, added=self._added)
         scores: Tensor = self.score(filtered).squeeze(-1).sigmoid()
         return scores
 

@@ -9,12 +9,14 @@ from pydantic import Field
 from vsetune.config.spec.base import Range, tunable
 from vsetune.config.spec.kinds import Kind, Score
 from vsetune.networks.network_spec import NetworkSpec, PairCost
+from vsetune.networks.parts.network_fields import Norm, norm_with_added_length
 
 
 class SgrafSpec(NetworkSpec):
     """What SAF and SGR share: similarity vectors of every word with its image, and of whole image and caption."""
 
     source: ClassVar[str] = "Diao et al., AAAI 2021"
+    later_keys: ClassVar[tuple[str, ...]] = ("norm",)
 
     def pair_cost(self, *, regions: int, words: int) -> PairCost:
         """Attention and the maps to similarity vectors; a vector per word and one of the whole."""
@@ -38,6 +40,7 @@ class SgrafSpec(NetworkSpec):
     map_bias: bool = Field(
         True, description="bias in the maps to similarity vectors, as in the released code; the paper has none",
     )
+    norm: Norm = norm_with_added_length()
 
     @property
     def score(self) -> Score:

@@ -23,20 +23,21 @@ _NUMBERS_PER_TILE_CPU, _NUMBERS_PER_TILE = 2**20, 2**27
 
 
 def similarity_vectors(
-    weights: Tensor, regions: Tensor, words: Tensor, matrix: Tensor, bias: Tensor | None, *, is_kept: bool = True
+    weights: Tensor, regions: Tensor, words: Tensor, matrix: Tensor, bias: Tensor | None, *, is_kept: bool = True,
+    added: float = 0.0,
 ) -> Tensor:
     """(N, T, S) of unit length, or 0: n(matrix (k - w)^2 + bias), k_nt = sum_r weights_ntr regions_nr, squares by
     element.
 
     weights: (N, T, R); regions: (N, R, D); words: (T, D), or (N, T, D) where each image has words of its own; matrix:
-    (S, D); bias: (S,) or None. As with `unit_length` a vector of 0 gets no gradient. is_kept: or else all is computed
-    twice, which makes a step 1.3 times as long.
+    (S, D); bias: (S,) or None. added: as of `unit_length`. is_kept: or else all is computed twice, which makes a step
+    1.3 times as long.
     """
     numbers = numbers_at_once(words, cpu=_NUMBERS_PER_TILE_CPU, gpu=_NUMBERS_PER_TILE)
     images = max(1, numbers // max(1, words.shape[-2] * words.shape[-1]))
     theirs = torch.split(words, images) if words.ndim == 3 else [words] * math.ceil(len(weights) / images)
     tiles = [
-        (*tile, matrix, bias)
+        (*tile, matrix, bias, added)
         for tile in zip(torch.split(weights, images), torch.split(regions, images), theirs, strict=True)
     ]
     if is_kept:
@@ -49,7 +50,9 @@ def kept_numbers(images: int, words: int, size: int) -> int:
     return 2 * images * words * size
 
 
-def _vectors(weights: Tensor, regions: Tensor, words: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
+def _vectors(
+    weights: Tensor, regions: Tensor, words: Tensor, matrix: Tensor, bias: Tensor | None, added: float
+) -> Tensor:
     """(n, T, S)."""
     differences = torch.baddbmm(words.expand(len(weights), *words.shape[-2:]), weights, regions, beta=-1)
-    return unit_length(linear(differences.square(), matrix, bias))
+    return unit_length(linear(differences.square(), matrix, bias), added=added)

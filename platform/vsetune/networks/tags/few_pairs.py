@@ -24,27 +24,30 @@ def scores_of_few(
 ) -> Tensor:
     """scores_of(images, captions, *pairs), (pairs,), in blocks of so many pairs, with gradient for all tensors.
 
-    scores_of must compute each score from its own pair and draw nothing at random. parameters: what it uses.
+    scores_of must compute each score from its own pair and draw nothing at random. parameters: all that it uses; as
+    with autograd, RuntimeError in the backward pass when one has been changed in place since.
     """
     learning = [parameter for parameter in parameters if parameter.requires_grad]
-    return _FewPairs.apply(scores_of, block, *pairs, images, captions, *learning)  # type: ignore[no-any-return, no-untyped-call]
+    fixed = [parameter for parameter in parameters if not parameter.requires_grad]
+    return _FewPairs.apply(scores_of, block, fixed, *pairs, images, captions, *learning)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _FewPairs(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, scores_of: ScoresOf, block: int, rows: Tensor, columns: Tensor, *tensors: Tensor
+        ctx: Any, scores_of: ScoresOf, block: int, fixed: Sequence[Tensor], rows: Tensor, columns: Tensor,
+        *tensors: Tensor,
     ) -> Tensor:
-        ctx.scores_of, ctx.block = scores_of, block
+        ctx.scores_of, ctx.block, ctx.learning = scores_of, block, len(tensors)
         ctx.autocast = _autocast_now()
-        ctx.save_for_backward(rows, columns, *tensors)
+        ctx.save_for_backward(rows, columns, *tensors, *fixed)
         parts = zip(torch.split(rows, block), torch.split(columns, block), strict=True)
         return torch.cat([scores_of(tensors[0], tensors[1], *part) for part in parts])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        rows, columns, images, captions, *parameters = ctx.saved_tensors
+        rows, columns, images, captions, *parameters = ctx.saved_tensors[: 2 + ctx.learning]
         read = gradient.nonzero().flatten()
         inputs = [images.detach().requires_grad_(), captions.detach().requires_grad_(), *parameters]
         totals = [torch.zeros_like(value) for value in inputs]
@@ -53,7 +56,7 @@ class _FewPairs(torch.autograd.Function):
                 scores = ctx.scores_of(inputs[0], inputs[1], rows[some], columns[some])
             for total, part in zip(totals, torch.autograd.grad(scores, inputs, gradient[some]), strict=True):
                 total += part
-        return None, None, None, None, *totals
+        return None, None, None, None, None, *totals
 
 
 def _autocast_now() -> Callable[[], torch.autocast]:

@@ -15,16 +15,17 @@ from vsetune.errors import DataError
 from vsetune.networks.importing.mapping import Recognised
 from vsetune.networks.importing.released_file import Released
 from vsetune.networks.tags.bert_start import LAYER
+from vsetune.networks.tags.spec import TagsSpec
 
 PARTS = ()
 RENAMED = {"gamma": "weight", "beta": "bias"}
 """Names of LayerNorm in BERT's own files, which UNITER's code still takes."""
 
 _TEXT, _IMAGE, _LAYERS = "uniter.embeddings", "uniter.img_embeddings", "uniter.encoder.layer"
-_SIZES = {768: ("base", 12, "bert-base-cased"), 1024: ("large", 24, "bert-large-cased")}
-"""Width of a token: our name, layers, and a BERT of that shape with the word pieces that both were trained on."""
-_WIDTH_OF_A_HEAD = 64
-"""In both sizes; no tensor shows it."""
+_SIZES: dict[int, dict[str, Any]] = {
+    768: {"size": "base", "text_model": "bert-base-cased"}, 1024: {"size": "large", "text_model": "bert-large-cased"},
+}
+"""Width of a token: our name, and a BERT of that shape with the word pieces that both were trained on."""
 
 _MATCH = 1
 """The row of UNITER's matching head that says: they belong together."""
@@ -74,10 +75,10 @@ OTHERS = {"uniter": recognised_uniter}
 def _network(
     released: Released, heads: Mapping[str, str], *, unused: Mapping[str, str], rows: Mapping[str, int] | None = None
 ) -> Recognised:
-    spec, layers = _shape(released)
+    spec = {"name": "tags", **_size(released)}
     in_layers = {
         f"encoder.layers.{number}.{ours}": f"{_LAYERS}.{number}.{theirs}"
-        for number in range(layers) for ours, theirs in LAYER.items()
+        for number in range(TagsSpec.model_validate(spec).layers) for ours, theirs in LAYER.items()
     }
     return Recognised(
         spec, {**_MODULES, **in_layers, **heads},
@@ -90,16 +91,16 @@ def _network(
     )
 
 
-def _shape(released: Released) -> tuple[dict[str, Any], int]:
-    """What the spec says, and the number of layers. A width of neither size has as many layers as the file."""
-    size = released.size(f"{_TEXT}.word_embeddings.weight", 1, 768)
-    if size in _SIZES:
-        name, layers, text_model = _SIZES[size]
-        return {"name": "tags", "size": name, "text_model": text_model}, layers
-    layers = len({name.split(".")[3] for name in released.tensors if name.startswith(f"{_LAYERS}.")})
-    heads = max(1, size // _WIDTH_OF_A_HEAD)
-    shape = {"embedding_size": size, "layers": layers, "heads": heads}
-    return {"name": "tags", **shape, "text_model": "bert-base-cased"}, layers
+def _size(released: Released) -> dict[str, Any]:
+    """What the spec says of it. DataError for a width that no released model has."""
+    words = f"{_TEXT}.word_embeddings.weight"
+    width = released.size(words, 1, 768)
+    if width not in _SIZES:
+        raise DataError(
+            f"{released.path}: {words} is {width} wide, need 768 or 1024, UNITER base or large: a file shows neither "
+            "the attention heads nor the word pieces of other sizes; import one of these."
+        )
+    return _SIZES[width]
 
 
 def _word_heads(released: Released, replaced: str, corrected: str) -> dict[str, str]:

@@ -1,0 +1,183 @@
+"""A cell whose draws no spec accepts fails alone: the others go on, and board and study say why, also when resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.observed import observe
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.wording import notes
+from vsetune.search.configurations import ConfigurationSearch
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.records import StudyRecord, ValidationPoint
+from vsetune.tracking.study_state import StudyState
+
+PLAIN: dict[str, Any] = {
+    "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "training": {"epochs": 2},
+    "losses": [{"name": "lmh"}, {"name": "lseh"}], "baseline": "lmh",
+    "search": {"configurations": 4, "sampler": "random"}, "seeds": [7, 8],
+}
+WHY = "loss.margin: got 0.31, need a margin below the default"
+
+
+class Cells:
+    """A study of two cells, of which one refuses what it draws as long as it `is_strict`."""
+
+    def __init__(self, folder: Path, *, strict: str, plain: Mapping[str, Any] = PLAIN, takes_defaults: bool) -> None:
+        self.study = parse_spec(dict(plain), StudySpec, where="test")
+        self.cells = resolve_cells(self.study, where="test")
+        self._defaults = {cell.name: cell.defaults() for cell in self.cells}
+        self._folder, self._strict, self._takes_defaults, self.is_strict = folder, strict, takes_defaults, True
+        self.store = MemoryStore()
+
+    def _refuses(self, cell: str, configuration: Mapping[str, Any]) -> str | None:
+        is_default = configuration == self._defaults[cell]
+        is_refused = self.is_strict and cell == self._strict and not (self._takes_defaults and is_default)
+        return f"cell {cell}: {WHY}" if is_refused else None
+
+    def search(self) -> ConfigurationSearch:
+        storage = f"sqlite:///{self._folder / 'search.db'}"
+        return ConfigurationSearch("tiny", self.cells, self.study.search, storage=storage, refuses=self._refuses)
+
+    def ledger(self, *, retry_failed: bool = False) -> StudyLedger:
+        """As a process has it that starts or resumes the study."""
+        self.store.open_study(StudyRecord("tiny", "beef", self.study.to_plain()), resume=True)
+        ledger = StudyLedger(self.study, self.cells, self.store, self.search())
+        ledger.recover(retry_failed=retry_failed)
+        return ledger
+
+    def run(self, ledger: StudyLedger) -> list[str]:
+        """Names of the trials in the order in which they were handed out, each finished before the next."""
+        names: list[str] = []
+        while not isinstance(assignment := ledger.next(), str):
+            names.append(assignment.trial.trial)
+            ledger.open_attempt(names[-1], number=1, environment={}, protocol={}, inherited=[])
+            ledger.record_point(names[-1], ValidationPoint(1, 2.0, 1, 40.0, 1.0))
+            ledger.close(names[-1], "finished", summary={})
+        assert ledger.next() == "done"
+        return names
+
+
+def statuses(ledger: StudyLedger, cell: str) -> list[str]:
+    return [trial.status for trial in ledger.trials.values() if trial.assignment.trial.cell == cell]
+
+
+@pytest.mark.parametrize("takes_defaults", [True, False])
+def test_the_other_cells_run_to_their_end_and_the_cell_has_one_failed_trial_that_says_why(
+    tmp_path: Path, takes_defaults: bool
+) -> None:
+    made = Cells(tmp_path, strict="vsepp.lseh", takes_defaults=takes_defaults)
+    ledger = made.ledger()
+    names = made.run(ledger)
+    assert sum(name.startswith("vsepp.lmh-") for name in names) == 5
+    # the papers' defaults, and the same with the second seed
+    assert sum(name.startswith("vsepp.lseh-") for name in names) == (2 if takes_defaults else 0)
+    (failed,) = (trial for trial in ledger.trials.values() if trial.status == "failed")
+    assert not ledger.has_work()
+    assert failed.assignment.trial.cell == "vsepp.lseh"
+    error = failed.error or ""
+    assert "\n" not in error
+    assert error.startswith("no valid configuration for cell vsepp.lseh: 100 draws in a row were refused, the last (")
+    values = error.partition("(")[2].partition(")")[0]
+    assert {each.split()[0] for each in values.split(", ")} == {"loss.margin", "loss.semantic_temperature"}
+    assert f"because {WHY}; " in error
+    assert "losses check" in error
+    assert "narrow the ranges under" not in error
+
+
+def test_board_and_study_name_the_cell_and_the_reason(tmp_path: Path) -> None:
+    made = Cells(tmp_path, strict="vsepp.lseh", takes_defaults=True)
+    made.run(made.ledger())
+    board = build(made.store.attempts("tiny"), baseline="lmh")
+    flags = {row.loss: row.flags for row in board.rows}
+    assert "cannot_draw" in flags["lseh"]
+    assert "less_than_budget" in flags["lseh"]
+    assert "cannot_draw" not in flags["lmh"]
+    (told,) = (note for note in notes(board) if WHY in note)
+    assert "vsepp lseh: no valid configuration for cell vsepp.lseh" in told
+
+    class States:
+        def state(self, study: str) -> StudyState:
+            return StudyState("finished", seen=0.0, attempts_seen={}, stop_asked=None)
+
+    view = observe(made.store, States(), made.store.studies()[0])  # type: ignore[arg-type]
+    assert [(cell, WHY in why) for cell, why in view.cannot_draw.items()] == [("vsepp.lseh", True)]
+
+
+def test_a_board_is_made_where_the_baseline_cannot_draw_at_all(tmp_path: Path) -> None:
+    made = Cells(tmp_path, strict="vsepp.lmh", takes_defaults=False)
+    made.run(made.ledger())
+    rows = {row.loss: row for row in build(made.store.attempts("tiny"), baseline="lmh").rows}
+    assert {"no_result", "cannot_draw"} <= {*rows["lmh"].flags}
+    assert rows["lseh"].best_m_recall == 40.0
+    assert rows["lseh"].configurations == 4
+
+
+def test_resuming_keeps_what_became_of_the_cell_and_draws_no_more(tmp_path: Path) -> None:
+    made = Cells(tmp_path, strict="vsepp.lseh", takes_defaults=True)
+    first = made.ledger()
+    made.run(first)
+    attempts = made.store.attempts("tiny")
+    again = made.ledger()
+    assert made.run(again) == []
+    assert not again.has_work()
+    assert statuses(again, "vsepp.lseh") == statuses(first, "vsepp.lseh")
+    assert made.store.attempts("tiny") == attempts
+
+
+def test_a_driver_that_died_before_the_failed_trial_was_recorded_records_it_when_it_resumes(tmp_path: Path) -> None:
+    made = Cells(tmp_path, strict="vsepp.lseh", takes_defaults=False)
+    made.run(made.ledger())
+    expected = made.store.attempts("tiny")
+    for keeps_start in (False, True):
+        made.store = MemoryStore()
+        made.store.open_study(StudyRecord("tiny", "beef", made.study.to_plain()), resume=False)
+        for attempt in expected:
+            if attempt.status == "failed" and not keeps_start:
+                continue
+            known = made.store.start_attempt(attempt.start)
+            if attempt.status != "failed":
+                made.store.record_points(known, [ValidationPoint(1, 2.0, 1, 40.0, 1.0)])
+                made.store.finish_attempt(known, "finished", dict(attempt.summary), [], None)
+        ledger = made.ledger()
+        assert made.run(ledger) == []
+        (failed,) = (each for each in made.store.attempts("tiny") if each.status == "failed")
+        assert failed.error == next(each.error for each in expected if each.status == "failed")
+
+
+def test_with_retry_failed_the_cell_draws_again(tmp_path: Path) -> None:
+    made = Cells(tmp_path, strict="vsepp.lseh", takes_defaults=True)
+    made.run(made.ledger())
+    still = made.ledger(retry_failed=True)
+    assert made.run(still) == []
+    assert statuses(still, "vsepp.lseh").count("failed") == 1
+    made.is_strict = False
+    mended = made.ledger(retry_failed=True)
+    names = made.run(mended)
+    assert sum(name.endswith("-s7") for name in names) == 3
+    assert statuses(mended, "vsepp.lseh").count("failed") == 0
+    board = build(made.store.attempts("tiny"), baseline="lmh")
+    assert not [row.loss for row in board.rows if "cannot_draw" in row.flags]
+
+
+@pytest.mark.parametrize("retry_failed", [False, True])
+def test_a_finite_space_without_a_valid_configuration_fails_its_cell_alone(tmp_path: Path, retry_failed: bool) -> None:
+    losses = [{"name": "lmh"}, {"name": "lseh", "search": {"margin": {"choices": [0.1, 0.3]}}}]
+    made = Cells(tmp_path, strict="vsepp.lseh", plain={**PLAIN, "losses": losses}, takes_defaults=False)
+    ledger = made.ledger()
+    assert sum(name.startswith("vsepp.lmh-") for name in made.run(ledger)) == 5
+    (failed,) = (trial for trial in ledger.trials.values() if trial.status == "failed")
+    assert (failed.error or "").startswith(
+        "no valid configuration for cell vsepp.lseh: all 2 configurations of its space were refused, the last ("
+    )
+    again = made.ledger(retry_failed=retry_failed)
+    assert made.run(again) == []
+    assert statuses(again, "vsepp.lseh") == ["failed"]
