@@ -122,7 +122,7 @@ def make_page(page: Path, attempts: int) -> None:
 
 
 def made_up(attempts: int) -> list:
-    from vsetune.tracking.records import AttemptRecord, AttemptStart
+    from vsetune.records.attempts import AttemptRecord, AttemptStart
 
     cells = [(data, network, loss) for data in range(DATA) for network in range(NETWORKS) for loss in range(LOSSES)]
     records = []

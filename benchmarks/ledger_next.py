@@ -29,7 +29,7 @@ from vsetune.jobs.study_tally import StudyTally
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import StudyRecord, ValidationPoint
+from vsetune.records.attempts import StudyRecord, ValidationPoint
 
 EPOCHS, AT_ONCE = 6, 8
 

@@ -10,7 +10,7 @@ from vsetune.jobs.cell_budget import CellBudget
 from vsetune.jobs.cell_trials import CellTrials, State
 from vsetune.jobs.trial_progress import Phase, TrialProgress
 from vsetune.leaderboard.selection import cost_of
-from vsetune.tracking.records import was_cut_short
+from vsetune.records.attempts import was_cut_short
 
 
 class RecountedTrials(CellTrials):

@@ -22,7 +22,7 @@ from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.kept_plugins import keep_plugins
 from vsetune.jobs.preparation import prepare_study, tracking_uri
 from vsetune.tracking import open_store
-from vsetune.tracking.records import AttemptStart
+from vsetune.records.attempts import AttemptStart
 from vsetune.training.attempt import Attempt
 
 

@@ -13,7 +13,7 @@ from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import prepare_study, tracking_store
 from vsetune.jobs.study_file import load_study
-from vsetune.tracking.records import AttemptStart, ValidationPoint
+from vsetune.records.attempts import AttemptStart, ValidationPoint
 from vsetune.training.attempt import Attempt
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself

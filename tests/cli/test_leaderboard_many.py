@@ -10,7 +10,7 @@ from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs import store_address
 from vsetune.jobs.preparation import tracking_store
 from vsetune.tracking.opening import open_existing
-from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.tracking.sqlite_reading import ReadStore
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself

@@ -14,7 +14,7 @@ import pytest
 from vsetune.cli.leaderboard_serve import mlflow_url
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import tracking_store
-from vsetune.tracking.records import StudyRecord
+from vsetune.records.attempts import StudyRecord
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import PreparedStudy, prepare_study, tracking_store
-from vsetune.tracking.records import AttemptStart, ValidationPoint
+from vsetune.records.attempts import AttemptStart, ValidationPoint
 from vsetune.tracking.store import TrackingStore
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from vsetune.config.study.study_spec import StudySpec, TrackingSpec
 from vsetune.jobs.preparation import prepare_study, tracking_store
-from vsetune.tracking.records import StudyRecord
+from vsetune.records.attempts import StudyRecord
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
 

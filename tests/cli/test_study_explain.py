@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 
 from vsetune.config.study.study_spec import StudySpec, TrackingSpec
 from vsetune.jobs.preparation import tracking_store, tracking_uri
-from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 
 from vsetune.cli.study_report import in_mlflow
-from vsetune.tracking.mlflow_views import VIEW_TAG
+from vsetune.records.mlflow_views import VIEW_TAG
 
 CHARTS = (
     "#/experiments/7/runs?workflowType=machine_learning&viewStateShareKey=vsetune&compareRunsMode=CHART"

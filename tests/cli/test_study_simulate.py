@@ -11,7 +11,7 @@ import pytest
 
 from vsetune.jobs.study_file import load_study
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 
 
 def test_a_study_is_simulated_on_the_landscapes_asked_for(

@@ -21,9 +21,9 @@ from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_folder import folder_of
 from vsetune.tracking.journal import CURSOR_FILE
-from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.tracking.store import TrackingStore
-from vsetune.tracking.study_lock import locked_study
+from vsetune.records.study_lock import locked_study
 from vsetune.tracking.study_state import open_states
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself

@@ -9,7 +9,7 @@ import pytest
 from vsetune.cli import tracking
 from vsetune.errors import StorageError
 from vsetune.tracking import AttemptStart, JournaledStore, StudyRecord, ValidationPoint, open_store
-from vsetune.tracking.study_lock import locked_study
+from vsetune.records.study_lock import locked_study
 
 
 @pytest.fixture

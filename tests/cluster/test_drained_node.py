@@ -19,7 +19,7 @@ from ray_heads import end_all, environment_of, ray_command, running_head
 from short_folders import place
 
 from vsetune.tracking.opening import open_store
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 
 __all__ = ["place"]
 

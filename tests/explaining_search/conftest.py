@@ -10,7 +10,7 @@ from written_fields import as_written
 
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 
 STOPPED = "patience: best 43.0 of epoch 2, below the median 51.0 of 4 others at epoch 4"
 CONFIG = {

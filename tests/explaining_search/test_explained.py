@@ -18,7 +18,7 @@ from vsetune.explaining_search.history_plot import best_so_far
 from vsetune.explaining_search.parallel_plot import parallel
 from vsetune.explaining_search.setting_axes import SettingAxis, seen_domain
 from vsetune.explaining_search.slice_plots import slices
-from vsetune.tracking.records import StudyRecord
+from vsetune.records.attempts import StudyRecord
 
 HOSTILE = '<img src=x onerror="alert(1)">'
 

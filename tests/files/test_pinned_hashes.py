@@ -15,7 +15,7 @@ from vsetune.data.making.shard_writer import Sample, write_shard
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.networks.importing.weight_notes import fingerprint_of_words
 from vsetune.tracking.encoding import attempt_key
-from vsetune.tracking.records import AttemptStart
+from vsetune.records.attempts import AttemptStart
 from vsetune.training.seal import seal_of, sealed_state
 
 

@@ -21,7 +21,7 @@ from vsetune.leaderboard.building import build
 from vsetune.leaderboard.selection import trials_of, winner_of
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import StudyRecord, ValidationPoint
+from vsetune.records.attempts import StudyRecord, ValidationPoint
 
 
 class Study:

@@ -17,7 +17,7 @@ from vsetune.leaderboard.building import build
 from vsetune.leaderboard.wording import notes
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import StudyRecord, ValidationPoint
+from vsetune.records.attempts import StudyRecord, ValidationPoint
 from vsetune.tracking.study_state import StudyState
 
 PLAIN: dict[str, Any] = {

@@ -22,7 +22,7 @@ from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.findings import headline
 from vsetune.tracking.mlflow_importing import MOVED_FROM
-from vsetune.tracking.records import SYSTEM, AttemptRecord
+from vsetune.records.attempts import SYSTEM, AttemptRecord
 from vsetune.tracking.study_state import open_states
 
 pytestmark = [

@@ -12,7 +12,7 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.leaderboard.building import build
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import StudyRecord, ValidationPoint
+from vsetune.records.attempts import StudyRecord, ValidationPoint
 
 PLAIN: dict[str, Any] = {
     "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "training": {"epochs": 2},

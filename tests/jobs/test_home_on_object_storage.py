@@ -31,7 +31,7 @@ from vsetune.object_storage.mirror_contents import fetch, read_contents
 from vsetune.object_storage.s3 import delete, find, listing, put_bytes
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import AttemptStart, StudyRecord
+from vsetune.records.attempts import AttemptStart, StudyRecord
 from vsetune.tracking.store import TrackingStore
 from vsetune.tracking.study_files import waiting_records
 

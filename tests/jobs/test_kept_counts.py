@@ -22,7 +22,7 @@ from vsetune.jobs.requeued import Requeued
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import TARGET_REACHED, StudyRecord, ValidationPoint
+from vsetune.records.attempts import TARGET_REACHED, StudyRecord, ValidationPoint
 
 CONFIRMING = Confirming((7, 8), contenders=True)
 

@@ -15,7 +15,7 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import StudyRecord, ValidationPoint
+from vsetune.records.attempts import StudyRecord, ValidationPoint
 
 
 def make_study(**changes: Any) -> StudySpec:

@@ -18,7 +18,7 @@ from vsetune.jobs.requeued import pause_after
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.search.configurations import ConfigurationSearch, Suggestion
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import StudyRecord, ValidationPoint
+from vsetune.records.attempts import StudyRecord, ValidationPoint
 
 FIRST = "vsepp.lmh-c000-s7"
 

@@ -22,7 +22,7 @@ from vsetune.jobs.exported_metrics import (
 )
 from vsetune.jobs.metrics_export import MetricsBoard
 from vsetune.jobs.trial_metrics import TrialMetrics, loss_parts, waiting_share
-from vsetune.tracking.records import ValidationPoint
+from vsetune.records.attempts import ValidationPoint
 
 LABELS = {"study": "s", "cell": "c", "trial": "t", "phase": "search"}
 UNITS = ("_ratio", "_seconds", "_bytes", "_total", "_usd_per_hour", "_pairs_per_second")

@@ -24,7 +24,7 @@ from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs import shortage
 from vsetune.jobs.preparation import prepare_study, tracking_store
 from vsetune.jobs.run import run_study
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 STUDY = {

@@ -23,7 +23,7 @@ from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.plugins.plugin_loading import forget_plugins, known_plugins
 from vsetune.tracking.encoding import attempt_tags
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import AttemptStart
+from vsetune.records.attempts import AttemptStart
 
 ENTRY = {"name": "half_hinge"}
 

@@ -19,7 +19,7 @@ from vsetune.leaderboard.export import to_json, to_latex, to_markdown
 from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.rows import AT_RANGE_END
 from vsetune.leaderboard.wording import notes
-from vsetune.tracking.records import PLUGIN_TAG, AttemptRecord, AttemptStart, StudyRecord
+from vsetune.records.attempts import PLUGIN_TAG, AttemptRecord, AttemptStart, StudyRecord
 
 LINEAR = Range(low=0.0, high=2.0)
 LOG = Range(low=1e-4, high=1e-2, log=True)

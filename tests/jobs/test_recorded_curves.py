@@ -17,7 +17,7 @@ from vsetune.jobs.simulation.simulated_studies import summaries
 from vsetune.jobs.simulation.simulated_targets import target_summaries
 from vsetune.search.nearest import Nearest
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import TARGET_REACHED, AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.attempts import TARGET_REACHED, AttemptStart, StudyRecord, ValidationPoint
 
 RATE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
 RATES = [1e-4 * 100 ** (n / 8) for n in range(9)]

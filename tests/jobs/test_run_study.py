@@ -29,7 +29,7 @@ from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.jobs.stopping import StopRequest
 from vsetune.leaderboard.building import build
 from vsetune.plugins.plugin_loading import forget_plugins
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 from vsetune.tracking.study_state import open_states
 
 pytestmark = [

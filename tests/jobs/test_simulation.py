@@ -33,7 +33,7 @@ from vsetune.leaderboard.selection import cost_of, trials_of
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.stopping.asha import Halving
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import StudyRecord, ValidationPoint
+from vsetune.records.attempts import StudyRecord, ValidationPoint
 
 TWO_WORKERS = SimulationSettings(workers=2)
 

@@ -20,7 +20,7 @@ from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_metrics import StudyMetrics
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import StudyRecord, ValidationPoint
+from vsetune.records.attempts import StudyRecord, ValidationPoint
 
 PRICED = Node("n1", "gpu", cpus=8.0, gpus=2.0, usd_per_hour=3.6, metrics="10.0.0.1:8080")
 UNPRICED = Node("n2", "cpu", cpus=8.0, gpus=0.0, usd_per_hour=None, metrics="10.0.0.2:8080")

@@ -10,7 +10,7 @@ import pytest
 
 from vsetune.jobs import study_results
 from vsetune.jobs.study_results import write_results
-from vsetune.tracking.records import AttemptRecord, AttemptStart, StudyRecord
+from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord
 
 START = AttemptStart(
     "demo", "vsepp.lmh-c000-s0", "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", {}, {"data": {"path": "data/scenes"}},

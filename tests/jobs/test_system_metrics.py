@@ -12,7 +12,7 @@ import torch
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.system_metrics import SystemMetrics
 from vsetune.tracking.mlflow_batches import metrics_of
-from vsetune.tracking.records import ValidationPoint
+from vsetune.records.attempts import ValidationPoint
 
 CPU = torch.device("cpu")
 PROCESSOR = {"system/cpu_utilization_percentage", "system/process_cpu_utilization_percentage"}

@@ -22,7 +22,7 @@ from vsetune.object_storage import lease
 from vsetune.search.configurations import Refusal
 from vsetune.tracking.guarded_store import GuardedStore
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import StudyRecord, ValidationPoint
+from vsetune.records.attempts import StudyRecord, ValidationPoint
 
 __all__ = ["endpoint", "machine", "prefix"]
 pytestmark = pytest.mark.filterwarnings("default")  # the S3 server's own

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from vsetune.jobs.trial_meter import CALIBRATION_METRIC, TrialMeter
-from vsetune.tracking.records import ValidationPoint
+from vsetune.records.attempts import ValidationPoint
 from vsetune.training.calibration import Calibration, calibrate, working_clock
 from vsetune.training.peak_memory import peak_memory_bytes, reset_peak_memory
 

@@ -10,7 +10,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.trial_progress import Assignment, TrialProgress
-from vsetune.tracking.records import AttemptRecord, AttemptStart, ValidationPoint
+from vsetune.records.attempts import AttemptRecord, AttemptStart, ValidationPoint
 
 STUDY = parse_spec(
     {"study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]},

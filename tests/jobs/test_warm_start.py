@@ -19,7 +19,7 @@ from vsetune.jobs.warm_start import kept_or_taken, take
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.objectives import Objective
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 
 RATE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
 

@@ -21,7 +21,7 @@ from vsetune.networks.importing.stored import StoredNetwork
 from vsetune.networks.importing.weight_notes import WeightNotes
 from vsetune.networks.network_building import build_network
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 
 
 class Models:

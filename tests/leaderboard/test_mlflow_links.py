@@ -5,7 +5,7 @@ from __future__ import annotations
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.shown_runs import shown_runs
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.run_descriptions import artifact_link, charts_link, run_link
+from vsetune.records.run_descriptions import artifact_link, charts_link, run_link
 
 
 class Store(MemoryStore):

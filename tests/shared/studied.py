@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vsetune.records.events import Begun, Opened, attempt_id
-from vsetune.tracking.records import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 
 RECORD = StudyRecord("tiny", "f1", {"study": "tiny", "baseline": "lmh"}, {"data_fingerprint": "d1"})
 

@@ -11,8 +11,8 @@ from mlflow import MlflowClient
 from vsetune.errors import UnusableStore
 from vsetune.tracking import open_store
 from vsetune.tracking.doctor import doctor_of
-from vsetune.tracking.models import logged_models
-from vsetune.tracking.night_runs import NightRun
+from vsetune.records.models import logged_models
+from vsetune.records.night_runs import NightRun
 from vsetune.tracking.opening import open_existing, open_journaled, open_nights
 from vsetune.tracking.study_state import open_states
 

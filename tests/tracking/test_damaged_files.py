@@ -10,7 +10,7 @@ from s3_server import endpoint, prefix
 from vsetune.files.hashes import sha256_hex
 from vsetune.tracking import open_store
 from vsetune.tracking.doctor import doctor_of
-from vsetune.tracking.models import logged_models
+from vsetune.records.models import logged_models
 
 __all__ = ["endpoint", "prefix"]
 

@@ -15,7 +15,7 @@ from vsetune.tracking import encoding, open_store
 from vsetune.tracking.doctor import doctor_of
 from vsetune.tracking.encoding import CURVE, curve_from_tags, to_json
 from vsetune.tracking.point_blocks import NO_BLOCK, POINTS, with_points
-from vsetune.tracking.records import TARGET_REACHED
+from vsetune.records.attempts import TARGET_REACHED
 
 WEIGHTS = safetensors.numpy.save({"a": np.arange(6, dtype=np.float32)})
 

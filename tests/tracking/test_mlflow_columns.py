@@ -9,9 +9,9 @@ import pytest
 from mlflow import MlflowClient
 
 from vsetune.tracking import opening
-from vsetune.tracking.mlflow_views import VIEW_TAG
-from vsetune.tracking.records import StudyRecord
-from vsetune.tracking.run_descriptions import charts_link, source_tags
+from vsetune.records.mlflow_views import VIEW_TAG
+from vsetune.records.attempts import StudyRecord
+from vsetune.records.run_descriptions import charts_link, source_tags
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from vsetune.nightly.delivering import deliver
 from vsetune.nightly.report import NightReport
 from vsetune.nightly.report_spec import ReportSpec
 from vsetune.tracking.opening import open_nights, open_store
-from vsetune.tracking.records import StudyRecord
+from vsetune.records.attempts import StudyRecord
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from vsetune.leaderboard.export import curves_to_csv, to_csv
 from vsetune.tracking import moving, open_store
 from vsetune.tracking.doctor import doctor_of
 from vsetune.tracking.exported_study import opened_study, written_study
-from vsetune.tracking.mlflow_views import VIEW_TAG
+from vsetune.records.mlflow_views import VIEW_TAG
 
 __all__ = ["place"]
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from vsetune.leaderboard.wording import new_study_file
 if TYPE_CHECKING:
     from vsetune.leaderboard.rows import Leaderboard, Row
     from vsetune.leaderboard.sources import RowSources
-    from vsetune.tracking.records import AttemptRecord, StudyRecord
+    from vsetune.records.attempts import AttemptRecord, StudyRecord
 
 EXPLAIN_EXAMPLE = "Example: vsetune leaderboard explain quickstart/vsepp.lseh"
 REPEAT_EXAMPLE = "Example: vsetune leaderboard repeat quickstart/vsepp.lseh --output again.yaml"

@@ -14,7 +14,7 @@ from vsetune.errors import UsageError
 if TYPE_CHECKING:
     from vsetune.leaderboard.many_studies import StudyAttempts
     from vsetune.leaderboard.page import Shown
-    from vsetune.tracking.records import AttemptRecord, StudyRecord
+    from vsetune.records.attempts import AttemptRecord, StudyRecord
     from vsetune.tracking.store import TrackingStore
 
 StudyNames = Annotated[list[str] | None, typer.Argument(help="name of a study, or of several", show_default=False)]

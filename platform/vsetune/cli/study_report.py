@@ -49,7 +49,7 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
 def in_mlflow(uri: str, experiment: str | None) -> list[str]:
     """The command that serves MLflow's UI, where none answers yet, and where in it the charts of the study are."""
     from vsetune.jobs.store_address import mlflow_ui
-    from vsetune.tracking.run_descriptions import charts_link
+    from vsetune.records.run_descriptions import charts_link
 
     server = mlflow_server(uri)
     lines = [] if server is None else [f"MLflow UI: {server}"]

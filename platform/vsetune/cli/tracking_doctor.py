@@ -14,7 +14,7 @@ from vsetune.config.spec.paths import home, remote_place
 
 if TYPE_CHECKING:
     from vsetune.tracking.doctor import Finding, WeightsOf
-    from vsetune.tracking.records import AttemptStart, StudyRecord
+    from vsetune.records.attempts import AttemptStart, StudyRecord
 
 EXAMPLE = "Example: vsetune tracking doctor quickstart --mend"
 _WEIGHTS = "best.safetensors"

@@ -17,7 +17,7 @@ from vsetune.cli.tracking_option import Tracking
 from vsetune.files.whole_files import write_text
 
 if TYPE_CHECKING:
-    from vsetune.tracking.records import ValidationPoint
+    from vsetune.records.attempts import ValidationPoint
 
 EXAMPLE = "Example: vsetune trial curves quickstart/vsepp.lseh-c000-s0 --output curves.csv"
 _OWN = ("step", "epoch", "pairs_seen", "m_recall", "train_seconds")

@@ -30,7 +30,7 @@ def model(
     from vsetune.jobs.preparation import tracking_uri as store_uri
     from vsetune.jobs.recorded import find_attempt
     from vsetune.scoring.device import choose_device
-    from vsetune.tracking.models import logged_models
+    from vsetune.records.models import logged_models
 
     store = recorded_store(tracking_uri)
     attempt = find_attempt(store, run, finished=True)

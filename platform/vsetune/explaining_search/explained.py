@@ -15,7 +15,7 @@ from vsetune.jobs.range_ends import range_ends
 from vsetune.leaderboard.range_end import RangeEnd
 from vsetune.leaderboard.selection import Trial, by_configuration, configurations_of, winner_of
 from vsetune.search.importances import Importances, importances_of
-from vsetune.tracking.records import AttemptRecord, StudyRecord
+from vsetune.records.attempts import AttemptRecord, StudyRecord
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from vsetune.explaining_search.setting_axes import seen_domain
 from vsetune.jobs.cell_budget import epochs_of_cell
 from vsetune.jobs.recorded_studies import study_of
 from vsetune.leaderboard.selection import Trial
-from vsetune.tracking.records import StudyRecord
+from vsetune.records.attempts import StudyRecord
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from vsetune.jobs.stays_here import StaysHere
 from vsetune.search.objectives import broken_for_good
 from vsetune.search.stopping.choosing import stopping_rule
 from vsetune.search.stopping.rule import StoppingRule
-from vsetune.tracking.records import TARGET_REACHED
+from vsetune.records.attempts import TARGET_REACHED
 
 
 class CellScheduler(StaysHere, FIFOScheduler):

@@ -19,7 +19,7 @@ from vsetune.jobs.ordered_sum import OrderedSum
 from vsetune.jobs.trial_progress import TrialProgress
 from vsetune.leaderboard.search_budgets import recorded_budget
 from vsetune.leaderboard.selection import cost_of
-from vsetune.tracking.records import was_cut_short
+from vsetune.records.attempts import was_cut_short
 
 State = Literal["open", "running", "due", "disturbed"]
 """What a trial may be at a time, several of them: open: not closed. due: open, and not left for the next run of the

@@ -31,7 +31,7 @@ from vsetune.jobs.warm_start import WarmStart
 from vsetune.leaderboard.selection import ROLES
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search.configurations import ConfigurationSearch, DeadEnd, Suggestion
-from vsetune.tracking.records import (
+from vsetune.records.attempts import (
     DRAWN_BY,
     NO_CONFIGURATION,
     WARM_START,

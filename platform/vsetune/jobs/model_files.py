@@ -30,7 +30,7 @@ from vsetune.networks.importing.imported import network_of
 from vsetune.networks.importing.stored import StoredNetwork, StoredWeights
 from vsetune.networks.network_base import Network
 from vsetune.scoring.search_index import SearchIndex
-from vsetune.tracking.models import LoggedModels
+from vsetune.records.models import LoggedModels
 from vsetune.tracking.store import TrackingStore
 from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.stored_scores import trial_of

@@ -15,9 +15,9 @@ from vsetune.jobs.cell_budget import CellBudget
 from vsetune.jobs.study_folder import folder_of
 from vsetune.leaderboard.rows import Cost
 from vsetune.leaderboard.selection import Trial, cost_of, trials_of, why_cannot_draw
-from vsetune.tracking.records import AttemptRecord, StudyRecord
+from vsetune.records.attempts import AttemptRecord, StudyRecord
 from vsetune.tracking.store import TrackingStore
-from vsetune.tracking.study_lock import has_died
+from vsetune.records.study_lock import has_died
 from vsetune.tracking.study_state import StudyState, StudyStates
 
 PROMISED = "promised_trials"

@@ -53,7 +53,7 @@ from vsetune.scoring.evaluation import evaluated_split
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.opening import open_journaled
-from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
+from vsetune.records.attempts import PLUGIN_TAG, StudyRecord
 
 SEARCH_VARIABLE = "VSETUNE_SEARCH_STORAGE"
 _NOT_IN_FINGERPRINT = {"description", "plugins", "resources", "tracking"}

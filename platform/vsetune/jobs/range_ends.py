@@ -15,7 +15,7 @@ from vsetune.errors import ConfigError, StorageError
 from vsetune.jobs.recorded_studies import study_of
 from vsetune.leaderboard.range_end import RangeEnd
 from vsetune.leaderboard.rows import AT_RANGE_END, Leaderboard, Row
-from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
+from vsetune.records.attempts import PLUGIN_TAG, StudyRecord
 
 NEAR = 0.05
 """Share of a range, on the scale on which it is searched, that counts as its end. Of n values spread over a range the

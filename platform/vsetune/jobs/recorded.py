@@ -16,7 +16,7 @@ from vsetune.errors import ConfigError, DamagedCheckpoint, StaleCheckpoint, Usag
 from vsetune.files.weights_header import safetensors_flaw
 from vsetune.jobs.kept_plugins import load_kept, study_folder_of
 from vsetune.object_storage.home_files import bring_mirrored
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 from vsetune.tracking.store import TrackingStore
 from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.trained import TrainedTrial, load_trained

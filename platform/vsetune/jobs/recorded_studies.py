@@ -6,7 +6,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.kept_plugins import load_kept
 from vsetune.jobs.study_folder import folder_of
-from vsetune.tracking.records import PLUGIN_TAG, StudyRecord
+from vsetune.records.attempts import PLUGIN_TAG, StudyRecord
 from vsetune.tracking.store import TrackingStore, unknown_study
 
 

@@ -12,7 +12,7 @@ from vsetune.config.study.study_spec import BudgetSpec, SearchSpec, StudySpec
 from vsetune.errors import UsageError
 from vsetune.leaderboard.rows import Row
 from vsetune.losses.weighted_sum.sum_spec import SUM
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 
 _TRAINED = ("network", "loss", "training")
 """Parts of a trial that say what is trained; where its data lie and what is logged may differ."""

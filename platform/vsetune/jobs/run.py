@@ -35,7 +35,7 @@ from vsetune.jobs.warm_start import kept_or_taken, lines_of
 from vsetune.jobs.winner_models import log_winners
 from vsetune.leaderboard.rows import Leaderboard
 from vsetune.tracking.journaled_store import JournaledStore
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 from vsetune.tracking.store import StudyStatus, TrackingStore
 from vsetune.tracking.study_state import open_states
 

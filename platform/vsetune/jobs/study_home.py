@@ -21,7 +21,7 @@ from vsetune.object_storage.mirror import Mirror, MirroredFiles, is_set_aside
 from vsetune.object_storage.mirror_contents import DamagedObject, fetch
 from vsetune.object_storage.mirror_writer import drop_files
 from vsetune.tracking.journal import CURSOR_FILE, JOURNAL_FILE
-from vsetune.tracking.study_lock import LOCK_FILE, locked_study
+from vsetune.records.study_lock import LOCK_FILE, locked_study
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, NAMED_FILE
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 

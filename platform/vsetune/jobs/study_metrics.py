@@ -31,7 +31,7 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.metrics_export import MetricsBoard
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_tally import TrialState
-from vsetune.tracking.records import AttemptStatus
+from vsetune.records.attempts import AttemptStatus
 from vsetune.training.failures import Kind
 
 REFRESH_EVERY_S = 5.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vsetune.leaderboard.page import Shown, boards_of, to_html
 from vsetune.leaderboard.shown_runs import shown_runs
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 from vsetune.tracking.store import TrackingStore
 
 

@@ -19,7 +19,7 @@ from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.rows import Leaderboard
 from vsetune.leaderboard.shown_runs import ShownRuns
 from vsetune.tracking.opening import is_memory
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 from vsetune.tracking.store import TrackingStore
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from vsetune.jobs.ordered_sum import OrderedSum
 from vsetune.jobs.trial_progress import TrialProgress
 from vsetune.leaderboard.rows import Cost
 from vsetune.leaderboard.selection import cost_of
-from vsetune.tracking.records import AttemptStatus
+from vsetune.records.attempts import AttemptStatus
 
 TrialState = Literal["waiting", "left_open", "running", "finished", "pruned", "failed"]
 

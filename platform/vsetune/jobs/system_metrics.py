@@ -18,7 +18,7 @@ import psutil
 import torch
 
 from vsetune.config.spec.foreign_text import one_line
-from vsetune.tracking.records import SYSTEM
+from vsetune.records.attempts import SYSTEM
 
 EVERY_S = 10.0
 """Between two looks, as in MLflow."""

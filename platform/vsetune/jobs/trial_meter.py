@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import torch
 
-from vsetune.tracking.records import ValidationPoint
+from vsetune.records.attempts import ValidationPoint
 from vsetune.training.calibration import Calibration, calibrate
 from vsetune.training.peak_memory import peak_memory_bytes, reset_peak_memory
 

@@ -18,7 +18,7 @@ from vsetune.jobs.exported_metrics import (
     TRIAL_PAIRS_PER_SECOND,
 )
 from vsetune.jobs.metrics_export import MetricsBoard
-from vsetune.tracking.records import ValidationPoint
+from vsetune.records.attempts import ValidationPoint
 
 _GAUGES = (TRIAL_M_RECALL, TRIAL_EPOCHS, TRIAL_PAIRS_PER_SECOND, TRIAL_DATA_WAIT, TRIAL_LOSS, TRIAL_DEVICE_MEMORY)
 _LOSS_PREFIX = "loss_"

@@ -9,7 +9,7 @@ from typing import Literal
 from vsetune.config.study.cells import Configuration
 from vsetune.config.study.training import TrialSpec
 from vsetune.metrics.curves import SAME_EPOCH, best_of_curve
-from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint
+from vsetune.records.attempts import AttemptRecord, AttemptStart, AttemptStatus, ValidationPoint
 
 Phase = Literal["search", "confirm"]
 TERMINAL: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed")

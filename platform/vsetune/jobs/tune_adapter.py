@@ -21,7 +21,7 @@ from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_metrics import StudyMetrics
 from vsetune.jobs.trainable import SpoiltProcess
 from vsetune.jobs.trial_progress import Assignment
-from vsetune.tracking.records import TARGET_REACHED, AttemptStatus, ValidationPoint
+from vsetune.records.attempts import TARGET_REACHED, AttemptStatus, ValidationPoint
 
 Listener = Callable[[], None]
 TRIALS_LEAVE_WITHIN_S = 20.0

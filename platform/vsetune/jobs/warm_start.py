@@ -25,7 +25,7 @@ from vsetune.leaderboard.selection import Trial, trials_of, usable
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search.configurations import Lesson
 from vsetune.search.objectives import Objective, excess_of
-from vsetune.tracking.records import AttemptRecord, was_cut_short
+from vsetune.records.attempts import AttemptRecord, was_cut_short
 from vsetune.tracking.store import TrackingStore
 
 FILE = "warm_start.json"

@@ -13,9 +13,9 @@ from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.recorded import RecordedAttempt
 from vsetune.jobs.store_address import tracking_uri
 from vsetune.leaderboard.selection import Trial, trials_of, winner_of
-from vsetune.tracking.models import LoggedModels, logged_models
+from vsetune.records.models import LoggedModels, logged_models
 from vsetune.tracking.opening import is_memory
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 from vsetune.tracking.store import TrackingStore
 
 _log = logging.getLogger(__name__)

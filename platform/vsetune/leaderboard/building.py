@@ -39,7 +39,7 @@ from vsetune.metrics.efficiency import SeedDifference, difference_over_seeds, ep
 from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.metrics.seed_intervals import mean_interval
 from vsetune.metrics.survival import epochs_over_seeds
-from vsetune.tracking.records import SEARCH_VALUE, AttemptRecord, was_cut_short
+from vsetune.records.attempts import SEARCH_VALUE, AttemptRecord, was_cut_short
 
 _INCOMPLETE = ("running", "pruned", "killed")
 

@@ -12,7 +12,7 @@ from vsetune.leaderboard.column import CSV as _CSV
 from vsetune.leaderboard.column import Column, View
 from vsetune.leaderboard.evidence_columns import OF_EPOCHS, OF_GAIN, OF_HEIGHT, OF_SIGNS
 from vsetune.leaderboard.rows import Row
-from vsetune.tracking.records import AttemptStatus
+from vsetune.records.attempts import AttemptStatus
 
 _SCREEN: frozenset[View] = frozenset({"terminal", "page", "csv"})
 _CONFIGURATIONS: frozenset[View] = frozenset({"configurations"})

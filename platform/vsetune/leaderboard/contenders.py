@@ -18,7 +18,7 @@ from vsetune.leaderboard.selection import (
 )
 from vsetune.metrics.curves import best_of_curve
 from vsetune.metrics.efficiency import epochs_to_best
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 
 
 def seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:

@@ -15,7 +15,7 @@ from vsetune.leaderboard.page import Live, Shown, boards_of, to_html, to_update
 from vsetune.leaderboard.rows import Leaderboard
 from vsetune.leaderboard.shown_runs import ShownRuns, shown_runs
 from vsetune.metrics.performance_profiles import HIT_SHARE
-from vsetune.tracking.records import AttemptRecord, StudyRecord
+from vsetune.records.attempts import AttemptRecord, StudyRecord
 from vsetune.tracking.store import TrackingStore
 
 PAUSE_S = 1.0

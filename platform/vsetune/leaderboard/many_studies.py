@@ -21,7 +21,7 @@ from vsetune.leaderboard.time_profile import UNITS, TimeProfile, Unit
 from vsetune.leaderboard.time_profiles import time_profile
 from vsetune.metrics.curves import check_same_protocol
 from vsetune.metrics.performance_profiles import HIT_SHARE
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from vsetune.leaderboard.time_profile import TimeProfile
 from vsetune.metrics.best_of_k import TuningCurves
 from vsetune.metrics.efficiency import SeedDifference
 from vsetune.metrics.survival import Epochs
-from vsetune.tracking.records import AttemptStatus
+from vsetune.records.attempts import AttemptStatus
 
 AT_RANGE_END = "at_range_end"
 

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from vsetune.leaderboard.rows import Cost
 from vsetune.leaderboard.search_budgets import SearchBudget
 from vsetune.metrics.curves import best_of_curve
-from vsetune.tracking.records import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord
+from vsetune.records.attempts import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord
 
 Trial = tuple[AttemptRecord, ...]
 """All attempts at one trial, by number; the last one counts."""

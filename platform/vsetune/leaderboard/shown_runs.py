@@ -11,8 +11,8 @@ from vsetune.leaderboard.rows import Leaderboard
 from vsetune.leaderboard.selection import dataset_of
 from vsetune.leaderboard.table_text import in_order
 from vsetune.metrics.curves import Curve, best_of_curve
-from vsetune.tracking.records import AttemptRecord
-from vsetune.tracking.run_descriptions import artifact_link, charts_link, run_link
+from vsetune.records.attempts import AttemptRecord
+from vsetune.records.run_descriptions import artifact_link, charts_link, run_link
 from vsetune.tracking.store import TrackingStore
 
 COLUMNS = (

@@ -8,7 +8,7 @@ from vsetune.leaderboard.rows import Cost
 from vsetune.leaderboard.search_budgets import SearchBudget
 from vsetune.leaderboard.selection import Trial, configuration_key, keeps_constraints, usable
 from vsetune.metrics.best_of_k import Tried, TuningCurves, tuning_curves
-from vsetune.tracking.records import SEARCH_VALUE
+from vsetune.records.attempts import SEARCH_VALUE
 
 _OVER = ("finished", "pruned", "failed")
 

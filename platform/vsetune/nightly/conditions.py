@@ -10,7 +10,7 @@ from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.nightly.measuring import conditions_of
 from vsetune.nightly.nightly_spec import NightlySpec
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 from vsetune.training.environment import processor_name
 
 _LONGEST = 60

@@ -21,7 +21,7 @@ from vsetune.nightly.report_page import to_html
 from vsetune.nightly.report_spec import ReportSpec
 from vsetune.nightly.report_words import SIGNS, presentable
 from vsetune.nightly.webhook import post
-from vsetune.tracking.night_runs import NightRun, NightRuns
+from vsetune.records.night_runs import NightRun, NightRuns
 from vsetune.tracking.opening import open_nights
 
 _log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from vsetune.nightly.first_steps import FirstSteps, take_first_steps
 from vsetune.nightly.measuring import cell_nights
 from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
 from vsetune.scoring.device import choose_device
-from vsetune.tracking.records import AttemptRecord, AttemptStart
+from vsetune.records.attempts import AttemptRecord, AttemptStart
 from vsetune.training.attempt import Attempt
 
 _STUDY = "measure-once"

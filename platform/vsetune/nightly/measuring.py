@@ -11,7 +11,7 @@ from vsetune.metrics.efficiency import epochs_to_target
 from vsetune.nightly.first_steps import FirstSteps
 from vsetune.nightly.measures import MEASURES, STEP_TIMES
 from vsetune.nightly.night import CellNight
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 
 _OF_SUMMARY = {
     "epoch_time": "epoch_products", "epoch_wall_time": "epoch_wall_products", "pair_rate": "pairs_per_product",

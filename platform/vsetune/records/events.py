@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from vsetune.tracking.records import AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
+from vsetune.records.attempts import AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 
 FORMAT = 1
 StudyStatus = Literal["finished", "failed", "killed"]

@@ -21,7 +21,7 @@ from vsetune.records.events import (
     curve_of,
 )
 from vsetune.records.log import Line
-from vsetune.tracking.records import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord
+from vsetune.records.attempts import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord
 
 KILLED_WITH_ITS_DRIVER = "its driver ended without a word"
 

@@ -44,7 +44,7 @@ from vsetune.records.run_descriptions import (
     study_note,
 )
 from vsetune.records.studies import EXPORT_FILE
-from vsetune.tracking.records import AttemptRecord, AttemptStart, StudyRecord
+from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord
 
 _log = logging.getLogger(__name__)
 KIND, ATTEMPT, STATUS, ERROR, NOTE = "vsetune.kind", "vsetune.attempt", "status", "error", "mlflow.note.content"

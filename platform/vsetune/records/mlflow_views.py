@@ -15,7 +15,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from vsetune.records.mlflow_client import PIECE
 from vsetune.records.run_descriptions import VIEW_KEY, data_set_facts, experiment_links
-from vsetune.tracking.records import AttemptStart
+from vsetune.records.attempts import AttemptStart
 
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 _GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {

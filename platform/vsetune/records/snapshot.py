@@ -10,7 +10,7 @@ from typing import Any
 
 from vsetune.errors import StorageError
 from vsetune.files.whole_files import write_whole
-from vsetune.tracking.records import AttemptStart, StudyRecord
+from vsetune.records.attempts import AttemptStart, StudyRecord
 from vsetune.records.events import Drawn
 from vsetune.records.history import ReadAttempt, StudyHistory
 

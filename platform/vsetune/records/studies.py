@@ -20,8 +20,8 @@ from vsetune.records.events import StudyStatus, Validated
 from vsetune.records.history import StudyHistory
 from vsetune.records.log import LOG_FILE, OBJECTS, lines_of, name_of_log, refreshed
 from vsetune.records.snapshot import KnownLog, read_snapshot, write_snapshot
-from vsetune.tracking.records import AttemptRecord, StudyRecord, ValidationPoint
-from vsetune.tracking.study_lock import LOCK_FILE, is_led
+from vsetune.records.attempts import AttemptRecord, StudyRecord, ValidationPoint
+from vsetune.records.study_lock import LOCK_FILE, is_led
 
 RUNS = "runs"
 EXPORT_FILE = "mlflow.json"

@@ -12,7 +12,7 @@ from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.records.events import Begun, Closed, Drawn, Ended, Event, Opened, StudyStatus, Validated, attempt_id
 from vsetune.records.history import StudyHistory
 from vsetune.records.log import LogWriter, lines_of
-from vsetune.tracking.records import (
+from vsetune.records.attempts import (
     PLUGIN_TAG,
     AttemptRecord,
     AttemptStart,

@@ -1,4 +1,4 @@
-"""Which configurations of a cell to try: one Optuna study per cell, in one durable storage.
+"""Which configurations of a cell to try, and what is learned from them.
 
 Cells are searched separately on purpose: each gets the same number of configurations and its own history, so no
 loss is tried more often because another one started slowly (docs/decisions/0002).
@@ -6,28 +6,33 @@ loss is tried more often because another one started slowly (docs/decisions/0002
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
 
-from optuna.distributions import BaseDistribution, check_distribution_compatibility
-from optuna.trial import TrialState, create_trial
+from optuna.distributions import (
+    BaseDistribution,
+    check_distribution_compatibility,
+    distribution_to_json,
+    json_to_distribution,
+)
+from optuna.trial import FrozenTrial, TrialState
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec
-from vsetune.errors import ConfigError, StorageError
+from vsetune.errors import ConfigError
 from vsetune.metrics.curves import best_of_curve
-from vsetune.search.drawing import CellDrawing, Value, distributions_of, is_whole
-from vsetune.search.memory_trials import MemoryTrials
+from vsetune.search.drawing import CellDrawing, Value, distributions_of
 from vsetune.search.sampling.sampler import Draw
 from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT, TrialHistory
-from vsetune.search.trial_rows import ended
-from vsetune.search.trial_storage import SearchStorage
 
 logger = logging.getLogger(__name__)
+logging.getLogger("optuna").setLevel(logging.ERROR)
 
 Outcome = Literal["finished", "pruned", "failed"]
 """failed: its numbers were not finite. Failures that say nothing of the configuration are not told."""
@@ -36,7 +41,7 @@ Refusal = Callable[[str, Mapping[str, Value]], str | None]
 """(cell, configuration) -> why no trial can be made of it, in one line, or None."""
 
 _MOST_REFUSED = 100
-_REMEDY = "make it reachable and writable again, then resume"
+_STATES = {"running": TrialState.RUNNING, "refused": TrialState.PRUNED, "taught": TrialState.COMPLETE}
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,23 @@ class Lesson:
     source: str
     configuration: Mapping[str, Value]
     value: float
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A configuration as it is kept: number `number` of its cell, from 0, refused and taught ones included.
+
+    distributions: of its settings, as Optuna writes them. attributes: which sampler chose it, why it was refused, which
+    trial of another study taught it. value: of a taught one.
+    """
+
+    cell: str
+    number: int
+    state: Literal["running", "refused", "taught"]
+    configuration: Mapping[str, Any]
+    distributions: Mapping[str, str]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -71,39 +93,36 @@ class Suggestion:
 
 
 class ConfigurationSearch:
-    """Asks for configurations and is told how they went; survives `kill -9` because every call is stored at once.
-
-    What was asked and told is kept in memory as well; it is read again by `suggestions` and after an error. Every
-    method raises StorageError, in one line and within seconds, when the storage is locked, full or gone; nothing is
-    lost by it and the same call works once the storage does. Not thread-safe; one process per study may write.
+    """Samples configurations and is told how they went. In memory: what it samples goes to `keep`, and the next process
+    begins with it. Not thread-safe.
     """
 
     def __init__(
-        self, study: str, cells: list[Cell], spec: SearchSpec, *, storage: str | None, refuses: Refusal | None = None,
-        driver: str | None = None,
+        self, cells: list[Cell], spec: SearchSpec, *, sampled: Iterable[Sampled] = (),
+        keep: Callable[[Sampled], None] = lambda sampled: None, refuses: Refusal | None = None,
     ) -> None:
-        """storage: an Optuna storage URL; None keeps all in memory, for a search that ends with this process.
-        refuses: asked of every draw before it is suggested; None accepts all. driver: see `SearchStorage`.
+        """sampled: what was kept before, in order. keep: called with every configuration before it is suggested.
+        refuses: asked of every draw before it is suggested; None accepts all. ConfigError where what was sampled is of
+        another search space.
         """
-        self._study, self._refuses = study, refuses
-        self._cells = {cell.name: cell for cell in cells}
+        self._keep, self._refuses = keep, refuses
         self._distributions = {cell.name: distributions_of(cell) for cell in cells}
         self._drawings = {cell.name: CellDrawing(spec, cell) for cell in cells}
-        self._histories: dict[str, TrialHistory] = {}
-        names = [f"{study}/{cell.name}" for cell in cells]
-        self._storage = (
-            MemoryTrials(studies=names) if storage is None else SearchStorage(storage, studies=names, driver=driver)
-        )
+        self._histories = {cell.name: TrialHistory(applying=cell.applying) for cell in cells}
+        for each in sampled:
+            if each.cell in self._histories:
+                trial = _trial_of(each)
+                _require_same_space(each.cell, trial.distributions, self._distributions[each.cell])
+                self._histories[each.cell].add(trial)
 
     def suggestions(self, cell: str) -> list[Suggestion]:
-        """Every configuration asked so far, in order, as the storage has it; refused draws are left out."""
-        self._histories.pop(cell, None)
+        """Every configuration asked so far, in order; refused draws are left out."""
         return [
             Suggestion(
                 cell, trial.number, dict(trial.params), is_open=not trial.state.is_finished(),
                 drawn_by=str(trial.user_attrs.get(DRAWN_BY, "")),
             )
-            for trial in self._history(cell) if not trial.user_attrs.keys() & {REFUSED, TAUGHT}
+            for trial in self._histories[cell] if not trial.user_attrs.keys() & {REFUSED, TAUGHT}
         ]
 
     def teach(
@@ -115,26 +134,26 @@ class ConfigurationSearch:
         drawn here all the same. starts: see `CellDrawing`.
         """
         self._drawings[cell].starts = starts
-        known = {trial.user_attrs.get(TAUGHT) for trial in self._history(cell)}
+        known = {trial.user_attrs.get(TAUGHT) for trial in self._histories[cell]}
         for lesson in lessons:
             if lesson.source not in known:
-                self._add(cell, lesson.configuration, {TAUGHT: lesson.source}, TrialState.COMPLETE, lesson.value)
+                self._add(cell, "taught", lesson.configuration, {TAUGHT: lesson.source}, lesson.value)
 
     def is_exhausted(self, cell: str) -> bool:
         """Whether every configuration of a finite space was drawn, so that there is nothing more to ask for."""
-        return self._drawings[cell].left(self._history(cell)) == 0
+        return self._drawings[cell].left(self._histories[cell]) == 0
 
     def ask(self, cell: str) -> Suggestion | None:
         """The next configuration of a cell, none that it has had before; None where it has had all. The same history
         and seed give the same configuration.
 
-        It is in the storage whole or, if the process dies, not at all. A draw that `refuses` has a reason against is
+        A draw that `refuses` has a reason against is
         recorded with it, told to the sampler as one that led nowhere, and replaced by the next draw. ConfigError after
         100 such draws in a row, and where a finite space has no others; `dead_end` says the same later.
         """
         drawing, refuses = self._drawings[cell], self._refuses
         for _ in range(_MOST_REFUSED):
-            history = self._history(cell)
+            history = self._histories[cell]
             if not history and (gaps := drawing.gaps()):
                 logger.warning("%s", gaps)
             drawn = drawing.next(history)
@@ -152,7 +171,7 @@ class ConfigurationSearch:
 
     def dead_end(self, cell: str) -> DeadEnd | None:
         """Set once 100 draws in a row were refused, or every configuration of a finite space; None before."""
-        own = [trial for trial in self._history(cell) if TAUGHT not in trial.user_attrs]
+        own = [trial for trial in self._histories[cell] if TAUGHT not in trial.user_attrs]
         refused = list(itertools.takewhile(lambda trial: REFUSED in trial.user_attrs, reversed(own)))
         if len(refused) >= _MOST_REFUSED:
             what = f"{len(refused)} draws in a row"
@@ -173,66 +192,56 @@ class ConfigurationSearch:
 
         finished: with the best of its curve. pruned: the sampler ranks it by how far it got. failed, and finished
         without a validation: like the worst of the pruned, whatever it had reached, so that the sampler keeps
-        away from there. Telling twice changes nothing; a tell cut short can be repeated.
+        away from there. Telling twice changes nothing.
         """
-        trial = self._history(cell).numbered(number)
-        if trial is None:
-            raise StorageError(
-                f"search.storage: {self._storage.shown} has no configuration {number} of {cell}; bring back the "
-                "database that this study began with"
-            )
+        trial = self._histories[cell].numbered(number)
+        assert trial is not None, f"{cell}: configuration {number} was sampled"
         if trial.state.is_finished():
             return
         points = {} if outcome == "failed" else {round(1000 * epoch): m_recall for epoch, m_recall in reversed(curve)}
         is_complete = outcome == "finished" and bool(curve)
         state = TrialState.COMPLETE if is_complete else TrialState.PRUNED
-        told = ended(trial, state, best_of_curve(curve).m_recall if is_complete else None, points)
-        with self._writing(cell) as history:
-            self._storage.end(self._name(cell), trial, told)
-            history.update(told)
-
-    def _history(self, cell: str) -> TrialHistory:
-        """Every whole trial of a cell, refused draws included, in order."""
-        if cell not in self._histories:
-            with self._storage.guarded("{} cannot be read", _REMEDY):
-                trials = self._storage.trials(self._name(cell))
-                whole = [trial for trial in trials if is_whole(trial, self._cells[cell])]
-            for trial in whole[:1]:
-                _require_same_space(cell, trial.distributions, self._distributions[cell])
-            self._histories[cell] = TrialHistory(whole, applying=self._cells[cell].applying)
-        return self._histories[cell]
+        best = best_of_curve(curve).m_recall if is_complete else None
+        self._histories[cell].update(_ended(trial, state, best, points))
 
     def _store(self, cell: str, drawn: Draw, reason: str | None) -> int:
-        """One transaction for the whole trial. Returns its number."""
+        """Returns its number."""
         notes = {NOTES: dict(drawn.notes)} if drawn.notes else {}
-        told = {DRAWN_BY: drawn.why, **notes, **({} if reason is None else {REFUSED: reason[:500]})}
-        state = TrialState.RUNNING if reason is None else TrialState.PRUNED
-        return self._add(cell, drawn.configuration, told, state)
+        attributes = {DRAWN_BY: drawn.why, **notes, **({} if reason is None else {REFUSED: reason[:500]})}
+        return self._add(cell, "running" if reason is None else "refused", drawn.configuration, attributes)
 
     def _add(
-        self, cell: str, configuration: Mapping[str, Value], told: Mapping[str, object], state: TrialState,
-        value: float | None = None,
+        self, cell: str, state: Literal["running", "refused", "taught"], configuration: Mapping[str, Value],
+        attributes: Mapping[str, object], value: float | None = None,
     ) -> int:
-        trial = create_trial(
-            state=state, value=value, params=dict(configuration), user_attrs=dict(told),
-            distributions={name: self._distributions[cell][name] for name in configuration},
-        )
-        with self._writing(cell) as history:
-            stored = self._storage.add(self._name(cell), trial)
-            history.add(stored)
-        return stored.number
+        history = self._histories[cell]
+        distributions = {name: distribution_to_json(self._distributions[cell][name]) for name in configuration}
+        sampled = Sampled(cell, len(history), state, dict(configuration), distributions, dict(attributes), value)
+        self._keep(sampled)
+        history.add(_trial_of(sampled))
+        return sampled.number
 
-    @contextmanager
-    def _writing(self, cell: str) -> Iterator[TrialHistory]:
-        """Around one write and its copy in memory. Whatever interrupts it, the copy is read anew."""
-        history = self._history(cell)
-        del self._histories[cell]
-        with self._storage.guarded("{} cannot be written", _REMEDY):
-            yield history
-        self._histories[cell] = history
 
-    def _name(self, cell: str) -> str:
-        return f"{self._study}/{cell}"
+def _trial_of(sampled: Sampled) -> FrozenTrial:
+    is_ended, now = sampled.state != "running", datetime.now()
+    return FrozenTrial(
+        number=sampled.number, trial_id=sampled.number, state=_STATES[sampled.state], value=sampled.value,
+        datetime_start=now, datetime_complete=now if is_ended else None, params=dict(sampled.configuration),
+        distributions={name: json_to_distribution(text) for name, text in sampled.distributions.items()},
+        user_attrs=dict(sampled.attributes), system_attrs={}, intermediate_values={},
+    )
+
+
+def _ended(trial: FrozenTrial, state: TrialState, value: float | None, points: Mapping[int, float]) -> FrozenTrial:
+    """A copy with its end, as `optuna.Study.tell` has it: a stopped trial has its last point for a value."""
+    told = copy.copy(trial)
+    told.intermediate_values = dict(sorted(points.items()))
+    last = next(reversed(told.intermediate_values.values()), math.nan)
+    if value is None and state == TrialState.PRUNED and not math.isnan(last):
+        value = last
+    told.state, told.values = state, None if value is None else [float(value)]
+    told.datetime_complete = datetime.now()
+    return told
 
 
 def _require_same_space(

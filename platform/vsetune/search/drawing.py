@@ -30,7 +30,6 @@ from vsetune.search.trial_history import REFUSED, TAUGHT, TrialHistory
 
 __all__ = [
     "REFUSED", "TAUGHT", "CellDrawing", "Value", "distribution_of", "distributions_of", "draw", "gaps_of",
-    "is_whole",
 ]
 
 
@@ -156,15 +155,6 @@ def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[s
 def gaps_of(spec: SearchSpec, cell: Cell) -> str:
     """Why a search cannot come everywhere in a cell, or has seen it all early, in one line; else empty."""
     return CellDrawing(spec, cell).gaps()
-
-
-def is_whole(trial: FrozenTrial, cell: Cell) -> bool:
-    """Whether all its parameters were drawn. Versions before 0.2 could die in the middle of asking. It may have some
-    without effect, which later versions leave out."""
-    if len(trial.params) == len(cell.domains):
-        return trial.params.keys() == cell.domains.keys()
-    needed = cell.applying({**dict.fromkeys(cell.domains, ""), **trial.params})
-    return needed.keys() <= trial.params.keys() <= cell.domains.keys()
 
 
 def distributions_of(cell: Cell) -> dict[str, BaseDistribution]:

@@ -21,7 +21,7 @@ from vsetune.errors import AttemptError, Preempted, StorageError
 from vsetune.files.whole_files import make_folder
 from vsetune.scoring.device import choose_device, use_threads, wait_for
 from vsetune.scoring.evaluation import evaluate, evaluated_split, recalls, score_split
-from vsetune.tracking.records import ValidationPoint
+from vsetune.records.attempts import ValidationPoint
 from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.calibration import working_clock

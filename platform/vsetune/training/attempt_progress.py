@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from vsetune.tracking.records import ValidationPoint
+from vsetune.records.attempts import ValidationPoint
 
 
 @dataclass

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import VsetuneError
-from vsetune.tracking.records import ValidationPoint
+from vsetune.records.attempts import ValidationPoint
 from vsetune.training.attempt_progress import Progress
 from vsetune.training.checkpoint import OF_DAMAGE, CheckpointFolder
 from vsetune.training.random_state import RandomState, undisturbed

@@ -24,7 +24,7 @@ from vsetune.jobs.simulation.landscapes import STEPS_PER_EPOCH, Vector, validate
 from vsetune.leaderboard.selection import Trial, trials_of, usable
 from vsetune.metrics.curves import Curve, best_of_curve
 from vsetune.search.nearest import Nearest
-from vsetune.tracking.records import was_cut_short
+from vsetune.records.attempts import was_cut_short
 from vsetune.tracking.store import TrackingStore
 
 FEWEST_TRIALS = 8

@@ -28,7 +28,7 @@ from vsetune.jobs.trial_progress import Assignment, TrialProgress
 from vsetune.leaderboard.selection import winner_of
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.records import AttemptRecord, StudyRecord
+from vsetune.records.attempts import AttemptRecord, StudyRecord
 
 NEAR = 0.5
 """Points of M-Recall that a pick may be below the optimum and still be a hit."""

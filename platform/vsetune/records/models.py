@@ -5,10 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from vsetune.config.spec.secrets import shown_url
-from vsetune.errors import UsageError
-from vsetune.tracking.opening import is_memory, made_ready
-from vsetune.tracking.records import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
+from vsetune.records.studies import Studies
 
 LOADER = "vsetune.serving.recorded_model"
 WEIGHTS_SHA256 = "vsetune.weights_sha256"
@@ -21,7 +19,7 @@ class LoggedModels(ABC):
     """Models of the store, by their address for `mlflow.pyfunc.load_model`.
 
     weights_sha256: of the recorded best checkpoint. index: the split whose encoded items are carried, or None.
-    UsageError for an unknown attempt, StorageError when the store cannot be read or written.
+    UsageError for an attempt that MLflow does not have, StorageError when the store cannot be read or written.
     """
 
     @abstractmethod
@@ -35,11 +33,8 @@ class LoggedModels(ABC):
         """The address of a new model. folder: its files. reads_pieces: it needs the packages of a tokeniser."""
 
 
-def logged_models(uri: str) -> LoggedModels:
-    """Of the store behind a URI. StorageError where none answers."""
-    if is_memory(uri):
-        raise UsageError(f"tracking uri {uri}: keeps no models; name a database or a server")
-    made_ready(uri, None)
-    from vsetune.tracking.mlflow_models import MlflowModels
+def logged_models(uri: str, studies: Studies) -> LoggedModels:
+    """Of the store behind a URI. StorageError where none answers. studies: which of its runs are attempts of ours."""
+    from vsetune.records.mlflow_models import MlflowModels
 
-    return MlflowModels(uri, shown_uri=shown_url(uri))
+    return MlflowModels(uri, studies)

@@ -13,12 +13,13 @@ from mlflow.entities import LoggedModelOutput
 from mlflow.models import Model, ModelSignature
 from mlflow.types.schema import Array, ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
-from vsetune.tracking import encoding
-from vsetune.tracking.artifact_place import require_own_place
-from vsetune.tracking.mlflow_errors import in_one_line
-from vsetune.tracking.mlflow_opening import client_of
-from vsetune.tracking.models import INDEX, LOADER, WEIGHTS_SHA256, LoggedModels
-from vsetune.tracking.records import AttemptRecord
+from vsetune.config.spec.secrets import shown_url
+from vsetune.errors import UsageError
+from vsetune.records.attempts import AttemptRecord
+from vsetune.records.mlflow_client import in_one_line, open_client
+from vsetune.records.models import INDEX, LOADER, WEIGHTS_SHA256, LoggedModels
+from vsetune.records.run_descriptions import attempt_params
+from vsetune.records.studies import Studies
 
 with warnings.catch_warnings():  # it warns of its own type hints
     warnings.simplefilter("ignore", UserWarning)
@@ -30,17 +31,16 @@ _MOST = 50
 class MlflowModels(LoggedModels):
     """Made by `models.logged_models`, which has checked that the URI answers."""
 
-    def __init__(self, uri: str, *, shown_uri: str) -> None:
-        self._uri, self._shown_uri = uri, shown_uri
-        with self._storing("open"):
-            self._client = client_of(uri)
+    def __init__(self, uri: str, studies: Studies) -> None:
+        self._shown_uri, self._studies = shown_url(uri), studies
+        self._client = open_client(uri)
 
     def known(self, record: AttemptRecord, *, weights_sha256: str, index: str | None) -> str | None:
         wanted = _tags(record, weights_sha256, index)
-        with self._storing(f"look for models of run {record.attempt_id}"):
+        experiment, run = self._place(record)
+        with self._storing(f"look for models of {record.attempt_id}"):
             found = self._client.search_logged_models(
-                [self._client.get_run(record.attempt_id).info.experiment_id],
-                filter_string=f"source_run_id = '{record.attempt_id}'", max_results=_MOST,
+                [experiment], filter_string=f"source_run_id = '{run}'", max_results=_MOST,
             )
         whole = [model for model in found if wanted.items() <= model.tags.items() and str(model.status) == "READY"]
         return f"models:/{whole[0].model_id}" if whole else None
@@ -48,22 +48,29 @@ class MlflowModels(LoggedModels):
     def log(
         self, record: AttemptRecord, folder: Path, *, weights_sha256: str, index: str | None, reads_pieces: bool
     ) -> str:
-        require_own_place(self._uri, record.start.study)
-        start = record.start
-        with self._storing(f"log a model of run {record.attempt_id}"):
-            run = self._client.get_run(record.attempt_id)
+        start, (experiment, run) = record.start, self._place(record)
+        with self._storing(f"log a model of {record.attempt_id}"):
             model = self._client.create_logged_model(
-                run.info.experiment_id, name=_name(start.trial), source_run_id=record.attempt_id,
-                params=encoding.attempt_params(start), model_type="image-text retrieval",
-                tags=_tags(record, weights_sha256, index),
+                experiment, name=_name(start.trial), source_run_id=run, params=attempt_params(start),
+                model_type="image-text retrieval", tags=_tags(record, weights_sha256, index),
             )
             with tempfile.TemporaryDirectory() as into:
                 saved = Path(into) / "model"
-                _save(saved, record, folder, model.model_id, reads_pieces)
+                _save(saved, record, folder, model.model_id, run, reads_pieces)
                 self._client.log_model_artifacts(model.model_id, str(saved))
             self._client.finalize_logged_model(model.model_id, "READY")
-            self._client.log_outputs(record.attempt_id, [LoggedModelOutput(model.model_id, 0)])
+            self._client.log_outputs(run, [LoggedModelOutput(model.model_id, 0)])
         return f"models:/{model.model_id}"
+
+    def _place(self, record: AttemptRecord) -> tuple[str, str]:
+        """(experiment, run) of an attempt."""
+        experiment, runs = self._studies.in_mlflow(record.start.study)
+        if experiment is None or record.attempt_id not in runs:
+            raise UsageError(
+                f"attempt {record.attempt_id}: MLflow does not have it yet; export its study with vsetune tracking flush "
+                f"{record.start.study}"
+            )
+        return experiment, runs[record.attempt_id]
 
     def _storing(self, doing: str) -> AbstractContextManager[None]:
         return in_one_line(f"tracking store {self._shown_uri}: cannot {doing}", then="repeat")
@@ -90,10 +97,10 @@ def _tags(record: AttemptRecord, weights_sha256: str, index: str | None) -> dict
     }
 
 
-def _save(saved: Path, record: AttemptRecord, folder: Path, model_id: str, reads_pieces: bool) -> None:
+def _save(saved: Path, record: AttemptRecord, folder: Path, model_id: str, run: str, reads_pieces: bool) -> None:
     start = record.start
     package, trained_by = "vsetune[encoder]" if reads_pieces else "vsetune", start.environment.get("package_vsetune")
-    about: Any = Model(run_id=record.attempt_id, artifact_path=_name(start.trial), model_id=model_id)
+    about: Any = Model(run_id=run, artifact_path=_name(start.trial), model_id=model_id)
     with warnings.catch_warnings():  # how it writes the example is deprecated in pandas
         warnings.simplefilter("ignore", DeprecationWarning)
         mlflow.pyfunc.save_model(

@@ -12,15 +12,12 @@ from vsetune.errors import StorageError, StudyConflict
 from vsetune.files.locks import take_lock
 from vsetune.object_storage.addresses import join
 from vsetune.object_storage.lease import Lease, holder_of
-from vsetune.tracking.journal import CURSOR_FILE
 
 _log = logging.getLogger(__name__)
 LOCK_FILE = "lock"
 LEASE_FILE = "lease.json"
 _LOOK_S = 0.3
 """How long a driver waits for somebody who looks whether another one lives."""
-_DELIVERED_WITHIN_S = 60.0
-"""After a store has been given a record the journal's cursor says so."""
 
 
 @contextmanager
@@ -57,24 +54,6 @@ def is_led(folder: Path) -> bool:
     place = remote_place(folder)
     found = None if place is None else holder_of(join(place, LEASE_FILE))
     return found is not None and found[0].may_live(found[1])
-
-
-def has_died(folder: Path, *, seen: float) -> bool:
-    """Whether the driver of a study that is recorded as running has died. False where this machine cannot tell: the
-    study went on in the home of another one, or storage does not answer.
-
-    seen: its last sign of life in the tracking store, seconds since 1970.
-    """
-    try:
-        if remote_place(folder) is not None:
-            return not is_led(folder)
-        was_here = (folder / CURSOR_FILE).stat().st_mtime + _DELIVERED_WITHIN_S >= seen
-        if was_here and (folder / LOCK_FILE).is_file():
-            take_lock(folder / LOCK_FILE, wait_s=0).close()
-            return True
-    except (OSError, StorageError):
-        pass
-    return False
 
 
 def _held() -> None:

@@ -7,16 +7,12 @@ from collections.abc import Mapping
 
 from mlflow.entities import LifecycleStage, Metric, Run
 
-from vsetune.config.spec.secrets import masked
+from vsetune.config.spec.secrets import masked, shown_url
 from vsetune.errors import UsageError
-from vsetune.tracking import encoding
-from vsetune.tracking.artifact_place import folder_name, require_own_place
-from vsetune.tracking.mlflow_batches import log_in_batches
-from vsetune.tracking.mlflow_errors import in_one_line, opening
-from vsetune.tracking.mlflow_opening import client_of
-from vsetune.tracking.night_runs import NightRun, NightRuns
+from vsetune.records.mlflow_client import PIECE, artifact_location, in_one_line, log_in_batches, open_client
+from vsetune.records.night_runs import NightRun, NightRuns
 
-NIGHTS = "nights"
+KIND, NOTE, NIGHTS = "vsetune.kind", "mlflow.note.content", "nights"
 """Kind of an experiment that holds the nights of a sweep."""
 _DATE = "vsetune.date"
 _MOST_OF_A_DATE = 50
@@ -27,17 +23,15 @@ _REFUSED = re.compile(r"[^A-Za-z0-9_.-]")
 class MlflowNights(NightRuns):
     """Made by `open_nights`, which has checked that the URI answers."""
 
-    def __init__(self, uri: str, artifact_root: str | None, *, shown_uri: str) -> None:
-        self._uri, self._shown_uri = uri, shown_uri
-        self._artifact_root = artifact_root.rstrip("/") if artifact_root else None
-        with opening(shown_uri):
-            self._client = client_of(uri)
+    def __init__(self, uri: str) -> None:
+        self._uri, self._shown_uri = uri, shown_url(uri)
+        self._client = open_client(uri)
 
     def keep(self, night: NightRun) -> str:
         """The new run is whole before the old one goes to MLflow's bin, so a crash between leaves two and not none."""
         with in_one_line(f"tracking store {self._shown_uri}: cannot keep the night {night.date}", then="repeat"):
             experiment_id = self._experiment(night.sweep)
-            of_date = f"tags.`{encoding.KIND}` = 'night' AND tags.`{_DATE}` = '{night.date}'"
+            of_date = f"tags.`{KIND}` = 'night' AND tags.`{_DATE}` = '{night.date}'"
             earlier = self._client.search_runs([experiment_id], of_date, max_results=_MOST_OF_A_DATE)
             run = self._create(night, experiment_id)
             for old in earlier:
@@ -51,11 +45,10 @@ class MlflowNights(NightRuns):
 
     def _experiment(self, sweep: str) -> str:
         name = f"nightly/{sweep}"
-        require_own_place(self._uri, name)
         found = self._client.get_experiment_by_name(name)
         if found is None:
-            location = f"{self._artifact_root}/{folder_name(name)}" if self._artifact_root else None
-            tags = {encoding.KIND: NIGHTS, encoding.NOTE: f"One run per night of the nightly sweep {sweep}.",
+            location = artifact_location(self._uri, name)
+            tags = {KIND: NIGHTS, NOTE: f"One run per night of the nightly sweep {sweep}.",
                     "mlflow.experimentKind": "custom_model_development"}
             return str(self._client.create_experiment(name, artifact_location=location, tags=tags))
         if found.lifecycle_stage != LifecycleStage.ACTIVE:
@@ -67,8 +60,8 @@ class MlflowNights(NightRuns):
 
     def _create(self, night: NightRun, experiment_id: str) -> Run:
         started, ended = round(1000 * night.started), round(1000 * night.ended)
-        exact = {encoding.KIND: "night", _DATE: night.date, encoding.NOTE: night.note}
-        tags = {name: masked(text)[: encoding.PIECE] for name, text in (dict(night.tags) | exact).items()}
+        exact = {KIND: "night", _DATE: night.date, NOTE: night.note}
+        tags = {name: masked(text)[: PIECE] for name, text in (dict(night.tags) | exact).items()}
         run = self._client.create_run(experiment_id, start_time=started, tags=tags, run_name=night.date)
         metrics = [Metric(_REFUSED.sub("_", name), float(value), ended, 0) for name, value in night.metrics.items()]
         log_in_batches(self._client, run.info.run_id, metrics=metrics)
