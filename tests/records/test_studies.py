@@ -137,13 +137,13 @@ def test_files_that_are_kept_with_an_attempt_are_found_by_everybody(
     name = study.start_attempt(start())
     study.settle()
     (tmp_path / "page.html").write_text("a gallery")
-    Studies().keep_files(name, [tmp_path / "page.html"], folder="gallery")
+    Studies().keep_artifacts(name, [tmp_path / "page.html"], folder="gallery")
     found = read(monkeypatch, tmp_path)
-    assert found.file_names(name, "gallery") == ["gallery/page.html"]
-    page = found.file_of(name, "gallery/page.html")
+    assert found.artifact_names(name, "gallery") == ["gallery/page.html"]
+    page = found.fetch_artifact(name, "gallery/page.html")
     assert page is not None
     assert page.read_text() == "a gallery"
-    assert found.file_of(name, "gallery/other.html") is None
+    assert found.fetch_artifact(name, "gallery/other.html") is None
 
 
 def test_what_is_not_there_is_told_with_what_is(

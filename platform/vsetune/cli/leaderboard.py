@@ -9,7 +9,6 @@ import typer
 from vsetune.cli import leaderboard_explain, leaderboard_export, leaderboard_serve, leaderboard_table
 from vsetune.cli.leaderboard_reading import Baseline, Every, HitShare, StudyNames, read_boards
 from vsetune.cli.output import results
-from vsetune.cli.tracking_option import Tracking
 
 if TYPE_CHECKING:
     from vsetune.leaderboard.many_studies import ManyBoards
@@ -30,7 +29,6 @@ def show(
     every: Every = False,
     baseline: Baseline = None,
     hit_share: HitShare = None,
-    tracking_uri: Tracking = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="everything, curves included, as JSON")] = False,
 ) -> None:
     """Print the leaderboard of a study, or one for each data set over several: what compares side by side, the rest
@@ -39,9 +37,7 @@ def show(
     from vsetune.leaderboard.rows import Leaderboard
     from vsetune.leaderboard.terminal import render_table
 
-    shown = read_boards(
-        "show", study or [], every=every, baseline=baseline, hit_share=hit_share, tracking_uri=tracking_uri,
-    ).shown
+    shown = read_boards("show", study or [], every=every, baseline=baseline, hit_share=hit_share).shown
     if as_json:
         results.out(shown_to_json(shown), highlight=False)
     elif isinstance(shown, Leaderboard):

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from vsetune.cli.explained_row import RunsView, StepsView
 from vsetune.cli.output import place_to_write, print_json, results, say
-from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.base import known_name
 from vsetune.errors import UsageError
 from vsetune.files.whole_files import write_text
@@ -35,7 +34,6 @@ Baseline = Annotated[str | None, typer.Option(metavar="LOSS", help="to compare w
 def explain(
     row: RowName,
     baseline: Baseline = None,
-    tracking_uri: Tracking = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the same as JSON")] = False,
 ) -> None:
     """Show where a row comes from: the runs behind its numbers, every step of their arithmetic, and the command that
@@ -43,7 +41,7 @@ def explain(
     from vsetune.leaderboard.arithmetic import steps
     from vsetune.leaderboard.sources import sources_of
 
-    attempts, _, board, found = _found(row, baseline, tracking_uri)
+    attempts, _, board, found = _found(row, baseline)
     sources = sources_of(found, attempts)
     again = repeat_command(row, sources) if found.seeds else None
     told = steps(found, board)
@@ -71,7 +69,6 @@ def repeat(
         float | None, typer.Option(min=0.01, max=1e6, help="train so long instead, e.g. until the baseline is level")
     ] = None,
     baseline: Baseline = None,
-    tracking_uri: Tracking = None,
 ) -> None:
     """Write a study file that trains a row and its baseline again: the configurations that the board shows, with their
     seeds, without any search. Its name is that of the file. Run it with `vsetune study run`."""
@@ -80,7 +77,7 @@ def repeat(
     from vsetune.jobs.repeated_study import repeated_study
     from vsetune.leaderboard.sources import sources_of
 
-    attempts, record, board, found = _found(row, baseline, tracking_uri)
+    attempts, record, board, found = _found(row, baseline)
     if not found.seeds:
         raise UsageError(f"{row}: no trial of it has a usable validation, so there is nothing to repeat")
     group = next(rows for _, _, rows in board.groups() if found in rows)
@@ -111,18 +108,17 @@ def repeat_command(row: str, sources: RowSources) -> str:
 
 
 def _found(
-    name: str, baseline: str | None, tracking_uri: str | None
+    name: str, baseline: str | None
 ) -> tuple[Sequence[AttemptRecord], StudyRecord, Leaderboard, Row]:
     """Attempts and record of the study, its board, and the row. UsageError for what is not there."""
-    from vsetune.jobs.recorded_studies import record_of
-    from vsetune.jobs.store_address import existing_store
     from vsetune.leaderboard.building import build
+    from vsetune.records.studies import Studies
 
     study, _, cell = name.partition("/")
     if not (study and cell):
         raise UsageError(f"{name}: need STUDY/CELL, e.g. quickstart/vsepp.lseh")
-    store = existing_store(tracking_of(tracking_uri))
-    record = record_of(store, study)
+    store = Studies()
+    record = store.record(study)
     attempts = store.attempts(study)
     board = build(attempts, baseline=baseline or str(record.config["baseline"]))
     rows = {row.cell: row for row in board.rows}

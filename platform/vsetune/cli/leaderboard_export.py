@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 from vsetune.cli.leaderboard_reading import Baseline, Every, HitShare, ReadBoards, StudyNames, read_boards
 from vsetune.cli.leaderboard_serve import MlflowUrl, mlflow_url
 from vsetune.cli.output import mlflow_server, place_to_write, say
-from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.paths import home
 from vsetune.errors import UsageError
 from vsetune.files.whole_files import write_text
@@ -38,20 +37,18 @@ def export(
     hit_share: HitShare = None,
     mlflow: MlflowUrl = None,
     baseline: Baseline = None,
-    tracking_uri: Tracking = None,
 ) -> None:
     """Write the leaderboard of a study, or those of several by data set, to files; without options, the page to
     VSETUNE_HOME/leaderboards."""
+    from vsetune.config.study.study_spec import TrackingSpec
     from vsetune.jobs.store_address import tracking_uri as store_uri
     from vsetune.jobs.study_page import study_page
     from vsetune.object_storage.home_files import keep_in_home
 
     kind = None if profile is None else _picture_kind(profile)
-    uri = store_uri(tracking_of(tracking_uri))
+    uri = store_uri(TrackingSpec())
     ui = mlflow_url(mlflow, uri)
-    read = read_boards(
-        "export", study or [], every=every, baseline=baseline, hit_share=hit_share, tracking_uri=tracking_uri,
-    )
+    read = read_boards("export", study or [], every=every, baseline=baseline, hit_share=hit_share)
     if not (html or csv or json or curves or latex or markdown or profile):
         html = home() / "leaderboards" / f"{read.name}.html"
     wanted: list[tuple[Path | None, Callable[[], str | bytes]]] = [

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli.tracking_option import tracking_of
 from vsetune.errors import UsageError
 
 if TYPE_CHECKING:
     from vsetune.leaderboard.many_studies import StudyAttempts
     from vsetune.leaderboard.page import Shown
     from vsetune.records.attempts import AttemptRecord, StudyRecord
-    from vsetune.tracking.store import TrackingStore
+    from vsetune.records.studies import Studies
 
 StudyNames = Annotated[list[str] | None, typer.Argument(help="name of a study, or of several", show_default=False)]
 Every = Annotated[bool, typer.Option("--all", metavar="", help="over every study in the store")]
@@ -33,7 +32,7 @@ Baseline = Annotated[str | None, typer.Option(metavar="LOSS", help="to compare w
 class ReadBoards:
     """shown: the board of the one study that was named, else those of several by data set. name: of a file for them."""
 
-    store: TrackingStore
+    store: Studies
     shown: Shown
     attempts: Sequence[AttemptRecord]
     name: str
@@ -41,16 +40,16 @@ class ReadBoards:
 
 def read_boards(
     command: str, names: Sequence[str], *, every: bool, baseline: str | None, hit_share: float | None,
-    tracking_uri: str | None,
 ) -> ReadBoards:
     """command: for the message. UsageError for neither names nor `every`, or both, a study that the store does not
     have, a baseline that nobody ran, and what is no share."""
-    from vsetune.jobs.store_address import existing_store
+
+    from vsetune.records.studies import Studies
 
     share = share_of(hit_share)
     if every == bool(names):
         raise UsageError(f"leaderboard {command}: need the names of studies, or --all without names")
-    store = existing_store(tracking_of(tracking_uri))
+    store = Studies()
     names = list(dict.fromkeys(names))
     if len(names) == 1:
         return _of_one(store, names[0], baseline, share)
@@ -68,7 +67,7 @@ def share_of(given: float | None) -> float:
     return given
 
 
-def _of_one(store: TrackingStore, study: str, baseline: str | None, hit_share: float) -> ReadBoards:
+def _of_one(store: Studies, study: str, baseline: str | None, hit_share: float) -> ReadBoards:
     from vsetune.jobs.range_ends import board_with_ends
     from vsetune.leaderboard.building import build
 
@@ -81,7 +80,7 @@ def _of_one(store: TrackingStore, study: str, baseline: str | None, hit_share: f
 
 
 def _of_several(
-    store: TrackingStore, names: Sequence[str], baseline: str | None, hit_share: float
+    store: Studies, names: Sequence[str], baseline: str | None, hit_share: float
 ) -> ReadBoards:
     from vsetune.jobs.range_ends import board_with_ends
     from vsetune.leaderboard.many_studies import build_many
@@ -98,9 +97,9 @@ def _of_several(
     return ReadBoards(store, shown, attempts, name)
 
 
-def named_records(store: TrackingStore, names: Sequence[str]) -> list[StudyRecord]:
+def named_records(store: Studies, names: Sequence[str]) -> list[StudyRecord]:
     """Of these studies in this order, or of all in the store. UsageError for one that it does not have."""
-    from vsetune.tracking.store import unknown_study
+    from vsetune.records.studies import unknown_study
 
     known = {record.name: record for record in store.studies()}
     for name in names:
@@ -109,7 +108,7 @@ def named_records(store: TrackingStore, names: Sequence[str]) -> list[StudyRecor
     return [known[name] for name in dict.fromkeys(names)] or list(known.values())
 
 
-def read_studies(store: TrackingStore, records: Sequence[StudyRecord]) -> list[StudyAttempts]:
+def read_studies(store: Studies, records: Sequence[StudyRecord]) -> list[StudyAttempts]:
     """The attempts of these studies in this order. UsageError where none has any."""
     from vsetune.leaderboard.many_studies import StudyAttempts
 

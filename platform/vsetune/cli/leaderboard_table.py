@@ -9,7 +9,6 @@ import typer
 
 from vsetune.cli.leaderboard_reading import named_records, read_studies
 from vsetune.cli.output import results
-from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.errors import UsageError
 
 TABLE_EXAMPLE = "Example: vsetune leaderboard table lseh_table3 flickr8k --as LMH1=lmh --format latex"
@@ -44,18 +43,18 @@ def table(
     study: StudyNames = None,
     names: Names = None,
     form: Annotated[Format, typer.Option("--format", help="how it is written")] = Format.text,
-    tracking_uri: Tracking = None,
 ) -> None:
     """Print a table of a paper in its layout: our numbers, and below them those that the paper prints. Cells that are
     empty say why."""
-    from vsetune.jobs.store_address import existing_store
     from vsetune.leaderboard.paper_table import paper_table
     from vsetune.leaderboard.table_filling import fill, renamed
     from vsetune.leaderboard.table_formats import FORMATS
     from vsetune.leaderboard.table_in_terminal import to_terminal
 
     layout = renamed(paper_table(name), _pairs(names or []))
-    store = existing_store(tracking_of(tracking_uri))
+    from vsetune.records.studies import Studies
+
+    store = Studies()
     filled = fill(layout, read_studies(store, named_records(store, study or [])))
     if form is Format.text:
         results.print(to_terminal(filled))

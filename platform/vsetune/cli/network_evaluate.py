@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vsetune.cli.output import interruptible, print_json, results, say
-from vsetune.cli.recorded_runs import recorded_store
 from vsetune.cli.scoring import recall_table, scoring
-from vsetune.cli.tracking_option import Tracking
 from vsetune.config.spec.paths import under_home
 
 if TYPE_CHECKING:
@@ -32,7 +30,6 @@ def evaluate_network(
     ],
     split: Annotated[str, typer.Option(help="which to score")] = "test",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")] = "auto",
-    tracking_uri: Tracking = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the numbers as JSON")] = False,
 ) -> None:
     """Score imported weights, or the best weights of a trial, on a split of a data set, without training.
@@ -44,7 +41,7 @@ def evaluate_network(
     from vsetune.scoring.device import choose_device
     from vsetune.training.stored_scores import evaluate_stored, load_stored, other_features
 
-    with interruptible("nothing was written"), _named(weights, tracking_uri) as (file, described):
+    with interruptible("nothing was written"), _named(weights) as (file, described):
         stored = load_stored(
             file, under_home(data), split=split, device=choose_device(device), described=described
         )
@@ -69,11 +66,12 @@ def evaluate_network(
 
 
 @contextmanager
-def _named(weights: str, tracking_uri: str | None) -> Iterator[tuple[Path, StoredNetwork | None]]:
+def _named(weights: str) -> Iterator[tuple[Path, StoredNetwork | None]]:
     """The file, for as long as it is needed, and what it does not say of its network itself."""
     from vsetune.jobs.kept_plugins import load_kept
     from vsetune.jobs.recorded import find_attempt, require_best_weights
     from vsetune.networks.importing.stored import StoredWeights
+    from vsetune.records.studies import Studies
     from vsetune.training.trained import described_by
 
     path = Path(weights)
@@ -83,7 +81,7 @@ def _named(weights: str, tracking_uri: str | None) -> Iterator[tuple[Path, Store
             load_kept(stored.notes.plugins, path.absolute().parent.parent.parent, where=weights)
         yield path, None
         return
-    store = recorded_store(tracking_uri)
+    store = Studies()
     attempt = find_attempt(store, weights, finished=True)
     trial = attempt.trial()
     with tempfile.TemporaryDirectory() as into:

@@ -39,12 +39,12 @@ def counted(number: int, one: str, several: str) -> str:
     return f"{number} {one if number == 1 else several}"
 
 
-def mlflow_server(uri: str) -> str | None:
+def mlflow_server(uri: str | None) -> str | None:
     """The command that shows a database in the MLflow UI, its password left for the person to fill in.
 
-    None where a server answers already (http), or nothing that a server could open.
+    None where nothing is exported, a server answers already (http), or nothing could serve it.
     """
-    if "://" not in uri or uri.startswith(("http://", "https://")):
+    if uri is None or "://" not in uri or uri.startswith(("http://", "https://")):
         return None
     shown = shown_url(uri)
     fill_in = "" if shown == uri else "  (with the password in place of ***)"

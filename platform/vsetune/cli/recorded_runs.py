@@ -1,4 +1,4 @@
-"""Runs of the tracking store as commands name and load them."""
+"""Recorded attempts as commands name and load them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vsetune.cli.output import messages
-from vsetune.cli.tracking_option import tracking_of
 
 if TYPE_CHECKING:
     from vsetune.jobs.recorded import RecordedAttempt
-    from vsetune.tracking.store import TrackingStore
+    from vsetune.records.studies import Studies
     from vsetune.training.trained import TrainedTrial
 
 Run = Annotated[
-    str, typer.Argument(help="MLflow run id of an attempt, or STUDY/TRIAL for its latest", show_default=False)
+    str, typer.Argument(help="STUDY/TRIAL for its latest attempt, or STUDY/TRIAL/NUMBER", show_default=False)
 ]
 Split = Annotated[str | None, typer.Option(help="default: the split that the trial was evaluated on")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")]
 
 
-def recorded_store(tracking_uri: str | None) -> TrackingStore:
-    """The store that a command reads, for `--tracking-uri`. StorageError where there is none."""
-    from vsetune.jobs.store_address import existing_store
-
-    return existing_store(tracking_of(tracking_uri))
-
-
-def load_run(store: TrackingStore, attempt: RecordedAttempt, device: str) -> TrainedTrial:
+def load_run(store: Studies, attempt: RecordedAttempt, device: str) -> TrainedTrial:
     """The best network of an attempt; errors as of `load_recorded`."""
     from vsetune.jobs.recorded import load_recorded
     from vsetune.scoring.device import choose_device

@@ -9,7 +9,6 @@ import typer
 
 from vsetune.cli.output import interruptible, messages
 from vsetune.cli.study_report import report
-from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import UsageError
 from vsetune.jobs.study_file import load_study
@@ -30,7 +29,6 @@ def confirm_study(
     address: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Ray cluster; default: RAY_ADDRESS, or this machine")
     ] = None,
-    tracking_uri: Tracking = None,
 ) -> None:
     """Run what a study has found again: of every cell the winner, the runner-up and the papers' settings, each over the
     same seeds, none of which has searched, and to the last epoch.
@@ -45,7 +43,7 @@ def confirm_study(
 
     again = f"vsetune study confirm {study} --seeds {seeds}"
     with interruptible(f"nothing finished is lost, go on with: {again}"), sigterm_like_ctrl_c():
-        prepared = _prepared(study, tracking_uri)
+        prepared = _prepared(study)
         outcome = run_study(
             prepared, resume=True, retry_failed=False, address=address, console=messages,
             confirming=confirming_again(prepared.spec, seeds),
@@ -53,18 +51,15 @@ def confirm_study(
     report(prepared, outcome, go_on=again, file=study)
 
 
-def _prepared(study: str, tracking_uri: str | None) -> PreparedStudy:
+def _prepared(study: str) -> PreparedStudy:
     """UsageError for what is neither a file nor a study that has begun."""
-    from vsetune.jobs.preparation import existing_store, prepare_spec
-    from vsetune.jobs.recorded_studies import record_of, study_of
+    from vsetune.jobs.preparation import prepare_spec
+    from vsetune.jobs.recorded_studies import study_of
+    from vsetune.records.studies import Studies
 
     given = load_study(Path(study)) if Path(study).is_file() else None
-    tracking = tracking_of(tracking_uri) if given is None or tracking_uri else given.tracking
-    store = existing_store(tracking)
     if given is None and Path(study).suffix in (".yaml", ".yml"):
-        raise UsageError(f"{study}: no such file; name a study file, or a study of the tracking store")
-    record = record_of(store, study if given is None else given.study)
+        raise UsageError(f"{study}: no such file; name a study file, or a study that has begun")
+    record = Studies().record(study if given is None else given.study)
     spec: StudySpec = study_of(record) if given is None else given
-    if tracking_uri:
-        spec = spec.model_copy(update={"tracking": spec.tracking.model_copy(update={"uri": tracking_uri})})
     return prepare_spec(spec, messages, where=study if given is not None else f"study {study}")

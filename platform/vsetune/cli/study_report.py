@@ -20,7 +20,7 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
 
     go_on: the command that goes on with an interrupted study. file: the study file, for other commands.
     """
-    from vsetune.jobs.preparation import tracking_uri
+    from vsetune.jobs.store_address import tracking_uri
     from vsetune.leaderboard.terminal import render_table
 
     if outcome.board is not None:
@@ -37,8 +37,8 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
     say("\n".join(lines))
     if outcome.undelivered:
         say(
-            f"{outcome.undelivered} records wait in {prepared.folder} for the tracking store ({outcome.outage}); "
-            f"deliver them with: vsetune tracking flush {file}"
+            f"{outcome.undelivered} events are not in MLflow yet ({outcome.outage}); export them with: vsetune tracking flush "
+            f"{prepared.spec.study}"
         )
     if outcome.was_interrupted:
         why = f" by {outcome.stopped_by}" if outcome.stopped_by else ""
@@ -46,7 +46,7 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
     raise typer.Exit(_EXIT_CODES[outcome.ending])
 
 
-def in_mlflow(uri: str, experiment: str | None) -> list[str]:
+def in_mlflow(uri: str | None, experiment: str | None) -> list[str]:
     """The command that serves MLflow's UI, where none answers yet, and where in it the charts of the study are."""
     from vsetune.jobs.store_address import mlflow_ui
     from vsetune.records.run_descriptions import charts_link

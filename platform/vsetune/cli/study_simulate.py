@@ -47,7 +47,7 @@ def simulate_study(
     part; a validation is made after each epoch, with a noise of 0.5 points. A target that is the best of a baseline is
     54 % here, where the best configuration reaches 60.
 
-    With --curves those cells of the file are searched that STUDY, in the file's tracking store, has recorded with the
+    With --curves those cells of the file are searched that STUDY has recorded with the
     same space: a configuration gets the curve of the nearest whole trial there, as it was.
     """
     study = load_study(file)
@@ -98,8 +98,8 @@ def _made_up(names: list[str]) -> list[Trainings]:
 
 def _recorded(study: StudySpec, source: str, names: list[str], file: Path) -> list[Trainings]:
     """Says what was recorded."""
-    from vsetune.jobs.preparation import existing_store
     from vsetune.jobs.simulation.recorded_curves import recorded_landscapes
+    from vsetune.records.studies import Studies
 
     if names:
         raise UsageError(f"--landscape: got {names[0]} and --curves {source}, need one of the two; leave one out")
@@ -107,7 +107,7 @@ def _recorded(study: StudySpec, source: str, names: list[str], file: Path) -> li
         raise UsageError(
             f"--curves: search.target of {file} is what a baseline will reach; write the M-Recall that it reached"
         )
-    found = recorded_landscapes(study, existing_store(study.tracking), source, where=str(file))
+    found = recorded_landscapes(study, Studies(), source, where=str(file))
     for landscape in found:
         say(landscape.says())
     return [*found]

@@ -14,15 +14,13 @@ from rich.table import Column
 
 from vsetune.cli.fitting_table import FittingTable
 from vsetune.cli.output import interruptible, messages, print_json, results, say
-from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.base import known_name
 from vsetune.errors import UsageError
 
 if TYPE_CHECKING:
     from vsetune.jobs.observed import StudyView, TrialView
-    from vsetune.tracking.study_state import StudyStates
 
-LIST_EXAMPLE = "Example: vsetune study list --tracking-uri http://mlflow:5000"
+LIST_EXAMPLE = "Example: vsetune study list"
 SHOW_EXAMPLE = "Example: vsetune study show quickstart"
 STOP_EXAMPLE = "Example: vsetune study stop quickstart"
 
@@ -34,9 +32,9 @@ StudyName = Annotated[str, typer.Argument(help="name of a study", show_default=F
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="as JSON")]
 
 
-def list_studies(tracking_uri: Tracking = None, as_json: AsJson = False) -> None:
+def list_studies(as_json: AsJson = False) -> None:
     """Every study in the tracking store: how far, and what it cost."""
-    views = _views(None, tracking_uri)
+    views = _views(None)
     if as_json:
         print_json([_plain(view) for view in views])
         return
@@ -55,12 +53,11 @@ def list_studies(tracking_uri: Tracking = None, as_json: AsJson = False) -> None
 
 def show_study(
     study: StudyName,
-    tracking_uri: Tracking = None,
     every: Annotated[bool, typer.Option("--all", metavar="", help="trials that have ended as well")] = False,
     as_json: AsJson = False,
 ) -> None:
     """What of a study runs where, how far it is, what it cost; changes nothing."""
-    (view,) = _views(study, tracking_uri)
+    (view,) = _views(study)
     if as_json:
         print_json(_plain(view))
         return
@@ -80,26 +77,28 @@ def show_study(
         results.print(_table_of(shown))
 
 
-def stop_study(study: StudyName, tracking_uri: Tracking = None) -> None:
+def stop_study(study: StudyName) -> None:
     """Ask whoever drives a study to stop once its trials have written their checkpoints, from any machine.
 
-    The request is left in the tracking store; `study run --resume`, or submitting it again, goes on. Exit code 0 when
+    The request is left in the study's folder; `study run --resume`, or submitting it again, goes on. Exit code 0 when
     it has stopped, 1 when it has not within two minutes, which a trial that writes large checkpoints may need.
     """
-    (view,) = _views(study, tracking_uri)
+    (view,) = _views(study)
     if view.state.status != "running":
         starting = "" if view.state.status in _ENDED else "; if it was resumed a moment ago repeat this in a minute"
         say(f"study {study}: is not running ({_status(view)}), nothing to stop{starting}")
         return
-    states = _states(tracking_uri)
+    from vsetune.records.studies import Studies
+
+    studies = Studies()
     moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    states.ask_to_stop(study, f"{moment} UTC by {getpass.getuser()}@{socket.gethostname()}")
+    studies.ask_to_stop(study, f"{moment} UTC by {getpass.getuser()}@{socket.gethostname()}")
     with interruptible("the request stays, its driver will follow it"), messages.status("asked its driver to stop"):
         until = time.monotonic() + _STOPS_WITHIN_S
-        state = states.state(study)
+        state = studies.state(study)
         while state.status == "running" and time.monotonic() < until:
             time.sleep(1.0)
-            state = states.state(study)
+            state = studies.state(study)
     if state.status == "running":
         say(
             f"study {study}: asked to stop, and still running; last sign {_ago(state.seen)}. If its driver has died "
@@ -112,28 +111,20 @@ def stop_study(study: StudyName, tracking_uri: Tracking = None) -> None:
     say(f"study {study}: stopped; go on with --resume, or by submitting it again")
 
 
-def _views(study: str | None, tracking_uri: str | None) -> list[StudyView]:
+def _views(study: str | None) -> list[StudyView]:
     """Of every study, or of one. UsageError for an unknown one."""
     from vsetune.jobs.observed import observe
-    from vsetune.jobs.preparation import existing_store
+    from vsetune.records.studies import Studies
 
-    store = existing_store(tracking_of(tracking_uri))
-    records = {record.name: record for record in store.studies()}
+    studies = Studies()
+    records = {record.name: record for record in studies.studies()}
     if study is not None:
         try:
             known_name(study, records, "study")
         except ValueError as error:
             raise UsageError(str(error)) from error
         records = {study: records[study]}
-    states = _states(tracking_uri)
-    return [observe(store, states, record) for record in records.values()]
-
-
-def _states(tracking_uri: str | None) -> StudyStates:
-    from vsetune.jobs.preparation import tracking_uri as store_uri
-    from vsetune.tracking.study_state import open_states
-
-    return open_states(store_uri(tracking_of(tracking_uri)))
+    return [observe(studies, record) for record in records.values()]
 
 
 def _table_of(trials: list[TrialView]) -> FittingTable:

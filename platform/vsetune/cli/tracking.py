@@ -1,93 +1,108 @@
-"""`vsetune tracking`: what studies recorded while their tracking store was away; studies moved, looked over, mended."""
+"""`vsetune tracking`: MLflow brought up to date; studies moved and looked over."""
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from vsetune.cli import tracking_doctor, tracking_moving
-from vsetune.cli.output import interruptible, messages, results
-from vsetune.cli.tracking_option import tracking_of
-from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.errors import StorageError, UsageError
-
-if TYPE_CHECKING:
-    from vsetune.tracking.journaled_store import JournaledStore
+from vsetune.cli.output import counted, interruptible, messages, place_to_write, print_json, results, say
+from vsetune.cli.tracking_option import Tracking, tracking_of
+from vsetune.errors import UsageError
 
 app = typer.Typer(
-    no_args_is_help=True, help="Deliver, move, examine and mend what studies recorded.",
-    epilog="Example: vsetune tracking flush studies/quickstart.yaml",
+    no_args_is_help=True, help="Bring MLflow up to date, move studies, look over what they left.",
+    epilog="Example: vsetune tracking flush quickstart",
 )
-app.command("doctor", epilog=tracking_doctor.EXAMPLE)(tracking_doctor.doctor)
-app.command("export", epilog=tracking_moving.EXPORT_EXAMPLE)(tracking_moving.export)
-app.command("import", epilog=tracking_moving.IMPORT_EXAMPLE)(tracking_moving.import_)
-
 _PATIENCE_S = 20.0
-_SPEC_FILE = "study.yaml"
 
 
-@app.command(epilog="Example: vsetune tracking flush studies/quickstart.yaml")
+@app.command(epilog="Example: vsetune tracking flush quickstart")
 def flush(
-    study: Annotated[Path, typer.Argument(help="study file (YAML), or the folder of a study", show_default=False)],
-    tracking_uri: Annotated[
-        str | None, typer.Option(metavar="URI", help="default: what the study says, as `study run` reads it")
-    ] = None,
+    study: Annotated[str, typer.Argument(metavar="STUDY_OR_FILE", help="name of a study, or its file")],
+    tracking_uri: Tracking = None,
 ) -> None:
-    """Deliver the records that wait in a study's journal to its tracking store, and close attempts that a crash left
-    running a day ago. Resuming the study does the same. Exit code 0 if nothing is left, else 1."""
-    from vsetune.jobs.preparation import artifact_root
-    from vsetune.jobs.study_home import held_home
-    from vsetune.tracking.opening import open_journaled
+    """Export to MLflow what a study recorded while MLflow was away. Resuming the study does the same. Exit code 0 if
+    nothing is left, else 1."""
+    from vsetune.jobs.study_file import load_study
+    from vsetune.jobs.study_records import export_records
 
-    folder, uri = _folder_and_uri(study, tracking_uri)
-    with held_home(folder) as held, interruptible("what is left waits in the journal"):
-        store = open_journaled(uri, artifact_root(uri), folder, check=held.check, bring=held.bring)
-        with messages.status("delivering"):
-            _deliver(store)
-        why = store.outage()
-        left = store.close(0.0)
-    told = f"{folder.name}: {store.delivered()} records delivered, {left} left"
-    results.out(told if left == 0 else f"{told}: {why or 'the store is slow; repeat'}", highlight=False)
+    given = load_study(Path(study)) if Path(study).is_file() else None
+    name = study if given is None else given.study
+    with interruptible("the same command goes on"), messages.status("exporting"):
+        left, why = export_records(name, tracking_of(tracking_uri) if tracking_uri else None, patience_s=_PATIENCE_S)
+    results.out(f"{name}: {left} events left" + (f": {why}" if left else ""), highlight=False)
     if left:
         raise typer.Exit(1)
 
 
-def _deliver(store: JournaledStore) -> None:
-    """Until all is delivered, or the store has not answered for a while."""
-    from vsetune.tracking.delivery import STALE_AFTER_S
+@app.command(epilog="Example: vsetune tracking export quickstart --to quickstart.zip")
+def export(
+    study: Annotated[str, typer.Argument(help="name of a study", show_default=False)],
+    to: Annotated[Path, place_to_write("--to", help="a .zip file, or a new folder", show_default=False)],
+) -> None:
+    """Write a study into one file or folder, for `tracking import`: its log, file, boards, plugins, best weights and
+    galleries. Not written: checkpoints of trials that have not finished."""
+    from vsetune.records.moved_study import export_study
+    from vsetune.records.studies import Studies
 
-    if not store.deliver(_PATIENCE_S):
-        with contextlib.suppress(StorageError):  # whoever opens the store next closes them
-            store.close_stale(STALE_AFTER_S)
+    studies = Studies()
+    studies.record(study)
+    with interruptible("nothing was written"), messages.status(f"exporting {study}"):
+        files = export_study(study, to)
+    results.out(f"{study}: {files} files in {to.absolute()}", highlight=False)
+    if studies.state(study).status == "running":
+        say("warning: the study is running, the export has it as it was a moment ago; export it again when it has ended")
 
 
-def _folder_and_uri(study: Path, tracking_uri: str | None) -> tuple[Path, str]:
-    """The folder of the journal and the store it belongs to. UsageError when there is no journal."""
-    from vsetune.jobs.preparation import tracking_uri as resolved_uri
-    from vsetune.jobs.study_file import load_study
-    from vsetune.jobs.study_folder import study_folder
-    from vsetune.object_storage.home_files import bring_mirrored
-    from vsetune.tracking.journal import JOURNAL_FILE
+@app.command("import", epilog="Example: vsetune tracking import quickstart.zip")
+def import_(
+    source: Annotated[str, typer.Argument(
+        metavar="FILE_OR_STUDY", help="what `tracking export` wrote; with --tracking-uri, the name of a study",
+        show_default=False,
+    )],
+    tracking_uri: Annotated[str | None, typer.Option(
+        metavar="URI", help="bring the study from this MLflow instead, of whatever version exported it there",
+    )] = None,
+) -> None:
+    """Bring a study into VSETUNE_HOME. All of it is checked first. Importing again adds nothing; a newer export of the
+    same study brings what is new."""
+    from vsetune.records.moved_study import import_study
 
-    if not study.exists():  # a study's folder that another machine has
-        bring_mirrored(study.absolute(), lambda name: name in (JOURNAL_FILE, _SPEC_FILE))
-    if study.is_dir():
-        folder, file = study.absolute(), study / _SPEC_FILE
+    with interruptible("nothing was changed"), messages.status(f"importing {source}"):
+        if tracking_uri is None:
+            study, files = import_study(Path(source))
+        else:
+            from vsetune.jobs.store_address import tracking_uri as store_uri
+            from vsetune.records.from_mlflow import bring_study
+
+            uri = store_uri(tracking_of(tracking_uri))
+            if uri is None:
+                raise UsageError("--tracking-uri: got none, need the address of an MLflow")
+            study, files = bring_study(source, uri)
+    results.out(f"{study}: {counted(files, 'file', 'files')} brought", highlight=False)
+
+
+@app.command(epilog="Example: vsetune tracking doctor quickstart")
+def doctor(
+    study: Annotated[str | None, typer.Argument(help="name of a study; default: all of the home")] = None,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="the findings as JSON")] = False,
+) -> None:
+    """Look for damaged logs, missing or damaged weights, and events that MLflow does not have; a line each says where,
+    what, and how it is repaired. Exit code 0: nothing is wrong; 1: there are findings; 2: no such study."""
+    from vsetune.jobs.doctor import examine
+    from vsetune.records.studies import Studies
+
+    studies = Studies()
+    names = [studies.record(study).name] if study is not None else [each.name for each in studies.studies()]
+    with messages.status("examining"):
+        found = [finding for name in names for finding in examine(studies, name)]
+    if as_json:
+        print_json([vars(each) for each in found])
     else:
-        folder, file = study_folder(load_study(study)), study
-    if not (folder / JOURNAL_FILE).is_file():
-        bring_mirrored(folder, lambda name: name == JOURNAL_FILE)
-    if not (folder / JOURNAL_FILE).is_file():
-        raise UsageError(f"{folder}: holds no journal of a study ({JOURNAL_FILE}); name the file or folder of one")
-    if tracking_uri is not None:
-        return folder, resolved_uri(tracking_of(tracking_uri))
-    tracking = load_study(file).tracking if file.is_file() else TrackingSpec()
-    uri = resolved_uri(tracking)
-    if ":***@" in uri:
-        raise UsageError(
-            f"{file}: tracking.uri has its password masked; name the study file that you ran, or give --tracking-uri"
-        )
-    return folder, uri
+        for each in found:
+            results.out(f"{each.where}: {each.what}; {each.how}", highlight=False)
+    say(f"{counted(len(names), 'study', 'studies')} examined: {counted(len(found), 'finding', 'findings')}")
+    if found:
+        raise typer.Exit(1)

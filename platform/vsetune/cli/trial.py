@@ -13,9 +13,8 @@ from rich.table import Table
 from vsetune.cli import trial_curves, trial_model, trial_rerank
 from vsetune.cli.components import value_text
 from vsetune.cli.output import interruptible, place_to_write, print_json, results, say
-from vsetune.cli.recorded_runs import Device, Run, Split, load_run, recorded_store
+from vsetune.cli.recorded_runs import Device, Run, Split, load_run
 from vsetune.cli.scoring import recall_table, scoring
-from vsetune.cli.tracking_option import Tracking
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.spec.paths import home
 from vsetune.config.study.evaluation_settings import EvaluationSpec
@@ -26,7 +25,7 @@ from vsetune.files.whole_files import write_text
 if TYPE_CHECKING:
     from vsetune.explanations import About
     from vsetune.jobs.recorded import RecordedAttempt
-    from vsetune.tracking.store import TrackingStore
+    from vsetune.records.studies import Studies
     from vsetune.training.trained import TrainedTrial
 
 app = typer.Typer(
@@ -62,7 +61,6 @@ def gallery(
     seed: Annotated[int | None, _number("seed", "of the draw")] = None,
     output: Annotated[Path | None, place_to_write(help="page to write; default: under VSETUNE_HOME/galleries")] = None,
     device: Device = "auto",
-    tracking_uri: Tracking = None,
 ) -> None:
     """Write a web page of what a trial's best network retrieves: queries with their top items, the hardest negatives
     of the split, and heat maps of where in the image it looks. Of a network that writes sentences (tags) also those,
@@ -78,7 +76,9 @@ def gallery(
     wanted = parse_spec(
         {name: value for name, value in given.items() if value is not None}, GallerySpec, where="trial gallery",
     )
-    store = recorded_store(tracking_uri)
+    from vsetune.records.studies import Studies
+
+    store = Studies()
     attempt = find_attempt(store, run, finished=True)
     with interruptible("nothing was written"):
         trained = load_run(store, attempt, device)
@@ -101,7 +101,6 @@ def ensemble(
     ],
     split: Split = None,
     device: Device = "auto",
-    tracking_uri: Tracking = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the numbers as JSON")] = False,
 ) -> None:
     """Score a split by the mean of the scores of several trials' best networks, beside each of them alone: SGRAF is SAF
@@ -111,7 +110,9 @@ def ensemble(
 
     if len(runs) < 2:
         raise UsageError(f"trial ensemble: got {len(runs)} run, need at least two")
-    store = recorded_store(tracking_uri)
+    from vsetune.records.studies import Studies
+
+    store = Studies()
     attempts = [find_attempt(store, run, finished=True) for run in runs]
     with interruptible("nothing was written"):
         members = [load_run(store, attempt, device) for attempt in attempts]
@@ -141,13 +142,13 @@ def ensemble(
 @app.command(epilog="Example: vsetune trial show quickstart/vsepp.lseh-c000-s0")
 def show(
     run: Run,
-    tracking_uri: Tracking = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="everything recorded, the curve too")] = False,
 ) -> None:
     """Print what a trial is: cell, seed, status, hyperparameters, best M-Recall, checkpoint, error."""
     from vsetune.jobs.recorded import find_attempt
+    from vsetune.records.studies import Studies
 
-    store = recorded_store(tracking_uri)
+    store = Studies()
     attempt = find_attempt(store, run, finished=False)
     with tempfile.TemporaryDirectory() as into:
         checkpoint = _checkpoint(store, attempt, Path(into))
@@ -208,7 +209,7 @@ def _settings(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
 
 
-def _checkpoint(store: TrackingStore, attempt: RecordedAttempt, into: Path) -> str | None:
+def _checkpoint(store: Studies, attempt: RecordedAttempt, into: Path) -> str | None:
     """Where the best weights are: a path that lasts, or among the artifacts of the run; or what is wrong with those."""
     from vsetune.jobs.recorded import best_weights
     from vsetune.training.checkpoint import BEST_FILE

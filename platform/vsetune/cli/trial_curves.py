@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vsetune.cli.output import place_to_write, print_json, results, say
-from vsetune.cli.recorded_runs import Run, recorded_store
-from vsetune.cli.tracking_option import Tracking
+from vsetune.cli.recorded_runs import Run
 from vsetune.files.whole_files import write_text
 
 if TYPE_CHECKING:
@@ -26,14 +25,14 @@ _OWN = ("step", "epoch", "pairs_seen", "m_recall", "train_seconds")
 def curves(
     run: Run,
     output: Annotated[Path | None, place_to_write(help="CSV file to write; default: the terminal")] = None,
-    tracking_uri: Tracking = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="one object per validation, as JSON")] = False,
 ) -> None:
     """Print every number of every validation of a trial as CSV: recalls, losses, rates, seconds, a line per validation.
     MLflow draws only M-Recall of them, unless the study file says `tracking: {series: all}`."""
     from vsetune.jobs.recorded import find_attempt
+    from vsetune.records.studies import Studies
 
-    store = recorded_store(tracking_uri)
+    store = Studies()
     points = store.points(find_attempt(store, run, finished=False).record.attempt_id)
     if as_json:
         print_json([asdict(point) for point in points])

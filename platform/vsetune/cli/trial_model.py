@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from vsetune.cli.output import messages, results, say
-from vsetune.cli.recorded_runs import Device, Run, recorded_store
+from vsetune.cli.recorded_runs import Device, Run
 from vsetune.cli.tracking_option import Tracking, tracking_of
+from vsetune.errors import UsageError
 
 EXAMPLE = "Example: vsetune trial model quickstart/vsepp.lseh-c000-s0 --index test"
 
@@ -27,15 +28,18 @@ def model(
     images. It carries weights, settings and vocabulary or tokeniser, so it works on another machine; what it searches
     there is its index. Prints the model's address."""
     from vsetune.jobs.model_files import log_model
-    from vsetune.jobs.preparation import tracking_uri as store_uri
     from vsetune.jobs.recorded import find_attempt
-    from vsetune.scoring.device import choose_device
+    from vsetune.jobs.store_address import tracking_uri as store_uri
     from vsetune.records.models import logged_models
+    from vsetune.records.studies import Studies
+    from vsetune.scoring.device import choose_device
 
-    store = recorded_store(tracking_uri)
+    store, uri = Studies(), store_uri(tracking_of(tracking_uri))
     attempt = find_attempt(store, run, finished=True)
     with tempfile.TemporaryDirectory() as into, messages.status("logging the model"):
-        models = logged_models(store_uri(tracking_of(tracking_uri)))
+        if uri is None:
+            raise UsageError("trial model: no MLflow to log to; give --tracking-uri, or set MLFLOW_TRACKING_URI")
+        models = logged_models(uri, store)
         address, is_new = log_model(models, store, attempt, Path(into), index=index, device=choose_device(device))
     results.out(address, highlight=False)
     say("logged; it is among the models of the study in the MLflow UI" if is_new else "was logged before")

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vsetune.cli.output import interruptible, print_json, results, say
-from vsetune.cli.recorded_runs import Device, Split, load_run, recorded_store
+from vsetune.cli.recorded_runs import Device, Split, load_run
 from vsetune.cli.scoring import recall_table, scoring
-from vsetune.cli.tracking_option import Tracking
 from vsetune.config.study.evaluation_settings import RerankSpec
 from vsetune.errors import DataError, UsageError
 
@@ -30,7 +29,6 @@ def rerank(
     top: Top = RerankSpec.model_fields["top"].default,
     split: Split = None,
     device: Device = "auto",
-    tracking_uri: Tracking = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the numbers as JSON")] = False,
 ) -> None:
     """Score a split in two stages: a trial's network that embeds proposes the first candidates of every image and every
@@ -38,10 +36,11 @@ def rerank(
     those of both. Runs are named as for `trial gallery`."""
     from vsetune.jobs.recorded import find_attempt
     from vsetune.metrics.reranked_scores import check_top
+    from vsetune.records.studies import Studies
     from vsetune.scoring.evaluation import evaluate_reranked, evaluated_split
     from vsetune.scoring.reranking import FirstStage
 
-    store = recorded_store(tracking_uri)
+    store = Studies()
     attempts = [find_attempt(store, run, finished=True) for run in (first, second)]
     with interruptible("nothing was written"):
         proposing, deciding = (load_run(store, attempt, device) for attempt in attempts)

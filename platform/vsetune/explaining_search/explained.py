@@ -14,8 +14,8 @@ from vsetune.explaining_search.tried_trials import TriedTrial, searches_of, trie
 from vsetune.jobs.range_ends import range_ends
 from vsetune.leaderboard.range_end import RangeEnd
 from vsetune.leaderboard.selection import Trial, by_configuration, configurations_of, winner_of
-from vsetune.search.importances import Importances, importances_of
 from vsetune.records.attempts import AttemptRecord, StudyRecord
+from vsetune.search.importances import Importances, importances_of
 
 
 @dataclass(frozen=True)

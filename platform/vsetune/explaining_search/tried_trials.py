@@ -9,8 +9,8 @@ from typing import Any, Literal
 from vsetune.config.study.study_spec import ConstraintSpec
 from vsetune.leaderboard.selection import Trial, cost_of, trials_of
 from vsetune.metrics.curves import best_of_curve
-from vsetune.search.objectives import broken_limits
 from vsetune.records.attempts import SEARCH_VALUE, AttemptRecord
+from vsetune.search.objectives import broken_limits
 
 Outcome = Literal["finished", "stopped", "failed", "open"]
 """stopped: early, by a rule (`pruned` in the store). open: running, or interrupted and to be gone on with."""

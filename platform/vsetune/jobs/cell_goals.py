@@ -11,9 +11,9 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.trial_progress import TrialProgress
 from vsetune.leaderboard.selection import winner_of
 from vsetune.metrics.curves import best_of_curve
+from vsetune.records.attempts import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptStatus
 from vsetune.search.configurations import Outcome
 from vsetune.search.objectives import Objective, excess_of
-from vsetune.records.attempts import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptStatus
 
 _log = logging.getLogger(__name__)
 _OUTCOMES: Mapping[AttemptStatus, Outcome] = {"finished": "finished", "pruned": "pruned", "failed": "failed"}

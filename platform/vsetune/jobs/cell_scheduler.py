@@ -10,10 +10,10 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.stays_here import StaysHere
+from vsetune.records.attempts import TARGET_REACHED
 from vsetune.search.objectives import broken_for_good
 from vsetune.search.stopping.choosing import stopping_rule
 from vsetune.search.stopping.rule import StoppingRule
-from vsetune.records.attempts import TARGET_REACHED
 
 
 class CellScheduler(StaysHere, FIFOScheduler):

@@ -32,7 +32,7 @@ from vsetune.jobs.kept_plugins import load_kept, study_folder_of
 from vsetune.jobs.recorded import RecordedAttempt, best_weights, find_attempt
 from vsetune.object_storage.home_files import bring_mirrored, find_in_home, keep_in_home
 from vsetune.plugins.plugin_loading import Plugin, known_plugins
-from vsetune.tracking.store import TrackingStore
+from vsetune.records.studies import Studies
 from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.first_stage import KeptStage, require_embedding
 
@@ -48,7 +48,7 @@ class StageSearch:
     spec: StudySpec
     dataset: Dataset
     folder: Path
-    open_store: Callable[[], TrackingStore]
+    open_store: Callable[[], Studies]
     where: str
 
     @property
@@ -135,7 +135,7 @@ def _content_of_run(folder: Path, first: str) -> str | None:
     return content if isinstance(content, str) else None
 
 
-def _found(search: StageSearch, wanted: RerankSpec) -> tuple[TrackingStore, RecordedAttempt]:
+def _found(search: StageSearch, wanted: RerankSpec) -> tuple[Studies, RecordedAttempt]:
     try:
         store = search.open_store()
         attempt = find_attempt(store, wanted.first, finished=True)
@@ -162,15 +162,15 @@ def _check(search: StageSearch, trial: TrialSpec, data_fingerprint: str | None, 
         )
 
 
-def _keep(store: TrackingStore, attempt: RecordedAttempt) -> str:
+def _keep(store: Studies, attempt: RecordedAttempt) -> str:
     """Copies settings and weights of an attempt into the home; their content."""
     start = attempt.record.start
     with tempfile.TemporaryDirectory() as into:
         weights = best_weights(store, attempt, Path(into))
         if weights is None:
             raise StaleCheckpoint(
-                f"{attempt.where}: no checkpoint left, {BEST_FILE} is neither among the run's artifacts nor in "
-                f"{attempt.folder}; bring it back, or train the trial again."
+                f"{attempt.where}: no checkpoint left, {BEST_FILE} is not in {attempt.folder}; "
+                "put it back, or train the trial again."
             )
         note = {
             "trial": attempt.trial().to_plain(), "weights": sha256_of_file(weights),

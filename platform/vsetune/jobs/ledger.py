@@ -1,8 +1,8 @@
 """Which trial runs next and what has happened so far. Knows nothing of Ray.
 
-The tracking store is the truth about attempts, the configuration search the truth about what was asked. Everything
-here is a copy that `StudyLedger` rebuilds from the two when a study is resumed, so a killed driver loses nothing:
-a finished attempt is written to the store before the search is told of it.
+The study's log is the truth about what was sampled and about attempts. Everything here is a copy that `StudyLedger`
+rebuilds from it when a study is resumed, so a killed driver loses nothing. A trial is handed out once the log has its
+configuration, in a home on object storage too.
 
 An interrupted trial (its process died, a disk was full, a server away) is not failed: it pauses, goes on from its
 checkpoint, and after `resources.retries` interruptions without a new validation it is left open for the next run of
@@ -30,7 +30,6 @@ from vsetune.jobs.trial_progress import TERMINAL, Assignment, TrialProgress
 from vsetune.jobs.warm_start import WarmStart
 from vsetune.leaderboard.selection import ROLES
 from vsetune.metrics.curves import best_of_curve
-from vsetune.search.configurations import ConfigurationSearch, DeadEnd, Suggestion
 from vsetune.records.attempts import (
     DRAWN_BY,
     NO_CONFIGURATION,
@@ -40,17 +39,19 @@ from vsetune.records.attempts import (
     AttemptStatus,
     ValidationPoint,
 )
-from vsetune.tracking.store import TrackingStore
+from vsetune.records.writer import StudyWriter
+from vsetune.search.configurations import ConfigurationSearch, DeadEnd, Suggestion
 from vsetune.training.failures import raised_by_code
 
-_ASK_AGAIN_S, _ASK_AT_MOST_S = 5.0, 600.0
+_SETTLE_WITHIN_S, _AGAIN_AFTER_S, _AT_MOST_S = 2.0, 5.0, 600.0
+"""Of a log that takes nothing: how long it is waited for, when it is asked again, and when the study ends."""
 
 
 class StudyLedger:
     """The trials of one study: handed out, recorded, closed. One process per study may hold one."""
 
     def __init__(
-        self, study: StudySpec, cells: Sequence[Cell], store: TrackingStore, search: ConfigurationSearch, *,
+        self, study: StudySpec, cells: Sequence[Cell], writer: StudyWriter, search: ConfigurationSearch, *,
         clock: Callable[[], float] = time.monotonic, confirming: Confirming | None = None,
         warm_start: Mapping[str, WarmStart] | None = None,
     ) -> None:
@@ -58,22 +59,21 @@ class StudyLedger:
         warm_start: by cell, what the search learns from other studies."""
         self.study = study
         self.cells = {cell.name: cell for cell in cells}
-        self._store, self._search, self._clock = store, search, clock
+        self._writer, self._search, self._clock = writer, search, clock
         self.trials: dict[str, TrialProgress] = {}
         self._by_cell = CellTrials(study, cells)
         self.tally = StudyTally(self.cells)
         """What is shown of the trials while the study runs."""
-        self.search_outage: str | None = None
-        """Why no configuration can be asked for just now; None while the search answers."""
+        self.outage: str | None = None
+        """Why no trial can be handed out just now; None while the log takes what is added."""
+        self._held_back: Assignment | None = None
         self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
-        self._untold: dict[str, None] = {}
-        """Names of closed trials of which the search has not heard, in the order in which they ended."""
-        self._ask_not_before = float("-inf")
+        self._settle_not_before = float("-inf")
         self._silent_since: float | None = None
         self._warm_start = warm_start or {}
         self._taught: set[str] = set()
         self._recorded: Mapping[str, Sequence[AttemptRecord]] = {}
-        """By trial, the attempts that the store had when this process began."""
+        """By trial, the attempts that the log had when this process began."""
         self._retries_failed = False
         self._goals = CellGoals(study, self.cells, searched=self._by_cell.searched)
         self._confirmations = Confirmations(
@@ -81,13 +81,12 @@ class StudyLedger:
         )
 
     def recover(self, *, retry_failed: bool = False) -> None:
-        """Rebuilds the ledger from the store and the search after an earlier process ended.
+        """Rebuilds the ledger, and what the search knows of outcomes, after an earlier process ended.
 
-        The trial of a killed attempt is handed out again (it goes on from its checkpoint). Outcomes the search has
-        not heard of are told now. StorageError when the search cannot be read.
+        The trial of a killed attempt is handed out again (it goes on from its checkpoint).
         """
         by_trial: dict[str, list[AttemptRecord]] = {}
-        for record in self._store.attempts(self.study.study):
+        for record in self._writer.attempts():
             by_trial.setdefault(record.start.trial, []).append(record)
         self._recorded, self._retries_failed = by_trial, retry_failed
         for cell in self.cells.values():
@@ -106,11 +105,29 @@ class StudyLedger:
                     self._recover_trial(assignment)
 
     def next(self, cells: Container[str] | None = None) -> Assignment | Literal["wait", "done"]:
-        """The next trial: what is nearest to a result comes first.
+        """The next trial, once the log has it: what is nearest to a result comes first.
 
         Interrupted ones, then confirmations of cells whose search is over, then the cell with the fewest
         configurations. cells: only of these, the others are waited for; None: of all.
         """
+        now = self._clock()
+        if now < self._settle_not_before:
+            return "wait"
+        if self._silent_since is not None and now - self._silent_since > _AT_MOST_S:
+            return "wait" if self._by_cell.count("running") else "done"
+        found = self._held_back or self._chosen(cells)
+        if isinstance(found, str):
+            return found
+        try:
+            self._writer.settle(_SETTLE_WITHIN_S)
+        except StorageError as error:
+            self.outage, self._held_back, self._settle_not_before = str(error), found, now + _AGAIN_AFTER_S
+            self._silent_since = now if self._silent_since is None else self._silent_since
+            return "wait"
+        self.outage = self._held_back = self._silent_since = None
+        return found
+
+    def _chosen(self, cells: Container[str] | None) -> Assignment | Literal["wait", "done"]:
         now, may = self._clock(), [cell for cell in self.cells.values() if cells is None or cell.name in cells]
         ready = self._requeued.next(
             now, may=lambda name: cells is None or self.trials[name].assignment.trial.cell in cells
@@ -120,12 +137,12 @@ class StudyLedger:
         confirmation = self._next_confirmation(may)
         if confirmation is not None and confirmation.trial.trial in self._recorded:  # its search was taken up again
             self._recover_trial(confirmation)
-            return self.next(cells)
+            return self._chosen(cells)
         if confirmation is not None:
             return self._add(confirmation)
         cell = self._cell_to_search(may)
         if cell is not None:
-            return self._asked(cell, now, cells)
+            return self._asked(cell, cells)
         is_passed_over = len(may) < len(self.cells) and self._has_more()
         return "wait" if is_passed_over or self._by_cell.count("due") else "done"
 
@@ -185,7 +202,7 @@ class StudyLedger:
             number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
             resolved=spec.to_plain(), environment={**environment, **told}, protocol=protocol,
         )
-        progress.begin(self._store.start_attempt(start), start)
+        progress.begin(self._writer.start_attempt(start), start)
         self._changed(progress)
         self._note_points(progress, inherited)
         self._changed(progress)
@@ -201,7 +218,7 @@ class StudyLedger:
         self, trial: str, status: AttemptStatus, *, summary: Mapping[str, float], artifacts: Iterable[Path] = (),
         error: str | None = None,
     ) -> None:
-        """The end of a trial: to the store first, then to the search."""
+        """The end of a trial, for the log and then for the search. artifacts: files of the trial's folder."""
         progress = self.trials[trial]
         if progress.is_closed:
             return
@@ -268,7 +285,8 @@ class StudyLedger:
         known = {**_from_curve(progress.curve), **summary}
         if progress.assignment.phase == "search" and status in TERMINAL:
             known |= self._goals.numbers(progress, known)
-        self._store.finish_attempt(progress.attempt_id, status, summary=known, artifacts=artifacts, error=error)
+        files = [f"trials/{progress.assignment.trial.trial}/{path.name}" for path in artifacts]
+        self._writer.finish_attempt(progress.attempt_id, status, summary=known, files=files, error=error)
         progress.end(status, known, error)
         self._changed(progress)
 
@@ -283,36 +301,20 @@ class StudyLedger:
         records = self._recorded.get(assignment.trial.trial, ())
         return TrialProgress.recorded(assignment, sorted(records, key=lambda record: record.start.number))
 
-    def _asked(
-        self, cell: Cell, now: float, cells: Container[str] | None
-    ) -> Assignment | Literal["wait", "done"]:
-        """A new configuration of a cell; first the search hears what it has not heard. cells: as `next` was told.
-
-        `done` after ten minutes without an answer: the study ends interrupted, to be gone on with later.
-        """
-        if now < self._ask_not_before:
-            return "wait"
-        if self._silent_since is not None and now - self._silent_since > _ASK_AT_MOST_S:
-            return "wait" if self._by_cell.count("running") else "done"
+    def _asked(self, cell: Cell, cells: Container[str] | None) -> Assignment | Literal["wait", "done"]:
+        """A new configuration of a cell. cells: as `next` has it."""
+        self._teach(cell)
         try:
-            for trial in list(self._untold):
-                self._tell_search(trial)
-            self._teach(cell)
             suggestion = self._search.ask(cell.name)
-        except StorageError as error:
-            self.search_outage, self._ask_not_before = str(error), now + _ASK_AGAIN_S
-            self._silent_since = now if self._silent_since is None else self._silent_since
-            return "wait"
         except ConfigError:
             dead_end = self._search.dead_end(cell.name)
             if dead_end is None:
                 raise
             self._fail_to_draw(cell, dead_end)
-            return self.next(cells)
-        self.search_outage = self._silent_since = None
+            return self._chosen(cells)
         if suggestion is None:
             self._by_cell.exhaust(cell)
-            return self.next(cells)
+            return self._chosen(cells)
         return self._add(self._search_assignment(cell, suggestion))
 
     def _fail_to_draw(self, cell: Cell, dead_end: DeadEnd) -> None:
@@ -351,26 +353,16 @@ class StudyLedger:
 
     def _note_points(self, progress: TrialProgress, points: Sequence[ValidationPoint]) -> None:
         if points:
-            self._store.record_points(progress.attempt_id, points)
+            self._writer.record_points(progress.attempt_id, points)
             progress.note(points)
 
     def _tell(self, trial: str) -> None:
-        """The search hears of a closed trial, now or, if it does not answer, before it is asked again."""
-        progress = self.trials[trial]
-        if progress.assignment.phase != "search" or not progress.is_closed:
-            return
-        self._untold[trial] = None
-        try:
-            self._tell_search(trial)
-        except StorageError as error:
-            self.search_outage = str(error)
-
-    def _tell_search(self, trial: str) -> None:
+        """The search hears of a closed trial."""
         progress = self.trials[trial]
         assignment = progress.assignment
-        outcome, curve = self._goals.told(progress)
-        self._search.tell(assignment.trial.cell, assignment.number, outcome, curve=curve)
-        del self._untold[trial]
+        if assignment.phase == "search" and progress.is_closed:
+            outcome, curve = self._goals.told(progress)
+            self._search.tell(assignment.trial.cell, assignment.number, outcome, curve=curve)
 
     def _cell_to_search(self, cells: Iterable[Cell]) -> Cell | None:
         """The cell with the fewest epochs promised so far among those that may ask for a configuration now."""

@@ -29,9 +29,9 @@ from vsetune.jobs.recorded import RecordedAttempt, require_best_weights
 from vsetune.networks.importing.imported import network_of
 from vsetune.networks.importing.stored import StoredNetwork, StoredWeights
 from vsetune.networks.network_base import Network
-from vsetune.scoring.search_index import SearchIndex
 from vsetune.records.models import LoggedModels
-from vsetune.tracking.store import TrackingStore
+from vsetune.records.studies import Studies
+from vsetune.scoring.search_index import SearchIndex
 from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.stored_scores import trial_of
 from vsetune.training.trained import described_by
@@ -62,7 +62,7 @@ class CarriedNetwork:
 
 
 def log_model(
-    models: LoggedModels, store: TrackingStore, attempt: RecordedAttempt, into: Path, *, index: str | None = None,
+    models: LoggedModels, store: Studies, attempt: RecordedAttempt, into: Path, *, index: str | None = None,
     device: torch.device | None = None,
 ) -> tuple[str, bool]:
     """(address for `mlflow.pyfunc.load_model`, whether it is new); the same weights and index are logged once.

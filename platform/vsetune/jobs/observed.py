@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from vsetune.config.spec.loading import parse_spec
@@ -12,13 +12,10 @@ from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 from vsetune.jobs.cell_budget import CellBudget
-from vsetune.jobs.study_folder import folder_of
 from vsetune.leaderboard.rows import Cost
 from vsetune.leaderboard.selection import Trial, cost_of, trials_of, why_cannot_draw
 from vsetune.records.attempts import AttemptRecord, StudyRecord
-from vsetune.tracking.store import TrackingStore
-from vsetune.records.study_lock import has_died
-from vsetune.tracking.study_state import StudyState, StudyStates
+from vsetune.records.studies import Studies, StudyState
 
 PROMISED = "promised_trials"
 """Tag of a study: how many trials it asks for, for those who have not its components."""
@@ -72,12 +69,9 @@ class StudyView:
         return sum(count for status, count in self.counts.items() if status in ("finished", "pruned", "failed"))
 
 
-def observe(store: TrackingStore, states: StudyStates, record: StudyRecord) -> StudyView:
-    """A study as it stands in the store, or interrupted where this machine knows that its driver has died. StorageError
-    when the store cannot be reached."""
-    state, trials = states.state(record.name), trials_of(store.attempts(record.name))
-    if state.status == "running" and has_died(folder_of(record), seen=state.seen):
-        state = replace(state, status="killed")
+def observe(studies: Studies, record: StudyRecord) -> StudyView:
+    """A study as its log says. StorageError when the home cannot be read."""
+    state, trials = studies.state(record.name), trials_of(studies.attempts(record.name))
     promised = _promised(record)
     if promised is None and state.status in ("finished", "failed"):
         promised = len(trials)

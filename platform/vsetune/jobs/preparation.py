@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,9 @@ from vsetune.config.spec.paths import (
     remote_home,
     remote_place,
     under_home,
-    usable_uri,
 )
-from vsetune.config.spec.secrets import shown_plain, url_identity, usable_url
-from vsetune.config.study.cells import Cell, build_trial, candidates, refusal, resolve_cells
+from vsetune.config.spec.secrets import shown_plain
+from vsetune.config.study.cells import Cell, build_trial, candidates, resolve_cells
 from vsetune.config.study.study_spec import ScenesSpec, StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.parses import phrase_codes
@@ -37,25 +35,18 @@ from vsetune.errors import ConfigError, StorageError, StudyConflict
 from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.first_stages import StageSearch, with_first_stage
 from vsetune.jobs.fitting import require_fit
-from vsetune.jobs.held_search import HeldSearch
 from vsetune.jobs.observed import PROMISED, promised_trials
-from vsetune.jobs.store_address import TRACKING_VARIABLE
-from vsetune.jobs.store_address import existing_store as existing_store  # asked of this module, too
-from vsetune.jobs.store_address import tracking_store as tracking_store
-from vsetune.jobs.store_address import tracking_uri as tracking_uri
+from vsetune.jobs.store_address import TRACKING_VARIABLE, tracking_uri
 from vsetune.jobs.study_file import load_study, used_plugins
 from vsetune.jobs.study_folder import study_folder
-from vsetune.jobs.study_home import TRIALS_FOLDER, StudyHome
+from vsetune.jobs.study_home import TRIALS_FOLDER
 from vsetune.object_storage.addresses import is_remote, join
 from vsetune.object_storage.entrance import require_usable
 from vsetune.plugins.plugin_loading import Plugin
-from vsetune.scoring.evaluation import evaluated_split
-from vsetune.search.configurations import ConfigurationSearch
-from vsetune.tracking.journaled_store import JournaledStore
-from vsetune.tracking.opening import open_journaled
 from vsetune.records.attempts import PLUGIN_TAG, StudyRecord
+from vsetune.records.studies import Studies
+from vsetune.scoring.evaluation import evaluated_split
 
-SEARCH_VARIABLE = "VSETUNE_SEARCH_STORAGE"
 _NOT_IN_FINGERPRINT = {"description", "plugins", "resources", "tracking"}
 
 
@@ -89,9 +80,7 @@ class PreparedStudy:
         """The study for the store, without passwords. Where and how fast it runs does not change what it is."""
         plain = {key: value for key, value in self.spec.fingerprinted().items() if key not in _NOT_IN_FINGERPRINT}
         plain["data"] = {**plain["data"], "path": None}
-        storage = self.spec.search.storage
-        identity = None if storage is None else url_identity(storage, where="search.storage")
-        plain["search"] = {**plain["search"], "storage": identity}
+        plain["search"] = {**plain["search"], "storage": None}  # a setting of earlier versions
         code = {plugin.key: plugin.sha256 for plugin in self.plugins}
         plain |= {"plugins": code} if code else {}
         fingerprint = fingerprint_of({**plain, "data_fingerprint": self.data_fingerprint})
@@ -126,7 +115,7 @@ def prepare_spec(spec: StudySpec, console: Console, *, where: str) -> PreparedSt
 
 def stage_search(spec: StudySpec, dataset: Dataset, *, where: str) -> StageSearch:
     """Where the first stage of a study that re-ranks is looked for: in its tracking store, unless the study has one."""
-    return StageSearch(spec, dataset, study_folder(spec), lambda: existing_store(spec.tracking), where)
+    return StageSearch(spec, dataset, study_folder(spec), Studies, where)
 
 
 def _trials_at_the_ends(spec: StudySpec, cells: list[Cell]) -> list[TrialSpec]:
@@ -225,58 +214,10 @@ def require_home(spec: StudySpec) -> None:
     remote = remote_home()
     if remote is None:
         return
-    away = f"{HOME_VARIABLE} is {remote}, which other machines use too"
-    if tracking_uri(spec.tracking).startswith("sqlite"):
+    if (tracking_uri(spec.tracking) or "").startswith("sqlite"):
         raise ConfigError(
-            f"tracking.uri: got a SQLite file, and {away}; need an MLflow server or a database such as postgresql://, "
-            f"set {TRACKING_VARIABLE} or tracking.uri"
-        )
-    storage_url = search_storage(spec)
-    if storage_url is None or storage_url.startswith("sqlite"):
-        got = "nothing" if storage_url is None else "a SQLite file"
-        raise ConfigError(
-            f"search.storage: got {got}, and {away}; need a database such as postgresql://, set {SEARCH_VARIABLE} or "
-            "search.storage"
+            f"tracking.uri: got a SQLite file, and {HOME_VARIABLE} is {remote}, which other machines use too; need an MLflow "
+            f"server or a database such as postgresql://, set {TRACKING_VARIABLE} or tracking.uri, or `none`"
         )
     remote_place(study_folder(spec))
     require_usable(remote, named=HOME_VARIABLE)
-
-
-def open_tracking(prepared: PreparedStudy, held: StudyHome) -> JournaledStore:
-    """The store of a study that runs: what it is told goes to a journal first, and to the tracking store from there."""
-    uri = tracking_uri(prepared.spec.tracking)
-    return open_journaled(
-        uri, artifact_root(uri), prepared.folder, all_numbers=prepared.spec.tracking.series == "all",
-        check=held.check, bring=held.bring,
-    )
-
-
-def artifact_root(uri: str) -> str | None:
-    """Where a database that this process writes to itself has its artifacts kept; None: where that store chooses."""
-    remote = remote_home()
-    is_database = not uri.startswith(("http:", "https:", "sqlite:", "memory:", "databricks"))
-    return f"{remote}/artifacts" if remote is not None and is_database else None
-
-
-def open_search(prepared: PreparedStudy, held: StudyHome) -> ConfigurationSearch:
-    """The search of a study: in its own folder unless `search_storage` names another place."""
-    spec, cells = prepared.spec, {cell.name: cell for cell in prepared.cells}
-    storage_url = search_storage(spec) or f"sqlite:///{prepared.folder / 'search.db'}"
-    return HeldSearch(
-        spec.study, prepared.cells, spec.search, storage=usable_url(storage_url, where="search.storage"),
-        refuses=lambda cell, configuration: refusal(spec, cells[cell], configuration), check=held.check,
-    )
-
-
-def search_storage(spec: StudySpec) -> str | None:
-    """The Optuna storage URL that the study names, or VSETUNE_SEARCH_STORAGE, or None. ConfigError for no URL.
-
-    It may hold a password: to be used, not shown.
-    """
-    given = spec.search.storage or os.environ.get(SEARCH_VARIABLE)
-    if not given:
-        return None
-    try:
-        return usable_uri(given)
-    except ValueError as error:
-        raise ConfigError(f"{SEARCH_VARIABLE}: {error}") from error

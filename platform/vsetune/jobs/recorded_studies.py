@@ -7,7 +7,6 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.kept_plugins import load_kept
 from vsetune.jobs.study_folder import folder_of
 from vsetune.records.attempts import PLUGIN_TAG, StudyRecord
-from vsetune.tracking.store import TrackingStore, unknown_study
 
 
 def study_of(record: StudyRecord) -> StudySpec:
@@ -21,11 +20,3 @@ def study_of(record: StudyRecord) -> StudySpec:
     if plugins:
         load_kept(plugins, folder_of(record), where=f"study {record.name}")
     return parse_spec(dict(record.config), StudySpec, where=f"study {record.name}")
-
-
-def record_of(store: TrackingStore, study: str) -> StudyRecord:
-    """UsageError, with the names that there are, for a study that the store does not have."""
-    records = {record.name: record for record in store.studies()}
-    if study not in records:
-        raise unknown_study(study, list(records))
-    return records[study]

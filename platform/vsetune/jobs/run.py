@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console
 
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.spec.secrets import shown_plain
-from vsetune.config.study.study_spec import StudySpec
-from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
+from vsetune.config.study.cells import refusal
+from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.files.whole_files import write_text
 from vsetune.jobs.cluster import cluster_address, ray_cluster
 from vsetune.jobs.confirmations import Confirming
@@ -24,27 +25,31 @@ from vsetune.jobs.first_stages import plugins_of_stage
 from vsetune.jobs.kept_plugins import changed_since, keep_plugins
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.placement import place_trials, require_places
-from vsetune.jobs.preparation import PreparedStudy, existing_store, open_search, open_tracking, tracking_uri
+from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.jobs.study_home import StudyHome, held_home
 from vsetune.jobs.study_metrics import exported
 from vsetune.jobs.study_progress import resumed_line
-from vsetune.jobs.study_results import recorded_in, write_results
-from vsetune.jobs.warm_start import kept_or_taken, lines_of
+from vsetune.jobs.study_records import StudyRecords, kept_names, study_records
+from vsetune.jobs.study_results import write_results
+from vsetune.jobs.warm_start import WarmStart, kept_or_taken, lines_of
 from vsetune.jobs.winner_models import log_winners
 from vsetune.leaderboard.rows import Leaderboard
-from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.records.attempts import AttemptRecord
-from vsetune.tracking.store import StudyStatus, TrackingStore
-from vsetune.tracking.study_state import open_states
+from vsetune.records.events import Drawn, StudyStatus
+from vsetune.records.studies import Studies
+from vsetune.records.writer import StudyWriter
+from vsetune.search.configurations import ConfigurationSearch, Sampled
 
 _STUDY_FILE = "study.yaml"
 """In the folder of a study that was begun from there."""
 DELIVER_WITHIN_S = 15.0
-"""How long the end of a study waits for a tracking store that takes nothing; what is left stays in the journal."""
+"""How long the end of a study waits for an MLflow that takes nothing; the next export goes on."""
 _DELIVER_IN_HASTE_S = 3.0
-"""The same, of one that somebody broke off."""
+"""The same, of a study that was broken off."""
+_EXPORT_OPENS_WITHIN_S = 10.0
+"""How long the start of a study waits to hear that its tracking URI cannot be used at all."""
 
 Ending = Literal["finished", "partly failed", "failed", "interrupted"]
 _RECORDED_AS: Mapping[Ending, StudyStatus] = {
@@ -65,10 +70,10 @@ class Trouble:
 class StudyOutcome:
     """How a run of a study ended. counts: trials by status. board: None if there is nothing to compare, see `remark`.
 
-    page: the leaderboard as a web page, also kept with the study's run in the tracking store. troubles: trials that
-    failed or were left open. stopped_by: why the run ended before the study did, None if nobody asked. undelivered:
-    records that wait in the journal for the tracking store; outage: why. attempts: all of them, waiting ones too.
-    experiment: the study's in MLflow, None where it is interrupted or the store does not say.
+    page: the leaderboard as a web page, also among the files of the study's run in MLflow. troubles: trials that failed
+    or were left open. stopped_by: why the run ended before the study did, None if nobody asked. undelivered: events that
+    MLflow does not have; outage: why. attempts: all of them, waiting ones too. experiment: the study's in MLflow, None
+    where it is not exported.
     """
 
     counts: Mapping[str, int]
@@ -94,82 +99,111 @@ def run_study(
     confirming: Confirming | None = None,
 ) -> StudyOutcome:
     """Runs every promised trial of a study. One process per study, on all machines that share its home; a second one
-    is refused, and one that another machine has taken over from ends as interrupted. A new study is begun once its
-    search is there and a cluster with room for its trials: what is refused leaves nothing behind.
+    is refused, and one that another machine has taken over from ends as interrupted. A new study is begun once there is
+    a cluster with room for its trials: what is refused leaves nothing behind.
 
     address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: run this
     again, of a study whose search is over (else UsageError); None: what the study itself promises.
     """
-    cluster_address(address)  # a wrong one is told before anything is done
+    cluster_address(address)  # a wrong one is refused before anything is done
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
-    with held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(), _tracking(prepared, held) as store:
+    with (
+        held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(),
+        _cleared_unless_begun(folder) as begun, ExitStack() as connected,
+    ):
+        def connect() -> None:
+            """ConfigError where the cluster has no room for some trial."""
+            copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
+            going_on = "--resume" if confirming is None else "the same command"
+            farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
+            connected.enter_context(ray_cluster(address, stop, farewell=farewell, modules=copies))
+            require_places(prepared)
+
         is_new = not (folder / _STUDY_FILE).exists()
-        with ExitStack() as begun, ExitStack() as connected:
+        warm_start = kept_or_taken(
+            spec, prepared.cells, folder, store=Studies, data_fingerprint=prepared.data_fingerprint
+        )
+        _say(lines_of(warm_start), console)
+        if is_new:
+            connect()
+        else:
+            begun()
+        with study_records(prepared, held) as records, stop_watched(spec.study, stop):
+            left_as = records.writer.history.status if confirming is not None else None
+            records.exporter.wait_until_open(_EXPORT_OPENS_WITHIN_S)
+            _open(records.writer, prepared, resume=resume)
+            begun()
+            with _left_as_it_was(records, left_as or "killed"):
+                write_text(folder / _STUDY_FILE, dump_yaml(shown_plain(spec.to_plain())))
+                held.keep()
+                ledger = _ledger(prepared, records.writer, confirming, warm_start, retry_failed=retry_failed)
+                closed = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
+                held.forget_ended([prepared.trial_folder(name) for name in closed], records.log)
+                if ledger.has_work():
+                    _say([resumed_line(ledger)] if resume and ledger.trials else [], console)
+                    if not is_new:
+                        connect()
+                    _place(prepared, ledger, records, held, stop, console)
+                connected.close()
+                ledger.interrupt()
+                return _ended(prepared, records, ledger, stop, console)
 
-            def connect() -> None:
-                """ConfigError where the cluster has no room for some trial."""
-                copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
-                going_on = "--resume" if confirming is None else "the same command"
-                farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
-                connected.enter_context(ray_cluster(address, stop, farewell=farewell, modules=copies))
-                require_places(prepared)
 
-            with _left_without_a_trace(folder) if is_new else nullcontext():  # until it is begun
-                warm_start = kept_or_taken(
-                    spec, prepared.cells, folder, store=lambda: existing_store(spec.tracking),
-                    data_fingerprint=prepared.data_fingerprint,
-                )
-                _say(lines_of(warm_start), console)
-                search = open_search(prepared, held)
-                left_as = "killed" if confirming is None else _status_before(spec)
-                if is_new:
-                    connect()
-                # from before others see it as running: what they ask from then on is for this driver
-                begun.enter_context(stop_watched(spec.study, tracking_uri(spec.tracking), stop, is_new=not resume))
-                _open(store, prepared, resume=resume)
-            begun.enter_context(_left_as_it_was(spec.study, store, left_as))
-            write_text(folder / _STUDY_FILE, dump_yaml(shown_plain(spec.to_plain())))
-            held.keep()
-            ledger = StudyLedger(spec, prepared.cells, store, search, confirming=confirming, warm_start=warm_start)
-            ledger.recover(retry_failed=retry_failed)
-            if confirming is not None and ledger.searching():
-                raise UsageError(
-                    f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it "
-                    "first: vsetune study run FILE --resume"
-                )
-            ended = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
-            held.forget_ended([prepared.trial_folder(name) for name in ended])
-            if ledger.has_work():
-                _say([resumed_line(ledger)] if resume and ledger.trials else [], console)
-                if not is_new:
-                    connect()
-                with credentials_not_forwarded(), exported(ledger, backlog=store.pending, stop=stop) as metrics:
-                    place_trials(prepared, ledger, stop, console, forget=held.forget_checkpoint, metrics=metrics)
-            connected.close()
-            ledger.interrupt()
-            ending = _ending(ledger)
-            attempts = store.attempts(spec.study)
-            is_away = store.deliver(DELIVER_WITHIN_S) > 0
-            recorded = None if is_away or ending == "interrupted" else recorded_in(prepared)
-            results = write_results(prepared, attempts, recorded)
-            store.finish_study(spec.study, _RECORDED_AS[ending], results.files)
-        undelivered = store.deliver(0.0 if is_away else DELIVER_WITHIN_S)
-        outage = store.outage() or "it is slow"
-        if ending != "interrupted":
-            _say(log_winners(prepared, None if undelivered else recorded), console)
+def _ledger(
+    prepared: PreparedStudy, writer: StudyWriter, confirming: Confirming | None,
+    warm_start: Mapping[str, WarmStart], *, retry_failed: bool,
+) -> StudyLedger:
+    """What the log says of the study's trials, and which come next. UsageError where a search that is to be confirmed is
+    not over."""
+    spec, cells = prepared.spec, {cell.name: cell for cell in prepared.cells}
+    search = ConfigurationSearch(
+        prepared.cells, spec.search, keep=lambda sampled: writer.draw(Drawn(**vars(sampled), at=time.time())),
+        sampled=[Sampled(**_without_time(each)) for each in writer.history.draws],
+        refuses=lambda cell, configuration: refusal(spec, cells[cell], configuration),
+    )
+    ledger = StudyLedger(spec, prepared.cells, writer, search, confirming=confirming, warm_start=warm_start)
+    ledger.recover(retry_failed=retry_failed)
+    if confirming is not None and ledger.searching():
+        raise UsageError(
+            f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it "
+            "first: vsetune study run FILE --resume"
+        )
+    return ledger
+
+
+def _place(
+    prepared: PreparedStudy, ledger: StudyLedger, records: StudyRecords, held: StudyHome, stop: StopRequest,
+    console: Console,
+) -> None:
+    """Runs trials until the ledger is done or `stop` is requested. Ray is connected."""
+    with credentials_not_forwarded(), exported(ledger, backlog=records.exporter.pending, stop=stop) as metrics:
+        place_trials(
+            prepared, ledger, stop, console, metrics=metrics,
+            forget=lambda trial_folder: held.forget_checkpoint(trial_folder, records.log),
+        )
+
+
+def _ended(
+    prepared: PreparedStudy, records: StudyRecords, ledger: StudyLedger, stop: StopRequest, console: Console
+) -> StudyOutcome:
+    """Writes the results, tells MLflow, and says how the study has ended."""
+    study, ending, attempts = prepared.spec.study, _ending(ledger), records.writer.attempts()
+    is_away = records.exporter.deliver(DELIVER_WITHIN_S) > 0
+    results = write_results(prepared, attempts)
+    records.writer.finish_study(_RECORDED_AS[ending], kept_names(prepared.folder, results.files))
+    undelivered = records.exporter.deliver(0.0 if is_away else DELIVER_WITHIN_S)
+    if ending != "interrupted":
+        _say(log_winners(prepared, attempts, is_exported=not undelivered), console)
     counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
-    stopped_by = stop.reason or (ledger.search_outage if ending == "interrupted" else None)
+    stopped_by = stop.reason or (ledger.outage if ending == "interrupted" else None)
     return StudyOutcome(
-        counts, ending, results.board, results.page, results.remark, _troubles(ledger), stopped_by, undelivered, outage,
-        tuple(attempts), _experiment(recorded, spec.study),
+        counts, ending, results.board, results.page, results.remark, _troubles(ledger), stopped_by, undelivered,
+        records.exporter.outage() or "it is slow", tuple(attempts), Studies().in_mlflow(study)[0],
     )
 
 
-def _experiment(recorded: TrackingStore | None, study: str) -> str | None:
-    try:
-        return None if recorded is None else recorded.experiment_of(study)
-    except VsetuneError:  # the study has ended and is recorded; this is a link to it
-        return None
+def _without_time(drawn: Drawn) -> dict[str, Any]:
+    return {name: value for name, value in vars(drawn).items() if name != "at"}
 
 
 def _say(lines: Sequence[str], console: Console) -> None:
@@ -177,10 +211,10 @@ def _say(lines: Sequence[str], console: Console) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool) -> None:
+def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool) -> None:
     """StudyConflict that names the file, where somebody's own code has changed since the study began."""
     try:
-        store.open_study(prepared.record(), resume=resume)
+        writer.open_study(prepared.record(), resume=resume)
     except StudyConflict as error:
         change = changed_since(prepared.folder, prepared.plugins)
         if change is None:
@@ -188,23 +222,20 @@ def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool) -> No
         raise StudyConflict(f"study {prepared.spec.study}: {change}") from error
 
 
-def _status_before(spec: StudySpec) -> StudyStatus:
-    """Of a study that is confirmed: as it ended, or killed where the store has no end of it or does not answer."""
-    try:
-        status = open_states(tracking_uri(spec.tracking)).state(spec.study).status
-    except UsageError:
-        return "killed"
-    return "killed" if status == "running" else status
-
-
 @contextmanager
-def _left_without_a_trace(folder: Path) -> Iterator[None]:
-    """What ends before the study is begun leaves its folder as it was, so that the mended file meets nothing of it."""
-    before = set(folder.iterdir())
+def _cleared_unless_begun(folder: Path) -> Iterator[Callable[[], None]]:
+    """An error before what is yielded was called leaves the folder as it was, so that the corrected file meets nothing of
+    a study that never began."""
+    before, begun = set(folder.iterdir()), False
+
+    def begin() -> None:
+        nonlocal begun
+        begun = True
+
     try:
-        yield
+        yield begin
     except BaseException:
-        for path in set(folder.iterdir()) - before:
+        for path in set(folder.iterdir()) - before if not begun else ():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
@@ -213,25 +244,16 @@ def _left_without_a_trace(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _left_as_it_was(study: str, store: JournaledStore, status: StudyStatus) -> Iterator[None]:
+def _left_as_it_was(records: StudyRecords, status: StudyStatus) -> Iterator[None]:
     """A study that was opened and cannot go on is not left as running, nor one that had finished as interrupted."""
     try:
         yield
     except StorageError:  # an interruption, or another machine has the study now
         raise
     except (UsageError, KeyboardInterrupt) as error:  # Ctrl-C before Ray has started, a second one, or at the end
-        store.finish_study(study, status, [])
-        store.deliver(_DELIVER_IN_HASTE_S if isinstance(error, KeyboardInterrupt) else DELIVER_WITHIN_S)
+        records.writer.finish_study(status)
+        records.exporter.deliver(_DELIVER_IN_HASTE_S if isinstance(error, KeyboardInterrupt) else DELIVER_WITHIN_S)
         raise
-
-
-@contextmanager
-def _tracking(prepared: PreparedStudy, held: StudyHome) -> Iterator[JournaledStore]:
-    store = open_tracking(prepared, held)
-    try:
-        yield store
-    finally:
-        store.close(0.0)
 
 
 def _ending(ledger: StudyLedger) -> Ending:

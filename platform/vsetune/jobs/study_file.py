@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -16,7 +17,6 @@ from vsetune.config.study.study_entries import LossEntry, NetworkEntry
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError, MissingPlugin
 from vsetune.jobs.kept_plugins import load_kept_by_name
-from vsetune.jobs.study_folder import folder_told
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.plugins.plugin_loading import (
@@ -27,6 +27,7 @@ from vsetune.plugins.plugin_loading import (
     require_different_names,
     resolved_reference,
 )
+from vsetune.records.studies import folder_of_study
 
 _log = logging.getLogger(__name__)
 SweepT = TypeVar("SweepT", bound=Spec)
@@ -125,14 +126,11 @@ def _names_in(content: Any) -> Iterator[str]:
 
 
 def _study_folder(content: Mapping[str, Any]) -> Path | None:
-    """None where the file does not tell, or what it tells can be no path."""
+    """None where the file has no name of a study."""
     name = content.get("study")
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or re.fullmatch(r"[\w-]+", name) is None:
         return None
-    try:
-        return folder_told(content, name)
-    except ConfigError:
-        return None
+    return folder_of_study(name)
 
 
 def _require_code(study: NamesComponents) -> None:

@@ -1,6 +1,6 @@
 """Where what a study leaves stands: its folder on this machine and, with a home on object storage, a mirror of it.
 
-    runs/STUDY/                lease.json, the mirror of what the driver writes: study file, plugins, exports, journal
+    runs/STUDY/                lease.json, the log's objects, the mirror of what the driver writes: study file, plugins, boards
     runs/STUDY/trials/TRIAL/   the mirror of one trial, written by whoever trains it
 
 The driver holds the lease and the first mirror. It reads the mirrors of trials, and takes checkpoints off them that no
@@ -20,14 +20,15 @@ from vsetune.errors import StorageError
 from vsetune.object_storage.mirror import Mirror, MirroredFiles, is_set_aside
 from vsetune.object_storage.mirror_contents import DamagedObject, fetch
 from vsetune.object_storage.mirror_writer import drop_files
-from vsetune.tracking.journal import CURSOR_FILE, JOURNAL_FILE
+from vsetune.records.log import LOG_FILE, LogWriter
+from vsetune.records.studies import EXPORT_FILE
 from vsetune.records.study_lock import LOCK_FILE, locked_study
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, NAMED_FILE
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 
 _log = logging.getLogger(__name__)
 TRIALS_FOLDER = "trials"
-TRAIN_FOLDER = "train"
+KEPT_FOLDER, TRAIN_FOLDER = "kept", "train"
 """Of `vsetune train`: for whoever looks, on this machine alone."""
 BEGIN_WITHIN_S, END_WITHIN_S = 60.0, 60.0
 """How long a driver, at its start and its end, waits until its own files are on the server; a trial at its start."""
@@ -48,34 +49,32 @@ def _trial_files(folder: Path) -> list[str]:
 
 
 def _study_files(folder: Path) -> list[str]:
-    """The cursor first: a journal is not complete to whom the cursor says that more of it was delivered."""
+    """What the driver writes beside its log, which has objects of its own."""
     names = [path.relative_to(folder).as_posix() for top in folder.iterdir() if _is_of_the_driver(top.name)
              for path in ([top] if top.is_file() else sorted(top.rglob("*"))) if path.is_file()]
-    return sorted(names, key=lambda name: (name == JOURNAL_FILE, name != CURSOR_FILE, name))
+    return sorted(names)
 
 
 def _is_of_the_driver(name: str) -> bool:
-    others = name in (TRIALS_FOLDER, TRAIN_FOLDER, LOCK_FILE) or name.startswith((".", "search.db"))
+    others = name in (TRIALS_FOLDER, TRAIN_FOLDER, KEPT_FOLDER, LOCK_FILE, LOG_FILE) or name.startswith(".")
     return not others and not name.endswith(".partial") and not is_set_aside(name)
 
 
 TRIAL_FILES = MirroredFiles(_trial_files, refreshed=lambda name: name == PROGRESS_FILE, refresh_s=_TRIAL_REFRESH_S)
-STUDY_FILES = MirroredFiles(
-    _study_files, refreshed=lambda name: True, refresh_s=_STUDY_REFRESH_S, growing=frozenset({JOURNAL_FILE}),
-    kept_aside=frozenset({JOURNAL_FILE}),
-)
+STUDY_FILES = MirroredFiles(_study_files, refreshed=lambda name: name == EXPORT_FILE, refresh_s=_STUDY_REFRESH_S)
 
 
 class StudyHome:
-    """Held by the one driver of a study. With a local home all but `check` does nothing, and `check` never raises."""
+    """Held by the one driver of a study. on_lost: to be called when another driver has it. log: set by whoever opens it.
+    """
 
-    def __init__(self, folder: Path, check: Callable[[], None], mirror: Mirror | None) -> None:
-        self.folder, self.check, self._mirror = folder, check, mirror
+    def __init__(self, folder: Path, on_lost: Callable[[str], None], mirror: Mirror | None) -> None:
+        self.folder, self.on_lost, self._mirror = folder, on_lost, mirror
 
-    @property
-    def bring(self) -> Callable[[Path], Path] | None:
-        """Fetches a file of a trial to this machine and says where it is now; None where every machine sees it."""
-        return None if self._mirror is None else self._bring
+    def file(self, name: str) -> Path | None:
+        """A file that the log names, on this machine; None where it is gone. StorageError while the server is away."""
+        path = self._bring(self.folder / name)
+        return path if path.is_file() else None
 
     def keep(self) -> None:
         """Send what the driver has written by now, in the background."""
@@ -83,20 +82,17 @@ class StudyHome:
             with suppress(StorageError):  # the thread looks again by itself
                 self._mirror.send()
 
-    def forget_checkpoint(self, trial_folder: Path) -> None:
-        """A trial has ended and is in the journal: nobody goes on from its checkpoint.
-
-        The one on the server goes once the journal that tells of the end is there too.
-        """
+    def forget_checkpoint(self, trial_folder: Path, log: LogWriter) -> None:
+        """A trial has ended: no attempt goes on from its checkpoint. The one on the server goes once the log that says so
+        is there too."""
         for name in _OF_WHO_GOES_ON:
             with suppress(OSError):
                 (trial_folder / name).unlink()
         url = None if self._mirror is None else remote_place(trial_folder)
         if self._mirror is not None and url is not None:
-            self._mirror.after_sent(lambda: drop_files(url, _OF_WHO_GOES_ON))
-            self.keep()
+            log.after_settled(lambda: drop_files(url, _OF_WHO_GOES_ON))
 
-    def forget_ended(self, trial_folders: Sequence[Path]) -> None:
+    def forget_ended(self, trial_folders: Sequence[Path], log: LogWriter) -> None:
         """The same for trials that ended under an earlier driver, which may have died before it could."""
         urls = [url for folder in trial_folders if (url := remote_place(folder)) is not None]
 
@@ -105,11 +101,10 @@ class StudyHome:
                 drop_files(url, _OF_WHO_GOES_ON)
 
         if self._mirror is not None and urls:
-            self._mirror.after_sent(forget)
-            self.keep()
+            log.after_settled(forget)
 
     def _bring(self, path: Path) -> Path:
-        """StorageError while the server is away. What is damaged there is told, and recorded without it."""
+        """A damaged file is reported, and exported without it."""
         url = remote_place(path.parent)
         if url is None or not path.is_relative_to(self.folder / TRIALS_FOLDER):
             return path
@@ -128,16 +123,16 @@ def held_home(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -> I
     folder: the study's, made if need be. on_lost: called from a thread when another machine has taken the study over.
     StudyConflict when somebody holds it, StorageError when folder or server cannot be used.
     """
-    with locked_study(folder, on_lost=on_lost) as check:
+    with locked_study(folder, on_lost=on_lost):
         url = remote_place(folder)
         if url is None:
-            yield StudyHome(folder, check, None)
+            yield StudyHome(folder, on_lost, None)
             return
         mirror = Mirror(folder, url, STUDY_FILES)
         mirror.fetch()
         mirror.send()
         mirror.settle(BEGIN_WITHIN_S)  # from now on an earlier driver can send no more
-        home_of_study = StudyHome(folder, check, mirror)
+        home_of_study = StudyHome(folder, on_lost, mirror)
         try:
             yield home_of_study
         finally:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from vsetune.leaderboard.page import Shown, boards_of, to_html
 from vsetune.leaderboard.shown_runs import shown_runs
 from vsetune.records.attempts import AttemptRecord
-from vsetune.tracking.store import TrackingStore
+from vsetune.records.studies import Studies
 
 
 def study_page(
-    store: TrackingStore, shown: Shown, attempts: Sequence[AttemptRecord], *, mlflow_url: str | None
+    store: Studies, shown: Shown, attempts: Sequence[AttemptRecord], *, mlflow_url: str | None
 ) -> str:
     """The boards with their runs. attempts: as the store has them. mlflow_url: of MLflow's UI, None without one.
 

@@ -11,16 +11,13 @@ from vsetune.errors import StorageError, UsageError
 from vsetune.files.whole_files import write_text
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.range_ends import board_with_ends
-from vsetune.jobs.store_address import existing_store, mlflow_ui, tracking_uri
+from vsetune.jobs.store_address import mlflow_ui, tracking_uri
 from vsetune.jobs.study_page import study_page
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import curves_to_csv, to_csv, to_latex
-from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.rows import Leaderboard
-from vsetune.leaderboard.shown_runs import ShownRuns
-from vsetune.tracking.opening import is_memory
 from vsetune.records.attempts import AttemptRecord
-from vsetune.tracking.store import TrackingStore
+from vsetune.records.studies import Studies
 
 _log = logging.getLogger(__name__)
 
@@ -43,32 +40,15 @@ class Results:
         return next((file for file in self.files if file.name == _PAGE), None)
 
 
-def recorded_in(prepared: PreparedStudy) -> TrackingStore | None:
-    """The tracking store of a study whose journal is delivered, to be read; None where none can be."""
-    if is_memory(tracking_uri(prepared.spec.tracking)):
-        return None
-    try:
-        return existing_store(prepared.spec.tracking)
-    except StorageError as error:
-        _log.warning("study %s: %s", prepared.spec.study, error)
-        return None
-
-
-def write_results(
-    prepared: PreparedStudy, attempts: Sequence[AttemptRecord], recorded: TrackingStore | None
-) -> Results:
-    """The leaderboard and its files, or why there are none; a study without a result has still run.
-
-    recorded: the store behind the attempts. The page then has what `leaderboard export` gives it: links to MLflow,
-    galleries, hard negatives.
-    """
+def write_results(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> Results:
+    """The leaderboard and its files, or why there are none; a study without a result has still run."""
     try:
         board = build(attempts, baseline=prepared.spec.baseline)
     except UsageError as error:
         return Results(None, remark=str(error).removeprefix("leaderboard: "))
     board = board_with_ends(board, [prepared.record()])
     made: dict[str, Callable[[], str]] = {
-        _PAGE: lambda: _page(prepared, board, attempts, recorded), "leaderboard.csv": lambda: to_csv(board),
+        _PAGE: lambda: _page(prepared, board, attempts), "leaderboard.csv": lambda: to_csv(board),
         "curves.csv": lambda: curves_to_csv(board), "leaderboard.tex": lambda: to_latex(board),
     }
     files, missing = [], []
@@ -93,14 +73,7 @@ def _why_missing(study: str, name: str, error: Exception) -> str:
     )
 
 
-def _page(
-    prepared: PreparedStudy, board: Leaderboard, attempts: Sequence[AttemptRecord], recorded: TrackingStore | None
-) -> str:
-    """Of a store that does not answer, without what only it knows of the runs."""
-    if recorded is not None:
-        ui = mlflow_ui(None, tracking_uri(prepared.spec.tracking))
-        try:
-            return study_page(recorded, board, recorded.attempts(prepared.spec.study), mlflow_url=ui)
-        except StorageError as error:
-            _log.warning("study %s: its page has neither galleries nor hard negatives: %s", prepared.spec.study, error)
-    return to_html(board, runs=ShownRuns(attempts))
+def _page(prepared: PreparedStudy, board: Leaderboard, attempts: Sequence[AttemptRecord]) -> str:
+    """As `leaderboard export` makes it."""
+    ui = mlflow_ui(None, tracking_uri(prepared.spec.tracking))
+    return study_page(Studies(), board, attempts, mlflow_url=ui)

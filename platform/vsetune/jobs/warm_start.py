@@ -23,10 +23,10 @@ from vsetune.errors import UsageError
 from vsetune.files.whole_files import read_json, write_json
 from vsetune.leaderboard.selection import Trial, trials_of, usable
 from vsetune.metrics.curves import best_of_curve
+from vsetune.records.attempts import AttemptRecord, was_cut_short
+from vsetune.records.studies import Studies
 from vsetune.search.configurations import Lesson
 from vsetune.search.objectives import Objective, excess_of
-from vsetune.records.attempts import AttemptRecord, was_cut_short
-from vsetune.tracking.store import TrackingStore
 
 FILE = "warm_start.json"
 _MOST_OF_A_CELL = 3
@@ -68,7 +68,7 @@ class WarmStart:
 
 
 def kept_or_taken(
-    study: StudySpec, cells: Sequence[Cell], folder: Path, *, store: Callable[[], TrackingStore], data_fingerprint: str
+    study: StudySpec, cells: Sequence[Cell], folder: Path, *, store: Callable[[], Studies], data_fingerprint: str
 ) -> dict[str, WarmStart]:
     """What the study took when it began, kept in its folder; taken now where it begins. Empty where it takes nothing.
 
@@ -117,7 +117,7 @@ def lines_of(warm: Mapping[str, WarmStart]) -> list[str]:
     return [f"warm start: {cell}: {each.tag}" for cell, each in warm.items()]
 
 
-def _attempts(study: StudySpec, store: TrackingStore) -> list[AttemptRecord]:
+def _attempts(study: StudySpec, store: Studies) -> list[AttemptRecord]:
     found = []
     for name in study.search.warm_start:
         try:

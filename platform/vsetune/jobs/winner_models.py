@@ -13,10 +13,9 @@ from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.recorded import RecordedAttempt
 from vsetune.jobs.store_address import tracking_uri
 from vsetune.leaderboard.selection import Trial, trials_of, winner_of
-from vsetune.records.models import LoggedModels, logged_models
-from vsetune.tracking.opening import is_memory
 from vsetune.records.attempts import AttemptRecord
-from vsetune.tracking.store import TrackingStore
+from vsetune.records.models import LoggedModels, logged_models
+from vsetune.records.studies import Studies
 
 _log = logging.getLogger(__name__)
 _LONGEST = 300
@@ -33,20 +32,20 @@ def winners_of(attempts: Sequence[AttemptRecord]) -> list[AttemptRecord]:
     return [winner for winner in found if winner is not None and winner.status == "finished"]
 
 
-def log_winners(prepared: PreparedStudy, store: TrackingStore | None) -> list[str]:
+def log_winners(prepared: PreparedStudy, attempts: Sequence[AttemptRecord], *, is_exported: bool) -> list[str]:
     """Logs the best network of every winner, each once however often this is repeated; what to say of it, in lines.
 
-    store: that has the study; None: it does not answer. Nothing here fails a study that has ended: what cannot be read
-    or logged is one of the lines. Nothing is logged, or said, where `tracking.models` is none.
+    is_exported: MLflow has the study's runs. Nothing here fails a study that has ended: what cannot be read or logged is
+    one of the lines. Nothing is logged, or said, where `tracking.models` is none.
     """
-    uri = tracking_uri(prepared.spec.tracking)
-    if prepared.spec.tracking.models == "none" or is_memory(uri):
+    uri, studies = tracking_uri(prepared.spec.tracking), Studies()
+    if prepared.spec.tracking.models == "none" or uri is None:
         return []
-    if store is None:
-        return [f"winners are not logged as MLflow models: the tracking store has not got them yet; {_LATER}"]
+    if not is_exported:
+        return [f"winners are not logged as MLflow models: MLflow does not have them yet; {_LATER}"]
     try:
-        winners = winners_of(store.attempts(prepared.spec.study))
-        return _logged(prepared, store, logged_models(uri), winners) if winners else []
+        winners = winners_of(attempts)
+        return _logged(prepared, studies, logged_models(uri, studies), winners) if winners else []
     except Exception as error:  # whatever it is, the study has ended and is recorded
         if not isinstance(error, VsetuneError):
             _log.exception("study %s: models of its winners", prepared.spec.study)
@@ -54,7 +53,7 @@ def log_winners(prepared: PreparedStudy, store: TrackingStore | None) -> list[st
 
 
 def _logged(
-    prepared: PreparedStudy, store: TrackingStore, models: LoggedModels, winners: Sequence[AttemptRecord]
+    prepared: PreparedStudy, store: Studies, models: LoggedModels, winners: Sequence[AttemptRecord]
 ) -> list[str]:
     new, gone = 0, []
     for winner in winners:

@@ -16,7 +16,7 @@ from vsetune.leaderboard.rows import Leaderboard
 from vsetune.leaderboard.shown_runs import ShownRuns, shown_runs
 from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.attempts import AttemptRecord, StudyRecord
-from vsetune.tracking.store import TrackingStore
+from vsetune.records.studies import Studies
 
 PAUSE_S = 1.0
 """The least between two looks into the store, however many ask."""
@@ -61,7 +61,7 @@ class LiveBoard:
     """
 
     def __init__(
-        self, store: TrackingStore, source: Source, *, mlflow_url: str | None, lock: threading.Lock,
+        self, store: Studies, source: Source, *, mlflow_url: str | None, lock: threading.Lock,
         clock: Callable[[], float] = time.monotonic, told: Told = lambda board, _: board,
     ) -> None:
         self._store, self._source, self._mlflow_url = store, source, mlflow_url

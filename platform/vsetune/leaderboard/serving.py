@@ -6,14 +6,12 @@ import errno
 import logging
 import mimetypes
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -21,7 +19,7 @@ from vsetune.errors import StorageError, UsageError
 from vsetune.leaderboard.live_board import LiveBoard, Source, Told
 from vsetune.leaderboard.waiting_page import list_page, waiting_page
 from vsetune.metrics.performance_profiles import HIT_SHARE
-from vsetune.tracking.store import TrackingStore
+from vsetune.records.studies import Studies
 
 _log = logging.getLogger(__name__)
 _HEADERS = {
@@ -48,7 +46,7 @@ class BoardServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(
-        self, store: TrackingStore, studies: Sequence[str], *, host: str, port: int, baseline: str | None = None,
+        self, store: Studies, studies: Sequence[str], *, host: str, port: int, baseline: str | None = None,
         mlflow_url: str | None = None, told: Told = lambda board, _: board, hit_share: float = HIT_SHARE,
     ) -> None:
         self._store, self._studies, self._baseline, self._mlflow_url = store, studies, baseline, mlflow_url
@@ -93,8 +91,8 @@ class BoardServer(ThreadingHTTPServer):
                 return self._of_board(source, _SIDE_BY_SIDE, _ALL, rest, tag)
             case ["studies", study, *rest] if rest in ([], ["board.json"]) and self._serves(study):
                 return self._of_board(self._alone(study), study, _address(study), rest, tag)
-            case ["studies", study, "artifacts", run, *name] if name and self._serves(study):
-                return self._artifact(study, run, "/".join(name))
+            case ["studies", study, "artifacts", trial, number, *name] if name and self._serves(study):
+                return self._artifact(f"{study}/{trial}/{number}", "/".join(name))
         return _Answer(HTTPStatus.NOT_FOUND, b"nothing stands here", "text/plain")
 
     def _known(self) -> Sequence[str]:
@@ -148,20 +146,19 @@ class BoardServer(ThreadingHTTPServer):
             return _Answer(HTTPStatus.NOT_MODIFIED, b"", "application/json", headers)
         return _Answer(HTTPStatus.OK, update.content, "application/json", headers)
 
-    def _artifact(self, study: str, run: str, name: str) -> _Answer:
+    def _artifact(self, attempt: str, name: str) -> _Answer:
         if not name.startswith("gallery/") or ".." in name.split("/"):
             return _Answer(HTTPStatus.NOT_FOUND, b"only galleries are served", "text/plain")
         try:
-            with self._lock, tempfile.TemporaryDirectory() as folder:
-                is_ours = self._store.attempt(run).start.study == study
-                found = self._store.fetch_artifact(run, name, Path(folder)) if is_ours else None
+            with self._lock:
+                found = self._store.fetch_artifact(attempt, name)
                 content = found.read_bytes() if found is not None else None
         except StorageError:
             raise
         except UsageError as error:
             return _Answer(HTTPStatus.NOT_FOUND, str(error).encode(), "text/plain; charset=utf-8")
         if content is None:
-            return _Answer(HTTPStatus.NOT_FOUND, f"run {run} has no {name}".encode(), "text/plain; charset=utf-8")
+            return _Answer(HTTPStatus.NOT_FOUND, f"attempt {attempt} has no {name}".encode(), "text/plain; charset=utf-8")
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         return _Answer(HTTPStatus.OK, content, kind, _SANDBOX)
 

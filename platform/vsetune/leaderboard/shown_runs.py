@@ -12,8 +12,8 @@ from vsetune.leaderboard.selection import dataset_of
 from vsetune.leaderboard.table_text import in_order
 from vsetune.metrics.curves import Curve, best_of_curve
 from vsetune.records.attempts import AttemptRecord
-from vsetune.records.run_descriptions import artifact_link, charts_link, run_link
-from vsetune.tracking.store import TrackingStore
+from vsetune.records.run_descriptions import charts_link, run_link
+from vsetune.records.studies import Studies
 
 COLUMNS = (
     "key", "study", "trial", "number", "seed", "phase", "status", "best_m_recall", "epochs_to_best", "epochs",
@@ -27,12 +27,14 @@ _ERROR_LENGTH = 300
 class ShownRuns:
     """All attempts of a page. galleries: of a run, the names of its pages; measured: of a (study, trial) shown, curves
     of its metrics by name. links: of a study, its addresses in MLflow's UI, if that has one: `charts`, and
-    `run` and `file`, in which {run} and {file} stand for the id of a run and the name of a file of it."""
+    `run`, in which {run} stands for the id of a run. runs: by attempt,
+    its run in MLflow."""
 
     attempts: Sequence[AttemptRecord]
     galleries: Mapping[str, Sequence[str]] = field(default_factory=dict)
     measured: Mapping[tuple[str, str], Mapping[str, Curve]] = field(default_factory=dict)
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    runs: Mapping[str, str] = field(default_factory=dict)
 
     def to_plain(self, boards: Sequence[Leaderboard]) -> dict[str, Any]:
         """Columns and one list per run, since there may be ten thousand; each with the key of its row."""
@@ -40,13 +42,13 @@ class ShownRuns:
         studies = list(dict.fromkeys(attempt.start.study for attempt in self.attempts))
         places = {study: place for place, study in enumerate(studies)}
         return {
-            "columns": COLUMNS, "runs": [_numbers(attempt, keys, places) for attempt in self.attempts],
+            "columns": COLUMNS, "runs": [_numbers(attempt, keys, places, self.runs) for attempt in self.attempts],
             "studies": studies, "links": [self.links.get(study) for study in studies], "galleries": self.galleries,
         }
 
 
 def shown_runs(
-    store: TrackingStore, boards: Sequence[Leaderboard], attempts: Sequence[AttemptRecord], *, mlflow_url: str | None
+    store: Studies, boards: Sequence[Leaderboard], attempts: Sequence[AttemptRecord], *, mlflow_url: str | None
 ) -> ShownRuns:
     """From a store, what it has of the seeds that the boards show. mlflow_url: where MLflow's UI answers, if it does.
 
@@ -60,23 +62,24 @@ def shown_runs(
     ids = {trial: latest[trial] for trial in shown}
     measured = store.metric_curves(list(ids.values()), NEGATIVE_METRICS)
     galleries = {run: store.artifact_names(run, "gallery") for run in ids.values()}
-    experiments = {study: store.experiment_of(study) for study, _ in ids} if mlflow_url is not None else {}
+    exported = {study: store.in_mlflow(study) for study in {study for study, _ in ids}} if mlflow_url is not None else {}
     return ShownRuns(
         attempts, {run: names for run, names in galleries.items() if names},
         {trial: measured[run] for trial, run in ids.items() if run in measured},
-        {study: _links(f"{mlflow_url}/", of) for study, of in experiments.items() if of is not None},
+        {study: _links(f"{mlflow_url}/", of) for study, (of, _) in exported.items() if of is not None},
+        {name: run for _, runs in exported.values() for name, run in runs.items()},
     )
 
 
 def _links(ui: str, experiment_id: str) -> dict[str, str]:
     return {
         "charts": ui + charts_link(experiment_id), "run": ui + run_link(experiment_id, "{run}"),
-        "file": ui + artifact_link(experiment_id, "{run}", "{file}"),
     }
 
 
 def _numbers(
-    attempt: AttemptRecord, keys: Mapping[tuple[str, str, str], str], places: Mapping[str, int]
+    attempt: AttemptRecord, keys: Mapping[tuple[str, str, str], str], places: Mapping[str, int],
+    runs: Mapping[str, str],
 ) -> list[str | int | float | None]:
     start, summary = attempt.start, attempt.summary
     best = best_of_curve(attempt.curve) if attempt.curve else None
@@ -86,6 +89,6 @@ def _numbers(
         places[start.study], start.trial, start.number, start.seed, start.phase, attempt.status,
         best.m_recall if best else None, best.epoch if best else None,
         max(attempt.curve[-1][0] if attempt.curve else 0.0, summary.get("epochs", 0.0)),
-        summary.get("device_seconds", summary.get("train_seconds")), attempt.attempt_id,
+        summary.get("device_seconds", summary.get("train_seconds")), runs.get(attempt.attempt_id),
         attempt.error[:_ERROR_LENGTH] if attempt.error else None,
     ]

@@ -22,7 +22,6 @@ from vsetune.nightly.report_spec import ReportSpec
 from vsetune.nightly.report_words import SIGNS, presentable
 from vsetune.nightly.webhook import post
 from vsetune.records.night_runs import NightRun, NightRuns
-from vsetune.tracking.opening import open_nights
 
 _log = logging.getLogger(__name__)
 NOT_KEPT = "the report could not be kept: "
@@ -92,9 +91,9 @@ class _Delivery:
 
     def keep_run(self, tracking_uri: str) -> None:
         """The run first, so that its id stands in the files that go to it."""
-        self.runs = open_nights(tracking_uri, None)
-        if self.runs is None:
-            return
+        from vsetune.records.mlflow_nights import MlflowNights
+
+        self.runs = MlflowNights(tracking_uri)
         run_id = self.runs.keep(_night_run(self.report))
         self.report = replace(self.report, mlflow_run=run_id)
         self.upload()

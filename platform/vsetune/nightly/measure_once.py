@@ -29,8 +29,8 @@ from vsetune.jobs.trial_meter import TrialMeter
 from vsetune.nightly.first_steps import FirstSteps, take_first_steps
 from vsetune.nightly.measuring import cell_nights
 from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
-from vsetune.scoring.device import choose_device
 from vsetune.records.attempts import AttemptRecord, AttemptStart
+from vsetune.scoring.device import choose_device
 from vsetune.training.attempt import Attempt
 
 _STUDY = "measure-once"

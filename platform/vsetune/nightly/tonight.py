@@ -15,8 +15,9 @@ from rich.console import Console
 import vsetune
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
-from vsetune.jobs.preparation import prepare_spec, tracking_uri
+from vsetune.jobs.preparation import prepare_spec
 from vsetune.jobs.run import StudyOutcome, run_study
+from vsetune.jobs.store_address import tracking_uri
 from vsetune.nightly.conditions import conditions_of_night
 from vsetune.nightly.delivering import deliver
 from vsetune.nightly.first_steps import take_first_steps

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vsetune.errors import StorageError, UsageError
+from vsetune.records.attempts import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord
 from vsetune.records.events import (
     FORMAT,
     Begun,
@@ -21,7 +22,6 @@ from vsetune.records.events import (
     curve_of,
 )
 from vsetune.records.log import Line
-from vsetune.records.attempts import AttemptRecord, AttemptStart, AttemptStatus, StudyRecord
 
 KILLED_WITH_ITS_DRIVER = "its driver ended without a word"
 

@@ -15,22 +15,20 @@ from __future__ import annotations
 import json
 import logging
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import yaml
-from mlflow import MlflowClient
 from mlflow.entities import LifecycleStage, Metric
 
-from vsetune.config.spec.secrets import masked, shown_url
+from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.files.whole_files import read_json, write_json
+from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord
 from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
 from vsetune.records.log import LOG_FILE, Line, lines_of, name_of_log
 from vsetune.records.mlflow_client import artifact_location, in_one_line, log_in_batches, one_line, open_client
@@ -44,7 +42,6 @@ from vsetune.records.run_descriptions import (
     study_note,
 )
 from vsetune.records.studies import EXPORT_FILE
-from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord
 
 _log = logging.getLogger(__name__)
 KIND, ATTEMPT, STATUS, ERROR, NOTE = "vsetune.kind", "vsetune.attempt", "status", "error", "mlflow.note.content"

@@ -13,9 +13,9 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
+from vsetune.records.attempts import AttemptStart
 from vsetune.records.mlflow_client import PIECE
 from vsetune.records.run_descriptions import VIEW_KEY, data_set_facts, experiment_links
-from vsetune.records.attempts import AttemptStart
 
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 _GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {

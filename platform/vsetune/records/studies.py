@@ -16,11 +16,11 @@ from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import make_folder, read_json
 from vsetune.object_storage.home_files import bring_mirrored, find_in_home, keep_in_home
 from vsetune.object_storage.s3 import find, listing, put_bytes
+from vsetune.records.attempts import AttemptRecord, StudyRecord, ValidationPoint
 from vsetune.records.events import StudyStatus, Validated
 from vsetune.records.history import StudyHistory
 from vsetune.records.log import LOG_FILE, OBJECTS, lines_of, name_of_log, refreshed
 from vsetune.records.snapshot import KnownLog, read_snapshot, write_snapshot
-from vsetune.records.attempts import AttemptRecord, StudyRecord, ValidationPoint
 from vsetune.records.study_lock import LOCK_FILE, is_led
 
 RUNS = "runs"
@@ -127,7 +127,7 @@ class Studies:
         except OSError as error:
             raise StorageError(f"{place}: cannot be read ({error.strerror})") from error
 
-    def file_of(self, name: str, file: str) -> Path | None:
+    def fetch_artifact(self, name: str, file: str) -> Path | None:
         """A file kept with an attempt, here to be read; None if there is none. file: `best.safetensors`,
         `gallery/page.html`."""
         start = self.attempt(name).start
@@ -140,7 +140,7 @@ class Studies:
                 return path
         return None
 
-    def keep_files(self, name: str, files: Sequence[Path], *, folder: str) -> None:
+    def keep_artifacts(self, name: str, files: Sequence[Path], *, folder: str) -> None:
         """Adds files to an attempt; one of the same name is replaced. folder: where among its files (`gallery`)."""
         start = self.attempt(name).start
         place = folder_of_study(start.study) / _KEPT / start.trial / folder
@@ -152,8 +152,8 @@ class Studies:
                 raise StorageError(f"{place / file.name}: cannot be written ({error.strerror}); free space") from error
             keep_in_home(place / file.name)
 
-    def file_names(self, name: str, folder: str) -> list[str]:
-        """Names, with the folder, of the files that `keep_files` kept there."""
+    def artifact_names(self, name: str, folder: str) -> list[str]:
+        """Names, with the folder, of the files that `keep_artifacts` kept there."""
         start = self.attempt(name).start
         place = folder_of_study(start.study) / _KEPT / start.trial / folder
         url = remote_place(place)
@@ -164,9 +164,9 @@ class Studies:
     def in_mlflow(self, study: str) -> tuple[str | None, Mapping[str, str]]:
         """(id of the study's experiment or None, ids of runs by the names of their attempts) as far as it was exported,
         for links."""
-        path = folder_of_study(study) / EXPORT_FILE
-        find_in_home(path)
-        plain = read_json(path, most_bytes=1 << 28) or {}
+        folder = folder_of_study(study)
+        bring_mirrored(folder, lambda name: name == EXPORT_FILE)
+        plain = read_json(folder / EXPORT_FILE, most_bytes=1 << 28) or {}
         return plain.get("experiment"), plain.get("runs", {})
 
     def _names(self) -> list[str]:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vsetune.errors import StorageError, StudyConflict, UsageError
-from vsetune.records.events import Begun, Closed, Drawn, Ended, Event, Opened, StudyStatus, Validated, attempt_id
-from vsetune.records.history import StudyHistory
-from vsetune.records.log import LogWriter, lines_of
+from vsetune.errors import StudyConflict
 from vsetune.records.attempts import (
     PLUGIN_TAG,
     AttemptRecord,
@@ -20,6 +16,9 @@ from vsetune.records.attempts import (
     StudyRecord,
     ValidationPoint,
 )
+from vsetune.records.events import Begun, Closed, Drawn, Ended, Event, Opened, StudyStatus, Validated, attempt_id
+from vsetune.records.history import StudyHistory
+from vsetune.records.log import LogWriter, lines_of
 
 _SHOWN = 4
 _FREE_TO_CHANGE = ("description", "plugins", "resources", "tracking")
@@ -75,9 +74,8 @@ class StudyWriter:
         self._add(Closed(status, tuple(files), time.time()), durable=True)
 
     def draw(self, event: Drawn) -> None:
-        """A configuration counts once this returns. StorageError when it does not: the log may take it later, which then
-        counts as well."""
-        self._add(event, settled=True)
+        """A configuration was sampled. It counts once `settle` has returned."""
+        self._add(event, durable=True)
 
     def drawn(self, cell: str) -> list[Drawn]:
         """The configurations of a cell, in order."""
@@ -88,10 +86,10 @@ class StudyWriter:
         with self._lock:
             return self.history.attempts()
 
-    def settle(self) -> None:
-        """Returns once all of it counts. StorageError, and what `LogWriter.settle` raises."""
+    def settle(self, within_s: float = 60.0) -> None:
+        """Returns once all of it counts; see `LogWriter.settle`."""
         if self._log is not None:
-            self._log.settle()
+            self._log.settle(within_s)
 
     def _add(self, event: Event, *, durable: bool = False, settled: bool = False) -> None:
         with self._lock:

@@ -19,9 +19,9 @@ from vsetune.data.freed_memory import give_back_freed_memory, keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import AttemptError, Preempted, StorageError
 from vsetune.files.whole_files import make_folder
+from vsetune.records.attempts import ValidationPoint
 from vsetune.scoring.device import choose_device, use_threads, wait_for
 from vsetune.scoring.evaluation import evaluate, evaluated_split, recalls, score_split
-from vsetune.records.attempts import ValidationPoint
 from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.calibration import working_clock

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from vsetune.config.sources.data_set import DataSpec
 from vsetune.config.spec.base import Name, Problems, SearchDomain, Seed, Spec
-from vsetune.config.spec.paths import LocalPathText, PathText, UriText
+from vsetune.config.spec.paths import PathText, UriText
 from vsetune.config.study.consistency import Place, inconsistencies, with_stand_ins
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.published_points import known_table
@@ -80,11 +80,6 @@ class SearchSpec(Spec):
     training: dict[str, SearchDomain] = Field(
         default_factory=dict, description="training hyperparameters to search, e.g. learning_rate: default",
     )
-    storage: UriText | None = Field(
-        None,
-        description="Optuna storage URL, ${NAME} from the environment; default: $VSETUNE_SEARCH_STORAGE, else SQLite "
-        "in the study's folder",
-    )
     objective: ObjectiveName = Field(
         "best_m_recall", description="what the sampler learns from and the winner is picked by; with epochs_to_target "
         "trials of the search stop at the target",
@@ -145,14 +140,12 @@ class TrackingSpec(Spec):
 
     uri: UriText | None = Field(
         None,
-        description="MLflow tracking URI, ${NAME} from the environment; default: $MLFLOW_TRACKING_URI, else mlflow.db "
-        "under VSETUNE_HOME",
+        description="MLflow tracking URI, ${NAME} from the environment, or `none`; default: $MLFLOW_TRACKING_URI, else "
+        "mlflow.db under VSETUNE_HOME",
     )
-    folder: LocalPathText = Field("runs", description="checkpoints, search state and logs of studies")
-    series: Literal["m_recall", "all"] = Field(
-        "m_recall",
-        description="what MLflow draws of every validation: M-Recall, or all numbers, which takes six times the room; "
-        "all are kept either way (`vsetune trial curves`)",
+    series: Literal["all", "m_recall"] = Field(
+        "all", description="what MLflow draws of every validation: all numbers, or M-Recall alone, which takes a twentieth "
+        "of the room",
     )
     models: Literal["winners", "none"] = Field(
         "winners",

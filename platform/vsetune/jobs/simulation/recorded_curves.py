@@ -19,13 +19,13 @@ from vsetune.config.spec.base import Domain
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import UsageError
-from vsetune.jobs.recorded_studies import record_of, study_of
+from vsetune.jobs.recorded_studies import study_of
 from vsetune.jobs.simulation.landscapes import STEPS_PER_EPOCH, Vector, validated_epochs
 from vsetune.leaderboard.selection import Trial, trials_of, usable
 from vsetune.metrics.curves import Curve, best_of_curve
-from vsetune.search.nearest import Nearest
 from vsetune.records.attempts import was_cut_short
-from vsetune.tracking.store import TrackingStore
+from vsetune.records.studies import Studies
+from vsetune.search.nearest import Nearest
 
 FEWEST_TRIALS = 8
 """Of a cell, whole ones: with fewer the nearest recorded configuration is no neighbour."""
@@ -109,13 +109,13 @@ class RecordedLandscape:
         return float(progress[reached[0]] * epochs) if len(reached) else math.inf
 
 
-def recorded_landscapes(study: StudySpec, store: TrackingStore, source: str, *, where: str) -> list[RecordedLandscape]:
+def recorded_landscapes(study: StudySpec, store: Studies, source: str, *, where: str) -> list[RecordedLandscape]:
     """Of every cell of `study` that the recorded study `source` has too, in the order of the file.
 
     UsageError for a study that the store does not have, one without any of these cells, with another space of one, or
     with fewer than FEWEST_TRIALS whole trials of its search in one. ConfigError where it cannot be read here.
     """
-    record = record_of(store, source)
+    record = store.record(source)
     recorded = {cell.name: cell for cell in resolve_cells(study_of(record), where=f"study {source}")}
     cells = [cell for cell in resolve_cells(study, where=where) if cell.name in recorded and cell.domains]
     if not cells:

@@ -26,9 +26,9 @@ from vsetune.jobs.simulation.recorded_curves import RecordedLandscape
 from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
 from vsetune.jobs.trial_progress import Assignment, TrialProgress
 from vsetune.leaderboard.selection import winner_of
-from vsetune.search.configurations import ConfigurationSearch
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import AttemptRecord, StudyRecord
+from vsetune.records.writer import StudyWriter
+from vsetune.search.configurations import ConfigurationSearch
 
 NEAR = 0.5
 """Points of M-Recall that a pick may be below the optimum and still be a hit."""
@@ -133,13 +133,12 @@ def simulate_search(
     made = simulated_study(study, landscape, seed=seed, target=settings.target)
     (cell,) = resolve_cells(made, where=_STUDY)
     whole = float(cell.training["epochs"])
-    surface, clock, store = landscape.surface(seed), VirtualClock(), MemoryStore()
-    store.open_study(StudyRecord(made.study, made.fingerprint(), made.to_plain()), resume=False)
+    surface, clock, writer = landscape.surface(seed), VirtualClock(), StudyWriter()
+    writer.open_study(StudyRecord(made.study, made.fingerprint(), made.to_plain()), resume=False)
     search = ConfigurationSearch(
-        made.study, [cell], made.search, storage=None,
-        refuses=lambda _, configuration: refusal(made, cell, configuration),
+        [cell], made.search, refuses=lambda _, configuration: refusal(made, cell, configuration),
     )
-    ledger = StudyLedger(made, [cell], store, search, clock=clock)
+    ledger = StudyLedger(made, [cell], writer, search, clock=clock)
     epochs = validated_epochs(whole)
     progress = epochs / whole
     watch = _Watch(surface, progress)

@@ -86,15 +86,14 @@ const runs = {
     const inMlflow = links[run.study];
     const isServed = document.getElementById("live") !== null;
     const link = (address, text) => element("a", { href: address, rel: "noreferrer" }, text);
-    const shown = (galleries[run.run] ?? []).map((name) => {
+    const shown = (galleries[`${studies[run.study]}/${run.trial}/${run.number}`] ?? []).map((name) => {
       const text = `gallery ${name.split("/").pop()}`;
-      const place = [studies[run.study], "artifacts", run.run, ...name.split("/")].map(encodeURIComponent).join("/");
-      if (isServed) return link(`/studies/${place}`, text);
-      return inMlflow === null ? text : link(inMlflow.file.replace("{run}", run.run).replace("{file}", name), text);
+      const place = [studies[run.study], "artifacts", run.trial, run.number, ...name.split("/")];
+      return isServed ? link(`/studies/${place.map(encodeURIComponent).join("/")}`, text) : text;
     });
-    const all = [...(inMlflow === null ? [] : [link(inMlflow.run.replace("{run}", run.run), "MLflow")]), ...shown];
-    if (all.length === 0) all.push(element("code", {}, run.run));
-    return all.flatMap((each, at) => (at ? [", ", each] : [each]));
+    const isThere = inMlflow !== null && run.run !== null;
+    return [...(isThere ? [link(inMlflow.run.replace("{run}", run.run), "MLflow")] : []), ...shown]
+      .flatMap((each, at) => (at ? [", ", each] : [each]));
   },
 
   start() {

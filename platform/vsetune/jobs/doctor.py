@@ -1,0 +1,55 @@
+"""What is wrong with what a study left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from vsetune.errors import DamagedCheckpoint, DataError, StorageError
+from vsetune.files.whole_files import read_json
+from vsetune.jobs.recorded import RecordedAttempt, best_weights
+from vsetune.records.log import LOG_FILE, lines_of
+from vsetune.records.studies import EXPORT_FILE, Studies, folder_of_study
+
+
+@dataclass(frozen=True)
+class Finding:
+    """where: study or attempt. how: what repairs it."""
+
+    where: str
+    what: str
+    how: str
+
+
+def examine(studies: Studies, study: str) -> list[Finding]:
+    """Of one study. StorageError when the home cannot be read."""
+    folder = folder_of_study(study)
+    found = []
+    try:
+        last = -1
+        for line in lines_of(folder / LOG_FILE, number=0, strict=True):
+            last = line.number
+    except DataError as error:
+        return [Finding(f"study {study}", str(error).partition("; ")[0], str(error).partition("; ")[2])]
+    for attempt in studies.attempts(study):
+        if attempt.status not in ("finished", "pruned") or not attempt.curve:
+            continue
+        recorded = RecordedAttempt(attempt, folder / "trials" / attempt.start.trial)
+        found += _of_weights(studies, recorded)
+    note = read_json(folder / EXPORT_FILE, most_bytes=1 << 28)
+    waiting = last - int(note["number"]) if isinstance(note, dict) else 0
+    if waiting > 0 and studies.state(study).status != "running":
+        found.append(Finding(f"study {study}", f"{waiting} events are not in MLflow", f"vsetune tracking flush {study}"))
+    return found
+
+
+def _of_weights(studies: Studies, attempt: RecordedAttempt) -> list[Finding]:
+    try:
+        with TemporaryDirectory() as into:
+            if best_weights(studies, attempt, Path(into)) is not None:
+                return []
+        what = "its best weights are gone"
+    except (DamagedCheckpoint, StorageError) as error:
+        what = str(error).partition("; ")[0]
+    return [Finding(attempt.where, what, "put back a copy, such as the run's artifact in MLflow, or train the trial again")]
