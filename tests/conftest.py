@@ -54,6 +54,7 @@ def _home_of_its_own(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) ->
     home = next(_homes)
     home.mkdir()
     monkeypatch.setenv("VSETUNE_HOME", str(home))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")  # unless a test is about it, see `mlflow_here`
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -73,26 +74,25 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def copied_schema(run_folder: Path) -> Callable[[Path], None]:
-    """Does what `mlflow_sqlite.create_schema` does, which takes a second: made by it once, copied for all tests."""
-    from vsetune.tracking.mlflow_sqlite import create_schema
+def empty_store(run_folder: Path) -> Path:
+    """A database in which MLflow has made its tables, which takes it a second; to be copied."""
+    made = run_folder / "mlflow-empty.db"
+    if not made.exists():
+        from vsetune.records.mlflow_client import open_client
 
-    made = run_folder / "mlflow-schema.db"
-
-    def copy(database: Path) -> None:
-        if not made.exists():
-            own = made.with_name(f"{made.name}.{os.getpid()}")
-            create_schema(own)
-            os.replace(own, made)
-        shutil.copy(made, database)
-
-    return copy
+        own = made.with_name(f"{made.name}.{os.getpid()}")
+        open_client(f"sqlite:///{own}")
+        os.replace(own, made)
+    return made
 
 
 @pytest.fixture
-def schema_made_once(copied_schema: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """New tracking databases of this process are copies of one that MLflow has made."""
-    monkeypatch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
+def mlflow_here(empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Studies are exported to MLflow, whose tables are there already, in VSETUNE_HOME; its tracking URI."""
+    database = Path(os.environ["VSETUNE_HOME"]) / "mlflow.db"
+    shutil.copy(empty_store, database)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    return f"sqlite:///{database}"
 
 
 @pytest.fixture(scope="module")

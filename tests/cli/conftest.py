@@ -18,17 +18,17 @@ from rich.console import Console
 from vsetune.cli import output
 from vsetune.cli.main import _exit_code
 from vsetune.config.study.cells import build_trial
-from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.kept_plugins import keep_plugins
-from vsetune.jobs.preparation import prepare_study, tracking_uri
-from vsetune.tracking import open_store
+from vsetune.jobs.preparation import prepare_study
 from vsetune.records.attempts import AttemptStart
+from vsetune.records.log import LogWriter
+from vsetune.records.writer import StudyWriter
 from vsetune.training.attempt import Attempt
 
 
 @pytest.fixture(autouse=True)
-def _made_once(schema_made_once: None, extractors_made_once: None) -> None:
-    """Most commands here make a tiny data set or open a new database."""
+def _made_once(extractors_made_once: None) -> None:
+    """Most commands here make a tiny data set."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def study(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def record(study: Callable[..., Path]) -> Callable[..., str]:
-    """record(network): trains a cell for an epoch, records it as a driver would; gives the run's id."""
+    """record(network): trains a cell for an epoch, records it as a driver would; gives the attempt's id."""
 
     def train(
         network: dict[str, Any] | None = None, *, name: str = "tiny", seed: int = 0, status: str = "finished",
@@ -112,7 +112,8 @@ def record(study: Callable[..., Path]) -> Callable[..., str]:
         trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-c000-s{seed}", seed=seed)
         keep_plugins(prepared.plugins, prepared.folder)
         attempt = Attempt(trial, prepared.trial_folder(trial.trial), device="cpu", threads=1)
-        store = open_store(tracking_uri(TrackingSpec()), None, curve_plots=False)
+        log = LogWriter(prepared.folder)
+        store = StudyWriter(log)
         store.open_study(prepared.record(), resume=True)
         run = store.start_attempt(AttemptStart(
             study=name, trial=trial.trial, number=attempt.number, cell=cell.name, network=trial.network.name,
@@ -122,7 +123,10 @@ def record(study: Callable[..., Path]) -> Callable[..., str]:
         while not attempt.is_finished:
             store.record_points(run, [attempt.advance()])
         summary = attempt.finish()
-        store.finish_attempt(run, status, summary, [attempt.best_path] if keep else [], error)
+        files = [f"trials/{trial.trial}/{attempt.best_path.name}"] if keep else []
+        store.finish_attempt(run, status, summary=summary, files=files, error=error)
+        store.finish_study("finished")
+        log.close()
         return run
 
     return train

@@ -9,7 +9,7 @@ import pytest
 from written_fields import as_written
 
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.tracking.memory_store import MemoryStore
+from vsetune.records.writer import StudyWriter
 from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 
 STOPPED = "patience: best 43.0 of epoch 2, below the median 51.0 of 4 others at epoch 4"
@@ -27,14 +27,14 @@ def study() -> StudyRecord:
 
 
 @pytest.fixture
-def store(study: StudyRecord) -> MemoryStore:
-    store = MemoryStore()
+def store(study: StudyRecord) -> StudyWriter:
+    store = StudyWriter()
     store.open_study(study, resume=False)
     return store
 
 
 @pytest.fixture
-def add(store: MemoryStore) -> Callable[..., None]:
+def add(store: StudyWriter) -> Callable[..., None]:
     """add(number, recalls, status): a trial of vsepp.lseh, one validation an epoch of 30 s; None leaves it running.
     lost: epochs that earlier attempts trained in vain."""
 
@@ -58,13 +58,13 @@ def add(store: MemoryStore) -> Callable[..., None]:
         ])
         summary = {"epochs": float(len(recalls)), "device_seconds": 30.0 * (lost + len(recalls)), "wasted_epochs": lost}
         if status is not None:
-            store.finish_attempt(run, status, summary, [], error)  # type: ignore[arg-type]
+            store.finish_attempt(run, status, summary=summary, error=error)  # type: ignore[arg-type]
 
     return add
 
 
 @pytest.fixture
-def searched(store: MemoryStore, add: Callable[..., None]) -> MemoryStore:
+def searched(store: StudyWriter, add: Callable[..., None]) -> StudyWriter:
     """4 finished, 3 stopped for 2 kinds of reasons, 1 failed, 1 running; the first was killed after an epoch before."""
     add(0, [20.0], "killed", error="its process died", **{"loss.margin": 0.2})
     add(0, [30, 40, 45, 48, 49, 50], attempt=2, lost=1, **{"loss.margin": 0.2})

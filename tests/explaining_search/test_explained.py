@@ -25,7 +25,7 @@ HOSTILE = '<img src=x onerror="alert(1)">'
 
 @pytest.fixture
 def explained(searched, study):
-    return explain(study, searched.attempts("demo"))
+    return explain(study, searched.attempts())
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_what_the_search_was_for_and_what_broke_a_constraint_is_told(study, stor
     search = study.config["search"] | {"objective": "area_under_curve", "constraints": {"seconds_per_epoch": 8}}
     attempts = [
         replace(each, summary={**each.summary, "seconds_per_epoch": 9.0, "constraint_excess": 0.125})
-        if "c002-s0" in each.start.trial else each for each in store.attempts("demo")
+        if "c002-s0" in each.start.trial else each for each in store.attempts()
     ]
     page = to_html(explain(replace(study, config=study.config | {"search": search}), attempts))
     assert "searched for <strong>area_under_curve</strong>; at most <strong>seconds_per_epoch 8</strong>" in page
@@ -105,7 +105,7 @@ def test_every_trial_with_a_result_is_a_line_through_all_settings(cell) -> None:
 def test_a_setting_that_a_trial_does_not_have_leaves_a_gap(store, add, study) -> None:
     for number in range(3):
         add(number, [40.0 + number])
-    plain = store.attempts("demo")
+    plain = store.attempts()
     del plain[1].start.configuration["loss.margin"]
     (cell,) = [cell for cell in explain(study, plain).cells if cell.trials]
     assert parallel(cell).has_gaps
@@ -115,11 +115,11 @@ def test_a_setting_that_a_trial_does_not_have_leaves_a_gap(store, add, study) ->
 def test_too_many_trials_are_thinned_but_never_the_best(store, add, study) -> None:
     for number in range(MOST_DRAWN + 50):
         add(number, [float(number % 97)], "pruned")
-    (cell,) = [cell for cell in explain(study, store.attempts("demo")).cells if cell.trials]
+    (cell,) = [cell for cell in explain(study, store.attempts()).cells if cell.trials]
     drawn = drawn_trials(cell)
     assert len(drawn) == MOST_DRAWN
     assert {trial.name for trial in cell.trials if trial.best == 96.0} <= {trial.name for trial in drawn}
-    assert f"{MOST_DRAWN} of {MOST_DRAWN + 50} trials are drawn" in to_html(explain(study, store.attempts("demo")))
+    assert f"{MOST_DRAWN} of {MOST_DRAWN + 50} trials are drawn" in to_html(explain(study, store.attempts()))
 
 
 @pytest.mark.parametrize(("domain", "value", "place", "labels"), [
@@ -146,7 +146,7 @@ def test_a_range_that_nobody_knows_is_what_the_trials_span() -> None:
 
 
 def test_a_study_that_cannot_be_read_here_is_explained_by_its_trials(searched) -> None:
-    found = explain(StudyRecord("demo", "beef", {"study": "demo", "new_in_9": 1}), searched.attempts("demo"))
+    found = explain(StudyRecord("demo", "beef", {"study": "demo", "new_in_9": 1}), searched.attempts())
     assert "cannot be read here" in found.remark
     (cell,) = found.cells
     assert (cell.account.given, cell.account.left) == (None, None)
@@ -187,6 +187,6 @@ def test_everything_drawn_has_a_rule_in_the_style_of_the_page(explained) -> None
 
 def test_what_people_and_errors_say_is_escaped(store, add, study) -> None:
     add(0, [40.0], "pruned", error=HOSTILE, **{HOSTILE: 1})
-    page = to_html(explain(study, store.attempts("demo")))
+    page = to_html(explain(study, store.attempts()))
     assert "<img" not in page
     assert not [attributes for _, attributes in Page(page).tags if any(name.startswith("on") for name in attributes)]

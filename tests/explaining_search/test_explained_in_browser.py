@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chr
 @pytest.fixture
 def page(searched, study, tmp_path):
     file = tmp_path / "search.html"
-    file.write_text(to_html(explain(study, searched.attempts("demo"))), encoding="utf-8")
+    file.write_text(to_html(explain(study, searched.attempts())), encoding="utf-8")
     return file.as_uri()
 
 

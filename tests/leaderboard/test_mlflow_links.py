@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.shown_runs import shown_runs
-from vsetune.tracking.memory_store import MemoryStore
-from vsetune.records.run_descriptions import artifact_link, charts_link, run_link
+from vsetune.records.run_descriptions import charts_link, run_link
+from vsetune.records.studies import Studies
 
 
-class Store(MemoryStore):
-    """As MLflow's, of whose runs nothing is known but where they are."""
+class Exported(Studies):
+    """Of whose attempts nothing is known but where they are in MLflow."""
 
-    def experiment_of(self, study):
-        return "7"
+    def in_mlflow(self, study):
+        return "7", {"demo/first/1": "abc"}
 
-    def metric_curves(self, attempt_ids, names):
+    def metric_curves(self, names, metrics):
         return {}
+
+    def artifact_names(self, name, folder):
+        return []
 
 
 def test_links_are_those_of_the_descriptions_of_runs(attempt):
     attempts = [attempt("lmh"), attempt("lseh")]
     board = build(attempts, baseline="lmh")
-    runs = shown_runs(Store(), [board], attempts, mlflow_url="http://ui")
+    runs = shown_runs(Exported(), [board], attempts, mlflow_url="http://ui")
     (links,) = runs.to_plain([board])["links"]
-    run = attempts[0].attempt_id
     assert links["charts"] == f"http://ui/{charts_link('7')}"
-    assert links["run"].replace("{run}", run) == f"http://ui/{run_link('7', run)}"
-    file = links["file"].replace("{run}", run).replace("{file}", "gallery/page.html")
-    assert file == f"http://ui/{artifact_link('7', run, 'gallery/page.html')}"
+    assert links["run"].replace("{run}", "abc") == f"http://ui/{run_link('7', 'abc')}"
+    assert runs.runs == {"demo/first/1": "abc"}
 
 
 def test_without_an_address_of_mlflow_there_are_none(attempt):
     attempts = [attempt("lmh")]
     board = build(attempts, baseline="lmh")
-    assert shown_runs(Store(), [board], attempts, mlflow_url=None).to_plain([board])["links"] == [None]
+    assert shown_runs(Exported(), [board], attempts, mlflow_url=None).to_plain([board])["links"] == [None]

@@ -13,7 +13,7 @@ from vsetune.leaderboard.export import to_csv, to_latex
 from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.search_budgets import recorded_budget
 from vsetune.leaderboard.wording import notes
-from vsetune.tracking import AttemptRecord
+from vsetune.records.attempts import AttemptRecord
 
 Make = Callable[..., AttemptRecord]
 
