@@ -29,6 +29,10 @@ class HeldSearch(ConfigurationSearch):
         self._check()
         return super().ask(cell)
 
+    def forget(self, cell: str) -> None:
+        self._check()
+        super().forget(cell)
+
     def teach(self, cell: str, lessons: Sequence[Lesson], starts: Sequence[Mapping[str, Value]] = ()) -> None:
         self._check()
         super().teach(cell, lessons, starts)

@@ -335,7 +335,9 @@ class StudyLedger:
         self._taught.add(cell.name)
 
     def _add(self, assignment: Assignment) -> Assignment:
-        self._know(TrialProgress(assignment))
+        progress = self._as_recorded(assignment)  # a cell that begins anew may come to a number that it had before
+        progress.status = "waiting"
+        self._know(progress)
         return assignment
 
     def _know(self, progress: TrialProgress) -> TrialProgress:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,14 +85,17 @@ class PreparedStudy:
         folder = self.trial_folder(trial)
         return str(folder if remote_home() is None else folder.relative_to(home()))
 
-    def record(self) -> StudyRecord:
-        """The study for the store, without passwords. Where and how fast it runs does not change what it is."""
+    def record(self, code: Mapping[str, str] | None = None) -> StudyRecord:
+        """The study for the store, without passwords. Where and how fast it runs does not change what it is.
+
+        code: sha256 of its plugins by key; None: of those that are loaded.
+        """
         plain = {key: value for key, value in self.spec.fingerprinted().items() if key not in _NOT_IN_FINGERPRINT}
         plain["data"] = {**plain["data"], "path": None}
         storage = self.spec.search.storage
         identity = None if storage is None else url_identity(storage, where="search.storage")
         plain["search"] = {**plain["search"], "storage": identity}
-        code = {plugin.key: plugin.sha256 for plugin in self.plugins}
+        code = {plugin.key: plugin.sha256 for plugin in self.plugins} if code is None else code
         plain |= {"plugins": code} if code else {}
         fingerprint = fingerprint_of({**plain, "data_fingerprint": self.data_fingerprint})
         tags = {"data_fingerprint": self.data_fingerprint, "description": self.spec.description}

@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +17,7 @@ from vsetune.config.spec.secrets import shown_plain
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
 from vsetune.files.whole_files import write_text
+from vsetune.jobs.changed_plugins import HeldBack, held_back, not_begun, require_own_code
 from vsetune.jobs.cluster import cluster_address, ray_cluster
 from vsetune.jobs.confirmations import Confirming
 from vsetune.jobs.credentials import credentials_not_forwarded
@@ -35,7 +36,7 @@ from vsetune.jobs.warm_start import kept_or_taken, lines_of
 from vsetune.jobs.winner_models import log_winners
 from vsetune.leaderboard.rows import Leaderboard
 from vsetune.tracking.journaled_store import JournaledStore
-from vsetune.tracking.records import AttemptRecord
+from vsetune.tracking.records import PLUGIN_TAG, AttemptRecord
 from vsetune.tracking.store import StudyStatus, TrackingStore
 from vsetune.tracking.study_state import open_states
 
@@ -91,14 +92,16 @@ class StudyOutcome:
 
 def run_study(
     prepared: PreparedStudy, *, resume: bool, retry_failed: bool, address: str | None, console: Console,
-    confirming: Confirming | None = None,
+    confirming: Confirming | None = None, changed_plugins: bool = False,
 ) -> StudyOutcome:
     """Runs every promised trial of a study. One process per study, on all machines that share its home; a second one
     is refused, and one that another machine has taken over from ends as interrupted. A new study is begun once its
     search is there and a cluster with room for its trials: what is refused leaves nothing behind.
 
     address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: run this
-    again, of a study whose search is over (else UsageError); None: what the study itself promises.
+    again, of a study whose search is over (else UsageError); None: what the study itself promises. changed_plugins:
+    where plugins have changed since the study began, cells that have not begun run with the new code; those that have
+    stay as they are.
     """
     cluster_address(address)  # a wrong one is told before anything is done
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
@@ -126,10 +129,16 @@ def run_study(
                     connect()
                 # from before others see it as running: what they ask from then on is for this driver
                 begun.enter_context(stop_watched(spec.study, tracking_uri(spec.tracking), stop, is_new=not resume))
-                _open(store, prepared, resume=resume)
+                _open(store, prepared, resume=resume, changed_plugins=changed_plugins)
             begun.enter_context(_left_as_it_was(spec.study, store, left_as))
             write_text(folder / _STUDY_FILE, dump_yaml(shown_plain(spec.to_plain())))
             held.keep()
+            left_alone = held_back(prepared, store.attempts(spec.study))
+            require_own_code(spec.study, left_alone, cells=len(prepared.cells) if changed_plugins else 0)
+            _say([each.reason for each in left_alone], console)
+            for cell in not_begun(prepared, store.attempts(spec.study)) if changed_plugins else ():
+                search.forget(cell)
+            prepared = _without(prepared, left_alone)
             ledger = StudyLedger(spec, prepared.cells, store, search, confirming=confirming, warm_start=warm_start)
             ledger.recover(retry_failed=retry_failed)
             if confirming is not None and ledger.searching():
@@ -147,12 +156,13 @@ def run_study(
                     place_trials(prepared, ledger, stop, console, forget=held.forget_checkpoint, metrics=metrics)
             connected.close()
             ledger.interrupt()
-            ending = _ending(ledger)
+            ending = _ending(ledger, left_alone)
             attempts = store.attempts(spec.study)
             is_away = store.deliver(DELIVER_WITHIN_S) > 0
             recorded = None if is_away or ending == "interrupted" else recorded_in(prepared)
             results = write_results(prepared, attempts, recorded)
-            store.finish_study(spec.study, _RECORDED_AS[ending], results.files)
+            is_open = ending == "interrupted" or not all(each.is_whole for each in left_alone)
+            store.finish_study(spec.study, "killed" if is_open else _RECORDED_AS[ending], results.files)
         undelivered = store.deliver(0.0 if is_away else DELIVER_WITHIN_S)
         outage = store.outage() or "it is slow"
         if ending != "interrupted":
@@ -160,8 +170,8 @@ def run_study(
     counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
     stopped_by = stop.reason or (ledger.search_outage if ending == "interrupted" else None)
     return StudyOutcome(
-        counts, ending, results.board, results.page, results.remark, _troubles(ledger), stopped_by, undelivered, outage,
-        tuple(attempts), _experiment(recorded, spec.study),
+        counts, ending, results.board, results.page, results.remark, _troubles(ledger, left_alone), stopped_by,
+        undelivered, outage, tuple(attempts), _experiment(recorded, spec.study),
     )
 
 
@@ -177,15 +187,32 @@ def _say(lines: Sequence[str], console: Console) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool) -> None:
-    """StudyConflict that names the file, where somebody's own code has changed since the study began."""
+def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool, changed_plugins: bool) -> None:
+    """StudyConflict that names the file, where somebody's own code has changed since the study began and nobody asked
+    to go on all the same."""
     try:
         store.open_study(prepared.record(), resume=resume)
     except StudyConflict as error:
+        first = _code_at_first(prepared) if resume and changed_plugins else {}
+        if first:
+            store.open_study(prepared.record(first), resume=True)
+            return
         change = changed_since(prepared.folder, prepared.plugins)
         if change is None:
             raise
         raise StudyConflict(f"study {prepared.spec.study}: {change}") from error
+
+
+def _code_at_first(prepared: PreparedStudy) -> dict[str, str]:
+    """sha256 of the plugins that the study began with, by key."""
+    known = (each for each in existing_store(prepared.spec.tracking).studies() if each.name == prepared.spec.study)
+    tags = next((each.tags for each in known), {})
+    return {tag.removeprefix(PLUGIN_TAG): sha256 for tag, sha256 in tags.items() if tag.startswith(PLUGIN_TAG)}
+
+
+def _without(prepared: PreparedStudy, left_alone: Sequence[HeldBack]) -> PreparedStudy:
+    names = {each.cell for each in left_alone}
+    return replace(prepared, cells=[cell for cell in prepared.cells if cell.name not in names])
 
 
 def _status_before(spec: StudySpec) -> StudyStatus:
@@ -234,17 +261,18 @@ def _tracking(prepared: PreparedStudy, held: StudyHome) -> Iterator[JournaledSto
         store.close(0.0)
 
 
-def _ending(ledger: StudyLedger) -> Ending:
+def _ending(ledger: StudyLedger, left_alone: Sequence[HeldBack]) -> Ending:
+    """left_alone: a cell of it that is not whole counts as failed, for no command goes on with it as things are."""
     if ledger.has_work():
         return "interrupted"
     failed = sum(trial.status == "failed" for trial in ledger.trials.values())
     if not failed:
-        return "finished"
+        return "finished" if all(each.is_whole for each in left_alone) else "partly failed"
     return "failed" if failed == len(ledger.trials) else "partly failed"
 
 
-def _troubles(ledger: StudyLedger) -> list[Trouble]:
-    return [
+def _troubles(ledger: StudyLedger, left_alone: Sequence[HeldBack]) -> list[Trouble]:
+    return [Trouble(each.cell, True, each.reason) for each in left_alone if not each.is_whole] + [
         Trouble(name, not trial.is_closed, trial.error or "not started yet")
         for name, trial in ledger.trials.items() if trial.status == "failed" or not trial.is_closed
     ]

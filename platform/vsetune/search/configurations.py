@@ -120,6 +120,12 @@ class ConfigurationSearch:
             if lesson.source not in known:
                 self._add(cell, lesson.configuration, {TAUGHT: lesson.source}, TrialState.COMPLETE, lesson.value)
 
+    def forget(self, cell: str) -> None:
+        """Removes what was asked of a cell, for one that begins anew because none of it has run."""
+        self._histories.pop(cell, None)
+        with self._storage.guarded("{} cannot be written", _REMEDY):
+            self._storage.forget(self._name(cell))
+
     def is_exhausted(self, cell: str) -> bool:
         """Whether every configuration of a finite space was drawn, so that there is nothing more to ask for."""
         return self._drawings[cell].left(self._history(cell)) == 0
