@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from vsetune.jobs.signs_of_life import SignsOfLife
 from vsetune.training.executions import PROGRESS_FILE
 
@@ -48,6 +50,21 @@ def test_a_silent_trial_is_ended_once_and_the_reason_names_the_setting(tmp_path:
     reason = world.signs.ended(world.trial)
     assert reason is not None
     assert "30 s (resources.silence_timeout_s)" in reason
+
+
+def test_the_marker_in_a_folder_under_the_home_of_this_node_is_a_sign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a remote home workers are told a relative folder, which is under the home of whatever node they run on."""
+    monkeypatch.setenv("VSETUNE_HOME", "s3://bucket/prefix")
+    monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(tmp_path))
+    world = World(tmp_path / "runs" / "tiny")
+    world.folder.mkdir(parents=True)
+    world.trial.config["folder"] = "runs/tiny"
+    for moment in range(1, 5):
+        world.mark(moment)
+        world.wait(25)
+    assert world.ended == []
 
 
 def test_a_trial_on_a_node_whose_folder_the_driver_does_not_see_lives_by_what_it_tells(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray.experimental import internal_kv
 
+from vsetune.config.spec.paths import home
 from vsetune.training.executions import PROGRESS_FILE
 
 _LOOK_EVERY_S = 2.0
@@ -133,6 +133,6 @@ def _name(trial: Any) -> str:
 
 def _mark(trial: Any) -> int | None:
     try:
-        return (Path(trial.config["folder"]) / PROGRESS_FILE).stat().st_mtime_ns
+        return (home() / trial.config["folder"] / PROGRESS_FILE).stat().st_mtime_ns
     except OSError:  # not there yet, or its disk is away: no sign
         return None
