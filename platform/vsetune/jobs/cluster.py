@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import ray
 
 from vsetune.config.spec.foreign_text import one_line
+from vsetune.config.spec.paths import make_folders_absolute
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.capacity import Capacity, RayCluster
@@ -99,6 +100,7 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
         else:
             for name, value in _WORKER_ENVIRONMENT.items():
                 os.environ.setdefault(name, value)  # workers inherit it
+            make_folders_absolute()
             # `local`, or Ray would join whatever cluster was last started on this machine
             with loopback_only(), ended_unless_started():
                 ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

@@ -219,7 +219,7 @@ def _name(row: Row, flag: str) -> str:
         told = [seed.epochs_to_target for seed in row.headline if seed.epochs_to_target is not None]
         return f"{name} ({sum(each.censored for each in told)} of {len(told)})"
     if flag in (LESS, MORE) and row.search_budget is not None:
-        return f"{name} ({row.search_budget.words} epochs)"
+        return f"{name} (epochs: {row.search_budget.words})"
     return name
 
 
