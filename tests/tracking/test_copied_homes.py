@@ -66,7 +66,7 @@ WRITERS = {
     "a gallery is kept": lambda uri, study, run, file: open_existing(uri).keep_artifacts(run, [file], folder="gallery"),
     "a page is kept": lambda uri, study, run, file: open_states(uri).keep_page(study.name, "page.html", "<p>"),
     "a model is logged": lambda uri, study, run, file: logged_models(uri).log(
-        open_existing(uri).attempt(run), weights_sha256="0" * 64
+        open_existing(uri).attempt(run), file.parent, weights_sha256="0" * 64, index=None, reads_pieces=False
     ),
     "a night is kept": lambda uri, study, run, file: open_nights(uri, None).keep(NIGHT),
 }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli.output import messages
+from vsetune.cli.output import messages, say
 from vsetune.cli.tracking_option import tracking_of
+from vsetune.errors import UnusableStore
 
 if TYPE_CHECKING:
     from vsetune.jobs.recorded import RecordedAttempt
@@ -28,6 +30,17 @@ def recorded_store(tracking_uri: str | None) -> TrackingStore:
     from vsetune.jobs.store_address import existing_store
 
     return existing_store(tracking_of(tracking_uri))
+
+
+def keep_with_run(keep: Callable[[], None], *, kept: str) -> None:
+    """Calls `keep` for a page that is written already, and says where it is kept. A store that takes no files, as that
+    of a copied home, which would put them into the original, costs the page nothing: the reason is said instead."""
+    try:
+        keep()
+    except UnusableStore as error:
+        say(f"the page is not kept with its run: {error}")
+    else:
+        say(kept)
 
 
 def load_run(store: TrackingStore, attempt: RecordedAttempt, device: str) -> TrainedTrial:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from vsetune.cli.output import messages, place_to_write, results, say
+from vsetune.cli.output import messages, place_to_write, results
+from vsetune.cli.recorded_runs import keep_with_run
 from vsetune.cli.study_watch import StudyName
 from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.spec.paths import home
@@ -41,5 +42,7 @@ def explain_study(
     write_text(path, page)
     keep_in_home(path)
     results.out(str(path.absolute()), highlight=False)
-    open_states(store_uri(tracking)).keep_page(study, _KEPT_AS, page)
-    say(f"kept with the run of study {study} as {_KEPT_AS}")
+    keep_with_run(
+        lambda: open_states(store_uri(tracking)).keep_page(study, _KEPT_AS, page),
+        kept=f"kept with the run of study {study} as {_KEPT_AS}",
+    )

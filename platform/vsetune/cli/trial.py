@@ -13,7 +13,7 @@ from rich.table import Table
 from vsetune.cli import trial_curves, trial_model, trial_rerank
 from vsetune.cli.components import value_text
 from vsetune.cli.output import interruptible, place_to_write, print_json, results, say
-from vsetune.cli.recorded_runs import Device, Run, Split, load_run, recorded_store
+from vsetune.cli.recorded_runs import Device, Run, Split, keep_with_run, load_run, recorded_store
 from vsetune.cli.scoring import recall_table, scoring
 from vsetune.cli.tracking_option import Tracking
 from vsetune.config.spec.loading import parse_spec
@@ -90,8 +90,10 @@ def gallery(
         write_text(page, to_html(found, _about(attempt, trained)))
         keep_in_home(page)
     results.out(str(page.absolute()), highlight=False)
-    store.keep_artifacts(attempt.record.attempt_id, [page], folder="gallery")
-    say(f"kept with {attempt.where} as gallery/{page.name}")
+    keep_with_run(
+        lambda: store.keep_artifacts(attempt.record.attempt_id, [page], folder="gallery"),
+        kept=f"kept with {attempt.where} as gallery/{page.name}",
+    )
 
 
 @app.command(epilog="Example: vsetune trial ensemble all/sgraf_saf.lmh-c000-s0 all/sgraf_sgr.lmh-c000-s0")
