@@ -73,7 +73,10 @@ def place_trials(
             AttemptTrainable,
             tune_config=tune.TuneConfig(
                 search_alg=LedgerSearcher(
-                    ledger, lambda assignment: _worker_config(prepared, assignment, needs_of[assignment.trial.cell]),
+                    ledger, lambda assignment: _worker_config(
+                        prepared, assignment, needs_of[assignment.trial.cell],
+                        recorded=ledger.trials[assignment.trial.trial].number,
+                    ),
                     needs_of=needs_of, capacity=capacity, stop=stop, on_wait=tick,
                 ),
                 scheduler=scheduler, num_samples=-1, reuse_actors=True, trial_name_creator=_trial_name,
@@ -120,7 +123,10 @@ def _needs_of_cells(prepared: PreparedStudy) -> dict[str, Needs]:
     return {cell.name: resources.needs_of(cell.network_name, cell.loss_name) for cell in prepared.cells}
 
 
-def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs) -> dict[str, Any]:
+def _worker_config(
+    prepared: PreparedStudy, assignment: Assignment, needs: Needs, *, recorded: int
+) -> dict[str, Any]:
+    """recorded: attempts of the trial so far."""
     return {
         "trial": assignment.trial.to_plain(),
         "phase": assignment.phase,
@@ -131,6 +137,7 @@ def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs
         "checkpoint_share": prepared.spec.resources.checkpoint_share,
         "calibrates": prepared.calibrates,
         "system_metrics": prepared.spec.tracking.system_metrics,
+        "recorded": recorded,
     }
 
 
