@@ -65,6 +65,41 @@ def test_a_sound_study_has_no_findings_and_an_unknown_one_is_named(sound, examin
         doctor_of(f"sqlite:///{database}").examine("nowhere", weights=no_weights)
 
 
+def test_a_trial_that_was_trained_again_after_it_had_ended_keeps_its_first_end(
+    sound, examine, client, database, start, points
+):
+    store = open_store(f"sqlite:///{database}", None)
+    for trial, status in (("a", "finished"), ("b", "killed"), ("e", "failed"), ("e", "finished")):
+        again = start(trial=trial, number=1 if status == "failed" else 2)
+        run = store.start_attempt(again)
+        store.record_points(run, points(1, 3))
+        store.finish_attempt(run, status, {"best_m_recall": 50.0}, [], None)
+    found = [finding for finding in examine() if "already" in finding.what]
+    assert sorted(finding.what for finding in found) == [
+        f"attempt 2 of a (finished), which had already finished as attempt 1, run {sound[0]}",
+        f"attempt 2 of b (killed), which had already been pruned as attempt 1, run {sound[1]}",
+    ]
+    for finding in found:
+        finding.mend()
+    assert [finding for finding in examine() if "already" in finding.what] == []
+    left = [(each.start.trial, each.start.number, each.status) for each in store.attempts("nightly")]
+    assert sorted(left) == [
+        ("a", 1, "finished"), ("b", 1, "pruned"), ("c", 1, "running"), ("e", 1, "failed"), ("e", 2, "finished"),
+    ]
+
+
+def test_a_trial_that_was_trained_again_with_another_configuration_is_left_to_a_person(
+    sound, examine, database, start, points
+):
+    store = open_store(f"sqlite:///{database}", None)
+    run = store.start_attempt(start(trial="b", number=2, configuration={"loss.margin": 0.3}))
+    store.record_points(run, points(1, 3))
+    store.finish_attempt(run, "pruned", {"best_m_recall": 50.0}, [], None)
+    (finding,) = examine()
+    assert finding.mend is None
+    assert "other settings" in finding.line
+
+
 def test_a_trial_that_ended_at_its_target_has_its_weights_in_its_folder_as_a_pruned_one(
     sound, examine, database, start, points
 ):

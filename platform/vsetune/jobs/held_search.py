@@ -33,6 +33,10 @@ class HeldSearch(ConfigurationSearch):
         self._check()
         super().forget(cell)
 
+    def restore(self, cell: str, recorded: Sequence[Suggestion]) -> int:
+        self._check()
+        return super().restore(cell, recorded)
+
     def teach(self, cell: str, lessons: Sequence[Lesson], starts: Sequence[Mapping[str, Value]] = ()) -> None:
         self._check()
         super().teach(cell, lessons, starts)

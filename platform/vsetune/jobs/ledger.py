@@ -23,7 +23,7 @@ from vsetune.errors import ConfigError, StorageError
 from vsetune.jobs.cell_budget import at_once
 from vsetune.jobs.cell_goals import CellGoals
 from vsetune.jobs.cell_trials import CellTrials
-from vsetune.jobs.confirmations import Confirmations, Confirming, further_seeds, trial_id
+from vsetune.jobs.confirmations import Confirmations, Confirming, further_seeds, number_of, trial_id
 from vsetune.jobs.requeued import Requeued, pause_after
 from vsetune.jobs.study_tally import StudyTally
 from vsetune.jobs.trial_progress import TERMINAL, Assignment, TrialProgress
@@ -65,6 +65,8 @@ class StudyLedger:
         """What is shown of the trials while the study runs."""
         self.search_outage: str | None = None
         """Why no configuration can be asked for just now; None while the search answers."""
+        self.rebuilt = 0
+        """How many configurations the search had lost, when the ledger was rebuilt."""
         self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
         self._untold: dict[str, None] = {}
         """Names of closed trials of which the search has not heard, in the order in which they ended."""
@@ -81,16 +83,18 @@ class StudyLedger:
         )
 
     def recover(self, *, retry_failed: bool = False) -> None:
-        """Rebuilds the ledger from the store and the search after an earlier process ended.
+        """Rebuilds the ledger from the store and the search after an earlier process ended, and the search itself where
+        it lacks what the store has.
 
         The trial of a killed attempt is handed out again (it goes on from its checkpoint). Outcomes the search has
-        not heard of are told now. StorageError when the search cannot be read.
+        not heard of are told now. StorageError when the search cannot be read, StudyConflict for that of another study.
         """
         by_trial: dict[str, list[AttemptRecord]] = {}
         for record in self._store.attempts(self.study.study):
             by_trial.setdefault(record.start.trial, []).append(record)
         self._recorded, self._retries_failed = by_trial, retry_failed
         for cell in self.cells.values():
+            self.rebuilt += self._search.restore(cell.name, _asked_of(cell, by_trial))
             for suggestion in self._search.suggestions(cell.name):
                 self._recover_trial(self._search_assignment(cell, suggestion))
             is_exhausted, dead_end = self._search.is_exhausted(cell.name), self._search.dead_end(cell.name)
@@ -401,6 +405,17 @@ class StudyLedger:
         return Assignment(
             trial, suggestion.number, "search", suggestion.configuration, drawn_by=suggestion.drawn_by
         )
+
+
+def _asked_of(cell: Cell, by_trial: Mapping[str, Sequence[AttemptRecord]]) -> list[Suggestion]:
+    """What the search of a cell was asked for, as far as trials of it have begun."""
+    starts = [records[-1].start for records in by_trial.values()]
+    return [
+        Suggestion(cell.name, number, start.configuration, is_open=True, drawn_by=start.environment.get(DRAWN_BY, ""))
+        for start in starts
+        if start.phase == "search" and start.cell == cell.name
+        and (number := number_of(start.trial, cell.name)) is not None
+    ]
 
 
 def _from_curve(curve: Sequence[tuple[float, float]]) -> dict[str, float]:

@@ -30,7 +30,7 @@ from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.jobs.study_home import StudyHome, held_home
 from vsetune.jobs.study_metrics import exported
-from vsetune.jobs.study_progress import resumed_line
+from vsetune.jobs.study_progress import rebuilt_line, resumed_line
 from vsetune.jobs.study_results import recorded_in, write_results
 from vsetune.jobs.warm_start import kept_or_taken, lines_of
 from vsetune.jobs.winner_models import log_winners
@@ -141,6 +141,8 @@ def run_study(
             prepared = _without(prepared, left_alone)
             ledger = StudyLedger(spec, prepared.cells, store, search, confirming=confirming, warm_start=warm_start)
             ledger.recover(retry_failed=retry_failed)
+            rebuilt = rebuilt_line(ledger)
+            _say([] if rebuilt is None else [rebuilt], console)
             if confirming is not None and ledger.searching():
                 raise UsageError(
                     f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it "

@@ -27,6 +27,17 @@ def resumed_line(ledger: StudyLedger) -> str:
     return f"{ledger.study.study}: goes on; {told}{then if begun else ''}"
 
 
+def rebuilt_line(ledger: StudyLedger) -> str | None:
+    """That the search had lost what the record has; None where it had not."""
+    if not ledger.rebuilt:
+        return None
+    lacked = f"{ledger.rebuilt} configuration{'' if ledger.rebuilt == 1 else 's'}"
+    return (
+        f"{ledger.study.study}: its search lacked {lacked} of the record (its database is gone, or an older one); they "
+        "are rebuilt from the record, and nothing that has ended is trained again"
+    )
+
+
 class StudyProgress:
     """Shows a ledger. Use as a context manager; call `changed` after each report and `tick` as often as you like."""
 

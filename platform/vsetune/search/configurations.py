@@ -18,7 +18,7 @@ from optuna.trial import TrialState, create_trial
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec
-from vsetune.errors import ConfigError, StorageError
+from vsetune.errors import ConfigError, StorageError, StudyConflict
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search.drawing import CellDrawing, Value, distributions_of, is_whole
 from vsetune.search.memory_trials import MemoryTrials
@@ -105,6 +105,27 @@ class ConfigurationSearch:
             )
             for trial in self._history(cell) if not trial.user_attrs.keys() & {REFUSED, TAUGHT}
         ]
+
+    def restore(self, cell: str, recorded: Sequence[Suggestion]) -> int:
+        """Brings back what the record of the study says was asked and the storage does not have, under the same
+        numbers; how many configurations those are. `tell` then says how they went.
+
+        recorded: in whatever order. StudyConflict where the storage has another configuration under a number.
+        """
+        self._histories.pop(cell, None)
+        history, before = self._history(cell), len(self._history(cell))
+        for each in sorted(recorded, key=lambda each: each.number):
+            there = history.numbered(each.number)
+            if there is None:
+                told = {DRAWN_BY: each.drawn_by} if each.drawn_by else {}
+                self._add(cell, each.configuration, told, TrialState.RUNNING, number=each.number)
+            elif not _is_same(there.params, each.configuration) or there.user_attrs.keys() & {REFUSED, TAUGHT}:
+                raise StudyConflict(
+                    f"search.storage: {self._storage.shown} has another configuration {each.number} of {cell} than the "
+                    "record of the study; bring back the database that it began with, or move this one away: it is "
+                    "rebuilt from the record"
+                )
+        return len(history) - before
 
     def teach(
         self, cell: str, lessons: Sequence[Lesson], starts: Sequence[Mapping[str, Value]] = ()
@@ -217,14 +238,14 @@ class ConfigurationSearch:
 
     def _add(
         self, cell: str, configuration: Mapping[str, Value], told: Mapping[str, object], state: TrialState,
-        value: float | None = None,
+        value: float | None = None, number: int | None = None,
     ) -> int:
         trial = create_trial(
             state=state, value=value, params=dict(configuration), user_attrs=dict(told),
             distributions={name: self._distributions[cell][name] for name in configuration},
         )
         with self._writing(cell) as history:
-            stored = self._storage.add(self._name(cell), trial)
+            stored = self._storage.add(self._name(cell), trial, number)
             history.add(stored)
         return stored.number
 
@@ -253,6 +274,11 @@ def _require_same_space(
                 f"search: cell {cell}: {name} was searched as {there[name]}, and would now be as {asked[name]}; give "
                 "the study another name"
             ) from error
+
+
+def _is_same(there: Mapping[str, Value], recorded: Mapping[str, Value]) -> bool:
+    """A record keeps numbers as JSON, a database as its own."""
+    return {name: str(value) for name, value in there.items()} == {name: str(value) for name, value in recorded.items()}
 
 
 def _shown(value: Value) -> str:

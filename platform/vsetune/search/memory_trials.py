@@ -16,24 +16,25 @@ class MemoryTrials:
     shown = "memory"
 
     def __init__(self, *, studies: Sequence[str]) -> None:
-        self._trials: dict[str, list[FrozenTrial]] = {name: [] for name in studies}
+        self._trials: dict[str, dict[int, FrozenTrial]] = {name: {} for name in studies}
 
     def guarded(self, doing: str, remedy: str) -> AbstractContextManager[None]:
         """Around every use; there is no database that could fail."""
         return nullcontext()
 
     def trials(self, study: str) -> list[FrozenTrial]:
-        """In order."""
-        return list(self._trials[study])
+        """By number."""
+        return [trial for _, trial in sorted(self._trials[study].items())]
 
     def forget(self, study: str) -> None:
-        self._trials[study] = []
+        self._trials[study] = {}
 
-    def add(self, study: str, trial: FrozenTrial) -> FrozenTrial:
-        """The trial with its number."""
+    def add(self, study: str, trial: FrozenTrial, number: int | None = None) -> FrozenTrial:
+        """The trial with its number. number: one that no trial has; None: the next."""
         trials = self._trials[study]
-        trials.append(numbered(trial, len(trials), len(trials)))
-        return trials[-1]
+        number = max(trials, default=-1) + 1 if number is None else number
+        trials[number] = numbered(trial, number, number)
+        return trials[number]
 
     def end(self, study: str, before: FrozenTrial, told: FrozenTrial) -> None:
         self._trials[study][told.number] = told

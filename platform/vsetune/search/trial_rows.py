@@ -56,12 +56,15 @@ class TrialRows:
                 connection.execute(_DRIVERS.delete().where(_DRIVERS.c.study_id == study_id))
                 connection.execute(_DRIVERS.insert().values(study_id=study_id, driver=self._driver))
 
-    def add(self, study_id: int, trial: FrozenTrial) -> FrozenTrial:
-        """The trial as the database has it now, with its number there. It is on the disk."""
+    def add(self, study_id: int, trial: FrozenTrial, number: int | None = None) -> FrozenTrial:
+        """The trial as the database has it now, with its number there: the given one, or the next. It is on the disk.
+        """
         with self._transaction(study_id, waits=True) as connection:
             self._lock(connection, study_id)
-            count = select(func.count()).select_from(_TRIALS).where(_TRIALS.c.study_id == study_id)
-            number = int(connection.execute(count).scalar_one())
+            if number is None:
+                last = select(func.max(_TRIALS.c.number)).where(_TRIALS.c.study_id == study_id)
+                found = connection.execute(last).scalar_one()
+                number = 0 if found is None else int(found) + 1
             row = _trial_row(
                 study_id=study_id, number=number, state=trial.state, datetime_start=trial.datetime_start,
                 datetime_complete=trial.datetime_complete,

@@ -66,17 +66,20 @@ class SearchStorage:
                 self._rows.take(study._study_id for study in self.studies.values())
 
     def trials(self, study: str) -> list[optuna.trial.FrozenTrial]:
-        """As they are in the database now, in order. Ended ones are read once. Call it in `guarded`."""
-        return self.studies[study].get_trials(deepcopy=False)
+        """As they are in the database now, by number. Ended ones are read once. Call it in `guarded`."""
+        return sorted(self.studies[study].get_trials(deepcopy=False), key=lambda trial: trial.number)
 
     def forget(self, study: str) -> None:
         """Removes all trials of a study. Call it in `guarded`."""
         optuna.delete_study(study_name=study, storage=self.backend)
         self.studies[study] = named_study(self.backend, study)
 
-    def add(self, study: str, trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
-        """Writes a new trial whole, and returns it with its number. Call it in `guarded`."""
-        return self._rows.add(self.studies[study]._study_id, trial)
+    def add(
+        self, study: str, trial: optuna.trial.FrozenTrial, number: int | None = None
+    ) -> optuna.trial.FrozenTrial:
+        """Writes a new trial whole, and returns it with its number. number: one that no trial has; None: the next. Call
+        it in `guarded`."""
+        return self._rows.add(self.studies[study]._study_id, trial, number)
 
     def end(self, study: str, before: optuna.trial.FrozenTrial, told: optuna.trial.FrozenTrial) -> None:
         """Writes how a running trial ended, whole. before: as it is in the database. Call it in `guarded`."""

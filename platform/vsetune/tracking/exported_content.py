@@ -31,6 +31,7 @@ from vsetune.config.spec.base import Name, Seed
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import DataError, StorageError
 from vsetune.tracking import encoding
+from vsetune.tracking.pieces import from_pieces
 from vsetune.tracking.point_blocks import POINTS
 from vsetune.tracking.records import PLUGIN_TAG, AttemptStatus
 
@@ -170,7 +171,7 @@ class _Resolved(_Part):
     """The parts of a trial that are read without its spec."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Json] = Field(init=False)  # type: ignore[assignment]
+    __pydantic_extra__: dict[str, Json] = Field(init=False)
     network: JsonObject = {}
     loss: JsonObject = {}
     training: JsonObject = {}
@@ -205,7 +206,7 @@ class _Config(_Part):
     """The parts of a study file that are read without its spec."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Json] = Field(init=False)  # type: ignore[assignment]
+    __pydantic_extra__: dict[str, Json] = Field(init=False)
     description: Text | None = None
     baseline: Text | None = None
     networks: list[str | JsonObject] = []
@@ -316,7 +317,7 @@ def _check_attempt(tags: Mapping[str, str], header: ExportHeader, *, where: str)
             raise ValueError(f"study: got {start.study}, need {header.study}")
         float(start.environment.get("usd_per_hour", 0))
     with _told_at(f"{where}{encoding.SUMMARY}"):
-        _SUMMARY.validate_json(encoding.from_pieces(encoding.SUMMARY, tags) or "{}")
+        _SUMMARY.validate_json(from_pieces(encoding.SUMMARY, tags) or "{}")
     with _told_at(f"{where}{POINTS}"):
         _POINTS.validate_python([asdict(point) for point in encoding.points_from_tags(tags)])
 

@@ -30,6 +30,8 @@ from vsetune.tracking.store import no_sign_of_life, unknown_study
 _RUN_STATUS = {
     "finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED", "running": "RUNNING",
 }
+_ENDED = {"finished": "finished", "pruned": "been pruned"}
+"""After these a trial does not begin again; one that failed may, if somebody asks for it."""
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 
 
@@ -97,6 +99,7 @@ class MlflowDoctor(Doctor):
         self, study: str, runs: Sequence[Run], files: KeptFiles | None, weights: WeightsOf, now: float
     ) -> Iterator[Finding]:
         readable: dict[str, list[tuple[Run, AttemptRecord]]] = defaultdict(list)
+        by_trial: dict[str, list[AttemptRecord]] = defaultdict(list)
         for run in _of_kind(runs, "attempt"):
             where = f"study {study}, run {run.info.run_id} ({run.info.run_name})"
             try:
@@ -124,9 +127,26 @@ class MlflowDoctor(Doctor):
             is_silent = _seen(run) < now - SILENT_AFTER_S
             if record.status == "running" and not is_silent:
                 continue
+            by_trial[record.start.trial].append(record)
             yield from self._of_attempt(where, run, record, now)
             if files is not None:
                 yield from files.of_attempt(where, run, record, weights)
+        for records in by_trial.values():
+            yield from self._of_trial(study, sorted(records, key=lambda each: each.start.number))
+
+    def _of_trial(self, study: str, records: Sequence[AttemptRecord]) -> Iterator[Finding]:
+        """Attempts of one trial by number. The first that finished or was pruned is what the search knows."""
+        end = next((place for place, each in enumerate(records) if each.status in _ENDED), len(records))
+        for spare in records[end + 1 :]:
+            kept, start = records[end], spare.start
+            is_same = dict(start.configuration) == dict(kept.start.configuration)
+            how = "moves it to MLflow's bin" if is_same else "delete in MLflow the one that the search does not have"
+            yield Finding(
+                f"study {study}, run {spare.attempt_id}",
+                f"attempt {start.number} of {start.trial} ({spare.status}{'' if is_same else ', other settings'}), "
+                f"which had already {_ENDED[kept.status]} as attempt {kept.start.number}, run {kept.attempt_id}",
+                how, partial(self._client.delete_run, spare.attempt_id) if is_same else None,
+            )
 
     def _of_attempt(self, where: str, run: Run, record: AttemptRecord, now: float) -> Iterator[Finding]:
         """One of a driver that lives is not given here."""
