@@ -107,8 +107,8 @@ def run(
 ) -> None:
     """Run every trial of a study. Ctrl-C leaves a study that --resume continues.
 
-    Exit codes: 0 all trials ended as they should, 3 some failed for good, 1 all failed, 130 interrupted (--resume goes
-    on), 2 the input is wrong.
+    Exit codes: 0 all trials ended as they should, 4 they did but records wait for the tracking store (vsetune tracking
+    flush), 3 some failed for good, 1 all failed, 130 interrupted (--resume goes on), 2 the input is wrong.
     """
     if dry_run:
         study = load_study(file)
