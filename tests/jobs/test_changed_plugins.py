@@ -1,4 +1,4 @@
-"""Cells that have begun with other code stay as they are, others begin anew; the board says which cell ran with what."""
+"""Cells that have begun with other code stay as they are, others begin anew; the board names the code of each cell."""
 
 from __future__ import annotations
 

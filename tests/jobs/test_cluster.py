@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -116,3 +118,18 @@ def test_a_ray_that_does_not_start_is_one_line_and_leaves_no_process(
         pass
     with suppress(psutil.NoSuchProcess):
         psutil.Process(int(agent.read_text())).wait(10)
+
+
+def test_a_ray_starts_where_the_home_folder_cannot_hold_its_token(tmp_path: Path) -> None:
+    script = (
+        "from vsetune.jobs.cluster import ray, ray_cluster\n"
+        "from vsetune.jobs.stopping import StopRequest\n"
+        "with ray_cluster(None, StopRequest(), farewell=''):\n"
+        "    print(ray.get(ray.remote(lambda: 'ran').remote()))\n"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path,
+        env={**kept, "HOME": "/dev/null", "PYTHONPATH": str(cluster.PACKAGE_FOLDER.parent)},
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "ran"), done.stderr

@@ -114,8 +114,8 @@ def run(
 ) -> None:
     """Run every trial of a study. Ctrl-C leaves a study that --resume continues.
 
-    Exit codes: 0 all trials ended as they should, 3 some failed for good, 1 all failed, 130 interrupted (--resume goes
-    on), 2 the input is wrong.
+    Exit codes: 0 all trials ended as they should, 4 they did but records wait for the tracking store (vsetune tracking
+    flush), 3 some failed for good, 1 all failed, 130 interrupted (--resume goes on), 2 the input is wrong.
     """
     if changed_plugins and not resume:
         raise UsageError("study run: --changed-plugins goes on with a study that has begun; add --resume")
