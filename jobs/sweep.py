@@ -4,8 +4,8 @@
 
 Needs a cluster (`ray start --head`) and, in both shells, RAY_AUTH_MODE=token. Data and results are under VSETUNE_HOME:
 a folder that every node sees (default ~/vsetune), or s3://bucket/prefix. Submitting the same study again continues it;
-`vsetune job submit` does the same with less to type. Exit codes: 0 all trials ended as they should, 3 some failed for
-good, 1 all failed, 2 the input is wrong, 130 interrupted.
+`vsetune job submit` does the same with less to type. Exit codes: 0 all trials ended as they should, 4 they did but
+records wait for the tracking store, 3 some failed for good, 1 all failed, 2 the input is wrong, 130 interrupted.
 """
 
 import sys

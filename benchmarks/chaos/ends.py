@@ -11,6 +11,7 @@ END_LIMIT_S = 60.0
 
 _INNARDS = ("Traceback", "*** SIG", "core_worker", "Check failed", ".cc:", "Exception ignored", "Stack trace")
 _HOW_TO_GO_ON = re.compile(r"--resume|interrupted")
+_DONE = {0, 4}
 
 
 @dataclass
@@ -49,11 +50,11 @@ def code_problems(kind: Kind, code: int, *, at_start: bool, is_over: bool) -> li
     """What is wrong with the exit code of a driver that ended after a disturbance of this kind.
 
     at_start: the study may not have begun, then 2 says that something it needs is not there. is_over: every trial had
-    ended, then 0 is right whatever struck.
+    ended, then 0 is right whatever struck, and 4 while the tracking store is away.
     """
-    allowed = {*kind.codes} | ({2} if at_start else set()) | ({0} if is_over or not kind.must_end else set())
+    allowed = {*kind.codes} | ({2} if at_start else set()) | (_DONE if is_over or not kind.must_end else set())
     problems = [] if code in allowed else [f"exit code {code}, not one of {sorted(allowed)}"]
-    if kind.must_go_on and code != 0:
+    if kind.must_go_on and code not in _DONE:
         problems.append("ended the study, which should have gone on")
     return problems
 
@@ -63,7 +64,7 @@ def word_problems(kind: Kind, injury: Injury) -> list[str]:
     seen = innards(injury.stderr)
     problems = [f"says {seen[0][:150]}"] if seen else []
     was_killed = injury.exit_code is not None and injury.exit_code < 0
-    must_tell = kind.must_end and injury.exit_code not in (0, None) and not was_killed
+    must_tell = kind.must_end and injury.exit_code not in (*_DONE, None) and not was_killed
     if must_tell and not _HOW_TO_GO_ON.search(injury.stderr):
         problems.append("does not say how to go on")
     return problems

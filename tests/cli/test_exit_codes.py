@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trials_here import without_ray
 
 PACKAGES = str(Path(__file__).parents[2] / "platform")
 
@@ -81,6 +82,57 @@ def test_a_signal_while_python_clears_up_does_not_change_how_a_command_has_ended
         check=False, cwd=tmp_path, env={**os.environ, "PYTHONPATH": PACKAGES},
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "closed", "code"),
+    [
+        (("losses", "list"), "stdout", 0),
+        (("losses", "--help"), "stdout", 0),
+        (("study", "validate", "nowhere.yaml"), "stderr", 2),
+        (("losses", "lsit"), "stderr", 2),
+    ],
+)
+def test_a_reader_that_leaves_does_not_change_how_a_command_ends(
+    words: tuple[str, ...], closed: str, code: int, tmp_path: Path
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "vsetune.cli.entry", *words], timeout=120, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": PACKAGES},
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, closed: writer},  # type: ignore[call-overload]
+    )
+    os.close(writer)
+    assert (done.returncode, done.stdout or b"", done.stderr or b"") == (code, b"", b"")
+
+
+def test_a_study_whose_records_still_wait_at_its_end_leaves_with_4(
+    vsetune: Any, study: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_ray(monkeypatch)
+    monkeypatch.setattr("vsetune.jobs.run.DELIVER_WITHIN_S", 0.0)
+    answer = vsetune("study", "run", str(study(tracking={"uri": "http://127.0.0.1:9"}, search={"configurations": 1})))
+    assert answer.code == 4, answer.err
+    assert "records wait in " in answer.err
+    assert "deliver them with: vsetune tracking flush" in answer.err
+
+
+def test_a_home_that_cannot_be_written_is_named_by_every_command_that_needs_it(
+    vsetune: Any, study: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VSETUNE_HOME")
+    monkeypatch.setenv("HOME", "/dev/null")
+    file = str(study())
+    for words in (
+        ("study", "list"), ("leaderboard", "show", "x"), ("leaderboard", "serve"), ("trial", "show", "x/y"),
+        ("data", "make-scenes"), ("data", "verify", "data/scenes"), ("train", file), ("study", "run", file),
+        ("study", "plan", file), ("tracking", "doctor"), ("tracking", "flush", file), ("nightly", "history", "x"),
+    ):
+        answer = vsetune(*words)
+        assert answer.code == 2
+        (line,) = answer.lines
+        assert "set VSETUNE_HOME" in line, words
 
 
 @pytest.mark.parametrize(

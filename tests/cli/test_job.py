@@ -18,6 +18,8 @@ import pytest
 import ray
 from local_http import answering
 
+from vsetune.jobs.submission import Job
+
 TOKEN = "f" * 40
 HERE = {"rayVersion": ray.__version__, "pythonVersion": platform.python_version()}
 
@@ -171,3 +173,8 @@ def test_a_study_file_is_checked_before_anything_is_sent(
     said = vsetune("job", "submit", str(study(losses=[{"name": "lhm"}])), "--address", dashboard)
     assert_one_line(said, "lhm")
     assert Dashboard.asked == []
+
+
+@pytest.mark.parametrize(("code", "left_with"), [(1, 1), (2, 2), (3, 3), (4, 4), (130, 130), (-9, 1), (None, 1)])
+def test_a_failed_job_leaves_with_the_code_of_study_run(code: int | None, left_with: int) -> None:
+    assert Job("x-1", "x", "FAILED", "", 1.0, 2.0, code, "").exit_code == left_with

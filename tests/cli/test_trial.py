@@ -293,3 +293,30 @@ def test_a_trial_is_shown_with_what_it_is_and_where_its_weights_are(vsetune, rec
         kept.unlink()
     assert json.loads(vsetune("trial", "show", run, "--json").out)["checkpoint"] is None
     assert "none left" in vsetune("trial", "show", run).out
+
+
+def test_pages_are_written_in_a_copied_home_and_the_original_stays_as_it_is(
+    vsetune, record, home, tmp_path, monkeypatch
+) -> None:
+    run = record()
+    copy = tmp_path / "copy"
+    shutil.copytree(home, copy)
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    monkeypatch.setenv("VSETUNE_HOME", str(copy))
+    for words in (
+        ("study", "explain", "tiny"), ("trial", "gallery", run),
+        ("leaderboard", "export", "tiny", "--html", str(tmp_path / "b.html")),
+    ):
+        said = vsetune(*words)
+        assert said.code == 0, said
+        if words[0] != "leaderboard":
+            page = Path(said.out.strip())
+            assert page.is_relative_to(copy)
+            assert page.read_text().startswith("<!")
+            assert len(said.lines) == 1
+            assert "the page is not kept with its run: study tiny: its files would go to" in said.err
+            assert "vsetune tracking doctor tiny --mend" in said.err
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
+    assert vsetune("tracking", "doctor", "tiny", "--mend").code == 0
+    said = vsetune("trial", "gallery", run)
+    assert (said.code, "kept with" in said.err) == (0, True)

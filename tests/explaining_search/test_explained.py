@@ -173,12 +173,23 @@ def test_the_page_stands_alone_and_tells_of_every_cell(explained) -> None:
     text = " ".join(page.split())
     said = (
         "9 trials in 2 cells.", "No trial yet.", "early stopping <strong>patience</strong>",
-        "9 trials (4 finished, 3 stopped, 1 failed, 1 open) trained 36.0 epochs of 48.0; 12.0 are left; "
+        "9 trials (4 finished, 3 stopped, 1 failed, 1 open) trained 36.0 epochs of 48.0 (not over); 12.0 are left; "
             "1,110 of 2,000 device-seconds.",
         "Best: M-Recall 55.5 % at epoch 5.00, by vsepp.lseh-c002-s0", "at least 10 trials",
         "1.0 epochs were lost to interruptions", "loss is not finite at step 140", "1 trial below",
     )
     assert [words for words in said if words not in text] == []
+
+
+def test_a_search_that_trained_more_than_given_says_why_and_has_no_negative_rest(store, add, study) -> None:
+    for number in range(8):
+        add(number, [10, 20, 30, 40, 41, 42])
+    add(8, [10, 11], "pruned", error="patience: 11.0 below 43.0")
+    (cell,) = [cell for cell in explain(study, store.attempts("demo")).cells if cell.trials]
+    assert (cell.account.spent, cell.account.left) == (50.0, 0.0)
+    text = " ".join(to_html(explain(study, store.attempts("demo"))).split())
+    assert "trained 50.0 epochs of 48.0 (a begun trial is finished); 1,500 of 2,000 device-seconds." in text
+    assert '>0.0 <span class="soft">a begun trial is finished</span></td>' in text
 
 
 def test_everything_drawn_has_a_rule_in_the_style_of_the_page(explained) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -14,10 +16,12 @@ import psutil
 import pytest
 import ray
 
+from vsetune.config.spec import paths
 from vsetune.errors import UsageError
 from vsetune.jobs import cluster
 from vsetune.jobs.cluster import cluster_address, ray_cluster
 from vsetune.jobs.stopping import StopRequest
+from vsetune.object_storage.node_cache import node_cache
 
 
 @pytest.mark.parametrize("given", [None, "auto", "10.0.0.1:6379", "ray://head:10001"])
@@ -26,6 +30,21 @@ def test_the_address_is_as_given_or_of_the_environment(given: str | None, monkey
     assert cluster_address(given) == given
     monkeypatch.setenv("RAY_ADDRESS", "there:6379")
     assert cluster_address(given) == (given or "there:6379")
+
+
+@pytest.mark.parametrize(("home", "relative"), [("here", True), ("s3://bucket/prefix", False)])
+def test_relative_folders_lead_to_the_same_place_for_workers_that_stand_elsewhere(
+    home: str, relative: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of a worker").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name, folder in (("VSETUNE_HOME", home), ("VSETUNE_NODE_FOLDER", "node"), ("VSETUNE_NODE_CACHE", "kept")):
+        monkeypatch.setenv(name, folder)
+    before = paths.home(), node_cache().folder, paths.remote_home()
+    paths.make_folders_absolute()
+    monkeypatch.chdir(tmp_path / "of a worker")
+    assert (paths.home(), node_cache().folder, paths.remote_home()) == before
+    assert paths.home() == tmp_path / ("here" if relative else "node")
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -99,3 +118,18 @@ def test_a_ray_that_does_not_start_is_one_line_and_leaves_no_process(
         pass
     with suppress(psutil.NoSuchProcess):
         psutil.Process(int(agent.read_text())).wait(10)
+
+
+def test_a_ray_starts_where_the_home_folder_cannot_hold_its_token(tmp_path: Path) -> None:
+    script = (
+        "from vsetune.jobs.cluster import ray, ray_cluster\n"
+        "from vsetune.jobs.stopping import StopRequest\n"
+        "with ray_cluster(None, StopRequest(), farewell=''):\n"
+        "    print(ray.get(ray.remote(lambda: 'ran').remote()))\n"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path,
+        env={**kept, "HOME": "/dev/null", "PYTHONPATH": str(cluster.PACKAGE_FOLDER.parent)},
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "ran"), done.stderr

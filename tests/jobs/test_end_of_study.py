@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.findings import headline
+from vsetune.tracking.doctor import doctor_of
 from vsetune.tracking.mlflow_importing import MOVED_FROM
 from vsetune.records.attempts import SYSTEM, AttemptRecord
 from vsetune.tracking.study_state import open_states
@@ -204,3 +206,29 @@ def test_a_study_that_moved_to_another_store_and_home_goes_on_there_with_nothing
     assert moved == before.keys()
     assert "2 winners logged as MLflow models" in shown
     assert "tiny: goes on; 2 of 4 trials have ended" in shown
+
+
+@pytest.mark.parametrize("lost", ["runs/tiny/search.db*", "runs/tiny"])
+def test_a_study_whose_search_or_whole_folder_is_lost_goes_on_from_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    without_ray(monkeypatch)
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
+    path = write_study(tmp_path, {})
+    blocked = tmp_path / "runs" / "tiny" / "trials" / "vsepp.lseh-c000-s0"
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("a file stands where the trial wants its folder")
+    assert run(path)[0].ending == "interrupted"
+    blocked.unlink()
+    before = attempts()
+    for lacking in (2, 4):  # half finished, then finished
+        for file in tmp_path.glob(lost):
+            (shutil.rmtree if file.is_dir() else Path.unlink)(file)
+        outcome, shown = run(path, resume=True)
+        assert (dict(outcome.counts), outcome.ending) == ({"finished": 4}, "finished")
+        assert f"tiny: its search lacked {lacking} configurations of the record" in shown
+        assert attempts()[: len(before)] == before
+        assert [each.start.number for each in attempts()] == [1] * 4
+        assert len({(each.start.cell, str(each.start.configuration)) for each in attempts()}) == 4
+    found = doctor_of(f"sqlite:///{tmp_path / 'mlflow.db'}").examine("tiny", weights=lambda start: None)
+    assert [finding.line for finding in found] == []

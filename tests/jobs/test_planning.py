@@ -157,6 +157,20 @@ def test_a_plan_counts_trials_epochs_hours_money_and_memory() -> None:
     assert plan.cells[0].memory_bytes == 2**30 + WORKER_BYTES
 
 
+@pytest.mark.parametrize(("epochs", "trials", "remark"), [
+    (6.0, 3, None),
+    (5.0, 3, "its search is given 5 epochs and trains 6, since a begun trial is finished"),
+    (4.8, 2, "its search is given 4.8 epochs and trains 4, since the rest is less than half a training"),
+])
+def test_a_budget_that_whole_trainings_do_not_meet_is_told_with_what_is_trained(
+    epochs: float, trials: int, remark: str | None
+) -> None:
+    spec = study(scheduler={"kind": "none"}, budget={"epochs_per_cell": epochs}, training={"epochs": 2})
+    plan = plan_study(spec, resolve_cells(spec, where="here"), {"vsepp.lmh": TIMES}, [TWO_CORES], limit=None)
+    assert plan.cells[0].searches == trials
+    assert [line for line in plan.remarks if "given" in line] == ([f"cell vsepp.lmh: {remark}"] if remark else [])
+
+
 def test_what_is_dear_or_does_not_fit_is_told_with_the_setting_that_mends_it() -> None:
     spec = study(scheduler={"kind": "none"}, resources={"memory_gib": 0.5}, budget={"device_seconds_per_cell": 100})
     cells = resolve_cells(spec, where="here")

@@ -23,11 +23,13 @@ from rich.console import Console
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import ConfigError, StorageError, StudyConflict, UsageError
 from vsetune.jobs.confirmations import confirming_again
+from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
 from vsetune.jobs.recorded import find_attempt, load_recorded
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.jobs.stopping import StopRequest
 from vsetune.leaderboard.building import build
+from vsetune.leaderboard.wording import notes
 from vsetune.plugins.plugin_loading import forget_plugins
 from vsetune.records.attempts import AttemptRecord
 from vsetune.tracking.study_state import open_states
@@ -68,10 +70,14 @@ def run(path: Path, *, resume: bool = False) -> tuple[dict[str, int], str]:
     return dict(outcome.counts), shown
 
 
-def run_to_its_end(path: Path, *, resume: bool = False) -> tuple[StudyOutcome, str]:
+def run_to_its_end(
+    path: Path, *, resume: bool = False, changed_plugins: bool = False
+) -> tuple[StudyOutcome, str]:
     console = Console(file=io.StringIO(), width=200)
     prepared = prepare_study(path, console)
-    outcome = run_study(prepared, resume=resume, retry_failed=False, address=None, console=console)
+    outcome = run_study(
+        prepared, resume=resume, retry_failed=False, address=None, console=console, changed_plugins=changed_plugins
+    )
     return outcome, console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -423,6 +429,59 @@ def test_a_cell_that_cannot_draw_fails_alone_with_a_board_and_stays_so_when_resu
         again, _ = run_to_its_end(path, resume=True)
         assert (again.ending, again.counts, again.troubles) == (outcome.ending, outcome.counts, outcome.troubles)
         assert attempts() == before
+    finally:
+        forget_plugins()
+
+
+def test_cells_that_have_not_begun_go_on_with_changed_plugins_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first two of four cells run; then the loss changes, which one of each pair has."""
+    loss = write_loss(tmp_path / "half_hinge")
+    network = {"embedding_size": 16, "word_size": 8}
+    path = write_study(tmp_path, {
+        "plugins": ["half_hinge/"], "baseline": "lmh", "losses": [{"name": "half_hinge"}, {"name": "lmh"}],
+        "networks": [{"name": "vsepp", "fixed": network}, {"name": "vsepp", "label": "second", "fixed": network}],
+        "seeds": [0], "search": {"configurations": 1}, "resources": ONE_WORKER,
+    })
+    ask, asked = StudyLedger.next, []
+
+    def two_trials(ledger: StudyLedger, cells: Any = None) -> Any:
+        answer = "done" if len(asked) == 2 else ask(ledger, cells)
+        asked.extend([] if isinstance(answer, str) else [answer])
+        return answer
+
+    try:
+        with monkeypatch.context() as broken_off:
+            broken_off.setattr(StudyLedger, "next", two_trials)
+            assert run(path)[0] == {"finished": 2}
+        first = {each.start.cell: each.start.resolved.get("plugins") for each in attempts()}
+        assert first.keys() == {"vsepp.half_hinge", "vsepp.lmh"}
+        changed = NEGATIVES.replace("-1.0", "-2.0")
+        write_loss(loss, negatives=changed)
+        forget_plugins()
+        with pytest.raises(StudyConflict, match=r"^study tiny: loss half_hinge: .*negatives.py.*--changed-plugins"):
+            run(path, resume=True)
+        for resumes in range(2):  # the second finds nothing left to do
+            outcome, shown = run_to_its_end(path, resume=True, changed_plugins=True)
+            assert (outcome.ending, dict(outcome.counts)) == ("finished", {"finished": 3}), resumes
+            assert "cell vsepp.half_hinge: has run with loss half_hinge " in shown
+        assert len(attempts()) == 4
+        versions = {each.start.cell: each.start.resolved.get("plugins") for each in attempts()}
+        assert {cell: versions[cell] for cell in first} == first
+        old, new = (versions[f"{name}.half_hinge"]["loss.half_hinge"][:12] for name in ("vsepp", "second"))
+        assert old != new
+        assert outcome.page is not None
+        page = outcome.page.read_text(encoding="utf-8")
+        (note,) = (note for note in notes(outcome.board) if note.startswith("Own code: 2 versions"))
+        for told in (f"loss half_hinge {new} in second half_hinge", f"loss half_hinge {old} in vsepp half_hinge"):
+            assert told in note
+            assert told in page
+        write_loss(loss)
+        forget_plugins()
+        with pytest.raises(StudyConflict, match=rf"^study tiny: cell second.half_hinge: has run .*{new}.*--changed"):
+            run(path, resume=True)
+        assert open_states(tracking_uri(TrackingSpec())).state("tiny").status != "running"
     finally:
         forget_plugins()
 

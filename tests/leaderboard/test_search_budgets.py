@@ -11,7 +11,7 @@ import pytest
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import to_csv, to_latex
 from vsetune.leaderboard.page import to_html
-from vsetune.leaderboard.search_budgets import recorded_budget
+from vsetune.leaderboard.search_budgets import SearchBudget, recorded_budget
 from vsetune.leaderboard.wording import notes
 from vsetune.records.attempts import AttemptRecord
 
@@ -30,6 +30,21 @@ def trials(attempt: Make, *lengths: int, status: str = "finished") -> list[Attem
         attempt("lmh", [40.0 + number, *[30.0] * (length - 1)], configuration=number, status=status)
         for number, length in enumerate(lengths)
     ]
+
+
+def made(trained: float, **changes: Any) -> SearchBudget:
+    return SearchBudget(8.0, 2.0, trained, **changes)
+
+
+@pytest.mark.parametrize(("budget", "words"), [
+    (made(8.0), "8 of 8"), (made(10.0), "10 of 8, a begun trial is finished"),
+    (made(7.4), "7.4 of 8, the rest is less than half a training"), (made(4.0, is_over=False), "4 of 8, not over"),
+    (made(3.0), "3 of 8, no trial is left to begin"), (made(6.5, failed=1.5), "6.5 of 8, failed trials count whole"),
+    (made(5.0, is_out_of_time=True), "5 of 8, its device-seconds are used up"),
+])
+def test_a_budget_that_was_not_met_says_why_on_its_line(budget: SearchBudget, words: str) -> None:
+    assert budget.words == words
+    assert budget.left >= 0
 
 
 @pytest.mark.parametrize(("lengths", "flag"), [
@@ -61,9 +76,10 @@ def test_a_search_that_used_up_its_device_seconds_got_all_of_its_budget(attempt:
 def test_every_view_marks_it_and_says_how_much_it_got(attempt: Make) -> None:
     board = build(given(trials(attempt, 4, 1)), baseline="lmh")
     (note,) = [line for line in notes(board) if "budget" in line]
-    assert "vsepp lmh (2.5 of 8 epochs): the search trained more than one whole training less than its budget" in note
-    assert "2.5 of 8" in to_html(board)
-    assert "2.5 of 8 epochs" in to_latex(board)
+    words = "2.5 of 8, no trial is left to begin"
+    assert f"vsepp lmh (epochs: {words}): the search trained more than one whole training less than its budget" in note
+    assert words in to_html(board)
+    assert words in to_latex(board)
     lines = to_csv(board).splitlines()
     values = dict(zip(lines[0].split(","), lines[1].split(","), strict=False))
     assert (values["search_epochs"], values["budget_epochs"]) == ("2.5", "8.0")

@@ -13,8 +13,9 @@ import ray
 from full_disk import largest_file
 from night_files import night_of_day, tiny_spec
 from rich.console import Console
+from trials_here import without_ray
 
-from vsetune.errors import DataError, StudyConflict
+from vsetune.errors import DataError, StorageError, StudyConflict
 from vsetune.jobs.run import StudyOutcome
 from vsetune.nightly.delivering import was_kept
 from vsetune.nightly.history import History, nightly_folder
@@ -103,6 +104,25 @@ def test_a_night_that_cannot_run_leaves_a_report_and_is_never_complete(changes: 
     night = history().night("2026-01-02")
     assert night is not None
     assert (night.state, bool(night.ended)) == ("failed", True)
+
+
+def test_a_night_whose_records_wait_is_not_complete_and_the_same_command_delivers_them(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_ray(monkeypatch)
+    with monkeypatch.context() as away:
+        away.setattr("vsetune.jobs.run.DELIVER_WITHIN_S", 0.0)
+        away.setattr("vsetune.tracking.mlflow_store.MlflowStore.start_attempt", _away)
+        found = run("2026-01-02")
+    assert found.exit_code == 2, found.headline
+    assert found.headline.startswith("the night is not complete; ")
+    assert any("records wait for the tracking store" in note for note in found.notes)
+    found = run("2026-01-02")
+    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 9 measures"), found.notes
+
+
+def _away(*_: object, **__: object) -> None:
+    raise StorageError("tracking store: away")
 
 
 def test_records_that_wait_are_told_with_the_command_that_delivers_them() -> None:

@@ -24,6 +24,29 @@ CHOICE = '    how: Literal["mean", "worst"] = Field("mean", description="x")\n'
 LATER = "    # Which networks it fits."
 STOPPED = ("(similarity - matched[None, :])", "(similarity - matched.detach()[None, :])")
 DECLARED = (LATER, '    stop_gradient: ClassVar[str] = "a pair is a constant for its images (Eq. 1)"\n' + LATER)
+VALIDATED = '''    steps: {0} = tunable({1}, Range(low=50, {2}), ge=1, description="x")
+
+    @pydantic.field_validator("steps")
+    @classmethod
+    def _checked(cls, value):
+        if {3}:
+            raise ValueError("{4}")
+        return value
+
+'''
+PAIR = '''    low: float = tunable(0.0, Range(low=0, high=1), ge=0, description="x")
+    high: float = tunable(1.0, Range(low=0, high=1), ge=0, description="x")
+
+    @pydantic.model_validator(mode="after")
+    def _paired(self):
+        if 0 < self.low < 1 and 0 < self.high < 1:
+            raise ValueError("one of them is to be 0 or 1")
+        return self
+
+'''
+NEEDS_FIELD = ("from vsetune.config", "from pydantic import Field\nfrom vsetune.config")
+NEEDS_PYDANTIC = ("from vsetune.config", "import pydantic\nfrom vsetune.config")
+OPTIONAL = '    scale: float | None = Field(1.0, ge=0, le=2, description="x")\n'
 Changes = dict[str, list[tuple[str, str]]]
 
 
@@ -33,6 +56,11 @@ def loss(*changes: tuple[str, str]) -> Changes:
 
 def spec(*changes: tuple[str, str]) -> Changes:
     return {"spec.py": list(changes)}
+
+
+def validated(*words: str) -> Changes:
+    """With a searched setting that the spec checks itself."""
+    return spec((LATER, VALIDATED.format(*words) + LATER), NEEDS_PYDANTIC)
 
 
 BROKEN: dict[str, tuple[str, Changes, str]] = {
@@ -88,9 +116,49 @@ BROKEN: dict[str, tuple[str, Changes, str]] = {
     "a range beyond the limits": (
         "ranges", spec(("high=50", "high=5000")), "sharpness: its own range holds 5000",
     ),
+    "a range of whole numbers of which the spec takes every fiftieth": (
+        "ranges", validated("int", "50", "high=400", "value % 50", "no fiftieth"), "no fiftieth",
+    ),
+    "a range of which the spec takes the ends and the default alone": (
+        "ranges", validated("float", "50.0", "high=400", "value % 1", "no whole step"), "no whole step",
+    ),
+    "a logarithmic range with a gap": (
+        "ranges", validated("float", "50.0", "high=4000, log=True", "100 < value < 3000", "a gap"), "a gap",
+    ),
+    "a choice in the middle that the spec refuses": (
+        "ranges", spec(
+            ("import Range, tunable", "import Choices, Range, tunable"),
+            (LATER, '    some: int = tunable(2, Choices(choices=[2, 9, 4]), ge=1, le=5, description="x")\n' + LATER),
+        ),
+        "some: its own range holds 9",
+    ),
+    "an optional setting whose range the spec refuses inside": (
+        "ranges", validated("int | None", "None", "high=400", "value and 60 < value < 390", "a gap"), "a gap",
+    ),
+    "settings that contradict each other inside their ranges": (
+        "ranges", spec((LATER, PAIR + LATER), NEEDS_PYDANTIC), "drawn from all ranges together are refused, such as ",
+    ),
+    "a value inside a range that gives no finite loss": (
+        "ranges",
+        spec((LATER, UNUSED.replace("unused", "shift") + LATER))
+        | loss((OUTPUT, "        value = value if self.spec.shift in (0, 1, 2) else value / 0\n" + OUTPUT)),
+        "the loss is inf",
+    ),
+    "an optional setting that fails without a value": (
+        "choices",
+        spec((LATER, OPTIONAL + LATER), NEEDS_FIELD)
+        | loss((OUTPUT, "        value = value if self.spec.scale is not None else value / 0\n" + OUTPUT)),
+        "scale: None",
+    ),
+    "a choice of an optional setting that does not work": (
+        "choices",
+        spec((LATER, CHOICE.replace("]", "] | None") + LATER), NEEDS_FIELD)
+        | loss((OUTPUT, '        value = value if self.spec.how != "worst" else value / 0\n' + OUTPUT)),
+        "how: worst",
+    ),
     "a choice that does not work": (
         "choices",
-        spec((LATER, CHOICE + LATER), ("from vsetune.config", "from pydantic import Field\nfrom vsetune.config"))
+        spec((LATER, CHOICE + LATER), NEEDS_FIELD)
         | loss((OUTPUT, '        value = value if self.spec.how == "mean" else value / 0\n' + OUTPUT)),
         "how: worst",
     ),

@@ -90,6 +90,12 @@ BROKEN: dict[str, tuple[str, Changes, str]] = {
         "pair_cost is that of a dot product",
     ),
     "a range beyond the limits": ("ranges", spec(("128, 256, 512]", "128, 256, 10**6]")), "holds 1000000"),
+    "a choice in the middle beyond the limits": (
+        "ranges", spec(("128, 256, 512]", "128, 10**6, 512]")), "holds 1000000",
+    ),
+    "a choice in the middle that does not build": (
+        "ranges", network((INIT, INIT + "\n        assert spec.embedding_size != 256")), "embedding_size: 256",
+    ),
     "attention that does not add up": (
         "attention",
         network((IMAGES, f"{IMAGES}\n\n{ATTENTION}\n        return torch.ones(len(images), len(captions), 8, 9)")),

@@ -37,7 +37,7 @@ def place_here(
         name, cell = assignment.trial.trial, assignment.trial.cell
         network, loss = cell.split(".", 1)
         needs = prepared.spec.resources.needs_of(network, loss)
-        worker = AttemptTrainable(_worker_config(prepared, assignment, needs))
+        worker = AttemptTrainable(_worker_config(prepared, assignment, needs, recorded=ledger.trials[name].number))
         report: dict[str, Any] = {}
         while not report.get("done"):
             report = worker.step()

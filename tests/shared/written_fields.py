@@ -32,6 +32,8 @@ PROTOCOL = frozenset({
     "dataset", "split", "images", "captions", "data_fingerprint", "train_pairs", "steps_per_epoch", "batch_size",
     "batch_unit", "validate_every_steps", "tie_rule", "score_dtype", "ranking_version",
 })
+IF_ASKED = frozenset({"evaluation_protocols", "reranking", "validation_images"})
+"""In the protocol of a study that sets `evaluation`."""
 RESOLVED = frozenset({"study", "trial", "cell", "data", "network", "loss", "training", "evaluation", "seed"})
 PLACED = frozenset({"node", "node_type", "usd_per_hour"})
 """In the environment of a trial that Ray has placed."""
@@ -56,5 +58,5 @@ def unknown_names(made: ValidationPoint | AttemptStart | AttemptRecord) -> set[s
     if isinstance(made, AttemptRecord):
         named = {name for name in made.summary if not name.startswith(SEMANTIC)}
         return (named - SUMMARY - ASKED_FOR) | unknown_names(made.start)
-    parts = {"resolved": RESOLVED, "environment": ENVIRONMENT | PLACED, "protocol": PROTOCOL}
+    parts = {"resolved": RESOLVED, "environment": ENVIRONMENT | PLACED, "protocol": PROTOCOL | IF_ASKED}
     return {name for part, known in parts.items() for name in set(getattr(made, part)) - known}

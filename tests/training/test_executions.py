@@ -18,6 +18,12 @@ def test_executions_are_counted_from_one(tmp_path: Path) -> None:
     assert [begin(tmp_path, pairs=0, seconds=0).current.number for _ in range(3)] == [1, 2, 3]
 
 
+def test_a_folder_that_was_lost_does_not_give_a_recorded_number_twice(tmp_path: Path) -> None:
+    log = ExecutionLog(tmp_path)
+    assert log.begin(kept_pairs=0, kept_seconds=0, recorded=4).number == 5
+    assert ExecutionLog(tmp_path).begin(kept_pairs=0, kept_seconds=0, recorded=4).number == 6
+
+
 def test_work_beyond_the_checkpoint_is_waste_and_adds_up(tmp_path: Path) -> None:
     begin(tmp_path, pairs=0, seconds=0).mark(pairs=70, seconds=7.0, now=True)  # checkpoint at 50, then it died
     second = begin(tmp_path, pairs=50, seconds=5.0)

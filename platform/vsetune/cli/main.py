@@ -1,18 +1,19 @@
 """`vsetune`: the entry point, its exit codes and its groups of commands.
 
-Exit codes: 0 done, 1 failed, 2 misused (bad input; the message says how to mend it), 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 misused (bad input; the message says how to correct it), 3 some trials of a study
+failed, 4 a study finished but records wait for its tracking store, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import errno
 import inspect
+import io
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -36,7 +37,7 @@ from vsetune.cli import (
 )
 from vsetune.cli.output import complain, results, say
 from vsetune.config.spec.masked_output import mask_output
-from vsetune.config.spec.paths import home_variable
+from vsetune.config.spec.paths import home, home_variable
 from vsetune.config.spec.secrets import masked
 from vsetune.errors import ConfigError, UsageError, VsetuneError
 from vsetune.files.room import FULL
@@ -124,10 +125,28 @@ def _root(
 def run() -> None:
     """What the `vsetune` command calls, by way of `vsetune.cli.entry`."""
     mask_output()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a character that the terminal cannot show is no reason to fail
-            stream.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = _unfailing(sys.stdout), _unfailing(sys.stderr)
     sys.exit(_exit_code())
+
+
+class _WhileRead(io.FileIO):
+    """A file descriptor whose reader may leave, as `head` does: the rest is dropped."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            return len(data)
+
+
+def _unfailing(stream: Any) -> Any:
+    """The stream, but one that nobody reads any more or that cannot show a character is no reason to fail."""
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    raw = _WhileRead(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), stream.encoding, errors="backslashreplace", line_buffering=stream.line_buffering
+    )
 
 
 def _exit_code() -> int:
@@ -139,9 +158,9 @@ def _exit_code() -> int:
     except _Misuse as error:
         return _told("error", _misuse(error), 2)
     except ConfigError as error:
-        return _told("error", error.problems, 2)
+        return _told("error", _with_way_out(error.problems), 2)
     except UsageError as error:
-        return _told("error", [str(error)], 2)
+        return _told("error", _with_way_out([str(error)]), 2)
     except VsetuneError as error:
         return _told("failed", [str(error)], 1)
     except KeyboardInterrupt:
@@ -190,6 +209,21 @@ def _told(kind: str, problems: Sequence[str], code: int) -> int:
     for problem in problems:
         complain(kind, " ".join(problem.split()))
     return code
+
+
+def _with_way_out(problems: Sequence[str]) -> list[str]:
+    """A problem with a file of a home that cannot be written names the variable that moves the home."""
+    try:
+        place, variable = home(), home_variable()
+    except ConfigError:  # the problem itself
+        return [*problems]
+    there = next(each for each in (place, *place.parents) if each.exists())
+    if there.is_dir() and os.access(there, os.W_OK):
+        return [*problems]
+    way_out = f"; {place} cannot be written: set {variable} to a folder that can"
+    return [
+        f"{each.rstrip('.')}{way_out}" if str(place) in each and variable not in each else each for each in problems
+    ]
 
 
 def _told_of_place(error: OSError) -> int:

@@ -18,6 +18,7 @@ from vsetune.config.spec.paths import under_home
 from vsetune.config.spec.secrets import shown_plain
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import UsageError
 from vsetune.jobs.study_file import load_study
 
 app = typer.Typer(
@@ -100,6 +101,12 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", metavar="", help="with --resume: run failed trials again")
     ] = False,
+    changed_plugins: Annotated[
+        bool, typer.Option(
+            "--changed-plugins", metavar="", help="with --resume: run cells that have not begun with plugins that have "
+            "changed; those that have begun stay as they are",
+        )
+    ] = False,
     address: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Ray cluster; default: RAY_ADDRESS, or this machine")
     ] = None,
@@ -107,9 +114,11 @@ def run(
 ) -> None:
     """Run every trial of a study. Ctrl-C leaves a study that --resume continues.
 
-    Exit codes: 0 all trials ended as they should, 3 some failed for good, 1 all failed, 130 interrupted (--resume goes
-    on), 2 the input is wrong.
+    Exit codes: 0 all trials ended as they should, 4 they did but records wait for the tracking store (vsetune tracking
+    flush), 3 some failed for good, 1 all failed, 130 interrupted (--resume goes on), 2 the input is wrong.
     """
+    if changed_plugins and not resume:
+        raise UsageError("study run: --changed-plugins goes on with a study that has begun; add --resume")
     if dry_run:
         study = load_study(file)
         resolve_cells(study, where=str(file))
@@ -122,7 +131,10 @@ def run(
     going_on = f"nothing finished is lost, go on with: vsetune study run {file} --resume"
     with interruptible(going_on), sigterm_like_ctrl_c():
         prepared = prepare_study(file, messages)
-        outcome = run_study(prepared, resume=resume, retry_failed=retry_failed, address=address, console=messages)
+        outcome = run_study(
+            prepared, resume=resume, retry_failed=retry_failed, address=address, console=messages,
+            changed_plugins=changed_plugins,
+        )
     report(prepared, outcome, go_on=f"vsetune study run {file} --resume", file=str(file))
 
 

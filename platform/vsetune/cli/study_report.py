@@ -43,7 +43,7 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
     if outcome.was_interrupted:
         why = f" by {outcome.stopped_by}" if outcome.stopped_by else ""
         say(f"interrupted{why}; nothing finished is lost, go on with: {go_on}")
-    raise typer.Exit(_EXIT_CODES[outcome.ending])
+    raise typer.Exit(_EXIT_CODES[outcome.ending] or (UNDELIVERED if outcome.undelivered else 0))
 
 
 def in_mlflow(uri: str | None, experiment: str | None) -> list[str]:
@@ -59,6 +59,8 @@ def in_mlflow(uri: str | None, experiment: str | None) -> list[str]:
 
 
 _EXIT_CODES = {"finished": 0, "failed": 1, "partly failed": 3, "interrupted": 130}
+UNDELIVERED = 4
+"""Exit code of a study that finished while its tracking store has not taken all records."""
 
 
 def _table_of(troubles: Sequence[Trouble]) -> Table:

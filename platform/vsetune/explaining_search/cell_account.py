@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from vsetune.explaining_search.search_spaces import SearchSpace
 from vsetune.explaining_search.tried_trials import OUTCOMES, Outcome, TriedTrial
+from vsetune.leaderboard.search_budgets import SearchBudget
 
 _MOST_EXAMPLES = 3
 _NOT_TOLD = "no reason recorded"
@@ -15,12 +17,12 @@ _NOT_TOLD = "no reason recorded"
 
 @dataclass(frozen=True)
 class Account:
-    """The budget of a cell's search. given: epochs it may train, None where the study does not tell.
+    """Where the budget of a cell's search went; budget: None where it is not known.
 
     epochs, trials: by outcome. lost: epochs that a crash made train again, charged to nobody. device_seconds: of all.
     """
 
-    given: float | None
+    budget: SearchBudget | None
     epochs: Mapping[Outcome, float]
     trials: Mapping[Outcome, int]
     lost: float
@@ -31,9 +33,12 @@ class Account:
         return sum(self.epochs.values())
 
     @property
+    def given(self) -> float | None:
+        return None if self.budget is None else self.budget.epochs
+
+    @property
     def left(self) -> float | None:
-        """Negative where the trials that were running took the cell past its budget."""
-        return None if self.given is None else self.given - self.spent
+        return None if self.budget is None else self.budget.left
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,20 @@ class Ending:
     examples: tuple[tuple[str, str], ...]
 
 
-def account_of(trials: Sequence[TriedTrial], *, given: float | None) -> Account:
+def account_of(trials: Sequence[TriedTrial], space: SearchSpace) -> Account:
+    seconds = sum(trial.device_seconds for trial in trials)
+    budget = None
+    if space.epochs is not None and space.epochs_of_a_trial is not None:
+        whole = space.epochs_of_a_trial
+        budget = SearchBudget(
+            space.epochs, whole, sum(trial.epochs for trial in trials),
+            sum(max(0.0, whole - trial.epochs) for trial in trials if trial.outcome == "failed"),
+            all(trial.outcome != "open" for trial in trials),
+            space.device_seconds is not None and seconds >= space.device_seconds,
+        )
     return Account(
-        given, {each: sum(trial.epochs for trial in trials if trial.outcome == each) for each in OUTCOMES},
-        Counter(trial.outcome for trial in trials), sum(trial.lost for trial in trials),
-        sum(trial.device_seconds for trial in trials),
+        budget, {each: sum(trial.epochs for trial in trials if trial.outcome == each) for each in OUTCOMES},
+        Counter(trial.outcome for trial in trials), sum(trial.lost for trial in trials), seconds,
     )
 
 

@@ -70,7 +70,7 @@ def _cell(space: SearchSpace, search: Sequence[Trial], constraints: ConstraintSp
         ends = range_ends(*space.written, best.start.configuration)
     return ExplainedCell(
         space, trials, next((trial for trial in trials if best is not None and trial.name == best.start.trial), None),
-        account_of(trials, given=space.epochs), tuple(endings_of(trials)), importances_of(space.domains, level),
+        account_of(trials, space), tuple(endings_of(trials)), importances_of(space.domains, level),
         tuple(ends),
     )
 

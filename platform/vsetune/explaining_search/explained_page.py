@@ -94,10 +94,10 @@ def _lead(cell: ExplainedCell) -> str:
         return "No trial yet."
     counts = ", ".join(f"{cell.account.trials[each]} {each}" for each in OUTCOMES if cell.account.trials[each])
     text = f"{_trials(len(cell.trials))} ({counts}) trained {fixed(cell.account.spent, 1)} epochs"
-    given, left = cell.account.given, cell.account.left
-    if given is not None and left is not None:
-        rest = f"{fixed(left, 1)} are left" if left >= 0 else f"{fixed(-left, 1)} more than given"
-        text += f" of {fixed(given, 1)}; {rest}"
+    budget = cell.account.budget
+    if budget is not None:
+        text += f" of {fixed(budget.epochs, 1)}{f' ({budget.why})' if budget.why else ''}"
+        text += f"; {fixed(budget.left, 1)} are left" if budget.left else ""
     if cell.space.device_seconds is not None:
         seconds = fixed(cell.account.device_seconds, 0), fixed(cell.space.device_seconds, 0)
         text += f"; {seconds[0]} of {seconds[1]} device-seconds"

@@ -19,8 +19,8 @@ from vsetune.records.attempts import StudyRecord
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """One cell. domains: of every searched setting by dotted name. epochs: its budget, None where nobody knows.
-    device_seconds: the same where the study limits them, else None.
+    """One cell. domains: of every searched setting by dotted name. epochs: its budget, epochs_of_a_trial: of one that
+    nobody stops, both None where nobody knows. device_seconds: the budget of them where the study has one.
 
     is_seen: the study could not be read here, so the domains are what the trials span. written: what they are read
     from, where it could.
@@ -29,6 +29,7 @@ class SearchSpace:
     cell: str
     domains: Mapping[str, Domain]
     epochs: float | None
+    epochs_of_a_trial: float | None = None
     device_seconds: float | None = None
     is_seen: bool = False
     written: tuple[StudySpec, Cell] | None = None
@@ -52,8 +53,8 @@ def _as_written(record: StudyRecord) -> list[SearchSpace]:
     study = study_of(record)
     return [
         SearchSpace(
-            cell.name, cell.domains, epochs_of_cell(study, cell), study.budget.device_seconds_per_cell,
-            written=(study, cell),
+            cell.name, cell.domains, epochs_of_cell(study, cell), float(cell.training["epochs"]),
+            study.budget.device_seconds_per_cell, written=(study, cell),
         )
         for cell in resolve_cells(study, where=f"study {record.name}")
     ]

@@ -10,7 +10,8 @@ from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.search.finite_spaces import configurations_in
 
 MOST_TRIALS = 8
-"""Times the whole trainings of its budget: a search that stops everything at once comes to an end."""
+"""Times the whole trainings of its budget, or more where trials may be stopped sooner: a search whose trials reach
+their target at once comes to an end."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class CellBudget:
     @classmethod
     def of(cls, study: StudySpec, cell: Cell, committed: float = 0.0) -> CellBudget:
         whole, most = float(cell.training["epochs"]), epochs_of_cell(study, cell)
-        trials, in_space = int(MOST_TRIALS * max(1.0, most / whole)), configurations_in(cell)
+        shortest, in_space = study.scheduler.grace_epochs, configurations_in(cell)
+        trials = int(max(MOST_TRIALS, whole / shortest) * max(1.0, most / whole))
         return cls(whole, committed, most, trials if in_space is None else min(trials, in_space))
 
     def with_committed(self, epochs: float) -> CellBudget:
@@ -36,11 +38,10 @@ class CellBudget:
         return replace(self, committed=epochs)
 
     def room(self, asked: int) -> int:
-        """How many more whole trials the cell may ask for, after `asked`; the budget is met to half a trial."""
-        if not asked:
-            return min(self.trials, max(1, round(self.most / self.whole)))
+        """How many more whole trials the cell may ask for, after `asked`: one is begun where at least half of it is
+        left, and finished, so that the budget is met to half a trial."""
         left = int((self.most - self.committed) / self.whole + 0.5)
-        return max(0, min(left, self.trials - asked))
+        return max(0, min(left if asked else max(1, left), self.trials - asked))
 
 
 def epochs_of_cell(study: StudySpec, cell: Cell) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 import ray
 
 from vsetune.config.spec.foreign_text import one_line
+from vsetune.config.spec.paths import make_folders_absolute
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError, UsageError
 from vsetune.jobs.capacity import Capacity, RayCluster
@@ -99,6 +101,8 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
         else:
             for name, value in _WORKER_ENVIRONMENT.items():
                 os.environ.setdefault(name, value)  # workers inherit it
+            make_folders_absolute()
+            _token_where_home_holds_none()
             # `local`, or Ray would join whatever cluster was last started on this machine
             with loopback_only(), ended_unless_started():
                 ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
@@ -109,6 +113,20 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
             f"ray: cannot reach {target} ({_first_line(error)}); start it with `ray start --head`, and set "
             "RAY_AUTH_MODE=token in both shells"
         ) from error
+
+
+def _token_where_home_holds_none() -> None:
+    """Ray writes the token of a cluster to ~/.ray. Where it cannot, the cluster has one in the environment alone."""
+    if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH"):
+        return
+    try:
+        folder = Path.home() / ".ray"
+        folder.mkdir(parents=True, exist_ok=True)
+        is_writable = (folder / "auth_token").is_file() or os.access(folder, os.W_OK)
+    except (OSError, RuntimeError):  # RuntimeError: nobody knows the home folder
+        is_writable = False
+    if not is_writable:
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 def _require_listener(target: str) -> None:

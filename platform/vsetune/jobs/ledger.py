@@ -337,7 +337,9 @@ class StudyLedger:
         self._taught.add(cell.name)
 
     def _add(self, assignment: Assignment) -> Assignment:
-        self._know(TrialProgress(assignment))
+        progress = self._as_recorded(assignment)  # a cell that begins anew may come to a number that it had before
+        progress.status = "waiting"
+        self._know(progress)
         return assignment
 
     def _know(self, progress: TrialProgress) -> TrialProgress:
@@ -391,6 +393,7 @@ class StudyLedger:
         return Assignment(
             trial, suggestion.number, "search", suggestion.configuration, drawn_by=suggestion.drawn_by
         )
+
 
 
 def _from_curve(curve: Sequence[tuple[float, float]]) -> dict[str, float]:

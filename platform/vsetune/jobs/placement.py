@@ -72,7 +72,10 @@ def place_trials(
 
         searcher = LedgerSearcher(
             ledger,
-            lambda each: _worker_config(prepared, each, needs_of[each.trial.cell], signals=signals.name),
+            lambda each: _worker_config(
+                prepared, each, needs_of[each.trial.cell], signals=signals.name,
+                recorded=ledger.trials[each.trial.trial].number,
+            ),
             needs_of=needs_of, capacity=capacity, stop=stop, on_wait=tick,
         )
         recording = RecordingCallback(
@@ -112,7 +115,10 @@ def _needs_of_cells(prepared: PreparedStudy) -> dict[str, Needs]:
     return {cell.name: resources.needs_of(cell.network_name, cell.loss_name) for cell in prepared.cells}
 
 
-def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs, *, signals: str) -> dict[str, Any]:
+def _worker_config(
+    prepared: PreparedStudy, assignment: Assignment, needs: Needs, *, signals: str, recorded: int
+) -> dict[str, Any]:
+    """recorded: attempts of the trial so far."""
     return {
         "trial": assignment.trial.to_plain(),
         "phase": assignment.phase,
@@ -124,6 +130,7 @@ def _worker_config(prepared: PreparedStudy, assignment: Assignment, needs: Needs
         "calibrates": prepared.calibrates,
         "signals": signals,
         "system_metrics": prepared.spec.tracking.system_metrics,
+        "recorded": recorded,
     }
 
 

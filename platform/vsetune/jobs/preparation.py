@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,12 +76,15 @@ class PreparedStudy:
         folder = self.trial_folder(trial)
         return str(folder if remote_home() is None else folder.relative_to(home()))
 
-    def record(self) -> StudyRecord:
-        """The study for the store, without passwords. Where and how fast it runs does not change what it is."""
+    def record(self, code: Mapping[str, str] | None = None) -> StudyRecord:
+        """The study for the store, without passwords. Where and how fast it runs does not change what it is.
+
+        code: sha256 of its plugins by key; None: of those that are loaded.
+        """
         plain = {key: value for key, value in self.spec.fingerprinted().items() if key not in _NOT_IN_FINGERPRINT}
         plain["data"] = {**plain["data"], "path": None}
         plain["search"] = {**plain["search"], "storage": None}  # a setting of earlier versions
-        code = {plugin.key: plugin.sha256 for plugin in self.plugins}
+        code = {plugin.key: plugin.sha256 for plugin in self.plugins} if code is None else code
         plain |= {"plugins": code} if code else {}
         fingerprint = fingerprint_of({**plain, "data_fingerprint": self.data_fingerprint})
         tags = {"data_fingerprint": self.data_fingerprint, "description": self.spec.description}

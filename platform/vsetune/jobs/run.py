@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from vsetune.config.spec.secrets import shown_plain
 from vsetune.config.study.cells import refusal
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.files.whole_files import write_text
+from vsetune.jobs.changed_plugins import HeldBack, held_back, not_begun, require_own_code
 from vsetune.jobs.cluster import cluster_address, ray_cluster
 from vsetune.jobs.confirmations import Confirming
 from vsetune.jobs.credentials import credentials_not_forwarded
@@ -36,7 +37,7 @@ from vsetune.jobs.study_results import write_results
 from vsetune.jobs.warm_start import WarmStart, kept_or_taken, lines_of
 from vsetune.jobs.winner_models import log_winners
 from vsetune.leaderboard.rows import Leaderboard
-from vsetune.records.attempts import AttemptRecord
+from vsetune.records.attempts import PLUGIN_TAG, AttemptRecord
 from vsetune.records.events import Drawn, StudyStatus
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
@@ -96,14 +97,16 @@ class StudyOutcome:
 
 def run_study(
     prepared: PreparedStudy, *, resume: bool, retry_failed: bool, address: str | None, console: Console,
-    confirming: Confirming | None = None,
+    confirming: Confirming | None = None, changed_plugins: bool = False,
 ) -> StudyOutcome:
     """Runs every promised trial of a study. One process per study, on all machines that share its home; a second one
     is refused, and one that another machine has taken over from ends as interrupted. A new study is begun once there is
     a cluster with room for its trials: what is refused leaves nothing behind.
 
     address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: run this
-    again, of a study whose search is over (else UsageError); None: what the study itself promises.
+    again, of a study whose search is over (else UsageError); None: what the study itself promises. changed_plugins:
+    where plugins have changed since the study began, cells that have not begun run with the new code; those that have
+    stay as they are.
     """
     cluster_address(address)  # a wrong one is refused before anything is done
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
@@ -131,11 +134,13 @@ def run_study(
         with study_records(prepared, held) as records, stop_watched(spec.study, stop):
             left_as = records.writer.history.status if confirming is not None else None
             records.exporter.wait_until_open(_EXPORT_OPENS_WITHIN_S)
-            _open(records.writer, prepared, resume=resume)
+            _open(records.writer, prepared, resume=resume, changed_plugins=changed_plugins)
             begun()
             with _left_as_it_was(records, left_as or "killed"):
                 write_text(folder / _STUDY_FILE, dump_yaml(shown_plain(spec.to_plain())))
                 held.keep()
+                left_alone = _left_alone(prepared, records.writer, console, changed_plugins=changed_plugins)
+                prepared = _without(prepared, left_alone)
                 ledger = _ledger(prepared, records.writer, confirming, warm_start, retry_failed=retry_failed)
                 closed = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
                 held.forget_ended([prepared.trial_folder(name) for name in closed], records.log)
@@ -146,7 +151,26 @@ def run_study(
                     _place(prepared, ledger, records, held, stop, console)
                 connected.close()
                 ledger.interrupt()
-                return _ended(prepared, records, ledger, stop, console)
+                return _ended(prepared, records, ledger, left_alone, stop, console)
+
+
+def _left_alone(
+    prepared: PreparedStudy, writer: StudyWriter, console: Console, *, changed_plugins: bool
+) -> list[HeldBack]:
+    """Cells that have begun with other code of their plugins and stay as they are. Cells that have not begun are sampled
+    anew. ConfigError where nobody asked to go on all the same."""
+    attempts = writer.attempts()
+    left_alone = held_back(prepared, attempts)
+    require_own_code(prepared.spec.study, left_alone, cells=len(prepared.cells) if changed_plugins else 0)
+    _say([each.reason for each in left_alone], console)
+    for cell in not_begun(prepared, attempts) if changed_plugins else ():
+        writer.restart(cell)
+    return [*left_alone]
+
+
+def _without(prepared: PreparedStudy, left_alone: Sequence[HeldBack]) -> PreparedStudy:
+    names = {each.cell for each in left_alone}
+    return replace(prepared, cells=[cell for cell in prepared.cells if cell.name not in names])
 
 
 def _ledger(
@@ -184,20 +208,23 @@ def _place(
 
 
 def _ended(
-    prepared: PreparedStudy, records: StudyRecords, ledger: StudyLedger, stop: StopRequest, console: Console
+    prepared: PreparedStudy, records: StudyRecords, ledger: StudyLedger, left_alone: Sequence[HeldBack],
+    stop: StopRequest, console: Console,
 ) -> StudyOutcome:
     """Writes the results, tells MLflow, and says how the study has ended."""
-    study, ending, attempts = prepared.spec.study, _ending(ledger), records.writer.attempts()
+    study, ending, attempts = prepared.spec.study, _ending(ledger, left_alone), records.writer.attempts()
     is_away = records.exporter.deliver(DELIVER_WITHIN_S) > 0
     results = write_results(prepared, attempts)
-    records.writer.finish_study(_RECORDED_AS[ending], kept_names(prepared.folder, results.files))
+    is_open = ending == "interrupted" or not all(each.is_whole for each in left_alone)
+    status = "killed" if is_open else _RECORDED_AS[ending]
+    records.writer.finish_study(status, kept_names(prepared.folder, results.files))
     undelivered = records.exporter.deliver(0.0 if is_away else DELIVER_WITHIN_S)
     if ending != "interrupted":
         _say(log_winners(prepared, attempts, is_exported=not undelivered), console)
     counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
     stopped_by = stop.reason or (ledger.outage if ending == "interrupted" else None)
     return StudyOutcome(
-        counts, ending, results.board, results.page, results.remark, _troubles(ledger), stopped_by, undelivered,
+        counts, ending, results.board, results.page, results.remark, _troubles(ledger, left_alone), stopped_by, undelivered,
         records.exporter.outage() or "it is slow", tuple(attempts), Studies().in_mlflow(study)[0],
     )
 
@@ -211,11 +238,18 @@ def _say(lines: Sequence[str], console: Console) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool) -> None:
-    """StudyConflict that names the file, where somebody's own code has changed since the study began."""
+def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool, changed_plugins: bool) -> None:
+    """StudyConflict that names the file, where somebody's own code has changed since the study began and nobody asked
+    to go on all the same."""
     try:
         writer.open_study(prepared.record(), resume=resume)
     except StudyConflict as error:
+        known = writer.history.record
+        tags = known.tags.items() if known is not None and resume and changed_plugins else ()
+        first = {tag.removeprefix(PLUGIN_TAG): sha256 for tag, sha256 in tags if tag.startswith(PLUGIN_TAG)}
+        if first:
+            writer.open_study(prepared.record(first), resume=True)
+            return
         change = changed_since(prepared.folder, prepared.plugins)
         if change is None:
             raise
@@ -256,17 +290,18 @@ def _left_as_it_was(records: StudyRecords, status: StudyStatus) -> Iterator[None
         raise
 
 
-def _ending(ledger: StudyLedger) -> Ending:
+def _ending(ledger: StudyLedger, left_alone: Sequence[HeldBack]) -> Ending:
+    """left_alone: a cell of it that is not whole counts as failed, for no command goes on with it as things are."""
     if ledger.has_work():
         return "interrupted"
     failed = sum(trial.status == "failed" for trial in ledger.trials.values())
     if not failed:
-        return "finished"
+        return "finished" if all(each.is_whole for each in left_alone) else "partly failed"
     return "failed" if failed == len(ledger.trials) else "partly failed"
 
 
-def _troubles(ledger: StudyLedger) -> list[Trouble]:
-    return [
+def _troubles(ledger: StudyLedger, left_alone: Sequence[HeldBack]) -> list[Trouble]:
+    return [Trouble(each.cell, True, each.reason) for each in left_alone if not each.is_whole] + [
         Trouble(name, not trial.is_closed, trial.error or "not started yet")
         for name, trial in ledger.trials.items() if trial.status == "failed" or not trial.is_closed
     ]

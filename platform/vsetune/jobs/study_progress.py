@@ -27,6 +27,7 @@ def resumed_line(ledger: StudyLedger) -> str:
     return f"{ledger.study.study}: goes on; {told}{then if begun else ''}"
 
 
+
 class StudyProgress:
     """Shows a ledger. Use as a context manager; call `changed` after each report and `tick` as often as you like."""
 

@@ -32,7 +32,7 @@ STUDY_KEY = "vsetune.study"
 """In the metadata of a job: the study it runs."""
 
 _OVER = {"SUCCEEDED", "FAILED", "STOPPED"}
-_OUR_CODES = {1, 2, 3, 130}
+_OUR_CODES = {1, 2, 3, 4, 130}
 _CARRIERS = {"aiohttp", "requests", "urllib3"}
 """Libraries that Ray's client talks through, whose exceptions it passes on."""
 
@@ -65,7 +65,7 @@ class Job:
 
     @property
     def exit_code(self) -> int:
-        """What `vsetune study run` would have left with: 0, 1, 2, 3, or 130 for a job that was stopped."""
+        """What `vsetune study run` would have left with: 0, 1, 2, 3, 4, or 130 for a job that was stopped."""
         if self.status in ("SUCCEEDED", "STOPPED"):
             return 0 if self.status == "SUCCEEDED" else 130
         return self.driver_exit_code if self.driver_exit_code in _OUR_CODES else 1

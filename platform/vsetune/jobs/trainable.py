@@ -157,6 +157,7 @@ class AttemptTrainable(Trainable):
         self._attempt = Attempt(
             trial, folder, device=device, threads=needs.cpus, first_stage=kept_stage(trial, folder),
             reading=Reading(**self._wanted["reading"]), checkpoint_share=self._wanted["checkpoint_share"],
+            recorded=self._wanted.get("recorded", 0),
         )
         self._keep(within_s=BEGIN_WITHIN_S)  # another node must never count this execution again
         labels = {"study": trial.study, "cell": trial.cell, "trial": trial.trial, "phase": self._wanted["phase"]}

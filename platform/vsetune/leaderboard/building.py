@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vsetune.errors import IncompatibleCurves, UsageError
+from vsetune.leaderboard.code_versions import code_of, other_code
 from vsetune.leaderboard.comparing import answered, bounds, collapse_of, compared_seeds, is_evidence
 from vsetune.leaderboard.comparison import Bounds, Collapse
 from vsetune.leaderboard.contenders import contenders_of, seed_result
@@ -136,6 +137,7 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
         noise=noise, epochs_to_level=_median([seed.epochs_to_level for seed in headline]),
         m_recall_bounds=_recall_bounds(headline),
         search_budget=budget, tuning=tuning_of(trials, costs, budget), cannot_draw=cannot_draw,
+        code=code_of(trials),
     )
 
 
@@ -179,6 +181,8 @@ def _checked(row: Row, trials: Sequence[Trial], reference: Row | None, known: st
 def _incompatibility(row: Row, trials: Sequence[Trial], reference: Row) -> str | None:
     """Why a row does not compare: its own trials under several protocols, another protocol or another cadence."""
     shown = row.headline[0].trial
+    if (versions := other_code(row.code, reference.code)) is not None:
+        return f"{shown}: {versions}"
     others = [trial[-1].start for trial in trials if usable(trial) and trial[-1].start.protocol != row.protocol]
     for other in sorted(others, key=lambda start: start.trial):
         try:

@@ -187,9 +187,10 @@ COLUMNS: tuple[Column, ...] = (
         value=lambda row: row.search_budget.trained if row.search_budget else None,
     ),
     Column(
-        key="budget_epochs", heading="search budget", unit="epochs", part="cost", only_if_known=True, width="brief",
-        meaning="Epochs that the search was given, the same for every cell; a row that is off by more than one whole "
-        "training has a mark", value=lambda row: row.search_budget.epochs if row.search_budget else None,
+        key="budget_epochs", heading="search budget", unit="epochs", kind="text", part="cost", only_if_known=True,
+        meaning="Epochs that the search trained, of those it was given, the same for every cell; a trial is begun "
+        "where half of it is left and then finished. A row that is off by more than one whole training has a mark",
+        value=lambda row: row.search_budget.epochs if row.search_budget else None,
         shown=lambda row: row.search_budget.words if row.search_budget else wording.NOTHING,
         views=_CSV | _CONFIGURATIONS,
     ),

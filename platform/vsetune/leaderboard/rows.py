@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from vsetune.leaderboard.comparison import Bounds, Collapse, Comparison
@@ -138,7 +138,8 @@ class Row:
     recorded. tuning: what its search was expected to find with less; None where there was none. is_on_front: no other
     of its data set and network beats it in both M-Recall and epochs to the baseline's best. study: that it ran in.
     range_ends: settings of the winner at an end of what was searched, where the study could be read for that.
-    cannot_draw: why its search found no further valid configuration, None where it did.
+    cannot_draw: why its search found no further valid configuration, None where it did. code: sha256 of other people's
+    components that it ran with, by key (`loss.my_loss`).
     """
 
     dataset: str
@@ -177,6 +178,7 @@ class Row:
     study: str = ""
     range_ends: tuple[RangeEnd, ...] = ()
     cannot_draw: str | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def headline(self) -> tuple[SeedResult, ...]:

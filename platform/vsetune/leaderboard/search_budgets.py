@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 LESS, MORE = "less_than_budget", "more_than_budget"
@@ -12,23 +12,56 @@ _EPOCHS, _OF_A_TRIAL, _DEVICE_SECONDS = "budget_epochs", "budget_epochs_of_a_tri
 @dataclass(frozen=True)
 class SearchBudget:
     """epochs: given. epochs_of_a_trial: of one that nobody stops. trained: by the trials of the search, failed, stopped
-    and running ones included, without what a crash lost. is_out_of_time: it used up its device-seconds."""
+    and running ones included, without what a crash lost. failed: epochs that failed trials did not train, charged all
+    the same. is_over: no trial is open. is_out_of_time: it used up its device-seconds."""
 
     epochs: float
     epochs_of_a_trial: float
     trained: float
+    failed: float = 0.0
+    is_over: bool = True
     is_out_of_time: bool = False
 
     @classmethod
     def recorded(
-        cls, environment: Mapping[str, str], *, trained: float, device_seconds: float
+        cls, environment: Mapping[str, str], *, trained: float, failed: Sequence[float], is_over: bool,
+        device_seconds: float,
     ) -> SearchBudget | None:
-        """environment: of an attempt of the search, see `recorded_budget`; None where it tells of no budget. trained,
-        device_seconds: of all its trials."""
+        """environment: of an attempt of the search, see `recorded_budget`; None without a budget in it. trained,
+        device_seconds: of all its trials. failed: epochs that each failed trial trained."""
         if _EPOCHS not in environment:
             return None
+        whole = float(environment[_OF_A_TRIAL])
         is_out_of_time = _DEVICE_SECONDS in environment and device_seconds >= float(environment[_DEVICE_SECONDS])
-        return cls(float(environment[_EPOCHS]), float(environment[_OF_A_TRIAL]), trained, is_out_of_time)
+        short = sum(max(0.0, whole - epochs) for epochs in failed)
+        return cls(float(environment[_EPOCHS]), whole, trained, short, is_over, is_out_of_time)
+
+    @property
+    def charged(self) -> float:
+        """Epochs that the budget is charged with: a failed trial counts as a whole training."""
+        return self.trained + self.failed
+
+    @property
+    def left(self) -> float:
+        """Epochs given and not trained, never negative."""
+        return max(0.0, self.epochs - self.trained)
+
+    @property
+    def why(self) -> str:
+        """Why other epochs were trained than given; empty where they are equal, to a tenth."""
+        beyond = round(self.trained - self.epochs, 1)
+        if beyond > 0:
+            return "a begun trial is finished"
+        if not beyond:
+            return ""
+        if not self.is_over:
+            return "not over"
+        if self.is_out_of_time:
+            return "its device-seconds are used up"
+        if self.failed:
+            return "failed trials count whole"
+        is_half = self.left > self.epochs_of_a_trial / 2
+        return "no trial is left to begin" if is_half else "the rest is less than half a training"
 
     @property
     def flag(self) -> str | None:
@@ -42,8 +75,8 @@ class SearchBudget:
 
     @property
     def words(self) -> str:
-        """`23.5 of 24`, epochs."""
-        return f"{round(self.trained, 1):g} of {self.epochs:g}"
+        """`10 of 8, a begun trial is finished`, epochs."""
+        return f"{round(self.trained, 1):g} of {self.epochs:g}{f', {self.why}' if self.why else ''}"
 
 
 def recorded_budget(

@@ -69,13 +69,16 @@ def sum_of(costs: Sequence[Cost]) -> Cost:
 
 def budget_of_search(trials: Sequence[Trial], costs: Sequence[Cost]) -> SearchBudget | None:
     """Of one cell, whatever else ran of it; None where its attempts tell of none. costs: of each trial."""
-    searched = [trial for trial in trials if trial[-1].start.phase == "search"]
-    cost = sum_of([cost for trial, cost in zip(trials, costs, strict=True) if trial[-1].start.phase == "search"])
+    searched = [each for each in zip(trials, costs, strict=True) if each[0][-1].start.phase == "search"]
+    total = sum_of([cost for _, cost in searched])
+    failed = [cost.budget_epochs for trial, cost in searched if trial[-1].status == "failed"]
+    is_over = all(trial[-1].status in ("finished", "pruned", "failed") for trial, _ in searched)
     budgets = (
         SearchBudget.recorded(
-            attempt.start.environment, trained=cost.budget_epochs, device_seconds=cost.device_seconds
+            attempt.start.environment, trained=total.budget_epochs, failed=failed, is_over=is_over,
+            device_seconds=total.device_seconds,
         )
-        for trial in searched for attempt in reversed(trial)
+        for trial, _ in searched for attempt in reversed(trial)
     )
     return next((budget for budget in budgets if budget is not None), None)
 

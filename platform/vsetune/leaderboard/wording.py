@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from vsetune.leaderboard.code_versions import code_notes
 from vsetune.leaderboard.comparison import Bounds
 from vsetune.leaderboard.fronts import pareto_front
 from vsetune.leaderboard.published_notes import published_notes
@@ -173,7 +174,7 @@ def notes(leaderboard: Leaderboard) -> list[str]:
             lines += [f"({mark}) {row.network} {row.loss}: {row.not_comparable}." for row in rows]
         if flag == "cannot_draw":
             lines += [f"({mark}) {row.network} {row.loss}: {row.cannot_draw}." for row in rows]
-    return lines + published_notes(leaderboard)
+    return [*lines, *code_notes(leaderboard.rows), *published_notes(leaderboard)]
 
 
 def _front_note(dataset: str, network: str, rows: Sequence[Row], baseline: str) -> str:
@@ -218,7 +219,7 @@ def _name(row: Row, flag: str) -> str:
         told = [seed.epochs_to_target for seed in row.headline if seed.epochs_to_target is not None]
         return f"{name} ({sum(each.censored for each in told)} of {len(told)})"
     if flag in (LESS, MORE) and row.search_budget is not None:
-        return f"{name} ({row.search_budget.words} epochs)"
+        return f"{name} (epochs: {row.search_budget.words})"
     return name
 
 

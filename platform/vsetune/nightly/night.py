@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 NightState = Literal["complete", "partial", "failed"]
-"""complete: every cell measured. partial: some. failed: the night could not run. Only complete cells are judged."""
+"""complete: every cell measured and recorded. partial: some. failed: the night could not run. Only complete cells are
+judged."""
 
 
 @dataclass(frozen=True)

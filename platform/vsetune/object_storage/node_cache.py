@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from vsetune.config.spec.foreign_text import one_line
-from vsetune.config.spec.paths import home, local_path
+from vsetune.config.spec.paths import NODE_CACHE_VARIABLE, home, local_path
 from vsetune.errors import ConfigError, DataError, StorageError
 from vsetune.files.hashes import HashingWriter, sha256_of_file
 from vsetune.files.whole_files import whole_file
@@ -24,7 +24,7 @@ from vsetune.object_storage import s3
 from vsetune.object_storage.arriving import Arriving, Following
 from vsetune.object_storage.kept_objects import WAIT_S, KeptObjects, is_hash
 
-FOLDER_VARIABLE, SIZE_VARIABLE = "VSETUNE_NODE_CACHE", "VSETUNE_NODE_CACHE_GB"
+FOLDER_VARIABLE, SIZE_VARIABLE = NODE_CACHE_VARIABLE, "VSETUNE_NODE_CACHE_GB"
 
 _DEFAULT_GB = 50.0
 """MS-COCO with 36 regions of 2048 takes 18 GB and its photographs as much again: one such data set and a small one."""

@@ -97,7 +97,7 @@ class Check(Generic[S]):
         try:
             verdict = self.judge(subject)
         except Exception as error:  # the component is foreign code, which may raise anything
-            verdict = fails(_raised(error))
+            verdict = fails(raised(error))
         return Finding(self.name, self.meaning, verdict.result, verdict.note)
 
     def require(self, subject: S) -> None:
@@ -107,7 +107,7 @@ class Check(Generic[S]):
             raise AssertionError(f"{found.check}: {found.note}")
 
 
-def _raised(error: Exception) -> str:
+def raised(error: Exception) -> str:
     """`raises ValueError at loss.py:31: ...`, the innermost place outside of installed libraries and of these checks.
 
     Our own errors say where and what to do themselves.

@@ -230,7 +230,7 @@ LOSS_CHECKS: tuple[Check[LossSubject], ...] = (
     Check("small batches", "one pair, two, and pairs of one image alone give finite values", takes_small_batches),
     Check("extremes", "equal, opposite and zero items, similarities of 10,000: finite in float32", survives_extremes),
     Check("several captions", "images with all their captions, if declared; else refused", takes_several_or_says_no),
-    Check("ranges", "both ends of every searched range are valid, and change the loss", has_sound_ranges),
+    Check("ranges", "all of every searched range is valid and finite, and its ends change the loss", has_sound_ranges),
     Check("choices", "every value of fields with few values works, or is refused with a reason", takes_every_choice),
     Check("resume", "saved in the middle of an epoch and loaded, it goes on bit for bit", resumes_exactly),
 )

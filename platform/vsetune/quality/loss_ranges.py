@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
-from vsetune.config.spec.base import Choices, Domain, Range, Spec, conditions, tunables
+from vsetune.config.spec.base import Choices, Domain, Range, Spec, conditions, kinds_of, tunables
 from vsetune.errors import ConfigError
 from vsetune.quality.checks import Verdict, first_problem, not_applicable
 from vsetune.quality.loss_batches import Surroundings, pairs
@@ -13,34 +17,80 @@ from vsetune.quality.loss_runs import LossSubject, in_one_line, infinite, run_st
 
 _FEW, _MANY = 4, 300
 """Steps after which two settings must differ: at once, or with all that takes time at its quickest."""
+_INSIDE, _DRAWS = 8, 32
+"""Values tried between the ends of a range, and configurations drawn from all ranges together."""
 
 
 def has_sound_ranges(loss: LossSubject) -> Verdict:
     searched = [name for name, _ in tunables(loss.spec)]
     if not searched:
         return not_applicable("declares nothing to search")
-    return first_problem((_unsound_range(loss, name) for name in searched), ", ".join(searched))
+    problems = itertools.chain(
+        refused_values(loss.spec, loss.resolved), (_infinite_inside(loss, name) for name in searched),
+        (_without_effect(loss, name) for name in searched),
+    )
+    return first_problem(problems, ", ".join(searched))
 
 
 def takes_every_choice(loss: LossSubject) -> Verdict:
     return first_problem(_refused_choice(loss, name, value) for name, value in _choices(loss))
 
 
-def refused_end(
-    name: str, domain: Domain, resolved: Callable[..., Spec], needed: Mapping[str, Any]
-) -> str | None:
-    """Which end of a range the spec does not take. resolved: makes the spec of some settings. needed: set with it."""
-    for end in _ends(domain):
-        if (refusal := _refusal(resolved, {**needed, name: end})) is not None:
-            return f"{name}: its own range holds {end}, which the spec refuses ({refusal})"
+def refused_values(spec: type[Spec], resolved: Callable[..., Spec]) -> Iterator[str]:
+    """Which values of its own ranges a spec does not take: of one setting, the others at their defaults, and of
+    configurations drawn from all ranges. resolved: makes the spec of some settings."""
+    searched, needed = dict(tunables(spec)), conditions(spec)
+    for name, domain in searched.items():
+        for value in (*_ends(domain), *values_inside(domain)):
+            if (refusal := _refusal(resolved, {**needed.get(name, {}), name: value})) is not None:
+                yield f"{name}: its own range holds {value}, which the spec refuses ({refusal})"
+                break
+    chance = random.Random(0)
+    drawn = [{name: _value_at(domain, chance.random()) for name, domain in searched.items()} for _ in range(_DRAWS)]
+    refusals = [(each, refusal) for each in drawn if (refusal := _refusal(resolved, each)) is not None]
+    if len(refusals) > _DRAWS // 2:
+        values = ", ".join(f"{name} {value}" for name, value in refusals[0][0].items())
+        yield (
+            f"{len(refusals)} of {_DRAWS} configurations drawn from all ranges together are refused, such as {values} "
+            f"({refusals[0][1]}); narrow the ranges until their values fit each other"
+        )
+
+
+def values_inside(domain: Domain) -> Sequence[Any]:
+    """All choices, or values between the ends of a range, spread over its scale."""
+    if isinstance(domain, Choices):
+        return domain.choices
+    golden = (math.sqrt(5) - 1) / 2
+    return list(dict.fromkeys(_value_at(domain, (number * golden) % 1) for number in range(1, _INSIDE + 1)))
+
+
+def _value_at(domain: Domain, share: float) -> Any:
+    """share: in [0, 1), of the way through the choices, or from the low end to the high one on the range's scale."""
+    if isinstance(domain, Choices):
+        return domain.choices[int(share * len(domain.choices))]
+    turn, back = (math.log, math.exp) if domain.log else (float, float)
+    value = back(turn(domain.low) + share * (turn(domain.high) - turn(domain.low)))
+    return round(value) if domain.integer else min(max(value, domain.low), domain.high)
+
+
+def _infinite_inside(loss: LossSubject, name: str) -> str | None:
+    """Which value of a range gives no finite value or gradient."""
+    domain, needed = dict(tunables(loss.spec))[name], conditions(loss.spec).get(name, {})
+    for value in values_inside(domain):
+        settings = {**needed, name: value}
+        for kind in loss.kinds(**settings):
+            try:
+                flaw = infinite(loss.build(**settings), pairs(kind), f"{name}: {value}, {kind}")
+            except ConfigError:
+                continue  # refused with a reason: too large for the few images of a check
+            if flaw is not None:
+                return flaw
     return None
 
 
-def _unsound_range(loss: LossSubject, name: str) -> str | None:
-    """Why a range is refused at one end, or why it makes no difference what is drawn from it."""
+def _without_effect(loss: LossSubject, name: str) -> str | None:
+    """Why it makes no difference what is drawn from a range."""
     domain, needed = dict(tunables(loss.spec))[name], conditions(loss.spec).get(name, {})
-    if (refused := refused_end(name, domain, loss.resolved, needed)) is not None:
-        return refused
     first, second = ({**needed, name: end} for end in _ends(domain))
     kinds, eager = loss.kinds(**needed), _eager(loss, first, second)
     tries: list[tuple[int, Surroundings, dict[str, Any]]] = [(_FEW, kind, {}) for kind in kinds]
@@ -84,12 +134,17 @@ def _refusal(resolved: Callable[..., Spec], settings: Mapping[str, Any]) -> str 
 
 
 def _choices(loss: LossSubject) -> Iterator[tuple[str, Any]]:
-    """Every value of the fields that have few: true and false, words."""
+    """Every value of the fields that have few: true and false, words and numbers of a list, and none where optional."""
     for name, field in loss.spec.model_fields.items():
         if name == "name":
             continue
-        values = (False, True) if field.annotation is bool else getattr(field.annotation, "__args__", ())
-        yield from ((name, value) for value in values if isinstance(value, (bool, str)))
+        for kind in kinds_of(field.annotation):
+            if kind is bool:
+                yield from ((name, False), (name, True))
+            elif kind is NoneType:
+                yield name, None
+            elif isinstance(kind, (bool, int, str)):
+                yield name, kind
 
 
 def _refused_choice(loss: LossSubject, name: str, value: Any) -> str | None:

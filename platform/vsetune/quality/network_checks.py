@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +20,7 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_spec import NetworkSpec
-from vsetune.quality.checks import Check, Verdict, fails, first_problem, holds, not_applicable
+from vsetune.quality.checks import Check, Verdict, fails, first_problem, holds, not_applicable, raised
 from vsetune.quality.drawn_batches import (
     REGIONS,
     WORDS,
@@ -31,7 +32,7 @@ from vsetune.quality.drawn_batches import (
     rows_of,
     scores,
 )
-from vsetune.quality.loss_ranges import refused_end
+from vsetune.quality.loss_ranges import refused_values, values_inside
 from vsetune.quality.network_learning import (
     has_exact_gradients,
     learns_pairs_by_heart,
@@ -152,11 +153,10 @@ def has_sound_ranges(network: NetworkSubject) -> Verdict:
     searched = dict(tunables(network.spec))
     if not searched:
         return not_applicable("declares nothing to search")
-    needed = conditions(network.spec)
-    return first_problem(
-        (refused_end(name, domain, network.resolved, needed.get(name, {})) for name, domain in searched.items()),
-        ", ".join(searched),
+    problems = itertools.chain(
+        refused_values(network.spec, network.resolved), (_infinite_inside(network, name) for name in searched)
     )
+    return first_problem(problems, ", ".join(searched))
 
 
 def declares_its_cost(network: NetworkSubject) -> Verdict:
@@ -266,6 +266,19 @@ def _changed_by_regions(network: NetworkSubject, drawn: Drawn) -> str | None:
     )
 
 
+def _infinite_inside(network: NetworkSubject, name: str) -> str | None:
+    """Which value of a range gives no network, or none with finite scores."""
+    domain, needed = dict(tunables(network.spec))[name], conditions(network.spec).get(name, {})
+    for value in values_inside(domain):
+        try:
+            found = scores(network.fresh(**{**needed, name: value}).eval(), network.draw(2))
+        except Exception as error:  # the component is foreign code, which may raise anything
+            return f"{name}: {value}: {raised(error)}"
+        if not found.isfinite().all():
+            return f"{name}: {value}: scores are not finite"
+    return None
+
+
 def _alone(built: Network, drawn: Drawn, row: int, column: int) -> Tensor:
     some = rows_of(drawn[0], slice(row, row + 1)), rows_of(drawn[1], slice(column, column + 1))
     return scores(built, some)[0, 0]
@@ -289,7 +302,7 @@ NETWORK_CHECKS: tuple[Check[NetworkSubject], ...] = (
     Check("saved", "saved and loaded, it gives the same scores bit for bit", keeps_its_scores_when_saved),
     Check("autocast", "scores are float32 under bfloat16 autocast", keeps_float32_under_autocast),
     Check("cost", "pair_cost says what comparing a pair takes", declares_its_cost),
-    Check("ranges", "both ends of every searched range are valid", has_sound_ranges),
+    Check("ranges", "all of every searched range is valid, and its scores are finite", has_sound_ranges),
     Check("attention", "weights of words over regions sum to 1, if it has any", attends_to_regions),
     Check("gradient", "the loss reaches every parameter", reaches_every_parameter),
     Check("gradcheck", "autograd equals finite differences in float64", has_exact_gradients),

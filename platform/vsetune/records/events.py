@@ -1,8 +1,9 @@
 """The events of a study's log, and how each is written.
 
     opened    a driver begins or resumes the study      drawn      a configuration was sampled, refused, or taught
-    begun     an attempt of a trial starts              validated  validations of an attempt
-    ended     an attempt ends, and why                  closed     a driver ends, and how far the study has come
+    restarted the search of a cell begins anew          begun      an attempt of a trial starts
+    validated validations of an attempt                 ended      an attempt ends, and why
+    closed    a driver ends, and how far the study has come
 
 Times (`at`) are seconds since 1970. An attempt is named STUDY/TRIAL/NUMBER everywhere (`attempt_id`).
 """
@@ -55,6 +56,14 @@ class Drawn:
 
 
 @dataclass(frozen=True)
+class Restarted:
+    """The search of a cell begins anew: what was sampled for it before counts no more."""
+
+    cell: str
+    at: float
+
+
+@dataclass(frozen=True)
 class Begun:
     """An attempt runs. One that was killed before goes on as the same attempt if its number is the same."""
 
@@ -92,7 +101,7 @@ class Closed:
     at: float
 
 
-Event = Opened | Drawn | Begun | Validated | Ended | Closed
+Event = Opened | Drawn | Restarted | Begun | Validated | Ended | Closed
 
 
 def to_texts(event: Event) -> tuple[str, str, str]:
@@ -130,6 +139,7 @@ _DEVICE_SECONDS = "device_seconds"
 _READ: dict[str, Callable[[dict[str, Any]], Event]] = {
     "opened": lambda plain: Opened(**{**plain, "record": StudyRecord(**plain["record"])}),
     "drawn": lambda plain: Drawn(**plain),
+    "restarted": lambda plain: Restarted(**plain),
     "begun": lambda plain: Begun(AttemptStart(**plain["start"]), plain["at"]),
     "ended": lambda plain: Ended(**{**plain, "files": tuple(plain["files"])}),
     "closed": lambda plain: Closed(**{**plain, "files": tuple(plain["files"])}),

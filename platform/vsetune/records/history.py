@@ -16,6 +16,7 @@ from vsetune.records.events import (
     Ended,
     Event,
     Opened,
+    Restarted,
     StudyStatus,
     Validated,
     attempt_id,
@@ -85,6 +86,8 @@ class StudyHistory:
                 self._opened(event)
             case Drawn():
                 self.draws.append(event)
+            case Restarted():
+                self.draws = [each for each in self.draws if each.cell != event.cell]
             case Begun():
                 self._begun(event)
             case Validated():

@@ -16,7 +16,18 @@ from vsetune.records.attempts import (
     StudyRecord,
     ValidationPoint,
 )
-from vsetune.records.events import Begun, Closed, Drawn, Ended, Event, Opened, StudyStatus, Validated, attempt_id
+from vsetune.records.events import (
+    Begun,
+    Closed,
+    Drawn,
+    Ended,
+    Event,
+    Opened,
+    Restarted,
+    StudyStatus,
+    Validated,
+    attempt_id,
+)
 from vsetune.records.history import StudyHistory
 from vsetune.records.log import LogWriter, lines_of
 
@@ -76,6 +87,10 @@ class StudyWriter:
     def draw(self, event: Drawn) -> None:
         """A configuration was sampled. It counts once `settle` has returned."""
         self._add(event, durable=True)
+
+    def restart(self, cell: str) -> None:
+        """The search of a cell begins anew; none of its trials has begun."""
+        self._add(Restarted(cell, time.time()), durable=True)
 
     def drawn(self, cell: str) -> list[Drawn]:
         """The configurations of a cell, in order."""

@@ -62,6 +62,7 @@ class Attempt:
     def __init__(
         self, trial: TrialSpec, folder: Path, *, device: str, threads: int | None,
         first_stage: KeptStage | None = None, reading: Reading = STREAMED, checkpoint_share: float = 1.0,
+        recorded: int = 0,
     ) -> None:
         use_threads(threads)
         keep_freed_memory()
@@ -89,7 +90,7 @@ class Attempt:
         """Validations restored from an earlier execution."""
         self._executions = ExecutionLog(folder)
         self._execution = self._executions.begin(
-            kept_pairs=self._progress.pairs_seen, kept_seconds=self._progress.seconds
+            kept_pairs=self._progress.pairs_seen, kept_seconds=self._progress.seconds, recorded=recorded
         )
         self._window, self._negatives = self._continued_window(saved)
         self._pace, self._is_kept = CheckpointPace(checkpoint_share), True
@@ -103,7 +104,7 @@ class Attempt:
 
     @property
     def number(self) -> int:
-        """1 for the first execution of the trial in this folder, 2 for the second, ..."""
+        """1 for the first execution of the trial, 2 for the second, ..."""
         return self._execution.number
 
     @property

@@ -43,15 +43,16 @@ class ExecutionLog:
         self._next_mark = 0.0
         self.current = Execution(number=0)
 
-    def begin(self, *, kept_pairs: int, kept_seconds: float) -> Execution:
+    def begin(self, *, kept_pairs: int, kept_seconds: float, recorded: int = 0) -> Execution:
         """Count a new execution, which continues from a checkpoint with kept_pairs pairs and kept_seconds of work.
 
+        recorded: how many are recorded elsewhere; the folder may have been lost since.
         DamagedCheckpoint when one of the files is not what was written to it.
         """
         earlier = self._earlier()
         lost_pairs, lost_seconds = self._lost(earlier.number, kept_pairs, kept_seconds)
         self.current = Execution(
-            number=earlier.number + 1,
+            number=max(earlier.number, recorded) + 1,
             wasted_pairs=earlier.wasted_pairs + lost_pairs,
             wasted_seconds=earlier.wasted_seconds + lost_seconds,
         )

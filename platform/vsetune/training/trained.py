@@ -40,7 +40,7 @@ def described_by(weights: Path, trial: TrialSpec) -> StoredNetwork | None:
     return None if is_told else described(trial, Dataset.open(trial.data.path))
 
 
-_OF_FEATURES = ("model", "revision", "seed", "image_size")
+_OF_FEATURES = ("model", "revision", "seed", "image_size", "vector")
 """Settings of a recipe that change what a feature of the same width means."""
 
 

@@ -178,4 +178,19 @@ def test_a_configuration_of_the_wrong_types_is_told_in_one_line(save_bert, tmp_p
     folder = Path(save_bert(tmp_path / "bert"))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"hidden_size": "wide"}))
-    assert "cannot load its tokeniser" in message_of(str(folder))
+    assert "cannot load its configuration" in message_of(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["CLIP", "Siglip", "Blip"])
+def test_a_model_of_text_and_images_is_refused_in_the_line_that_says_what_works(kind, tmp_path):
+    config = getattr(transformers, f"{kind}Config")()
+    config.save_pretrained(tmp_path)
+    (tmp_path / "vocab.json").write_text(json.dumps({"a</w>": 0, "<|startoftext|>": 1, "<|endoftext|>": 2}))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "CLIPTokenizer"}))
+    with pytest.raises(ConfigError) as refused:
+        WordPieces(TextModel(str(tmp_path)))
+    assert str(refused.value) == (
+        f"network.text_model: {tmp_path}: is a {config.model_type}; need one that reads word pieces: bert, distilbert, "
+        "electra, mobilebert"
+    )

@@ -3,9 +3,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from PIL import Image
 
@@ -42,6 +44,46 @@ def vit(tmp_path: Path) -> str:
     return str(tmp_path / "vit")
 
 
+_TOWER = {
+    "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "image_size": 32,
+    "patch_size": 8,
+}
+_WORDS = {
+    "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 40,
+    "max_position_embeddings": 16, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}
+
+
+def save_tower(kind: str, folder: Path) -> Any:
+    """A tiny model of images with random weights and its preprocessor; the model."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    words = {**_WORDS, "projection_size": 16} if kind == "siglip" else _WORDS
+    made = {
+        "clip": lambda: transformers.CLIPModel(
+            transformers.CLIPConfig(text_config=words, vision_config=_TOWER, projection_dim=10)
+        ),
+        "clip, vision with projection": lambda: transformers.CLIPVisionModelWithProjection(
+            transformers.CLIPVisionConfig(**_TOWER, projection_dim=10)
+        ),
+        "clip, vision": lambda: transformers.CLIPVisionModel(transformers.CLIPVisionConfig(**_TOWER)),
+        "siglip": lambda: transformers.SiglipModel(
+            transformers.SiglipConfig(text_config=words, vision_config=_TOWER)
+        ),
+        "dinov2": lambda: transformers.Dinov2Model(transformers.Dinov2Config(
+            hidden_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8
+        )),
+        "vit with a pooler": lambda: transformers.ViTModel(transformers.ViTConfig(**_TOWER)),
+        "vit of a classifier": lambda: transformers.ViTForImageClassification(transformers.ViTConfig(**_TOWER)),
+        "swin": lambda: transformers.SwinModel(transformers.SwinConfig(
+            image_size=32, patch_size=4, embed_dim=8, depths=[1, 1], num_heads=[1, 2], window_size=4
+        )),
+    }[kind]().eval()
+    made.save_pretrained(folder)
+    transformers.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
+    return made
+
+
 def images(count: int) -> list[Image.Image]:
     noise = np.random.default_rng(0).integers(0, 256, (count, 40, 40, 3), dtype=np.uint8)
     return [Image.fromarray(pixels) for pixels in noise]
@@ -63,6 +105,48 @@ def test_patch_tokens_lose_their_cls_token_and_keep_raster_order(vit: str) -> No
         tokens = extractor._model(pixel_values=inputs).last_hidden_state
     assert tokens.shape == (2, 17, 16)
     np.testing.assert_allclose(extractor.extract(images(2)), tokens[:, 1:].numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "width"), [
+    ("clip", 10), ("clip, vision with projection", 10), ("clip, vision", 16), ("siglip", 16), ("dinov2", 16),
+    ("vit with a pooler", 16), ("swin", 16),
+])
+def test_a_grid_of_one_cell_is_the_models_own_vector_of_an_image(kind: str, width: int, tmp_path: Path) -> None:
+    model = save_tower(kind, tmp_path)
+    extractor = TransformersExtractor(TransformersSpec(model=str(tmp_path), grid=1))
+    found = extractor.extract(images(2))
+    assert found.shape == (2, 1, width) == (2, extractor.regions, extractor.width)
+    pixels = extractor._processor(images=images(2), return_tensors="pt")["pixel_values"]
+    with torch.inference_mode():
+        if kind == "clip":
+            pooled = model.visual_projection(model.vision_model(pixel_values=pixels).pooler_output)
+        elif kind == "siglip":
+            pooled = model.vision_model(pixel_values=pixels).pooler_output
+        else:
+            output = model(pixel_values=pixels)
+            pooled = output.image_embeds if "projection" in kind else output.pooler_output
+    np.testing.assert_allclose(found[:, 0], pooled.numpy(), rtol=1e-5, atol=1e-6)
+    assert extractor.recipe()["vector"] == "pooled by the model"
+    cells = TransformersExtractor(TransformersSpec(model=str(tmp_path), grid=2))
+    assert cells.extract(images(2)).shape == (2, 4, 16)
+    assert "vector" not in cells.recipe()
+
+
+def test_a_model_without_a_vector_of_its_own_is_refused_with_a_grid_of_one_cell(vit: str, tmp_path: Path) -> None:
+    save_tower("vit of a classifier", tmp_path)
+    for model in (vit, str(tmp_path)):
+        with pytest.raises(ConfigError, match=r"^features.grid: got 1, and .* has no vector of a whole image"):
+            TransformersExtractor(TransformersSpec(model=model, grid=1))
+        assert TransformersExtractor(TransformersSpec(model=model, grid=2)).width == 16
+
+
+def test_weights_that_are_not_in_the_file_are_refused(vit: str) -> None:
+    file = Path(vit) / "model.safetensors"
+    tensors = safetensors.torch.load_file(file)
+    name = next(name for name in tensors if name.endswith("layernorm.weight") or "layernorm_before.weight" in name)
+    safetensors.torch.save_file({key: value for key, value in tensors.items() if key != name}, file, {"format": "pt"})
+    with pytest.raises(ConfigError, match=r"features.model: .*: 1 weights are not in the file, the first is .*norm"):
+        TransformersExtractor(TransformersSpec(model=vit, grid=2))
 
 
 @pytest.mark.parametrize(

@@ -102,13 +102,18 @@ def test_weights_and_tokeniser_are_those_of_the_revision(monkeypatch: pytest.Mon
         asked.append((place, options["revision"]))
         raise OSError("not here")
 
+    def configuration(place: str, **options: Any) -> Any:
+        asked.append((place, options["revision"]))
+        return pytest.importorskip("transformers").BertConfig()
+
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", configuration)
     for name in ("AutoModel", "AutoTokenizer"):
         monkeypatch.setattr(f"transformers.{name}.from_pretrained", refuse)
     model = VseInfinitySpec(text_tower="bert", text_revision=commit).reads.word_pieces
     for read in (TextTransformer, WordPieces):
         with pytest.raises(ConfigError, match=r"^network.text_model: .*not here"):
             read(model)
-    assert asked == [("bert-base-uncased", commit)] * 2
+    assert asked == [("bert-base-uncased", commit)] * 3  # the tokeniser's configuration, too
 
 
 def test_the_tokeniser_tells_mask_ends_and_pieces_that_go_on(bert: str) -> None:

@@ -164,14 +164,18 @@ class EfficientNetLite0Spec(Spec):
 
 
 class TransformersSpec(Spec):
-    """A vision backbone of the `transformers` library, pooled to r x r cells in raster order."""
+    """A vision model of the `transformers` library: r x r cells in raster order, or its own vector of an image."""
 
     extractor: Literal["transformers"] = "transformers"
     model: PathText = Field(description="hub id or local folder with safetensors weights")
     revision: str | None = Field(
         None, min_length=1, max_length=200, description="commit of the hub repository, for exact repetition",
     )
-    grid: int = Field(6, ge=1, le=256, description="r, cells per side; 1 is one global vector")
+    grid: int = Field(
+        6, ge=1, le=256,
+        description="r, cells per side; 1 is one vector: the average of a map, or what a model with tokens pools or "
+        "projects itself",
+    )
     batch_size: int = Field(32, ge=1, le=65_536)
     device: str = Field("cpu", pattern=r"^(cpu|cuda(:[0-9]{1,3})?|mps|xpu)$", description="cpu, cuda, cuda:1, ...")
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vsetune.errors import ConfigError
+
+KEY = "network.text_model"
+"""Where a study names the text model of a network."""
+_WORD_PIECE_TYPES = ("bert", "distilbert", "electra", "mobilebert")
+"""Models whose tokeniser marks the pieces of a word behind its first by `##`."""
+
 
 @dataclass(frozen=True)
 class TextModel:
@@ -14,3 +21,11 @@ class TextModel:
 
     def __str__(self) -> str:
         return self.name
+
+
+def require_word_pieces(model_type: str, place: str) -> None:
+    """ConfigError for a model of `transformers` of another kind. place: where it is, for the message."""
+    if model_type not in _WORD_PIECE_TYPES:
+        raise ConfigError(
+            f"{KEY}: {place}: is a {model_type}; need one that reads word pieces: {', '.join(_WORD_PIECE_TYPES)}"
+        )

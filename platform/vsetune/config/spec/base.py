@@ -6,7 +6,7 @@ import difflib
 import math
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -93,25 +93,25 @@ def _truths(key: str, value: Any) -> Iterator[tuple[tuple[str | int, ...], bool]
         yield from (((key, number), each) for number, each in enumerate(value) if isinstance(each, bool))
 
 
-def _kinds(annotation: Any) -> Iterator[Any]:
-    """What an annotation consists of: its types, and the values of a Literal."""
+def kinds_of(annotation: Any) -> Iterator[Any]:
+    """What an annotation consists of: its types, and the values of a Literal. What `Annotated` adds is left out."""
     pending = [annotation]
     while pending:
-        one = pending.pop()
-        pending += get_args(one)
+        one = pending.pop(0)
+        pending += get_args(one)[:1] if get_origin(one) is Annotated else get_args(one)
         pending += [getattr(one, of) for of in ("__value__", "__supertype__") if hasattr(one, of)]  # alias, NewType
         yield one
 
 
 def _is_number(annotation: Any) -> bool:
     """Whether numbers fit it, and true and false do not."""
-    kinds = list(_kinds(annotation))
+    kinds = list(kinds_of(annotation))
     return (int in kinds or float in kinds) and bool not in kinds and Any not in kinds
 
 
 def _is_whole(annotation: Any) -> bool:
     """Whether the numbers that fit it are whole: int alone, optional, with marks, or a Literal of whole numbers."""
-    kinds = list(_kinds(annotation))
+    kinds = list(kinds_of(annotation))
     types = [kind if isinstance(kind, type) else type(kind) for kind in kinds]
     return float not in kinds and any(issubclass(kind, int) and kind is not bool for kind in types)
 

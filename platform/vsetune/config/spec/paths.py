@@ -18,6 +18,7 @@ from vsetune.errors import ConfigError
 from vsetune.files.hashes import sha256_hex
 
 HOME_VARIABLE, NODE_FOLDER_VARIABLE = "VSETUNE_HOME", "VSETUNE_NODE_FOLDER"
+NODE_CACHE_VARIABLE = "VSETUNE_NODE_CACHE"
 _REMOTE = "s3://"
 
 _LONGEST_PATH, _LONGEST_NAME = 4095, 255
@@ -34,6 +35,15 @@ def home() -> Path:
     if remote is None:
         return _folder_in(HOME_VARIABLE, "~/vsetune")
     return _folder_in(NODE_FOLDER_VARIABLE, f"~/.cache/vsetune/{sha256_hex(remote.encode())[:12]}")
+
+
+def make_folders_absolute() -> None:
+    """For this process and those that inherit its environment, such as Ray's workers: each works in another folder, and
+    a relative folder would be another one there. ConfigError as `home`."""
+    for variable in (HOME_VARIABLE, NODE_FOLDER_VARIABLE, NODE_CACHE_VARIABLE):
+        given = os.environ.get(variable)
+        if given and not given.startswith(_REMOTE):
+            os.environ[variable] = str(_folder_in(variable, given))
 
 
 def home_variable() -> str:

@@ -15,26 +15,35 @@ from vsetune.config.sources.pretrained_models import (
 from vsetune.errors import ConfigError
 
 
-def load_tokenizer(found: PretrainedModel, *, key: str) -> tuple[Any, Any]:
-    """Tokeniser and configuration of a model. key: where the model is named, opens every message.
-
-    Nothing of the model's own code is run. ConfigError in one line where they cannot be read, or do not fit together.
-    """
+def load_config(found: PretrainedModel, *, key: str) -> Any:
+    """Configuration of a model. key: where the model is named, opens every message. ConfigError in one line."""
     require_transformers(key)
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoConfig
 
-    options = loading_options(found)
+    return _loaded(AutoConfig, found, key, "configuration")
+
+
+def load_tokenizer(found: PretrainedModel, config: Any, *, key: str) -> Any:
+    """Tokeniser of a text model with that configuration. ConfigError in one line where it cannot be read, or they do
+    not fit together."""
+    require_transformers(key)
+    from transformers import AutoTokenizer
+
+    tokenizer = _loaded(AutoTokenizer, found, key, "tokeniser")
+    require_matching_words(tokenizer, config, where=found.place, key=key)
+    return tokenizer
+
+
+def _loaded(kind: Any, found: PretrainedModel, key: str, what: str) -> Any:
+    """Nothing of the model's own code is run."""
     try:
         with quiet_transformers(is_local=found.commit is None):
-            tokenizer: Any = AutoTokenizer.from_pretrained(found.place, **options)
-            config: Any = AutoConfig.from_pretrained(found.place, **options)
+            return kind.from_pretrained(found.place, **loading_options(found))
     except loading_failures() as error:
         raise ConfigError(
-            f"{key}: {found.place}: cannot load its tokeniser ({one_line(error)}); need a text model of `transformers` "
+            f"{key}: {found.place}: cannot load its {what} ({one_line(error)}); need a text model of `transformers` "
             "with its tokeniser"
         ) from error
-    require_matching_words(tokenizer, config, where=found.place, key=key)
-    return tokenizer, config
 
 
 def loading_options(found: PretrainedModel) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from vsetune.config.sources.pretrained_models import PretrainedModel, find_model
-from vsetune.config.sources.text_model import TextModel
-from vsetune.data.captions.pretrained_tokens import load_tokenizer
+from vsetune.config.sources.text_model import KEY, TextModel, require_word_pieces
+from vsetune.data.captions.pretrained_tokens import load_config, load_tokenizer
 from vsetune.data.captions.svd_semantics import captions_fingerprint
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
@@ -24,9 +24,6 @@ from vsetune.data.stored.tokens import mirrored_text
 from vsetune.errors import ConfigError
 
 _log = logging.getLogger(__name__)
-
-KEY = "network.text_model"
-"""Where a study names the text model of a network."""
 
 _METHOD = "word-pieces-1"
 """Part of the file name: raise the number when the pieces of an equal model change."""
@@ -39,13 +36,16 @@ _TEXTS_AT_ONCE = 2048
 class WordPieces:
     """The tokeniser of a text model. limit: ids of a caption, at most.
 
-    ConfigError in one line when there is none, or when its ids are not `[CLS] pieces [SEP]` padded by 0.
+    ConfigError in one line when there is none, for a model of another kind, or when its ids are not
+    `[CLS] pieces [SEP]` padded by 0.
     """
 
     def __init__(self, model: TextModel) -> None:
         found = _found(model)
         self.identity = found.identity
-        self._tokenizer, self._config = load_tokenizer(found, key=KEY)
+        self._config = load_config(found, key=KEY)
+        require_word_pieces(self._config.model_type, model.name)
+        self._tokenizer = load_tokenizer(found, self._config, key=KEY)
         room = getattr(self._config, "max_position_embeddings", None) or _USUAL_LIMIT
         self.limit = int(min(self._tokenizer.model_max_length, room))
         self._require_usual_ids(found.place)

@@ -1,7 +1,8 @@
 """Grid features from pretrained networks: EfficientNet-Lite0, or a vision backbone of `transformers`.
 
 Grid cells replace a detector's regions: the last map, averaged adaptively to r x r cells, row by row, without
-normalisation. The image is resized to a square and never cropped, so that the cells cover what the captions tell.
+normalisation. A single cell of a model with tokens is the vector that the model itself makes of an image. The image is
+resized to a square and never cropped, so that the cells cover what the captions describe.
 A process that has made an extractor keeps memory that is freed: the convolutions of every batch make and free the same
 maps, and more than half of the time went into asking the system for them.
 """
@@ -19,10 +20,16 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
+from vsetune.config.sources.pretrained_models import loading_failures, one_line, quiet_transformers
 from vsetune.config.sources.recipe import EfficientNetLite0Spec, TransformersSpec, expand_path
 from vsetune.data.devices import device_named
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.errors import ConfigError
+
+_POOLER = "pooler"
+_PROJECTS = "VisionModelWithProjection"
+_OF_TEXT = ("text_model.", "text_projection.", "logit_")
+"""Parts of a model of text and image that no image needs."""
 
 
 @contextmanager
@@ -65,30 +72,57 @@ class EfficientNetExtractor:
 
 
 class TransformersExtractor:
-    """`last_hidden_state` of a `transformers` vision backbone: a map (B, C, H, W), or tokens with or without CLS."""
+    """`last_hidden_state` of a `transformers` vision backbone: a map (B, C, H, W), or tokens with or without CLS.
+
+    With `grid: 1` a model with tokens gives its own vector of an image instead: projected to the space of captions
+    (CLIP), or pooled (SigLIP, DINOv2, ViT with a pooler). ConfigError for a model that has none.
+    """
 
     def __init__(self, spec: TransformersSpec) -> None:
         keep_freed_memory()
         self._spec = spec
         self._device = device_named(spec.device, key="features.device")
-        self._processor, self._model = _transformers_model(spec)
-        self._model.to(self._device).eval()
+        self._processor, self._whole, self._has_pooler = _transformers_model(spec)
+        self._whole.to(self._device).eval()
+        # Models of text and image (CLIP, SigLIP) hold the image tower in this attribute.
+        self._is_of_both = hasattr(self._whole, "get_image_features")
+        self._model = getattr(self._whole, "vision_model", self._whole) if self._is_of_both else self._whole
+        self._is_pooled = False
         self.regions = spec.grid * spec.grid
         self.batch_size = spec.batch_size
         self.width = int(self.extract([Image.new("RGB", (64, 64))]).shape[-1])
 
     def recipe(self) -> dict[str, Any]:
-        return self._spec.to_plain()
+        return self._spec.to_plain() | ({"vector": "pooled by the model"} if self._is_pooled else {})
 
     @torch.inference_mode()
     @_one_thread()
     def extract(self, images: Sequence[Image.Image]) -> np.ndarray:
         inputs = self._processor(images=list(images), return_tensors="pt")
         pixels = inputs["pixel_values"].to(self._device)
-        state = self._model(pixel_values=pixels).last_hidden_state
+        output = self._model(pixel_values=pixels)
+        state = output.last_hidden_state
+        if state.ndim == 3 and self._spec.grid == 1:
+            self._is_pooled = True
+            return self._vector(pixels, output)[:, None].float().cpu().numpy()
         if state.ndim == 3:
             state = _tokens_to_map(state, pixels.shape[-2:], model=self._spec.model)
         return _cells(state, grid=self._spec.grid)
+
+    def _vector(self, pixels: Tensor, output: Any) -> Tensor:
+        """(B, C): what the model makes of a whole image. output: of the image tower."""
+        if self._is_of_both:
+            made = self._whole.get_image_features(pixel_values=pixels)
+            found = made if isinstance(made, Tensor) else made.pooler_output
+        else:
+            pooled = getattr(output, "pooler_output", None) if self._has_pooler else None
+            found = getattr(output, "image_embeds", pooled)
+        if found is None:
+            raise ConfigError(
+                f"features.grid: got 1, and {self._spec.model} has no vector of a whole image (no trained pooler); use "
+                "2 or more, or a model that has one, such as CLIP, SigLIP or DINOv2"
+            )
+        return cast(Tensor, found)
 
 
 def _cells(map_: Tensor, *, grid: int) -> np.ndarray:
@@ -128,9 +162,10 @@ def _efficientnet_lite0() -> Any:
     return model.eval()
 
 
-def _transformers_model(spec: TransformersSpec) -> tuple[Any, Any]:
+def _transformers_model(spec: TransformersSpec) -> tuple[Any, Any, bool]:
+    """Preprocessor and model; and whether what the model calls its pooler was trained, as far as it has parameters."""
     try:
-        from transformers import AutoImageProcessor, AutoModel
+        from transformers import AutoImageProcessor
     except ImportError as error:
         raise ConfigError(
             "features.extractor: transformers needs the package transformers; run: pip install 'vsetune[transformers]'"
@@ -140,12 +175,30 @@ def _transformers_model(spec: TransformersSpec) -> tuple[Any, Any]:
     if is_path and not Path(place).is_dir():
         raise ConfigError(f"features.model: {place}: no such folder, need a saved model; check the path")
     try:
-        processor: Any = cast(Any, AutoImageProcessor).from_pretrained(place, revision=spec.revision)
-        model = AutoModel.from_pretrained(place, revision=spec.revision, use_safetensors=True)
-    except (OSError, ValueError, ImportError) as error:
-        reason = " ".join(str(error).split())[:200]
+        with quiet_transformers(is_local=is_path):
+            processor: Any = cast(Any, AutoImageProcessor).from_pretrained(place, revision=spec.revision)
+            model, report = _class_of(place, spec.revision).from_pretrained(
+                place, revision=spec.revision, use_safetensors=True, output_loading_info=True
+            )
+    except loading_failures() as error:
         raise ConfigError(
-            f"features.model: {place}: cannot load ({reason}); need a hub id or a folder with safetensors weights"
+            f"features.model: {place}: cannot load ({one_line(error)}); need a hub id or a folder with a vision model "
+            "of `transformers`, its preprocessor and safetensors weights"
         ) from error
-    # Models of text and image (CLIP, SigLIP) hold the image tower in this attribute.
-    return processor, getattr(model, "vision_model", model)
+    missing = sorted(name for name in report["missing_keys"] if not name.startswith(_OF_TEXT))
+    needed = [name for name in missing if _POOLER not in name.split(".")]
+    if needed:
+        raise ConfigError(
+            f"features.model: {place}: {len(needed)} weights are not in the file, the first is {needed[0]}; save the "
+            "whole model, or name another"
+        )
+    return processor, model, not missing
+
+
+def _class_of(place: str, revision: str | None) -> Any:
+    """A tower that was saved with its projection is loaded with it; `AutoModel` would leave it out."""
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(place, revision=revision)
+    saved = (getattr(config, "architectures", None) or [""])[0]
+    return getattr(transformers, saved, transformers.AutoModel) if saved.endswith(_PROJECTS) else transformers.AutoModel

@@ -14,10 +14,11 @@ from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec
-from vsetune.jobs.cell_budget import CellBudget, at_once
+from vsetune.jobs.cell_budget import CellBudget, at_once, epochs_of_cell
 from vsetune.jobs.node_types import NodeType
 from vsetune.jobs.planning.cell_times import CellTimes, TrialSeconds, cheaper_cadence, trial_seconds, validations_of
 from vsetune.jobs.planning.trial_places import THIS_MACHINE, CellWork, places_for, schedule, usd_per_hour
+from vsetune.leaderboard.search_budgets import SearchBudget
 
 STUDY_START_S, WORKER_START_S = 10.0, 8.0
 """Constants: until Ray has started and the first trial is handed out; until a worker's process has imported what it
@@ -92,7 +93,9 @@ def plan_study(
     )
     hours = (STUDY_START_S + whole.seconds) / 3600
     remarks = _remarks_on_waiting(known, hours)
-    remarks += [line for cell in cells if cell.name in plans for line in _remarks_on(cell, plans[cell.name], needs)]
+    for cell in cells:
+        if cell.name in plans:
+            remarks += _remarks_on(cell, plans[cell.name], needs) + _remark_on_budget(study, cell, plans[cell.name])
     prices = [plan.usd for plan in plans.values()]
     return StudyPlan(
         study.study, list(plans.values()),
@@ -133,8 +136,7 @@ def _memory(study: StudySpec, cell: Cell, times: CellTimes) -> int | None:
 
 def searched_trials(study: StudySpec, cell: Cell) -> int:
     """Whole trials that the search of a cell asks for."""
-    asked = CellBudget.of(study, cell).room(0)
-    return asked + CellBudget.of(study, cell, committed=asked * float(cell.training["epochs"])).room(asked)
+    return CellBudget.of(study, cell).room(0)
 
 
 def _remarks_on(cell: Cell, plan: CellPlan, needs: Mapping[str, Needs]) -> list[str]:
@@ -158,6 +160,16 @@ def _remarks_on(cell: Cell, plan: CellPlan, needs: Mapping[str, Needs]) -> list[
             f"cell {cell.name}: budget.device_seconds_per_cell ends its search after about {plan.searches} trials"
         )
     return found
+
+
+def _remark_on_budget(study: StudySpec, cell: Cell, plan: CellPlan) -> list[str]:
+    """Why the search trains more or fewer epochs than it is given, if it does."""
+    whole = float(cell.training["epochs"])
+    budget = SearchBudget(epochs_of_cell(study, cell), whole, plan.searches * whole)
+    if plan.is_cut_by_seconds or not budget.why:
+        return []
+    told = f"its search is given {budget.epochs:g} epochs and trains {budget.trained:g}, since {budget.why}"
+    return [f"cell {cell.name}: {told}"]
 
 
 def _dear_validation(cell: Cell, plan: CellPlan) -> str:

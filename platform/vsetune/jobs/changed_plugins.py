@@ -1,0 +1,104 @@
+"""Cells of a study whose plugins have changed since it began: which may run with the code that is loaded, which not.
+
+A cell runs with one version of its code. Once a trial of it has begun, its attempts say which (`plugins` of the
+resolved trial); before that it may begin with any, where the person who resumes the study asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.plugin_use import plugins_in
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import StudyConflict
+from vsetune.jobs.kept_plugins import PLUGINS_FOLDER
+from vsetune.jobs.preparation import PreparedStudy
+from vsetune.leaderboard.code_versions import code_of, told_code
+from vsetune.leaderboard.selection import Trial, budget_of_search, costs_of, trials_of
+from vsetune.records.attempts import AttemptRecord
+
+OPTION = "--changed-plugins"
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """A cell that the loaded code must not go on with. is_whole: it has nothing left to run. reason: in one line."""
+
+    cell: str
+    is_whole: bool
+    reason: str
+
+
+def held_back(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> list[HeldBack]:
+    """The cells that have begun with other code, and those whose target would come from one of them.
+
+    attempts: all of the study.
+    """
+    begun: dict[str, list[Trial]] = {}
+    for trial in trials_of(attempts):
+        begun.setdefault(trial[-1].start.cell, []).append(trial)
+    found = {}
+    for cell in prepared.cells:
+        trials = begun.get(cell.name, [])
+        now, then = plugins_in(cell.network, cell.loss), code_of(trials)
+        changed = {key: then[key] for key in sorted(now.keys() & then.keys()) if then[key] != now[key]}
+        if changed:
+            is_whole = _is_whole(prepared.spec, trials)
+            found[cell.name] = HeldBack(cell.name, is_whole, _why(cell, changed, now, prepared.folder, is_whole))
+    waiting = [cell for cell in prepared.cells if cell.name not in found and _target_of(prepared.spec, cell) in found]
+    return [*found.values(), *(
+        HeldBack(
+            cell.name, False, f"cell {cell.name}: its target is the best of {_target_of(prepared.spec, cell)}, which "
+            "has begun with other code; put that code back, or give the study another name",
+        ) for cell in waiting
+    )]
+
+
+def not_begun(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> list[str]:
+    """The cells with plugins of which no trial has begun."""
+    begun = {trial[-1].start.cell for trial in trials_of(attempts) if code_of([trial])}
+    return [cell.name for cell in prepared.cells if plugins_in(cell.network, cell.loss) and cell.name not in begun]
+
+
+def require_own_code(study: str, held: Sequence[HeldBack], *, cells: int) -> None:
+    """StudyConflict where the person has not asked to leave these cells as they are, or nothing else is left.
+
+    cells: how many the study has; 0: it was not asked for.
+    """
+    if held and len(held) >= cells:
+        advice = "" if cells else f"; {OPTION} goes on with the other cells"
+        raise StudyConflict(f"study {study}: {'; '.join(each.reason for each in held)}{advice}")
+
+
+def _why(cell: Cell, changed: Mapping[str, str], now: Mapping[str, str], study_folder: Path, is_whole: bool) -> str:
+    words = ", ".join(f"{told_code(key, sha256)} (loaded: {now[key][:12]})" for key, sha256 in changed.items())
+    copies = [
+        str(next((study_folder / PLUGINS_FOLDER).glob(f"[!.]*-{sha256[:12]}"), study_folder / PLUGINS_FOLDER))
+        for sha256 in changed.values()
+    ]
+    if is_whole:
+        return f"cell {cell.name}: has run with {words} and stays as it is"
+    return (
+        f"cell {cell.name}: has begun with {words}; to finish it put that code back ({', '.join(copies)}), or give the "
+        "study another name"
+    )
+
+
+def _is_whole(study: StudySpec, trials: Sequence[Trial]) -> bool:
+    """As far as its records tell: all trials have ended, the budget is used, every seed has finished."""
+    budget = budget_of_search(trials, costs_of(trials))
+    left = 0.0 if budget is None or budget.is_out_of_time else budget.epochs - budget.trained
+    is_spent = budget is None or left < budget.epochs_of_a_trial / 2
+    is_over = all(trial[-1].status in ("finished", "pruned", "failed") for trial in trials)
+    return is_over and is_spent and {*study.seeds} <= {
+        trial[-1].start.seed for trial in trials if trial[-1].status == "finished"
+    }
+
+
+def _target_of(study: StudySpec, cell: Cell) -> str | None:
+    """The cell whose best is the target of this one; None: it needs none."""
+    is_needed = study.search.objective == "epochs_to_target" and isinstance(study.search.target, str)
+    return f"{cell.network_name}.{study.baseline}" if is_needed and cell.loss_name != study.baseline else None
