@@ -1,4 +1,4 @@
-"""Where the ledger stops asking, waiting and repeating, to the second and to the trial, and what it tells the store."""
+"""Where the ledger stops asking, waiting and repeating, to the second and to the trial, and what it records."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from logged_studies import begun
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -16,29 +17,31 @@ from vsetune.jobs.cell_budget import MOST_TRIALS
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.requeued import pause_after
 from vsetune.jobs.trial_progress import Assignment
-from vsetune.search.configurations import ConfigurationSearch, Suggestion
-from vsetune.tracking.memory_store import MemoryStore
-from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.records.attempts import ValidationPoint
+from vsetune.records.writer import StudyWriter
+from vsetune.search.configurations import ConfigurationSearch
 
 FIRST = "vsepp.lmh-c000-s7"
 
 
-class OfflineSearch(ConfigurationSearch):
-    """A search in memory that can be away, and remembers what it was told."""
+class OfflineWriter(StudyWriter):
+    """Keeps a study in memory. While it `is_away`, nothing that is added counts, as with a log on a full disk."""
+
+    is_away = False
+
+    def settle(self, within_s: float = 60.0) -> None:
+        if self.is_away:
+            raise StorageError("study.log: cannot be written")
+
+
+class ListeningSearch(ConfigurationSearch):
+    """Remembers what it was told."""
 
     def __init__(self, study: StudySpec) -> None:
-        super().__init__("tiny", resolve_cells(study, where="test"), study.search, storage="sqlite:///:memory:")
-        self.is_away = False
+        super().__init__(resolve_cells(study, where="test"), study.search)
         self.told: list[tuple[int, str, list[tuple[float, float]]]] = []
 
-    def ask(self, cell: str) -> Suggestion:
-        if self.is_away:
-            raise StorageError("search.storage: locked")
-        return super().ask(cell)
-
     def tell(self, cell: str, number: int, outcome: Any, *, curve: Sequence[tuple[float, float]]) -> None:
-        if self.is_away:
-            raise StorageError("search.storage: locked")
         self.told.append((number, outcome, list(curve)))
         super().tell(cell, number, outcome, curve=curve)
 
@@ -46,18 +49,18 @@ class OfflineSearch(ConfigurationSearch):
 class Study:
     """A study of one cell in memory, with a clock that is set by hand."""
 
-    def __init__(self, folder: Path | None = None, **changes: Any) -> None:
+    def __init__(self, **changes: Any) -> None:
         plain = {
             "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
             "search": {"configurations": 3, "at_once": 3}, "seeds": [7],
         }
         spec = parse_spec(plain | changes, StudySpec, where="test")
         self.now = 0.0
-        self.store = MemoryStore(folder)
-        self.store.open_study(StudyRecord("tiny", spec.fingerprint(), spec.to_plain()), resume=False)
-        self.search = OfflineSearch(spec)
+        self.writer = OfflineWriter()
+        begun(self.writer, spec)
+        self.search = ListeningSearch(spec)
         self.ledger = StudyLedger(
-            spec, resolve_cells(spec, where="test"), self.store, self.search, clock=lambda: self.now
+            spec, resolve_cells(spec, where="test"), self.writer, self.search, clock=lambda: self.now
         )
 
     def next(self) -> str:
@@ -66,8 +69,8 @@ class Study:
         return answer.trial.trial if isinstance(answer, Assignment) else answer
 
     def restarted(self) -> StudyLedger:
-        """The ledger of another process on the same store and search, not recovered yet."""
-        return StudyLedger(self.ledger.study, list(self.ledger.cells.values()), self.store, self.search)
+        """The ledger of another process on the same log and search, not recovered yet."""
+        return StudyLedger(self.ledger.study, list(self.ledger.cells.values()), self.writer, self.search)
 
     def open(self, trial: str, number: int = 1, *points: ValidationPoint) -> None:
         self.ledger.open_attempt(trial, number=number, environment={}, protocol={}, inherited=points)
@@ -92,7 +95,7 @@ def test_an_attempt_is_recorded_with_everything_that_is_known_when_it_starts() -
     study.ledger.open_attempt(
         trial, number=3, environment={"torch": "2"}, protocol={"images": 5}, inherited=[point(1, 9.0)]
     )
-    (record,) = study.store.attempts("tiny")
+    (record,) = study.writer.attempts()
     start, assignment = record.start, study.ledger.trials[trial].assignment
     assert (start.study, start.trial, start.cell, start.network, start.loss) == (
         "tiny", FIRST, "vsepp.lmh", "vsepp", "lmh")
@@ -105,23 +108,22 @@ def test_an_attempt_is_recorded_with_everything_that_is_known_when_it_starts() -
     assert record.curve == ((1.0, 9.0),)
 
 
-def test_an_end_keeps_summary_artifacts_and_error_and_tells_the_search_the_curve(tmp_path: Path) -> None:
-    picture = tmp_path / "curve.png"
-    picture.write_bytes(b"pixels")
-    study = Study(tmp_path / "kept")
+def test_an_end_keeps_summary_artifacts_and_error_and_tells_the_search_the_curve() -> None:
+    study = Study()
     trial = study.next()
     study.open(trial)
     study.ledger.record_point(trial, point(1, 30.0))
     study.ledger.record_point(trial, point(2, 25.0))
     study.ledger.close(
-        trial, "failed", summary={"device_seconds": 4.0, "epochs": 1.5}, artifacts=[picture], error="loss is NaN"
+        trial, "failed", summary={"device_seconds": 4.0, "epochs": 1.5}, artifacts=[Path("best.safetensors")],
+        error="loss is NaN",
     )
-    (record,) = study.store.attempts("tiny")
+    (record,) = study.writer.attempts()
     assert (record.status, record.error) == ("failed", "loss is NaN")
     assert {name: record.summary[name] for name in ("device_seconds", "epochs", "best_m_recall")} == {
         "device_seconds": 4.0, "epochs": 1.5, "best_m_recall": 30.0}
     assert study.ledger.trials[trial].error == "loss is NaN"
-    assert [file.read_bytes() for file in (tmp_path / "kept").rglob("curve.png")] == [b"pixels"]
+    assert study.writer.history.files_of(record.attempt_id) == (f"trials/{trial}/best.safetensors",)
     assert study.search.told == [(0, "failed", [(1.0, 30.0), (2.0, 25.0)])]
 
 
@@ -131,7 +133,7 @@ def test_an_end_is_recorded_once() -> None:
     study.finish(trial)
     study.ledger.close(trial, "failed", summary={}, error="too late")
     assert study.ledger.interrupted(trial, "too late") is None
-    assert [each.status for each in study.store.attempts("tiny")] == ["finished"]
+    assert [each.status for each in study.writer.attempts()] == ["finished"]
     assert len(study.search.told) == 1
 
 
@@ -152,7 +154,7 @@ def test_an_attempt_that_showed_nothing_has_zero_epochs() -> None:
     trial = study.next()
     study.open(trial)
     study.ledger.interrupted(trial, "worker died")
-    (record,) = study.store.attempts("tiny")
+    (record,) = study.writer.attempts()
     assert (record.status, record.summary, record.error) == ("killed", {"epochs": 0.0}, "worker died")
 
 
@@ -163,7 +165,7 @@ def test_an_interrupted_attempt_keeps_the_totals_it_last_reported() -> None:
     study.ledger.record_point(trial, point(1, 10.0), summary={"device_seconds": 4.0})
     study.ledger.record_point(trial, point(2, 12.0), summary={"device_seconds": 8.0})
     study.ledger.interrupted(trial, "worker died")
-    (record,) = study.store.attempts("tiny")
+    (record,) = study.writer.attempts()
     assert record.summary["device_seconds"] == 8.0
     assert (record.summary["epochs"], record.summary["best_m_recall"]) == (2.0, 12.0)
 
@@ -172,7 +174,7 @@ def test_a_trial_interrupted_before_it_opened_leaves_no_attempt_and_is_handed_ou
     study = Study()
     trial = study.next()
     assert study.ledger.interrupted(trial, "no worker") == 2.0
-    assert study.store.attempts("tiny") == []
+    assert study.writer.attempts() == []
     assert study.ledger.trials[trial].error == "no worker"
     study.now = 1.9
     assert study.next() == "wait"
@@ -193,38 +195,52 @@ def test_a_trial_is_tried_again_as_often_as_the_study_says(retries: int) -> None
     assert study.next() == "done"
 
 
-def test_a_silent_search_is_asked_every_five_seconds_and_given_up_after_ten_minutes() -> None:
+def test_a_silent_log_is_asked_every_five_seconds_and_given_up_after_ten_minutes() -> None:
     study = Study()
-    study.search.is_away = True
+    study.writer.is_away = True
     assert study.next() == "wait"
-    assert study.ledger.search_outage == "search.storage: locked"
+    assert study.ledger.outage == "study.log: cannot be written"
     study.now = 600.0
     assert study.next() == "wait", "ten minutes are not over"
     study.now = 604.9
-    study.search.is_away = False
+    study.writer.is_away = False
     assert study.next() == "wait", "asked 4.9 seconds ago"
-    study.search.is_away = True
+    study.writer.is_away = True
     study.now = 605.0
     assert study.next() == "done"
+    assert study.ledger.has_work()
 
 
-def test_an_outcome_that_the_search_could_not_hear_is_shown_at_once_and_told_later() -> None:
-    study = Study()
+def test_an_outcome_that_the_log_cannot_take_is_told_at_once_and_the_next_trial_waits_for_it() -> None:
+    study = Study(search={"configurations": 3, "at_once": 1})
     first = study.next()
-    study.search.is_away = True
+    study.writer.is_away = True
     study.finish(first)
-    assert study.ledger.search_outage == "search.storage: locked"
-    assert study.search.told == []
-    study.search.is_away = False
-    study.next()
-    assert study.ledger.search_outage is None
     assert [(number, outcome) for number, outcome, _ in study.search.told] == [(0, "finished")]
+    assert study.next() == "wait"
+    assert study.ledger.outage == "study.log: cannot be written"
+    study.writer.is_away, study.now = False, 5.0
+    assert study.next() == FIRST.replace("c000", "c001")
+    assert study.ledger.outage is None
+    assert len(study.writer.attempts()) == 1
+
+
+def test_a_trial_that_waits_for_the_log_is_not_handed_out_where_its_cell_has_no_place() -> None:
+    study = Study(losses=[{"name": "lmh"}, {"name": "lseh"}], search={"configurations": 1})
+    study.writer.is_away = True
+    assert study.next() == "wait"
+    study.writer.is_away, study.now = False, 5.0
+    other = study.ledger.next({"vsepp.lseh"})
+    assert isinstance(other, Assignment)
+    assert other.trial.trial == "vsepp.lseh-c000-s7"
+    assert study.ledger.next({"vsepp.lseh"}) == "wait"
+    assert study.next() == FIRST
 
 
 @pytest.mark.parametrize(("seconds", "answer"), [(600.0, "wait"), (600.5, "done")])
-def test_a_search_is_waited_for_ten_minutes_and_no_longer(seconds: float, answer: str) -> None:
+def test_a_log_is_waited_for_ten_minutes_and_no_longer(seconds: float, answer: str) -> None:
     study = Study()
-    study.search.is_away = True
+    study.writer.is_away = True
     assert study.next() == "wait"
     study.now = seconds
     assert study.next() == answer
@@ -232,27 +248,38 @@ def test_a_search_is_waited_for_ten_minutes_and_no_longer(seconds: float, answer
 
 def test_ten_minutes_are_counted_from_the_first_silence_and_anew_after_an_answer() -> None:
     study = Study()
-    study.search.is_away = True
+    study.writer.is_away = True
     for study.now in (0.0, 300.0, 590.0):
         assert study.next() == "wait"
-    study.search.is_away, study.now = False, 599.0
+    study.writer.is_away, study.now = False, 599.0
     assert study.next() == FIRST
-    study.search.is_away, study.now = True, 700.0
+    study.writer.is_away, study.now = True, 700.0
     assert study.next() == "wait"
     study.now = 1299.0
     assert study.next() == "wait"
 
 
-def test_a_study_with_a_running_trial_does_not_end_because_the_search_is_silent() -> None:
+def test_a_study_with_a_running_trial_does_not_end_because_the_log_is_silent() -> None:
     study = Study()
     trial = study.next()
     study.open(trial)
-    study.search.is_away = True
+    study.writer.is_away = True
     assert study.next() == "wait"
     study.now = 700.0
     assert study.next() == "wait"
     study.ledger.close(trial, "finished", summary={})
+    study.now = 705.0
     assert study.next() == "done"
+
+
+def test_a_log_that_answers_after_more_than_ten_minutes_is_heard_while_a_trial_still_runs() -> None:
+    study = Study()
+    study.open(study.next())
+    study.writer.is_away = True
+    for study.now in (0.0, 700.0):
+        assert study.next() == "wait"
+    study.writer.is_away, study.now = False, 705.0
+    assert study.next() == FIRST.replace("c000", "c001")
 
 
 @pytest.mark.parametrize(("budget", "trials"), [
@@ -378,7 +405,7 @@ def test_ctrl_c_ends_running_attempts_and_no_others() -> None:
     study.open(second)
     study.ledger.record_point(second, point(1, 11.0), summary={"device_seconds": 3.0})
     assert study.ledger.interrupt() == [second]
-    finished, killed = study.store.attempts("tiny")
+    finished, killed = study.writer.attempts()
     assert (finished.status, killed.status, killed.error) == ("finished", "killed", "the study was interrupted")
     assert killed.summary["device_seconds"] == 3.0
     assert study.ledger.trials[third].status == "waiting"
@@ -425,7 +452,7 @@ def test_the_first_time_is_known_also_where_the_attempt_had_not_opened() -> None
     study.ledger.recover()
     assert study.next() == trial
     assert study.ledger.interrupted(trial, MISSING.format(step=0)) is None
-    assert [each.status for each in study.store.attempts("tiny")] == ["killed", "failed"]
+    assert [each.status for each in study.writer.attempts()] == ["killed", "failed"]
 
 
 def test_the_same_error_at_another_step_is_an_interruption() -> None:

@@ -90,10 +90,8 @@ def gallery(
         write_text(page, to_html(found, _about(attempt, trained)))
         keep_in_home(page)
     results.out(str(page.absolute()), highlight=False)
-    keep_with_run(
-        lambda: store.keep_artifacts(attempt.record.attempt_id, [page], folder="gallery"),
-        kept=f"kept with {attempt.where} as gallery/{page.name}",
-    )
+    store.keep_artifacts(attempt.record.attempt_id, [page], folder="gallery")
+    say(f"kept with {attempt.where} as gallery/{page.name}")
 
 
 @app.command(epilog="Example: vsetune trial ensemble all/sgraf_saf.lmh-c000-s0 all/sgraf_sgr.lmh-c000-s0")

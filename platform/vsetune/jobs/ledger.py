@@ -66,7 +66,6 @@ class StudyLedger:
         """What is shown of the trials while the study runs."""
         self.outage: str | None = None
         """Why no trial can be handed out just now; None while the log takes what is added."""
-        self._held_back: Assignment | None = None
         self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
         self._settle_not_before = float("-inf")
         self._silent_since: float | None = None
@@ -113,18 +112,18 @@ class StudyLedger:
         now = self._clock()
         if now < self._settle_not_before:
             return "wait"
-        if self._silent_since is not None and now - self._silent_since > _AT_MOST_S:
-            return "wait" if self._by_cell.count("running") else "done"
-        found = self._held_back or self._chosen(cells)
+        found = self._chosen(cells)
         if isinstance(found, str):
             return found
         try:
             self._writer.settle(_SETTLE_WITHIN_S)
         except StorageError as error:
-            self.outage, self._held_back, self._settle_not_before = str(error), found, now + _AGAIN_AFTER_S
+            self._requeued.add(found.trial.trial)
+            self.outage, self._settle_not_before = str(error), now + _AGAIN_AFTER_S
             self._silent_since = now if self._silent_since is None else self._silent_since
-            return "wait"
-        self.outage = self._held_back = self._silent_since = None
+            is_given_up = now - self._silent_since > _AT_MOST_S and not self._by_cell.count("running")
+            return "done" if is_given_up else "wait"
+        self.outage = self._silent_since = None
         return found
 
     def _chosen(self, cells: Container[str] | None) -> Assignment | Literal["wait", "done"]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 
@@ -32,16 +31,20 @@ from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.jobs.study_home import StudyHome, held_home
 from vsetune.jobs.study_metrics import exported
 from vsetune.jobs.study_progress import resumed_line
-from vsetune.jobs.study_records import StudyRecords, kept_names, study_records
+from vsetune.jobs.study_records import StudyRecords, kept_names, logged_search, study_records
 from vsetune.jobs.study_results import write_results
 from vsetune.jobs.warm_start import WarmStart, kept_or_taken, lines_of
 from vsetune.jobs.winner_models import log_winners
 from vsetune.leaderboard.rows import Leaderboard
+<<<<<<< HEAD
 from vsetune.records.attempts import PLUGIN_TAG, AttemptRecord
 from vsetune.records.events import Drawn, StudyStatus
+=======
+from vsetune.records.attempts import AttemptRecord
+from vsetune.records.events import StudyStatus
+>>>>>>> t-jobs
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import ConfigurationSearch, Sampled
 
 _STUDY_FILE = "study.yaml"
 """In the folder of a study that was begun from there."""
@@ -180,9 +183,8 @@ def _ledger(
     """What the log says of the study's trials, and which come next. UsageError where a search that is to be confirmed is
     not over."""
     spec, cells = prepared.spec, {cell.name: cell for cell in prepared.cells}
-    search = ConfigurationSearch(
-        prepared.cells, spec.search, keep=lambda sampled: writer.draw(Drawn(**vars(sampled), at=time.time())),
-        sampled=[Sampled(**_without_time(each)) for each in writer.history.draws],
+    search = logged_search(
+        writer, prepared.cells, spec.search,
         refuses=lambda cell, configuration: refusal(spec, cells[cell], configuration),
     )
     ledger = StudyLedger(spec, prepared.cells, writer, search, confirming=confirming, warm_start=warm_start)
@@ -227,10 +229,6 @@ def _ended(
         counts, ending, results.board, results.page, results.remark, _troubles(ledger, left_alone), stopped_by, undelivered,
         records.exporter.outage() or "it is slow", tuple(attempts), Studies().in_mlflow(study)[0],
     )
-
-
-def _without_time(drawn: Drawn) -> dict[str, Any]:
-    return {name: value for name, value in vars(drawn).items() if name != "at"}
 
 
 def _say(lines: Sequence[str], console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,15 +10,18 @@ from pathlib import Path
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.spec.paths import remote_place
-from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.study_spec import SearchSpec, TrackingSpec
 from vsetune.errors import UsageError
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.store_address import tracking_uri
 from vsetune.jobs.study_home import StudyHome, held_home
+from vsetune.records.events import Drawn
 from vsetune.records.exporter import Export, Exporter
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
+from vsetune.search.configurations import ConfigurationSearch, Refusal, Sampled
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,18 @@ def _opened(folder: Path, held: StudyHome, uri: str | None, series: str) -> Iter
     finally:
         exporter.close()
         log.close()
+
+
+def logged_search(
+    writer: StudyWriter, cells: Sequence[Cell], spec: SearchSpec, *, refuses: Refusal | None = None
+) -> ConfigurationSearch:
+    """A search that begins with what the log says was sampled, and adds what it samples. refuses, ConfigError: see
+    `ConfigurationSearch`."""
+    sampled = [{name: value for name, value in vars(each).items() if name != "at"} for each in writer.history.draws]
+    return ConfigurationSearch(
+        cells, spec, sampled=[Sampled(**each) for each in sampled],
+        keep=lambda each: writer.draw(Drawn(**vars(each), at=time.time())), refuses=refuses,
+    )
 
 
 def export_records(study: str, tracking: TrackingSpec | None, *, patience_s: float) -> tuple[int, str]:

@@ -98,7 +98,7 @@ class ConfigurationSearch:
     """
 
     def __init__(
-        self, cells: list[Cell], spec: SearchSpec, *, sampled: Iterable[Sampled] = (),
+        self, cells: Sequence[Cell], spec: SearchSpec, *, sampled: Iterable[Sampled] = (),
         keep: Callable[[Sampled], None] = lambda sampled: None, refuses: Refusal | None = None,
     ) -> None:
         """sampled: what was kept before, in order. keep: called with every configuration before it is suggested.
