@@ -36,13 +36,8 @@ from vsetune.jobs.study_results import write_results
 from vsetune.jobs.warm_start import WarmStart, kept_or_taken, lines_of
 from vsetune.jobs.winner_models import log_winners
 from vsetune.leaderboard.rows import Leaderboard
-<<<<<<< HEAD
 from vsetune.records.attempts import PLUGIN_TAG, AttemptRecord
-from vsetune.records.events import Drawn, StudyStatus
-=======
-from vsetune.records.attempts import AttemptRecord
 from vsetune.records.events import StudyStatus
->>>>>>> t-jobs
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
 
