@@ -37,8 +37,8 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
     say("\n".join(lines))
     if outcome.undelivered:
         say(
-            f"{outcome.undelivered} events are not in MLflow yet ({outcome.outage}); export them with: vsetune tracking flush "
-            f"{prepared.spec.study}"
+            f"{outcome.undelivered} events are not in MLflow yet ({outcome.outage}); export them with: "
+            f"vsetune tracking flush {prepared.spec.study}"
         )
     if outcome.was_interrupted:
         why = f" by {outcome.stopped_by}" if outcome.stopped_by else ""

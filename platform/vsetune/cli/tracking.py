@@ -53,7 +53,7 @@ def export(
         files = export_study(study, to)
     results.out(f"{study}: {files} files in {to.absolute()}", highlight=False)
     if studies.state(study).status == "running":
-        say("warning: the study is running, the export has it as it was a moment ago; export it again when it has ended")
+        say("warning: the study is running and the export has it as it was; export it again when it has ended")
 
 
 @app.command("import", epilog="Example: vsetune tracking import quickstart.zip")

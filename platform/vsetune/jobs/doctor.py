@@ -40,7 +40,8 @@ def examine(studies: Studies, study: str) -> list[Finding]:
     note = read_json(folder / EXPORT_FILE, most_bytes=1 << 28)
     waiting = last - int(note["number"]) if isinstance(note, dict) else 0
     if waiting > 0 and studies.state(study).status != "running":
-        found.append(Finding(f"study {study}", f"{waiting} events are not in MLflow", f"vsetune tracking flush {study}"))
+        what = f"{waiting} events are not in MLflow"
+        found.append(Finding(f"study {study}", what, f"vsetune tracking flush {study}"))
     return found
 
 
@@ -52,4 +53,5 @@ def _of_weights(studies: Studies, attempt: RecordedAttempt) -> list[Finding]:
         what = "its best weights are gone"
     except (DamagedCheckpoint, StorageError) as error:
         what = str(error).partition("; ")[0]
-    return [Finding(attempt.where, what, "put back a copy, such as the run's artifact in MLflow, or train the trial again")]
+    how = "put back a copy, such as the run's artifact in MLflow, or train the trial again"
+    return [Finding(attempt.where, what, how)]

@@ -219,8 +219,8 @@ def require_home(spec: StudySpec) -> None:
         return
     if (tracking_uri(spec.tracking) or "").startswith("sqlite"):
         raise ConfigError(
-            f"tracking.uri: got a SQLite file, and {HOME_VARIABLE} is {remote}, which other machines use too; need an MLflow "
-            f"server or a database such as postgresql://, set {TRACKING_VARIABLE} or tracking.uri, or `none`"
+            f"tracking.uri: got a SQLite file, and {HOME_VARIABLE} is {remote}, which other machines use too; need an "
+            f"MLflow server or a database such as postgresql://, set {TRACKING_VARIABLE} or tracking.uri, or `none`"
         )
     remote_place(study_folder(spec))
     require_usable(remote, named=HOME_VARIABLE)

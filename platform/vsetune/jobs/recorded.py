@@ -76,8 +76,10 @@ def _latest(attempts: list[AttemptRecord], run: str, trial: str, finished: bool)
 
 
 def best_weights(studies: Studies, attempt: RecordedAttempt, into: Path) -> Path | None:
-    """What lies in the trial's folder, on this machine or under the remote home; None where it is gone. DamagedCheckpoint
-    when it is not whole. into: a folder that lasts as long as the file is needed."""
+    """The file in the trial's folder, on this machine or under the remote home; None where it is gone.
+
+    DamagedCheckpoint when it is not whole. into: a folder that lasts as long as the file is needed.
+    """
     bring_mirrored(attempt.folder, lambda name: name == BEST_FILE, into=into)
     kept = next((place / BEST_FILE for place in (into, attempt.folder) if (place / BEST_FILE).is_file()), None)
     if kept is None:
@@ -86,8 +88,8 @@ def best_weights(studies: Studies, attempt: RecordedAttempt, into: Path) -> Path
         flaw = safetensors_flaw(stream, kept.stat().st_size)
     if flaw is not None:
         raise DamagedCheckpoint(
-            f"{attempt.where}: {kept} is damaged ({flaw}); put back a copy, such as the run's artifact in MLflow, or train "
-            "the trial again"
+            f"{attempt.where}: {kept} is damaged ({flaw}); put back a copy, such as the run's artifact in MLflow, or "
+            "train the trial again"
         )
     return kept
 

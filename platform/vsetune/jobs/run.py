@@ -70,8 +70,8 @@ class StudyOutcome:
     """How a run of a study ended. counts: trials by status. board: None if there is nothing to compare, see `remark`.
 
     page: the leaderboard as a web page, also among the files of the study's run in MLflow. troubles: trials that failed
-    or were left open. stopped_by: why the run ended before the study did, None if nobody asked. undelivered: events that
-    MLflow does not have; outage: why. attempts: all of them, waiting ones too. experiment: the study's in MLflow, None
+    or were left open. stopped_by: why the run ended before the study did, None if nobody asked. undelivered: events
+    that MLflow does not have; outage: why. attempts: all of them, waiting ones too. experiment: the study's in MLflow, None
     where it is not exported.
     """
 
@@ -155,8 +155,8 @@ def run_study(
 def _left_alone(
     prepared: PreparedStudy, writer: StudyWriter, console: Console, *, changed_plugins: bool
 ) -> list[HeldBack]:
-    """Cells that have begun with other code of their plugins and stay as they are. Cells that have not begun are sampled
-    anew. ConfigError where nobody asked to go on all the same."""
+    """Cells that have begun with other code of their plugins and stay as they are. Cells that have not begun are
+    sampled anew. ConfigError where nobody asked to go on all the same."""
     attempts = writer.attempts()
     left_alone = held_back(prepared, attempts)
     require_own_code(prepared.spec.study, left_alone, cells=len(prepared.cells) if changed_plugins else 0)
@@ -175,8 +175,8 @@ def _ledger(
     prepared: PreparedStudy, writer: StudyWriter, confirming: Confirming | None,
     warm_start: Mapping[str, WarmStart], *, retry_failed: bool,
 ) -> StudyLedger:
-    """What the log says of the study's trials, and which come next. UsageError where a search that is to be confirmed is
-    not over."""
+    """What the log says of the study's trials, and which come next. UsageError where a search that is to be confirmed
+    is not over."""
     spec, cells = prepared.spec, {cell.name: cell for cell in prepared.cells}
     search = logged_search(
         writer, prepared.cells, spec.search,
@@ -221,8 +221,8 @@ def _ended(
     counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
     stopped_by = stop.reason or (ledger.outage if ending == "interrupted" else None)
     return StudyOutcome(
-        counts, ending, results.board, results.page, results.remark, _troubles(ledger, left_alone), stopped_by, undelivered,
-        records.exporter.outage() or "it is slow", tuple(attempts), Studies().in_mlflow(study)[0],
+        counts, ending, results.board, results.page, results.remark, _troubles(ledger, left_alone), stopped_by,
+        undelivered, records.exporter.outage() or "it is slow", tuple(attempts), Studies().in_mlflow(study)[0],
     )
 
 
@@ -251,8 +251,8 @@ def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool, changed
 
 @contextmanager
 def _cleared_unless_begun(folder: Path) -> Iterator[Callable[[], None]]:
-    """An error before what is yielded was called leaves the folder as it was, so that the corrected file meets nothing of
-    a study that never began."""
+    """An error before what is yielded was called leaves the folder as it was, so that the corrected file meets nothing
+    of a study that never began."""
     before, begun = set(folder.iterdir()), False
 
     def begin() -> None:

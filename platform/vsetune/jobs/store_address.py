@@ -16,8 +16,8 @@ NOWHERE = "none"
 
 
 def tracking_uri(tracking: TrackingSpec) -> str | None:
-    """The MLflow tracking URI to which studies are exported: as given, or as MLFLOW_TRACKING_URI says, or the SQLite file
-    under the home folder. None: nowhere, by `none` or with a home on object storage where no URI is given.
+    """The MLflow tracking URI to which studies are exported: as given, or as MLFLOW_TRACKING_URI says, or the SQLite
+    file under the home folder. None: nowhere, by `none` or with a home on object storage where no URI is given.
 
     It may hold a password: to be used, not shown. ConfigError for one that was masked, names an unset variable, or can
     be no URI.

@@ -1,6 +1,6 @@
 """Where what a study leaves stands: its folder on this machine and, with a home on object storage, a mirror of it.
 
-    runs/STUDY/                lease.json, the log's objects, the mirror of what the driver writes: study file, plugins, boards
+    runs/STUDY/                lease.json, the log's objects, the mirror of the study file, plugins and boards
     runs/STUDY/trials/TRIAL/   the mirror of one trial, written by whoever trains it
 
 The driver holds the lease and the first mirror. It reads the mirrors of trials, and takes checkpoints off them that no
@@ -65,8 +65,7 @@ STUDY_FILES = MirroredFiles(_study_files, refreshed=lambda name: name == EXPORT_
 
 
 class StudyHome:
-    """Held by the one driver of a study. on_lost: to be called when another driver has it. log: set by whoever opens it.
-    """
+    """Held by the one driver of a study. on_lost: to be called when another driver has it."""
 
     def __init__(self, folder: Path, on_lost: Callable[[str], None], mirror: Mirror | None) -> None:
         self.folder, self.on_lost, self._mirror = folder, on_lost, mirror
@@ -83,8 +82,8 @@ class StudyHome:
                 self._mirror.send()
 
     def forget_checkpoint(self, trial_folder: Path, log: LogWriter) -> None:
-        """A trial has ended: no attempt goes on from its checkpoint. The one on the server goes once the log that says so
-        is there too."""
+        """A trial has ended: no attempt goes on from its checkpoint. The one on the server goes once the log that says
+        so is there too."""
         for name in _OF_WHO_GOES_ON:
             with suppress(OSError):
                 (trial_folder / name).unlink()

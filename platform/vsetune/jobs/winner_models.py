@@ -35,8 +35,8 @@ def winners_of(attempts: Sequence[AttemptRecord]) -> list[AttemptRecord]:
 def log_winners(prepared: PreparedStudy, attempts: Sequence[AttemptRecord], *, is_exported: bool) -> list[str]:
     """Logs the best network of every winner, each once however often this is repeated; what to say of it, in lines.
 
-    is_exported: MLflow has the study's runs. Nothing here fails a study that has ended: what cannot be read or logged is
-    one of the lines. Nothing is logged, or said, where `tracking.models` is none.
+    is_exported: MLflow has the study's runs. Nothing here fails a study that has ended: what cannot be read or logged
+    is one of the lines. Nothing is logged, or said, where `tracking.models` is none.
     """
     uri, studies = tracking_uri(prepared.spec.tracking), Studies()
     if prepared.spec.tracking.models == "none" or uri is None:

@@ -158,7 +158,8 @@ class BoardServer(ThreadingHTTPServer):
         except UsageError as error:
             return _Answer(HTTPStatus.NOT_FOUND, str(error).encode(), "text/plain; charset=utf-8")
         if content is None:
-            return _Answer(HTTPStatus.NOT_FOUND, f"attempt {attempt} has no {name}".encode(), "text/plain; charset=utf-8")
+            reason = f"attempt {attempt} has no {name}".encode()
+            return _Answer(HTTPStatus.NOT_FOUND, reason, "text/plain; charset=utf-8")
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         return _Answer(HTTPStatus.OK, content, kind, _SANDBOX)
 

@@ -62,7 +62,8 @@ def shown_runs(
     ids = {trial: latest[trial] for trial in shown}
     measured = store.metric_curves(list(ids.values()), NEGATIVE_METRICS)
     galleries = {run: store.artifact_names(run, "gallery") for run in ids.values()}
-    exported = {study: store.in_mlflow(study) for study in {study for study, _ in ids}} if mlflow_url is not None else {}
+    studies = {study for study, _ in ids} if mlflow_url is not None else set()
+    exported = {study: store.in_mlflow(study) for study in studies}
     return ShownRuns(
         attempts, {run: names for run, names in galleries.items() if names},
         {trial: measured[run] for trial, run in ids.items() if run in measured},

@@ -82,7 +82,7 @@ class Validated:
 
 @dataclass(frozen=True)
 class Ended:
-    """An attempt is over. files: kept with it, below the study's folder. error: one line, None if nothing went wrong."""
+    """An attempt is over. files: kept with it, below the study's folder. error: one line, or None."""
 
     attempt: str
     status: AttemptStatus
@@ -105,8 +105,8 @@ Event = Opened | Drawn | Restarted | Begun | Validated | Ended | Closed
 
 
 def to_texts(event: Event) -> tuple[str, str, str]:
-    """(kind, head, rest) without line breaks. rest: the numbers of validations that no curve needs, else empty; a reader
-    of curves leaves it alone."""
+    """(kind, head, rest) without line breaks. rest: the numbers of validations that no curve needs, else empty; readers
+    of curves leave it alone."""
     if isinstance(event, Validated):
         head = [[p.step, p.epoch, p.m_recall, p.train_seconds, p.metrics.get(_DEVICE_SECONDS)] for p in event.points]
         rest = [[p.pairs_seen, dict(p.metrics)] for p in event.points]

@@ -74,7 +74,7 @@ class StudyHistory:
             event = line.event()
         except (KeyError, TypeError) as error:
             raise StorageError(
-                f"the log's line {line.number} ({line.kind}) is of a newer vsetune; install that version, or a later one"
+                f"the log's line {line.number} ({line.kind}) is of a newer vsetune; install that version or a later one"
             ) from error
         self.add(event)
 
@@ -130,8 +130,8 @@ class StudyHistory:
     def _opened(self, event: Opened) -> None:
         if event.format > FORMAT:
             raise StorageError(
-                f"study {event.record.name}: its log has format {event.format}, this vsetune reads {FORMAT}; install the "
-                "version that wrote it, or a later one"
+                f"study {event.record.name}: its log has format {event.format}, this vsetune reads {FORMAT}; install "
+                "the version that wrote it, or a later one"
             )
         self.began = self.began or event.at
         self.record, self.status = event.record, None

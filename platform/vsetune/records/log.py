@@ -2,11 +2,11 @@
 
     CRC-32 of the rest, number of the line, kind, head as JSON, and after a tab the rest of a `validated` event as JSON
 
-Lines count up from 0. A last line that is not whole, as a kill or a full disk leaves it, does not count and is cut off by
-the next writer. A damaged line before others is an error for a writer and left out with a warning by a reader.
+Lines count up from 0. A last line that is not whole, as a kill or a full disk leaves it, does not count; the next
+writer cuts it off. A damaged line before others is an error for a writer and left out with a warning by a reader.
 
-With a home on object storage the log is a row of numbered objects under `log/`, each some whole lines, and the file is a
-copy of them. An object is made only where none stands (`If-None-Match: *`): a driver that was overtaken finds its next
+With a home on object storage the log is a row of numbered objects under `log/`, each of whole lines, and the file is
+a copy of them. An object is made only where none stands (`If-None-Match: *`): a driver that was overtaken finds its next
 number taken, and can add nothing any more.
 """
 
@@ -201,8 +201,8 @@ class LogWriter:
 
     def _refused(self, error: OSError) -> StorageError:
         return StorageError(
-            f"{self.path}: cannot be written ({error.strerror}); free space, correct its rights, or set VSETUNE_HOME to "
-            "another folder"
+            f"{self.path}: cannot be written ({error.strerror}); free space, correct its rights, or set VSETUNE_HOME "
+            "to another folder"
         )
 
 

@@ -44,8 +44,8 @@ _SETTINGS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
 _NOISY = {
-    "alembic": logging.WARNING, "mlflow.store.db_migrations": logging.WARNING, "mlflow.store.db.utils": logging.CRITICAL,
-    "mlflow.pyfunc": logging.WARNING, "urllib3.connectionpool": logging.ERROR,
+    "alembic": logging.WARNING, "mlflow.store.db_migrations": logging.WARNING,
+    "mlflow.store.db.utils": logging.CRITICAL, "mlflow.pyfunc": logging.WARNING, "urllib3.connectionpool": logging.ERROR,
 }
 _FORBIDS = re.compile(
     # PostgreSQL; no driver gives a code for it

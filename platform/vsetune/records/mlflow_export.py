@@ -31,7 +31,7 @@ from vsetune.files.whole_files import read_json, write_json
 from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord
 from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
 from vsetune.records.log import LOG_FILE, Line, lines_of, name_of_log
-from vsetune.records.mlflow_client import artifact_location, in_one_line, log_in_batches, one_line, open_client
+from vsetune.records.mlflow_client import PIECE, artifact_location, in_one_line, log_in_batches, one_line, open_client
 from vsetune.records.mlflow_views import keep_data_sets, keep_view
 from vsetune.records.run_descriptions import (
     attempt_note,
@@ -109,8 +109,8 @@ class MlflowExport:
         except StudyConflict as error:  # all that follows depends on it
             raise StorageError(str(error)) from error
         except UsageError as error:
-            _log.warning("study %s: lines %d to %d of its log are not in MLflow: %s", self._folder.name, group[0].number,
-                         group[-1].number, one_line(error))
+            lines = f"{group[0].number} to {group[-1].number}"
+            _log.warning("%s: lines %s of the log are not in MLflow: %s", self._folder.name, lines, one_line(error))
 
     def _export_points(self, lines: Sequence[Line]) -> None:
         metrics: dict[str, list[Metric]] = {}
@@ -220,7 +220,8 @@ class MlflowExport:
         if record is not None:
             counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(self._noted.ended.values()).items()))
             links = study_links(record.name, self._experiment(), parent, [Path(name).name for name in event.files])
-            self._client.set_tag(parent, NOTE, f"{study_note(record)}\n\nAttempts: {counts or 'none'}.\n\n{links}"[:5000])
+            note = f"{study_note(record)}\n\nAttempts: {counts or 'none'}.\n\n{links}"
+            self._client.set_tag(parent, NOTE, note[:PIECE])
         self._client.set_tag(parent, STATUS, event.status)
         self._client.set_terminated(parent, _STATUS[event.status], round(1000 * event.at))
 

@@ -67,8 +67,8 @@ class MlflowModels(LoggedModels):
         experiment, runs = self._studies.in_mlflow(record.start.study)
         if experiment is None or record.attempt_id not in runs:
             raise UsageError(
-                f"attempt {record.attempt_id}: MLflow does not have it yet; export its study with vsetune tracking flush "
-                f"{record.start.study}"
+                f"attempt {record.attempt_id}: MLflow does not have it yet; export its study with "
+                f"vsetune tracking flush {record.start.study}"
             )
         return experiment, runs[record.attempt_id]
 

@@ -3,8 +3,8 @@
     export.json   format, study, and of every other file its size and SHA-256
     files/...     the study's log, its file, copies of plugins, boards, best weights, galleries
 
-Nothing in such a file is run when it is read, and nothing of it is placed before all of it was checked. Names and places
-are those of the receiving home.
+Nothing in such a file is run when it is read, and nothing of it is placed before all of it was checked. Names and
+places are those of the receiving home.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def export_study(study: str, place: Path) -> int:
                     if path.is_file():
                         archive.write(path, path.relative_to(made).as_posix(), zipfile.ZIP_STORED)
     except OSError as error:
-        raise StorageError(f"{place}: cannot be written ({error.strerror or error}); free space, then repeat") from error
+        raise StorageError(f"{place}: cannot be written ({error.strerror or error}); free space") from error
     return len(files)
 
 
@@ -141,7 +141,8 @@ def _require_sound_log(log: Path, study: str, *, where: str) -> None:
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(map(str, first["loc"]))
-            raise DataError(f"{where}: {LOG_FILE}: line {number}: {key}: {first['msg']}; export the study again") from error
+            at = f"{where}: {LOG_FILE}: line {number}: {key}"
+            raise DataError(f"{at}: {first['msg']}; export the study again") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{where}: {LOG_FILE}: line {number}: {error}; export the study again") from error
         named = event.record.name if isinstance(event, Opened) else study
@@ -174,10 +175,11 @@ class _Export:
                     raise DataError(f"{self._place}: {_HEADER}: files.{name}: need a size and a SHA-256")
             wanted, free = sum(facts["size"] for facts in files.values()), shutil.disk_usage(self._home()).free
             if wanted > free:
-                raise StorageError(f"{self._place}: needs {wanted:,} bytes, {free:,} are free in {self._home()}; free space")
+                raise StorageError(f"{self._place}: needs {wanted:,} bytes, {free:,} are free; free space")
             return {"study": study, "files": files}
         except (KeyError, TypeError, AttributeError, ValidationError) as error:
-            raise DataError(f"{self._place}: {_HEADER} is no list of a study's files; name an export of vsetune") from error
+            what = f"{self._place}: {_HEADER} is no list of a study's files"
+            raise DataError(f"{what}; name an export of vsetune") from error
 
     def bring(self, name: str, path: Path, facts: Mapping[str, Any]) -> None:
         """A copy of a file, which must be what the header says."""
@@ -196,7 +198,7 @@ class _Export:
             raise StorageError(f"{path}: cannot be written ({error.strerror}); free space, then repeat") from error
         with path.open("rb") as stream:
             if left or sha256_of_stream(stream) != facts["sha256"]:
-                raise DataError(f"{self._place}: {name} is not what was exported (other SHA-256); export the study again")
+                raise DataError(f"{self._place}: {name} is not what was exported (SHA-256); export the study again")
 
     def _read_header(self) -> Any:
         import json

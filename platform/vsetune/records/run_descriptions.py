@@ -154,8 +154,8 @@ def study_note(record: StudyRecord) -> str:
         lines.append(f"- baseline: {baseline}")
     lines += [
         f"- fingerprint: `{record.fingerprint}`", "",
-        "Each nested run is one attempt at a trial; compare `m_recall` over steps. The resolved study file, the log and, "
-        "at the end, the leaderboard are among the artifacts.",
+        "Each nested run is one attempt at a trial; compare `m_recall` over steps. The resolved study file, the log "
+        "and, at the end, the leaderboard are among the artifacts.",
     ]
     return "\n".join(lines)[:PIECE]
 

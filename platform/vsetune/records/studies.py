@@ -226,7 +226,7 @@ class Studies:
 
 
 def is_driven(study: str) -> bool:
-    """Whether a driver of the study lives: on this machine or a disk that it shares or, with a remote home, anywhere."""
+    """Whether a driver of the study lives: on this machine or a disk that it shares; with a remote home, anywhere."""
     folder = folder_of_study(study)
     if remote_home() is not None:
         return is_led(folder)
@@ -244,8 +244,8 @@ def unknown_study(name: str, known: Sequence[str]) -> UsageError:
     first, rest = sorted(known)[:10], len(known) - 10
     listed = (", ".join(first) or "none") + (f" and {rest} more" if rest > 0 else "")
     return UsageError(
-        f"study {name}: not in {remote_home() or home()}, which has: {listed}; {did_you_mean(name, known)}check the name "
-        "and VSETUNE_HOME"
+        f"study {name}: not in {remote_home() or home()}, which has: {listed}; {did_you_mean(name, known)}check the "
+        "name and VSETUNE_HOME"
     )
 
 

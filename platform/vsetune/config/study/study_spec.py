@@ -144,8 +144,8 @@ class TrackingSpec(Spec):
         "mlflow.db under VSETUNE_HOME",
     )
     series: Literal["all", "m_recall"] = Field(
-        "all", description="what MLflow draws of every validation: all numbers, or M-Recall alone, which takes a twentieth "
-        "of the room",
+        "all", description="what MLflow draws of every validation: all numbers, or M-Recall alone, which takes a "
+        "twentieth of the room",
     )
     models: Literal["winners", "none"] = Field(
         "winners",
