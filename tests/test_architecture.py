@@ -56,32 +56,32 @@ ROWS: list[tuple[tuple[str, ...], set[str]]] = [
       "data.batches"}),
     (("scoring",),
      {"errors", "config", "metrics", "networks", "data.devices", "data.stored", "data.captions", "data.batches"}),
-    (("tracking",), {"errors", "files", "config.spec", "object_storage"}),
+    (("records",), {"errors", "files", "config.spec", "object_storage"}),
     (("training",),
      {"errors", "files", "config", "plugins", "metrics", "losses", "networks", "data.freed_memory",
-      "data.stored", "data.captions", "data.batches", "scoring", "tracking"}),
+      "data.stored", "data.captions", "data.batches", "scoring", "records"}),
     (("quality",), {"errors", "files", "config", "plugins", "losses", "networks"}),
     (("explanations",),
      {"config.sources", "config.study", "metrics", "networks", "data.stored", "data.looking", "scoring",
       "training.trained"}),
     (("search",), {"errors", "files", "config.spec", "config.study", "metrics"}),
-    (("leaderboard",), {"errors", "files", "metrics", "tracking"}),
+    (("leaderboard",), {"errors", "files", "metrics", "records"}),
     (("jobs",),
      {"errors", "files", "config", "plugins", "object_storage", "metrics", "losses", "networks", "data", "scoring",
-      "tracking", "training", "search", "leaderboard"}),
+      "records", "training", "search", "leaderboard"}),
     (("serving",),
      {"errors", "networks.encoded", "networks.evaluation_mode", "networks.inputs", "data.stored", "scoring",
       "jobs.model_files"}),
     (("explaining_search",),
-     {"errors", "config", "metrics", "tracking", "search", "leaderboard", "jobs.cell_budget", "jobs.range_ends",
+     {"errors", "config", "metrics", "records", "search", "leaderboard", "jobs.cell_budget", "jobs.range_ends",
       "jobs.recorded_studies"}),
     (("nightly.measures", "nightly.night", "nightly.report", "nightly.judging"), {"errors"}),
     (("nightly",),
-     {"errors", "files", "config", "plugins", "object_storage", "metrics", "data", "scoring", "tracking", "training",
+     {"errors", "files", "config", "plugins", "object_storage", "metrics", "data", "scoring", "records", "training",
       "leaderboard", "jobs", "nightly.measures", "nightly.night", "nightly.report", "nightly.judging"}),
     (("cli",),
      {"errors", "files", "config", "plugins", "object_storage", "metrics", "losses", "networks", "data", "scoring",
-      "tracking", "training", "explanations", "quality", "search", "leaderboard", "jobs", "explaining_search",
+      "records", "training", "explanations", "quality", "search", "leaderboard", "jobs", "explaining_search",
       "nightly"}),
 ]
 """(modules, what they may import beside one another), from the bottom of the house up. A name covers all below it, `*`
@@ -89,7 +89,7 @@ is one word; a module belongs to the row with the longest name that covers it.""
 
 OWNERS = {
     "ray": ["jobs/"],
-    "mlflow": ["tracking/mlflow_"],
+    "mlflow": ["records/mlflow_"],
     "optuna": ["search/"],
     "webdataset": ["data/"],
     "boto3": ["object_storage/s3.py"],
@@ -103,9 +103,7 @@ FILE_CALLS = {"replace", "rename", "renames", "link", "symlink", "fsync", "Named
 """Of `os`, `tempfile` and `Path`: what writes a file whole, which files/whole_files.py does for everybody."""
 OTHER_FILE_CALLS = {
     ("object_storage/mirror.py", "link"): "keeps the content of a file that is replaced; nothing is written",
-    ("tracking/journal.py", "fsync"): "a log that grows at its end is not written whole",
-    ("tracking/outbox.py", "link"): "keeps the content of a file that its owner may remove; nothing is written",
-    ("tracking/sqlite_file.py", "link"): "the old database stays under a second name; nothing is written",
+    ("records/log.py", "fsync"): "a log that grows at its end is not written whole",
 }
 OFTEN_USED_NAMES = {"spec.py", "loss.py", "network.py", "released.py", "__init__.py"}
 NO_COMPONENTS = {"losses/parts", "losses/weighted_sum", "networks/parts", "networks/importing"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from vsetune.tracking.opening import open_existing
+from vsetune.tracking.sqlite_reading import ReadStore
 
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs import store_address
 from vsetune.jobs.preparation import tracking_store
-from vsetune.tracking.opening import open_existing
 from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
-from vsetune.tracking.sqlite_reading import ReadStore
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
 

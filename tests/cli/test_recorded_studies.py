@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from vsetune.tracking.store import TrackingStore
 
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import PreparedStudy, prepare_study, tracking_store
 from vsetune.records.attempts import AttemptStart, ValidationPoint
-from vsetune.tracking.store import TrackingStore
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from vsetune.tracking.journal import CURSOR_FILE
+from vsetune.tracking.store import TrackingStore
+from vsetune.tracking.study_state import open_states
 from written_fields import as_written
 
 from vsetune.cli import output
@@ -20,11 +23,8 @@ from vsetune.jobs.preparation import tracking_store, tracking_uri
 from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_folder import folder_of
-from vsetune.tracking.journal import CURSOR_FILE
 from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
-from vsetune.tracking.store import TrackingStore
 from vsetune.records.study_lock import locked_study
-from vsetune.tracking.study_state import open_states
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from vsetune.tracking import AttemptStart, JournaledStore, StudyRecord, ValidationPoint, open_store
 
 from vsetune.cli import tracking
 from vsetune.errors import StorageError
-from vsetune.tracking import AttemptStart, JournaledStore, StudyRecord, ValidationPoint, open_store
 from vsetune.records.study_lock import locked_study
 
 

@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-
 from vsetune.tracking import AttemptStart, StudyRecord, ValidationPoint, open_store
 
 

@@ -13,6 +13,7 @@ import yaml
 from mock_bucket import bucket
 from plugin_folders import write_network
 from rich.console import Console
+from vsetune.tracking import open_store
 
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import build_trial, resolve_cells
@@ -23,7 +24,6 @@ from vsetune.jobs.first_stages import STAGES_FOLDER, StageSearch, kept_stage, pl
 from vsetune.jobs.kept_plugins import keep_plugins
 from vsetune.jobs.preparation import PreparedStudy, prepare_study
 from vsetune.plugins.plugin_loading import forget_plugins, known_plugins
-from vsetune.tracking import open_store
 from vsetune.training.attempt import Attempt
 
 __all__ = ["bucket"]

@@ -17,8 +17,8 @@ import pytest
 import yaml
 from ray_heads import end_all, environment_of, ray_command, running_head
 from short_folders import place
-
 from vsetune.tracking.opening import open_store
+
 from vsetune.records.attempts import AttemptRecord
 
 __all__ = ["place"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from vsetune.tracking.encoding import attempt_key
 
 from vsetune.config.sources.pretrained_models import find_model
 from vsetune.config.spec.base import Choices, Range
@@ -14,7 +15,6 @@ from vsetune.data.making.raw import RawDataset, RawImage, RawSplit
 from vsetune.data.making.shard_writer import Sample, write_shard
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.networks.importing.weight_notes import fingerprint_of_words
-from vsetune.tracking.encoding import attempt_key
 from vsetune.records.attempts import AttemptStart
 from vsetune.training.seal import seal_of, sealed_state
 

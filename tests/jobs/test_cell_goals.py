@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -19,9 +20,8 @@ from vsetune.jobs.trial_progress import Assignment
 from vsetune.jobs.tune_adapter import record_report
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.selection import trials_of, winner_of
-from vsetune.search.configurations import ConfigurationSearch
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.search.configurations import ConfigurationSearch
 
 
 class Study:

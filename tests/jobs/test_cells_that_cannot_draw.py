@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.study_state import StudyState
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -15,10 +17,8 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.observed import observe
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.wording import notes
-from vsetune.search.configurations import ConfigurationSearch
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import StudyRecord, ValidationPoint
-from vsetune.tracking.study_state import StudyState
+from vsetune.search.configurations import ConfigurationSearch
 
 PLAIN: dict[str, Any] = {
     "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "training": {"epochs": 2},

@@ -20,8 +20,8 @@ from vsetune.leaderboard.building import build
 from vsetune.leaderboard.search_budgets import recorded_budget
 from vsetune.leaderboard.wording import notes
 from vsetune.plugins.plugin_loading import forget_plugins
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.records.attempts import NO_CONFIGURATION, AttemptRecord, AttemptStart
+from vsetune.search.configurations import ConfigurationSearch
 
 
 @pytest.fixture(autouse=True)

@@ -13,19 +13,19 @@ import yaml
 from mlflow import MlflowClient
 from rich.console import Console
 from trials_here import without_ray
+from vsetune.cli.tracking_moving import export as export_study
+from vsetune.cli.tracking_moving import import_ as import_study
+from vsetune.tracking.doctor import doctor_of
+from vsetune.tracking.mlflow_importing import MOVED_FROM
+from vsetune.tracking.study_state import open_states
 from written_fields import ENVIRONMENT, POINT, PROTOCOL, RESOLVED, SUMMARY
 
 from vsetune.cli.leaderboard_export import export
-from vsetune.cli.tracking_moving import export as export_study
-from vsetune.cli.tracking_moving import import_ as import_study
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.findings import headline
-from vsetune.tracking.doctor import doctor_of
-from vsetune.tracking.mlflow_importing import MOVED_FROM
 from vsetune.records.attempts import SYSTEM, AttemptRecord
-from vsetune.tracking.study_state import open_states
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray and MLflow warn about themselves

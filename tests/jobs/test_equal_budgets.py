@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -14,9 +15,8 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.rows import Row
-from vsetune.search.configurations import ConfigurationSearch
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.search.configurations import ConfigurationSearch
 
 WHOLE, GIVEN, WORKERS = 12.0, 40.0, 5
 FATES = {  # of the trials of a cell: how many in a hundred are stopped, fail; stopped ones until which epoch

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vsetune.tracking.memory_store import MemoryStore
+
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.leaderboard.building import build
-from vsetune.search.configurations import ConfigurationSearch
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.search.configurations import ConfigurationSearch
 
 PLAIN: dict[str, Any] = {
     "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "training": {"epochs": 2},

@@ -12,8 +12,12 @@ import torch
 import yaml
 from rich.console import Console
 from s3_server import endpoint, machine, prefix
-
 from vsetune.cli.tracking_doctor import _weights
+from vsetune.tracking.journaled_store import JournaledStore
+from vsetune.tracking.memory_store import MemoryStore
+from vsetune.tracking.store import TrackingStore
+from vsetune.tracking.study_files import waiting_records
+
 from vsetune.config.spec.paths import home, remote_home, remote_place, under_home
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import ScenesSpec
@@ -29,11 +33,7 @@ from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.object_storage import lease, node_cache
 from vsetune.object_storage.mirror_contents import fetch, read_contents
 from vsetune.object_storage.s3 import delete, find, listing, put_bytes
-from vsetune.tracking.journaled_store import JournaledStore
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import AttemptStart, StudyRecord
-from vsetune.tracking.store import TrackingStore
-from vsetune.tracking.study_files import waiting_records
 
 __all__ = ["endpoint", "machine", "prefix"]
 pytestmark = [

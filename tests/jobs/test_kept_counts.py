@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from recounting.recounted_tally import RecountedTally
 from recounting.recounted_trials import RecountedTrials
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
@@ -20,9 +21,8 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.ordered_sum import OrderedSum
 from vsetune.jobs.requeued import Requeued
 from vsetune.jobs.trial_progress import Assignment
-from vsetune.search.configurations import ConfigurationSearch
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import TARGET_REACHED, StudyRecord, ValidationPoint
+from vsetune.search.configurations import ConfigurationSearch
 
 CONFIRMING = Confirming((7, 8), contenders=True)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
@@ -17,9 +18,8 @@ from vsetune.errors import StudyConflict
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.study_progress import rebuilt_line
 from vsetune.jobs.trial_progress import Assignment
-from vsetune.search.configurations import ConfigurationSearch
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.search.configurations import ConfigurationSearch
 
 STUDY = parse_spec(
     {"study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],

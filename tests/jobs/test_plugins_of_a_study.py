@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 from plugin_folders import LOSS, NEGATIVES, SPEC, write_files, write_loss, write_network
+from vsetune.tracking.encoding import attempt_tags
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
@@ -21,8 +23,6 @@ from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.study_file import load_study, used_plugins
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.plugins.plugin_loading import forget_plugins, known_plugins
-from vsetune.tracking.encoding import attempt_tags
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import AttemptStart
 
 ENTRY = {"name": "half_hinge"}

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
@@ -15,9 +16,8 @@ from vsetune.jobs.simulation.recorded_curves import RecordedLandscape, recorded_
 from vsetune.jobs.simulation.simulated_search import SimulationSettings, simulate_search
 from vsetune.jobs.simulation.simulated_studies import summaries
 from vsetune.jobs.simulation.simulated_targets import target_summaries
-from vsetune.search.nearest import Nearest
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import TARGET_REACHED, AttemptStart, StudyRecord, ValidationPoint
+from vsetune.search.nearest import Nearest
 
 RATE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
 RATES = [1e-4 * 100 ** (n / 8) for n in range(9)]

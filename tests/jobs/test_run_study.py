@@ -19,6 +19,7 @@ import torch
 import yaml
 from plugin_folders import NEGATIVES, SPEC, write_loss, write_network
 from rich.console import Console
+from vsetune.tracking.study_state import open_states
 
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import ConfigError, StorageError, StudyConflict, UsageError
@@ -32,7 +33,6 @@ from vsetune.leaderboard.building import build
 from vsetune.leaderboard.wording import notes
 from vsetune.plugins.plugin_loading import forget_plugins
 from vsetune.records.attempts import AttemptRecord
-from vsetune.tracking.study_state import open_states
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves

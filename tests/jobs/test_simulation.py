@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -30,10 +31,9 @@ from vsetune.jobs.simulation.simulated_targets import target_summaries
 from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
 from vsetune.jobs.trial_progress import Assignment, TrialProgress
 from vsetune.leaderboard.selection import cost_of, trials_of
+from vsetune.records.attempts import StudyRecord, ValidationPoint
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.stopping.asha import Halving
-from vsetune.tracking.memory_store import MemoryStore
-from vsetune.records.attempts import StudyRecord, ValidationPoint
 
 TWO_WORKERS = SimulationSettings(workers=2)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -18,9 +19,8 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.metrics_export import MetricsBoard
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_metrics import StudyMetrics
-from vsetune.search.configurations import ConfigurationSearch
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.search.configurations import ConfigurationSearch
 
 PRICED = Node("n1", "gpu", cpus=8.0, gpus=2.0, usd_per_hour=3.6, metrics="10.0.0.1:8080")
 UNPRICED = Node("n2", "cpu", cpus=8.0, gpus=0.0, usd_per_hour=None, metrics="10.0.0.2:8080")

@@ -8,10 +8,10 @@ from statistics import fmean
 
 import pytest
 import torch
+from vsetune.tracking.mlflow_batches import metrics_of
 
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.system_metrics import SystemMetrics
-from vsetune.tracking.mlflow_batches import metrics_of
 from vsetune.records.attempts import ValidationPoint
 
 CPU = torch.device("cpu")

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 from s3_server import endpoint, machine, prefix
+from vsetune.jobs.held_search import HeldSearch
+from vsetune.tracking.guarded_store import GuardedStore
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.spec.paths import home
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError, StudyConflict
-from vsetune.jobs.held_search import HeldSearch
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.study_home import held_home
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.object_storage import lease
-from vsetune.search.configurations import Refusal
-from vsetune.tracking.guarded_store import GuardedStore
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.search.configurations import Refusal
 
 __all__ = ["endpoint", "machine", "prefix"]
 pytestmark = pytest.mark.filterwarnings("default")  # the S3 server's own

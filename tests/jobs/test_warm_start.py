@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, resolve_cells
@@ -16,10 +17,9 @@ from vsetune.jobs.confirmations import confirming_again
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.jobs.warm_start import kept_or_taken, take
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.objectives import Objective
-from vsetune.tracking.memory_store import MemoryStore
-from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 
 RATE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.config.study.training import TrialSpec
@@ -20,7 +21,6 @@ from vsetune.jobs.winner_models import log_winners, winners_of
 from vsetune.networks.importing.stored import StoredNetwork
 from vsetune.networks.importing.weight_notes import WeightNotes
 from vsetune.networks.network_building import build_network
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 
 

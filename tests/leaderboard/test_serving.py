@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 import headless_browser
 import pytest
+from vsetune.tracking import AttemptStart, StudyRecord, ValidationPoint, open_store
 
 from vsetune.errors import StorageError, UsageError
 from vsetune.leaderboard import live_board
 from vsetune.leaderboard.serving import BoardServer
-from vsetune.tracking import AttemptStart, StudyRecord, ValidationPoint, open_store
 
 NAME = "scenes/first"
 PLACE = "/studies/scenes%2Ffirst"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
+from vsetune.search.trial_rows import ended
 
 from vsetune.search.sampling.cma_es import _first, _moved, _Rates
 from vsetune.search.sampling.grid import axes_of
@@ -17,7 +18,6 @@ from vsetune.search.sampling.parzen_density import log_density
 from vsetune.search.sampling.unit_cube import UnitCube
 from vsetune.search.stopping.patience import _middle_of_others
 from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT
-from vsetune.search.trial_rows import ended
 
 SPACE: dict[str, BaseDistribution] = {
     "decay": CategoricalDistribution(["hyperbolic", "linear", "none"]), "f": IntDistribution(1, 4),

@@ -17,13 +17,13 @@ from real_servers import postgres
 from short_folders import place
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
+from vsetune.search.trial_storage import SearchStorage
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.search.configurations import ConfigurationSearch
-from vsetune.search.trial_storage import SearchStorage
 
 __all__ = ["place"]
 

@@ -11,9 +11,9 @@ from typing import Any
 import optuna
 import pytest
 from sqlalchemy.exc import DBAPIError
+from vsetune.search.trial_storage import SearchStorage
 
 from vsetune.errors import StorageError
-from vsetune.search.trial_storage import SearchStorage
 
 
 def test_sqlite_waits_one_second_for_a_lock(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from vsetune.files.hashes import sha256_of_file
 from vsetune.tracking import AttemptStart, StudyRecord, ValidationPoint, moving, open_store
 from vsetune.tracking.exported_study import opened_study, written_study
+
+from vsetune.files.hashes import sha256_of_file
 
 CONFIG = {
     "study": "nightly", "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}], "baseline": "lmh",

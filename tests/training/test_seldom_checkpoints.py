@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import NumericError, Preempted
 from vsetune.leaderboard.selection import cost_of, trials_of
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE

@@ -71,8 +71,8 @@ class StudyOutcome:
 
     page: the leaderboard as a web page, also among the files of the study's run in MLflow. troubles: trials that failed
     or were left open. stopped_by: why the run ended before the study did, None if nobody asked. undelivered: events
-    that MLflow does not have; outage: why. attempts: all of them, waiting ones too. experiment: the study's in MLflow, None
-    where it is not exported.
+    that MLflow does not have; outage: why. attempts: all of them, waiting ones too. experiment: the study's in MLflow,
+    None where it is not exported.
     """
 
     counts: Mapping[str, int]

@@ -6,8 +6,8 @@ Lines count up from 0. A last line that is not whole, as a kill or a full disk l
 writer cuts it off. A damaged line before others is an error for a writer and left out with a warning by a reader.
 
 With a home on object storage the log is a row of numbered objects under `log/`, each of whole lines, and the file is
-a copy of them. An object is made only where none stands (`If-None-Match: *`): a driver that was overtaken finds its next
-number taken, and can add nothing any more.
+a copy of them. An object is made only where none stands (`If-None-Match: *`): a driver that was overtaken finds its
+next number taken, and can add nothing any more.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ _SETTINGS = {
 }
 _NOISY = {
     "alembic": logging.WARNING, "mlflow.store.db_migrations": logging.WARNING,
-    "mlflow.store.db.utils": logging.CRITICAL, "mlflow.pyfunc": logging.WARNING, "urllib3.connectionpool": logging.ERROR,
+    "mlflow.store.db.utils": logging.CRITICAL, "mlflow.pyfunc": logging.WARNING,
+    "urllib3.connectionpool": logging.ERROR,
 }
 _FORBIDS = re.compile(
     # PostgreSQL; no driver gives a code for it

@@ -35,7 +35,7 @@ from vsetune.records.studies import folder_of_study
 from vsetune.records.study_lock import LOCK_FILE
 
 FORMAT = 2
-_HEADER, _FILES, _ZIP = "export.json", "files", ".zip"
+HEADER, FILES, _ZIP = "export.json", "files", ".zip"
 _CARRIED = re.compile(
     r"study\.log|study\.yaml|warm_start\.json|[^/]+\.(html|csv|tex)|plugins/.+|kept/.+|trials/[^/]+/best\.safetensors"
 )
@@ -63,11 +63,11 @@ def export_study(study: str, place: Path) -> int:
         with tempfile.TemporaryDirectory(dir=place.absolute().parent) as made:
             for path in files:
                 name = path.relative_to(folder).as_posix()
-                copy = Path(made) / _FILES / name
+                copy = Path(made) / FILES / name
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
                 listed[name] = {"size": copy.stat().st_size, "sha256": sha256_of_file(copy)}
-            (Path(made) / _HEADER).write_bytes(readable_json({"format": FORMAT, "study": study, "files": listed}))
+            (Path(made) / HEADER).write_bytes(readable_json({"format": FORMAT, "study": study, "files": listed}))
             if place.suffix != _ZIP:
                 shutil.copytree(made, place)
                 return len(files)
@@ -169,16 +169,16 @@ class _Export:
             study, files = _NAME.validate_python(plain["study"], strict=True), plain["files"]
             bad = next((name for name in files if not _is_plain(name)), None)
             if bad is not None or len(files) > _MOST_FILES or LOG_FILE not in files:
-                raise DataError(f"{self._place}: {_HEADER}: {bad or 'its list of files'!r} is no file of a study")
+                raise DataError(f"{self._place}: {HEADER}: {bad or 'its list of files'!r} is no file of a study")
             for name, facts in files.items():
                 if not isinstance(facts["size"], int) or facts["size"] < 0 or not isinstance(facts["sha256"], str):
-                    raise DataError(f"{self._place}: {_HEADER}: files.{name}: need a size and a SHA-256")
+                    raise DataError(f"{self._place}: {HEADER}: files.{name}: need a size and a SHA-256")
             wanted, free = sum(facts["size"] for facts in files.values()), shutil.disk_usage(self._home()).free
             if wanted > free:
                 raise StorageError(f"{self._place}: needs {wanted:,} bytes, {free:,} are free; free space")
             return {"study": study, "files": files}
         except (KeyError, TypeError, AttributeError, ValidationError) as error:
-            what = f"{self._place}: {_HEADER} is no list of a study's files"
+            what = f"{self._place}: {HEADER} is no list of a study's files"
             raise DataError(f"{what}; name an export of vsetune") from error
 
     def bring(self, name: str, path: Path, facts: Mapping[str, Any]) -> None:
@@ -186,7 +186,7 @@ class _Export:
         path.parent.mkdir(parents=True, exist_ok=True)
         left = facts["size"]
         try:
-            with self._open(f"{_FILES}/{name}") as source, path.open("wb") as target:
+            with self._open(f"{FILES}/{name}") as source, path.open("wb") as target:
                 while block := source.read(min(1 << 20, left + 1)):
                     left -= len(block)
                     if left < 0:
@@ -204,7 +204,7 @@ class _Export:
         import json
 
         try:
-            with self._open(_HEADER) as stream:
+            with self._open(HEADER) as stream:
                 content = stream.read(_LARGEST_HEADER + 1)
             if len(content) > _LARGEST_HEADER:
                 raise ValueError("is too large")

@@ -12,7 +12,7 @@ from vsetune.errors import StorageError
 from vsetune.files.whole_files import write_whole
 from vsetune.records.attempts import AttemptStart, StudyRecord
 from vsetune.records.events import Drawn
-from vsetune.records.history import ReadAttempt, StudyHistory
+from vsetune.records.study_history import ReadAttempt, StudyHistory
 
 SNAPSHOT_FILE = ".study.snapshot.json"
 _FORMAT = 1

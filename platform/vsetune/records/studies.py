@@ -18,9 +18,9 @@ from vsetune.object_storage.home_files import bring_mirrored, find_in_home, keep
 from vsetune.object_storage.s3 import find, listing, put_bytes
 from vsetune.records.attempts import AttemptRecord, StudyRecord, ValidationPoint
 from vsetune.records.events import StudyStatus, Validated
-from vsetune.records.history import StudyHistory
 from vsetune.records.log import LOG_FILE, OBJECTS, lines_of, name_of_log, refreshed
 from vsetune.records.snapshot import KnownLog, read_snapshot, write_snapshot
+from vsetune.records.study_history import StudyHistory
 from vsetune.records.study_lock import LOCK_FILE, is_led
 
 RUNS = "runs"

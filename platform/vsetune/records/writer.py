@@ -28,8 +28,8 @@ from vsetune.records.events import (
     Validated,
     attempt_id,
 )
-from vsetune.records.history import StudyHistory
 from vsetune.records.log import LogWriter, lines_of
+from vsetune.records.study_history import StudyHistory
 
 _SHOWN = 4
 _FREE_TO_CHANGE = ("description", "plugins", "resources", "tracking")

@@ -1,0 +1,155 @@
+"""A study brought home from an MLflow alone: its log, which is among the files of its run.
+
+Studies that version 0.2 recorded have no log. Their attempts are read from the tags that it wrote, and become one; this
+part can be deleted once nobody has such stores.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from vsetune.config.spec.secrets import shown_url
+from vsetune.errors import DataError, UsageError
+from vsetune.files.hashes import sha256_of_file
+from vsetune.files.whole_files import write_json
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated, attempt_id
+from vsetune.records.log import LOG_FILE, LogWriter
+from vsetune.records.mlflow_client import PIECE, in_one_line, open_client
+from vsetune.records.moved_study import FILES, FORMAT, HEADER, import_study
+
+_KIND, _PAGE = "vsetune.kind", 250
+_WEIGHTS = "best.safetensors"
+
+
+def bring_study(study: str, uri: str) -> tuple[str, int]:
+    """As `import_study`. UsageError where MLflow has no such study; StorageError when it does not answer."""
+    client = open_client(uri)
+    with in_one_line(f"tracking store {shown_url(uri)}: cannot read study {study}", then="repeat"):
+        experiment = client.get_experiment_by_name(study)
+        if experiment is None or experiment.tags.get(_KIND) != "study":
+            raise UsageError(f"study {study}: is not in {shown_url(uri)}; check the name and --tracking-uri")
+        runs = list(_runs(client, experiment.experiment_id))
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / FILES
+            folder.mkdir()
+            parent = next((run for run in runs if run.data.tags.get(_KIND) == "study"), None)
+            if parent is None:
+                raise DataError(f"study {study}: has no run of its own in {shown_url(uri)}")
+            if any(each.path == LOG_FILE for each in client.list_artifacts(parent.info.run_id)):
+                client.download_artifacts(parent.info.run_id, LOG_FILE, str(folder))
+            else:
+                _write_log(folder, parent, [run for run in runs if run.data.tags.get(_KIND) == "attempt"])
+            for run in runs:
+                _bring_weights(client, run, folder)
+            _finish(Path(name), study)
+            return import_study(Path(name))
+
+
+def _runs(client: MlflowClient, experiment: str) -> Iterator[Run]:
+    token: str | None = None
+    while True:
+        page = client.search_runs([experiment], max_results=_PAGE, page_token=token, order_by=["start_time ASC"])
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _bring_weights(client: MlflowClient, run: Run, folder: Path) -> None:
+    trial = run.data.tags.get("trial")
+    if trial is None or run.data.tags.get("status") not in ("finished", "pruned"):
+        return
+    if any(each.path == _WEIGHTS for each in client.list_artifacts(run.info.run_id)):
+        place = folder / "trials" / trial
+        place.mkdir(parents=True, exist_ok=True)
+        client.download_artifacts(run.info.run_id, _WEIGHTS, str(place))
+
+
+def _finish(export: Path, study: str) -> None:
+    """What makes a folder of files an export."""
+    files = {
+        path.relative_to(export / FILES).as_posix(): {"size": path.stat().st_size, "sha256": sha256_of_file(path)}
+        for path in sorted((export / FILES).rglob("*")) if path.is_file()
+    }
+    write_json(export / HEADER, {"format": FORMAT, "study": study, "files": files}, durable=False)
+
+
+def _write_log(folder: Path, parent: Run, runs: list[Run]) -> None:
+    """The log that version 0.2 would have written, as far as its tags tell: configurations are those of attempts."""
+    record = StudyRecord(**json.loads(_joined("vsetune.record", parent.data.tags) or "{}"))
+    log = LogWriter(folder)
+    try:
+        log.append(Opened(record, parent.info.start_time / 1000))
+        for run in runs:
+            for event in _events_of(run):
+                log.append(event)
+        status = parent.data.tags.get("status")
+        if status in ("finished", "failed", "killed"):
+            log.append(Closed(status, (), (parent.info.end_time or parent.info.start_time) / 1000))
+        log.settle()
+    finally:
+        log.close()
+
+
+def _events_of(run: Run) -> Iterator[Event]:
+    tags, began = run.data.tags, run.info.start_time / 1000
+    text = _joined("vsetune.record", tags) or "{}"
+    start = AttemptStart(**(json.loads(text) if text.startswith("{") else _unpacked(text)))
+    name = attempt_id(start)
+    yield Begun(start, began)
+    points = {point.step: point for block in _blocks(tags) for point in _points_of(block)}
+    if points:
+        yield Validated(name, tuple(points[step] for step in sorted(points)), began)
+    status = tags.get("status")
+    if status in ("finished", "pruned", "failed", "killed"):
+        summary = json.loads(_joined("vsetune.summary", tags) or "{}")
+        files = (f"trials/{start.trial}/{_WEIGHTS}",) if status in ("finished", "pruned") else ()
+        yield Ended(name, status, summary, files, tags.get("error") or None, (run.info.end_time or 0) / 1000 or began)
+
+
+def _blocks(tags: Mapping[str, str]) -> Iterator[str]:
+    for number in itertools.count():
+        text = _joined(f"vsetune.points.{number}", tags)
+        if text is None:
+            return
+        yield text
+
+
+def _points_of(block: str) -> list[ValidationPoint]:
+    """A block is `1 CURVE NUMBERS`: columns of fields, and all other numbers by name."""
+    layout, curve, numbers = block.split(" ")
+    if layout != "1":
+        raise DataError(f"points in format {layout[:10]!r}; import the study with the version that recorded it")
+    pairs_seen, columns = _unpacked(numbers)
+    found = []
+    for place, fields in enumerate(zip(*_unpacked(curve), strict=True)):
+        step, epoch, m_recall, train_seconds, device_seconds = fields
+        metrics = {name: column[place] for name, column in columns.items() if column[place] is not None}
+        metrics |= {} if device_seconds is None else {"device_seconds": device_seconds}
+        found.append(ValidationPoint(step, epoch, pairs_seen[place], m_recall, train_seconds, metrics))
+    return found
+
+
+def _joined(name: str, tags: Mapping[str, str]) -> str | None:
+    """A text that was cut into pieces `NAME`, `NAME.1`, ... of 5,000 characters, the last of them shorter."""
+    if name not in tags:
+        return None
+    pieces = [tags[name]]
+    while len(pieces[-1]) == PIECE and f"{name}.{len(pieces)}" in tags:
+        pieces.append(tags[f"{name}.{len(pieces)}"])
+    return "".join(pieces)
+
+
+def _unpacked(text: str) -> Any:
+    return json.loads(zlib.decompress(base64.b64decode(text)))
