@@ -6,7 +6,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from vsetune.cli.main import _exit_code
 from vsetune.config.study.cells import build_trial
 from vsetune.jobs.kept_plugins import keep_plugins
 from vsetune.jobs.preparation import prepare_study
-from vsetune.records.attempts import AttemptStart
+from vsetune.records.attempts import AttemptStart, StudyRecord
 from vsetune.records.log import LogWriter
+from vsetune.records.studies import folder_of_study
 from vsetune.records.writer import StudyWriter
 from vsetune.training.attempt import Attempt
 
@@ -96,6 +98,21 @@ def study(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[StudyRecord], StudyWriter]]:
+    """opened(record): begins a study in VSETUNE_HOME as its driver does, which nothing says is alive."""
+    with ExitStack() as logs:
+
+        def open_study(record: StudyRecord) -> StudyWriter:
+            log = LogWriter(folder_of_study(record.name))
+            logs.callback(log.close)
+            writer = StudyWriter(log)
+            writer.open_study(record, resume=False)
+            return writer
+
+        yield open_study
 
 
 @pytest.fixture

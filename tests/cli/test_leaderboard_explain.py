@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from vsetune.config.study.cells import build_trial, resolve_cells
-from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.jobs.preparation import prepare_study
 from vsetune.jobs.study_file import load_study
 from vsetune.records.attempts import AttemptStart, ValidationPoint
+from vsetune.records.studies import Studies
 from vsetune.training.attempt import Attempt
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
@@ -27,12 +27,11 @@ SETTINGS = {"lmh": {"loss.margin": 0.15}, "lseh": {}, "both": {"loss.lmh.margin"
 
 
 @pytest.fixture
-def board(study) -> str:
+def board(study, opened) -> str:
     """A study of three losses whose second configuration won, confirmed over two seeds; nothing of it was trained."""
     search = {"configurations": 2, "training": {"learning_rate": "default"}}
     prepared = prepare_study(study(losses=LOSSES, search=search, seeds=[0, 1, 2]), Console(file=io.StringIO()))
-    store = tracking_store(TrackingSpec())
-    store.open_study(prepared.record(), resume=False)
+    store = opened(prepared.record())
     for cell in prepared.cells:
         for number, seed in ((0, 0), (1, 0), (1, 1), (1, 2)):
             rate = {"training.learning_rate": 1e-3 * (1 + number)}
@@ -48,7 +47,7 @@ def board(study) -> str:
                 ValidationPoint(step, 0.5 * step, 10 * step, HEIGHTS[cell.loss_name] + number + seed - step, 1.0)
                 for step in (1, 2)
             ])
-            store.finish_attempt(run, "finished", {"train_seconds": 2.0}, [], None)
+            store.finish_attempt(run, "finished", summary={"train_seconds": 2.0}, error=None)
     return "tiny"
 
 
@@ -88,7 +87,7 @@ def test_no_word_of_an_explained_row_is_broken_in_a_narrow_terminal(vsetune, boa
     told, again = out.split("\nagain\n")
     assert max(map(len, told.splitlines())) <= width
     words = told.split()
-    for attempt in tracking_store(TrackingSpec()).attempts("tiny"):
+    for attempt in Studies().attempts("tiny"):
         if attempt.start.cell == "vsepp.lseh" and "c001" in attempt.start.trial:
             assert words.count(attempt.attempt_id) == 1
             assert attempt.start.trial in words
@@ -109,7 +108,7 @@ def test_a_repetition_trains_what_the_row_shows_or_all_of_its_network_for_longer
     cells = {cell.name: cell for cell in resolve_cells(spec, where="again")}
     assert (spec.study, spec.seeds, sorted(cells)) == ("again", [1, 2], ["vsepp.both", "vsepp.lmh"])
     assert all(not cell.domains for cell in cells.values())
-    recorded = {attempt.start.trial: attempt for attempt in tracking_store(TrackingSpec()).attempts("tiny")}
+    recorded = {attempt.start.trial: attempt for attempt in Studies().attempts("tiny")}
     for name, cell in cells.items():
         trial = build_trial(spec, cell, {}, trial="again", seed=1).to_plain()
         was = recorded[f"{name}-c001-s1"].start.resolved
@@ -125,17 +124,16 @@ def test_a_repetition_trains_what_the_row_shows_or_all_of_its_network_for_longer
     ]
 
 
-def test_a_row_without_a_usable_trial_is_explained_and_cannot_be_repeated(vsetune, study, tmp_path) -> None:
+def test_a_row_without_a_usable_trial_is_explained_and_cannot_be_repeated(vsetune, study, opened, tmp_path) -> None:
     prepared = prepare_study(study(), Console(file=io.StringIO()))
-    store = tracking_store(TrackingSpec())
-    store.open_study(prepared.record(), resume=False)
+    store = opened(prepared.record())
     (cell,) = prepared.cells
     trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-c000-s0", seed=0)
     run = store.start_attempt(AttemptStart(
         study="tiny", trial=trial.trial, cell=cell.name, network="vsepp", loss="lmh", number=1, seed=0, phase="search",
         configuration={}, resolved=trial.to_plain(), environment={}, protocol={"images": 8},
     ))
-    store.finish_attempt(run, "failed", {}, [], "numeric: loss lmh is nan")
+    store.finish_attempt(run, "failed", summary={}, error="numeric: loss lmh is nan")
     said = vsetune("leaderboard", "explain", "tiny/vsepp.lmh")
     assert (said.code, "again" in said.out) == (0, False)
     assert json.loads(vsetune("leaderboard", "explain", "tiny/vsepp.lmh", "--json").out)["repeat"] is None
@@ -157,5 +155,5 @@ def test_a_repeated_run_has_the_same_curve(vsetune, record, tmp_path) -> None:
     while not attempt.is_finished:
         point = attempt.advance()
         curve.append((point.epoch, point.m_recall))
-    (recorded,) = tracking_store(TrackingSpec()).attempts("tiny")
+    (recorded,) = Studies().attempts("tiny")
     assert tuple(curve) == recorded.curve

@@ -1,42 +1,43 @@
-"""`vsetune leaderboard show A B`, `show --all` and `table`: over several studies of a store."""
+"""`vsetune leaderboard show A B`, `show --all` and `table`: over several studies of a home."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
-from vsetune.tracking.opening import open_existing
-from vsetune.tracking.sqlite_reading import ReadStore
 
-from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs import store_address
-from vsetune.jobs.preparation import tracking_store
 from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
-
-pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
+from vsetune.records.studies import Studies
+from vsetune.records.writer import StudyWriter
 
 
 @pytest.fixture
-def two() -> None:
+def recorded(opened: Callable[[StudyRecord], StudyWriter]) -> Callable[[str, str, dict[str, float]], None]:
+    """recorded(study, network, bests): a study of one network, a seed of each loss; bests: M-Recall by loss, at its second
+    of three validations."""
+
+    def record(study: str, network: str, bests: dict[str, float]) -> None:
+        writer = opened(StudyRecord(study, study, {"baseline": "lmh"}))
+        for loss, best in bests.items():
+            run = writer.start_attempt(AttemptStart(
+                study=study, trial=f"{network}.{loss}-c000-s1", cell=f"{network}.{loss}", network=network, loss=loss,
+                number=1, seed=1, phase="confirm", configuration={}, resolved={"network": {"name": network}},
+                protocol={"dataset": "flickr30k", "images": 8},
+            ))
+            writer.record_points(run, [
+                ValidationPoint(step, 0.5 * step, 10 * step, best - abs(step - 2), 1.0) for step in (1, 2, 3)
+            ])
+            writer.finish_attempt(run, "finished", summary={}, error=None)
+
+    return record
+
+
+@pytest.fixture
+def two(recorded: Callable[[str, str, dict[str, float]], None]) -> None:
     """LMH in one study, LSEH in another, on one data set; nothing of it was trained."""
     recorded("first", "vsepp", {"lmh": 60.0})
     recorded("second", "vsepp", {"lseh": 62.0})
-
-
-def recorded(study: str, network: str, bests: dict[str, float]) -> None:
-    """A study of one network, a seed of each loss; bests: M-Recall by loss, at its second of three validations."""
-    store = tracking_store(TrackingSpec())
-    store.open_study(StudyRecord(study, study, {"baseline": "lmh"}), resume=False)
-    for loss, best in bests.items():
-        run = store.start_attempt(AttemptStart(
-            study=study, trial=f"{network}.{loss}-c000-s1", cell=f"{network}.{loss}", network=network, loss=loss,
-            number=1, seed=1, phase="confirm", configuration={}, resolved={"network": {"name": network}},
-            protocol={"dataset": "flickr30k", "images": 8},
-        ))
-        store.record_points(run, [
-            ValidationPoint(step, 0.5 * step, 10 * step, best - abs(step - 2), 1.0) for step in (1, 2, 3)
-        ])
-        store.finish_attempt(run, "finished", {}, [], None)
 
 
 def test_studies_that_compare_share_a_board_and_a_table_of_a_paper(vsetune, two) -> None:
@@ -53,15 +54,13 @@ def test_studies_that_compare_share_a_board_and_a_table_of_a_paper(vsetune, two)
     assert "−0.5 (−50.0%)" in said.out
 
 
-def test_the_studies_of_a_store_are_listed_once_for_a_board(vsetune, two, monkeypatch) -> None:
-    opened, listed, studies = [], [], ReadStore.studies
-    monkeypatch.setattr(store_address, "open_existing", lambda uri: opened.append(uri) or open_existing(uri))
-    monkeypatch.setattr(ReadStore, "studies", lambda store: listed.append(store) or studies(store))
+def test_the_studies_of_a_home_are_listed_once_for_a_board(vsetune, two, monkeypatch) -> None:
+    listed, studies = [], Studies.studies
+    monkeypatch.setattr(Studies, "studies", lambda home: listed.append(home) or studies(home))
     for words in (("show", "first", "second"), ("show", "--all"), ("show", "first"), ("table", "lseh_table3")):
-        opened.clear()
         listed.clear()
         assert vsetune("leaderboard", *words).code == 0
-        assert (len(opened), len(listed)) == (1, 1), words
+        assert len(listed) == 1, words
 
 
 def test_several_studies_are_written_as_they_are_shown(vsetune, two, tmp_path) -> None:
@@ -81,7 +80,7 @@ def test_several_studies_are_written_as_they_are_shown(vsetune, two, tmp_path) -
     assert (tmp_path / "all.md").read_text() == files["markdown"].read_text()
 
 
-def test_networks_of_several_studies_on_one_data_set_have_profiles(vsetune, two, tmp_path) -> None:
+def test_networks_of_several_studies_on_one_data_set_have_profiles(vsetune, recorded, two, tmp_path) -> None:
     recorded("third", "scan", {"lmh": 61.0, "lseh": 63.0})
     said = vsetune("leaderboard", "export", "first", "second", "third", "--profile", str(tmp_path / "p.svg"))
     assert said.code == 0, said.err

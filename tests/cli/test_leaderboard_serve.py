@@ -12,18 +12,13 @@ import urllib.request
 import pytest
 
 from vsetune.cli.leaderboard_serve import mlflow_url
-from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs.preparation import tracking_store
 from vsetune.records.attempts import StudyRecord
-
-pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
 
 
 @pytest.fixture
-def store():
-    store = tracking_store(TrackingSpec())
-    store.open_study(StudyRecord("tiny", "f", {"baseline": "lmh"}), resume=False)
-    return store
+def tiny(opened):
+    """A study without attempts."""
+    opened(StudyRecord("tiny", "f", {"baseline": "lmh"}))
 
 
 @pytest.fixture
@@ -34,8 +29,8 @@ def ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("ctrl_c")
-def test_it_answers_until_ctrl_c(vsetune, store):
+@pytest.mark.usefixtures("ctrl_c", "tiny")
+def test_it_answers_until_ctrl_c(vsetune):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     heard = []
@@ -64,9 +59,9 @@ def test_it_answers_until_ctrl_c(vsetune, store):
     (["--host", "192.0.2.1", "--port", "0"], "leaderboard serve: cannot listen on 192.0.2.1"),
     (["--hit-share", "-1"], "--hit-share: got -1, need a share above 0"),
     (["--mlflow", "ftp://host"], "--mlflow: need an address that begins with http:// or https://"),
-    (["none_such"], "study none_such: not in this store, which has: tiny"),
+    (["none_such"], "study none_such: not in "),
 ])
-def test_what_cannot_be_served_is_told_in_one_line(vsetune, store, words, told):
+def test_what_cannot_be_served_is_told_in_one_line(vsetune, tiny, words, told):
     said = vsetune("leaderboard", "serve", *words)
     assert said.code == 2
     assert len(said.lines) == 1

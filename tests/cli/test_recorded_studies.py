@@ -10,23 +10,20 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from vsetune.tracking.store import TrackingStore
 
-from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs.preparation import PreparedStudy, prepare_study, tracking_store
+from vsetune.jobs.preparation import prepare_study
 from vsetune.records.attempts import AttemptStart, ValidationPoint
+from vsetune.records.studies import Studies
+from vsetune.records.writer import StudyWriter
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 
 
 @pytest.fixture
-def recorded(study: Callable[..., Path]) -> tuple[Path, PreparedStudy, TrackingStore]:
-    """A study file, prepared, and its store, which knows the study."""
+def recorded(study: Callable[..., Path], opened: Callable[..., StudyWriter]) -> tuple[Path, StudyWriter]:
+    """A study file, and the log of the study, which has begun."""
     path = study()
-    prepared = prepare_study(path, Console(file=io.StringIO()))
-    store = tracking_store(TrackingSpec())
-    store.open_study(prepared.record(), resume=False)
-    return path, prepared, store
+    return path, opened(prepare_study(path, Console(file=io.StringIO())).record())
 
 
 def assert_one_line(said: Any, code: int, *words: str) -> None:
@@ -41,7 +38,7 @@ def test_a_study_name_in_use_is_refused_with_what_changed(vsetune, study, record
     said = vsetune("study", "run", str(changed), "--resume")
     assert_one_line(said, 2, "study tiny", "training.epochs: 1.0 -> 2.0", "another name")
     assert "resources" not in said.err
-    assert recorded[2].attempts("tiny") == []
+    assert Studies().attempts("tiny") == []
 
 
 def test_a_study_that_is_recorded_goes_on_only_with_resume(vsetune, recorded) -> None:
@@ -77,20 +74,20 @@ def test_a_study_without_attempts_has_no_leaderboard(vsetune, recorded) -> None:
 
 
 @pytest.fixture
-def attempts(recorded: tuple[Path, PreparedStudy, TrackingStore]) -> Callable[..., None]:
+def attempts(recorded: tuple[Path, StudyWriter]) -> Callable[..., None]:
     """Records a finished attempt of a cell, validated at these epochs."""
-    _, _, store = recorded
+    _, writer = recorded
 
     def record(loss: str, epochs: list[float]) -> None:
         start = AttemptStart(
             study="tiny", trial=f"vsepp.{loss}-c00-s0", number=1, cell=f"vsepp.{loss}", network="vsepp", loss=loss,
             seed=0, phase="search", configuration={}, resolved={}, protocol={"dataset": "scenes", "captions": 40},
         )
-        attempt = store.start_attempt(start)
-        store.record_points(attempt, [
+        attempt = writer.start_attempt(start)
+        writer.record_points(attempt, [
             ValidationPoint(round(30 * epoch), epoch, round(120 * epoch), 10 + epoch, epoch) for epoch in epochs
         ])
-        store.finish_attempt(attempt, "finished", {"seconds_per_epoch": 1.0}, [], None)
+        writer.finish_attempt(attempt, "finished", summary={"seconds_per_epoch": 1.0}, error=None)
 
     return record
 
@@ -119,20 +116,23 @@ def test_a_leaderboard_is_shown_as_json_and_exported_whole(vsetune, attempts, tm
     assert_one_line(vsetune("leaderboard", "export", "tiny", "--csv", "/dev/null/x"), 2, "/dev/null/x", "cannot write")
 
 
-def test_the_environment_names_the_store_for_running_and_for_showing(
+def test_the_environment_names_the_home_for_running_and_for_showing(
     vsetune, study, attempts, home, tmp_path, monkeypatch
 ) -> None:
     attempts("lmh", [1, 2])
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "other"))
-    assert_one_line(vsetune("leaderboard", "show", "tiny"), 2, "other/mlflow.db: no such file")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
+    assert_one_line(vsetune("leaderboard", "show", "tiny"), 2, f"study tiny: not in {tmp_path / 'other'}, which has: none")
+    assert not (tmp_path / "other").exists()
+    monkeypatch.setenv("VSETUNE_HOME", str(home))
     assert vsetune("leaderboard", "show", "tiny").code == 0
     said = vsetune("study", "run", str(study()))
     assert said.code == 2
     assert "study tiny: exists already" in said.lines[-1]
-    assert not (tmp_path / "other" / "mlflow.db").exists()
 
 
-def test_unknown_kinds_of_tracking_uri_are_refused(vsetune, tmp_path) -> None:
-    assert_one_line(vsetune("leaderboard", "show", "x", "--tracking-uri", str(tmp_path)), 2, "not a URI")
-    assert_one_line(vsetune("leaderboard", "show", "x", "--tracking-uri", "foo://bar"), 2, "foo://bar")
+def test_a_tracking_uri_that_is_none_is_refused_and_leaves_no_study_behind(vsetune, study, home, monkeypatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "folder")
+    said = vsetune("study", "run", str(study()))
+    assert said.code == 2
+    assert "tracking uri folder: not a URI" in said.lines[-1]
+    assert not (home / "runs" / "tiny").exists()

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import io
 
-import pytest
 from rich.console import Console
 
-from vsetune.config.study.study_spec import StudySpec, TrackingSpec
-from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.jobs.preparation import prepare_study
 from vsetune.records.attempts import StudyRecord
 
-pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
 
-
-def test_what_cannot_be_confirmed_is_named_in_one_line(vsetune, home) -> None:
+def test_what_cannot_be_confirmed_is_named_in_one_line(vsetune, opened, home) -> None:
     config = {"study": "tiny", "data": {"path": "data"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]}
-    tracking_store(TrackingSpec()).open_study(
-        StudyRecord("tiny", "beef", StudySpec.model_validate(config).to_plain()), resume=False
-    )
+    opened(StudyRecord("tiny", "beef", StudySpec.model_validate(config).to_plain()))
     for name, told in {
-        "tinny": "study tinny: not in this store, which has: tiny; did you mean tiny?",
-        "tiny.yaml": "tiny.yaml: no such file; name a study file, or a study of the tracking store",
+        "tinny": f"study tinny: not in {home}, which has: tiny; did you mean tiny?",
+        "tiny.yaml": "tiny.yaml: no such file; name a study file, or a study that has begun",
         "tiny": "data",
     }.items():
         said = vsetune("study", "confirm", name)
@@ -29,9 +24,9 @@ def test_what_cannot_be_confirmed_is_named_in_one_line(vsetune, home) -> None:
         assert told in said.lines[0]
 
 
-def test_a_study_that_still_searches_is_gone_on_with_first(vsetune, study) -> None:
+def test_a_study_that_still_searches_is_gone_on_with_first(vsetune, opened, study) -> None:
     file = study()
-    tracking_store(TrackingSpec()).open_study(prepare_study(file, Console(file=io.StringIO())).record(), resume=False)
+    opened(prepare_study(file, Console(file=io.StringIO())).record())
     for name in ("tiny", str(file)):
         said = vsetune("study", "confirm", name, "--seeds", "2")
         assert (said.code, len(said.lines)) == (2, 1), said.err

@@ -30,20 +30,18 @@ def test_a_study_is_simulated_on_the_landscapes_asked_for(
 
 
 def test_a_study_is_simulated_on_what_another_has_recorded(
-    vsetune: Callable[..., Any], study: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    vsetune: Callable[..., Any], study: Callable[..., Path], opened: Callable[..., Any]
 ) -> None:
     file = study(search={"configurations": 4, "sampler": "sobol", "training": {"learning_rate": "default"}},
                  training={"epochs": 2}, losses=[{"name": "lmh", "search": "none"}])
-    store = MemoryStore()
-    store.open_study(StudyRecord("first", "beef", load_study(file).to_plain()), resume=False)
+    first = opened(StudyRecord("first", "beef", load_study(file).to_plain()))
     for n in range(8):
         configuration = {"training.learning_rate": 1e-4 * 1.5**n}
-        run = store.start_attempt(AttemptStart(
+        run = first.start_attempt(AttemptStart(
             "first", f"c{n}", "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", configuration, {},
         ))
-        store.record_points(run, [ValidationPoint(step, step, step, 20.0 + n * step, 1.0) for step in (1, 2)])
-        store.finish_attempt(run, "finished", {}, [], None)
-    monkeypatch.setattr("vsetune.jobs.preparation.existing_store", lambda tracking: store)
+        first.record_points(run, [ValidationPoint(step, step, step, 20.0 + n * step, 1.0) for step in (1, 2)])
+        first.finish_attempt(run, "finished", summary={}, error=None)
     shown = vsetune("study", "simulate", str(file), "--curves", "first", "--seeds", "2")
     assert shown.code == 0, shown.err
     assert "vsepp.lmh: 8 whole trials of first, 2 to 2 epochs; the best 34.00; the nearest is " in shown.err

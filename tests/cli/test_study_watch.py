@@ -1,32 +1,24 @@
-"""`vsetune study list`, `show` and `stop`: what somebody sees of a study, and asks of it, through the store alone."""
+"""`vsetune study list`, `show` and `stop`: what somebody sees of a study, and asks of it, through its folder alone."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from vsetune.tracking.journal import CURSOR_FILE
-from vsetune.tracking.store import TrackingStore
-from vsetune.tracking.study_state import open_states
-from written_fields import as_written
 
 from vsetune.cli import output
-from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs.preparation import tracking_store, tracking_uri
 from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest
-from vsetune.jobs.study_folder import folder_of
 from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.study_lock import locked_study
-
-pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
+from vsetune.records.writer import StudyWriter
 
 CONFIG = {
     "study": "nightly", "data": {"path": "data/scenes"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
@@ -43,40 +35,42 @@ def start(trial: str, number: int = 1, **environment: str) -> AttemptStart:
 def points(until: int, device_seconds: float) -> list[ValidationPoint]:
     """A validation per epoch, each after as many device-seconds."""
     return [
-        as_written(ValidationPoint(10 * epoch, float(epoch), 400 * epoch, 20.0 + epoch, epoch * device_seconds / 2,
-                                   {"device_seconds": epoch * device_seconds}))
+        ValidationPoint(10 * epoch, float(epoch), 400 * epoch, 20.0 + epoch, epoch * device_seconds / 2,
+                        {"device_seconds": epoch * device_seconds})
         for epoch in range(1, until + 1)
     ]
 
 
 @pytest.fixture
-def store() -> TrackingStore:
-    """One trial done for a dollar and a half in two attempts, one that runs on a node without a price."""
-    store = tracking_store(TrackingSpec())
-    store.open_study(StudyRecord("nightly", "f00d", CONFIG), resume=False)
+def left(opened: Callable[[StudyRecord], StudyWriter]) -> StudyWriter:
+    """One trial done for a dollar and a half in two attempts, one on a node without a price that had not ended when the
+    driver died."""
+    store = opened(StudyRecord("nightly", "f00d", CONFIG))
     first = store.start_attempt(start("a", usd_per_hour="0.5", node_type="gpu_t4", node="10.0.0.7"))
     store.record_points(first, points(2, 1800.0))
-    store.finish_attempt(first, "killed", {}, [], "its node was taken away")
+    store.finish_attempt(first, "killed", summary={}, error="its node was taken away")
     second = store.start_attempt(start("a", 2, usd_per_hour="1.0", node_type="gpu_a10g"))
     store.record_points(second, points(4, 1800.0))
-    store.finish_attempt(second, "finished", {"device_seconds": 7200.0}, [], None)
+    store.finish_attempt(second, "finished", summary={"device_seconds": 7200.0}, error=None)
     store.record_points(store.start_attempt(start("b", device_name="a laptop")), points(1, 360.0))
     return store
 
 
-@pytest.fixture(autouse=True)
-def _made_once(schema_made_once: None) -> None:
-    """MLflow's schema takes a second to make."""
+@pytest.fixture
+def store(left: StudyWriter) -> Iterator[StudyWriter]:
+    """The same, and its driver lives."""
+    with locked_study(folder_of_study("nightly")):
+        yield left
 
 
-def test_a_study_is_listed_with_its_share_and_its_cost(vsetune: Any, store: TrackingStore) -> None:
+def test_a_study_is_listed_with_its_share_and_its_cost(vsetune: Any, store: StudyWriter) -> None:
     said = vsetune("study", "list")
     assert said.code == 0
     (row,) = [line for line in said.out.splitlines() if "nightly" in line]
     assert re.split(r"\s{2,}", row)[:7] == ["nightly", "running", "1 of 4", "1", "5.0", "2.10", "$1.50"]
 
 
-def test_each_attempt_pays_what_its_own_node_costs(vsetune: Any, store: TrackingStore) -> None:
+def test_each_attempt_pays_what_its_own_node_costs(vsetune: Any, store: StudyWriter) -> None:
     """An hour for half a dollar, then an hour for one: the epochs that the second attempt inherited are paid once."""
     plain = json.loads(vsetune("study", "show", "nightly", "--json").out)
     done, running = plain["each"]
@@ -85,7 +79,7 @@ def test_each_attempt_pays_what_its_own_node_costs(vsetune: Any, store: Tracking
     assert (plain["usd"], plain["unpriced_device_seconds"], plain["device_seconds"]) == (1.5, 360.0, 7560.0)
 
 
-def test_a_study_is_shown_with_what_runs_where(vsetune: Any, store: TrackingStore) -> None:
+def test_a_study_is_shown_with_what_runs_where(vsetune: Any, store: StudyWriter) -> None:
     said = vsetune("study", "show", "nightly")
     assert said.code == 0
     assert re.search(r"nightly: running, last sign \d+ s ago", said.out)
@@ -98,13 +92,13 @@ def test_a_study_is_shown_with_what_runs_where(vsetune: Any, store: TrackingStor
 
 
 def test_names_are_whole_on_a_terminal_of_80_columns_and_no_prices_take_no_column(
-    vsetune: Any, monkeypatch: pytest.MonkeyPatch
+    vsetune: Any, opened: Callable[[StudyRecord], StudyWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output.results, "width", 80)
-    store = tracking_store(TrackingSpec())
-    store.open_study(StudyRecord("nightly", "f00d", CONFIG), resume=False)
+    store = opened(StudyRecord("nightly", "f00d", CONFIG))
     name = "vse_infinity.info_nce-c002-s0"
-    store.finish_attempt(store.start_attempt(start(name, node="10.0.0.7")), "pruned", {}, [], "asha: 24.2 at rung 2")
+    run = store.start_attempt(start(name, node="10.0.0.7"))
+    store.finish_attempt(run, "pruned", summary={}, error="asha: 24.2 at rung 2")
     said = vsetune("study", "show", "nightly", "--all")
     assert name in said.out
     assert "asha: 24.2 at rung 2" in said.out
@@ -113,29 +107,23 @@ def test_names_are_whole_on_a_terminal_of_80_columns_and_no_prices_take_no_colum
     assert "because" not in vsetune("study", "list").out
 
 
-def test_a_study_of_components_that_are_not_here_is_shown_all_the_same(vsetune: Any) -> None:
+def test_a_study_of_components_that_are_not_here_is_shown_all_the_same(
+    vsetune: Any, opened: Callable[[StudyRecord], StudyWriter]
+) -> None:
     strange = CONFIG | {"study": "strange", "losses": [{"name": "their_own"}], "baseline": "their_own"}
-    store = tracking_store(TrackingSpec())
-    store.open_study(StudyRecord("strange", "beef", strange), resume=False)
+    store = opened(StudyRecord("strange", "beef", strange))
     said = vsetune("study", "show", "strange")
     assert said.code == 0
     assert "trials: 0 of ? done (none yet)" in said.out
     name = "vse_infinity.their_own-c000-s0"
-    store.finish_attempt(store.start_attempt(replace(start(name), study="strange")), "finished", {}, [], None)
-    store.finish_study("strange", "finished", [])
+    store.finish_attempt(
+        store.start_attempt(replace(start(name), study="strange")), "finished", summary={}, error=None
+    )
+    store.finish_study("finished")
     assert "trials: 1 of 1 done (1 finished)" in vsetune("study", "show", "strange").out
 
 
-def begun_here() -> Path:
-    """The folder in which a driver of the study has delivered its records."""
-    folder = folder_of(StudyRecord("nightly", "f00d", CONFIG))
-    with locked_study(folder):
-        (folder / CURSOR_FILE).write_text("delivered")
-    return folder
-
-
-def test_a_study_whose_driver_died_is_interrupted_and_so_are_its_trials(vsetune: Any, store: TrackingStore) -> None:
-    begun_here()
+def test_a_study_whose_driver_died_is_interrupted_and_so_are_its_trials(vsetune: Any, left: StudyWriter) -> None:
     said = vsetune("study", "show", "nightly")
     assert "nightly: interrupted" in said.out
     assert "trials: 1 of 4 done (1 finished, 1 interrupted)" in said.out
@@ -149,37 +137,24 @@ def test_a_study_whose_driver_died_is_interrupted_and_so_are_its_trials(vsetune:
     assert "is not running (interrupted)" in vsetune("study", "stop", "nightly").err
 
 
-def test_a_study_whose_driver_lives_runs(vsetune: Any, store: TrackingStore) -> None:
-    with locked_study(begun_here()):
-        assert "nightly: running" in vsetune("study", "show", "nightly").out
-
-
-def test_a_study_that_went_on_from_another_home_is_not_taken_for_dead(vsetune: Any, store: TrackingStore) -> None:
-    hour_ago = time.time() - 3600
-    os.utime(begun_here() / CURSOR_FILE, (hour_ago, hour_ago))
-    assert "nightly: running" in vsetune("study", "show", "nightly").out
-
-
-def test_a_study_of_components_that_are_not_here_says_of_how_many_trials(vsetune: Any) -> None:
+def test_a_study_of_components_that_are_not_here_says_of_how_many_trials(
+    vsetune: Any, opened: Callable[[StudyRecord], StudyWriter]
+) -> None:
     strange = CONFIG | {"study": "strange", "losses": [{"name": "their_own"}], "baseline": "their_own"}
-    store = tracking_store(TrackingSpec())
-    store.open_study(StudyRecord("strange", "beef", strange, {"promised_trials": "12"}), resume=False)
+    opened(StudyRecord("strange", "beef", strange, {"promised_trials": "12"}))
     assert "trials: 0 of 12 done (none yet)" in vsetune("study", "show", "strange").out
 
 
-def test_a_failed_study_is_listed_as_failed_and_needs_no_stop(vsetune: Any, store: TrackingStore) -> None:
-    store.finish_study("nightly", "failed", [])
+def test_a_failed_study_is_listed_as_failed_and_needs_no_stop(vsetune: Any, store: StudyWriter) -> None:
+    store.finish_study("failed")
     assert "nightly: failed" in vsetune("study", "show", "nightly").out
     assert vsetune("study", "stop", "nightly").lines == ["study nightly: is not running (failed), nothing to stop"]
 
 
-def test_bad_names_and_stores_are_told_in_a_line(vsetune: Any, store: TrackingStore) -> None:
+def test_bad_names_are_told_in_a_line(vsetune: Any, store: StudyWriter) -> None:
     for words, told in (
         (("study", "show", "nightyl"), "no study is called nightyl; did you mean nightly?"),
         (("study", "stop", "nightyl"), "no study is called nightyl; did you mean nightly?"),
-        (("study", "list", "--tracking-uri", "http://127.0.0.1:9"), "cannot reach 127.0.0.1:9"),
-        (("study", "list", "--tracking-uri", "sqlite:////no/such/file.db"), "no such file"),
-        (("study", "list", "--tracking-uri", "memory:"), "is seen by its own process alone"),
     ):
         said = vsetune(*words)
         assert said.code == 2
@@ -192,8 +167,8 @@ def test_bad_names_and_stores_are_told_in_a_line(vsetune: Any, store: TrackingSt
     [("finished", "(finished), nothing to stop"),
      ("killed", "(interrupted), nothing to stop; if it was resumed a moment ago repeat this in a minute")],
 )
-def test_a_study_that_has_ended_needs_no_stop(vsetune: Any, store: TrackingStore, status: Any, told: str) -> None:
-    store.finish_study("nightly", status, [])
+def test_a_study_that_has_ended_needs_no_stop(vsetune: Any, store: StudyWriter, status: Any, told: str) -> None:
+    store.finish_study(status)
     said = vsetune("study", "stop", "nightly")
     assert said.code == 0
     assert said.lines == [f"study nightly: is not running {told}"]
@@ -204,19 +179,19 @@ def test_a_study_that_has_ended_needs_no_stop(vsetune: Any, store: TrackingStore
     [("killed", "stopped; go on with --resume, or by submitting it again"),
      ("finished", "has finished meanwhile, so nothing was left to stop")],
 )
-def test_a_driver_elsewhere_hears_of_a_stop(vsetune: Any, store: TrackingStore, ends_as: Any, told: str) -> None:
-    """The driver is a thread that ends its study once `stop` is requested; nothing but the store is between them."""
-    uri, stop, is_there = tracking_uri(TrackingSpec()), StopRequest(), threading.Event()
-    open_states(uri).ask_to_stop("nightly", "an old request, which an earlier driver has followed")
+def test_a_driver_elsewhere_hears_of_a_stop(vsetune: Any, store: StudyWriter, ends_as: Any, told: str) -> None:
+    """The driver is a thread that ends its study once `stop` is requested; nothing but its folder is between them."""
+    stop, is_there = StopRequest(), threading.Event()
+    Studies().ask_to_stop("nightly", "an old request, which an earlier driver has followed")
 
     def drive() -> None:
-        with stop_watched("nightly", uri, stop, every_s=0.05):
+        with stop_watched("nightly", stop, every_s=0.05):
             is_there.set()
             for _ in range(400):
                 if stop.is_requested:
                     break
                 time.sleep(0.05)
-            store.finish_study("nightly", ends_as, [])
+            store.finish_study(ends_as)
 
     driver = threading.Thread(target=drive)
     driver.start()

@@ -115,7 +115,8 @@ class Exporter:
 
     def _note(self, error: StorageError, *, is_final: bool = False) -> None:
         if self._outage is None:
-            _log.warning("%s: not exported for now, training goes on: %s", self._log.path.parent.name, error)
+            how = "not exported" if is_final else "not exported for now, training goes on"
+            _log.warning("%s: %s: %s", self._log.path.parent.name, how, error)
         with self._changed:
             self._outage = error
             self.refusal = error if is_final else None
