@@ -13,10 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs.preparation import tracking_store
-
-pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
+from vsetune.records.studies import Studies
 
 SMALL = {"embedding_size": 16, "word_size": 8}
 SGRAF = {**SMALL, "similarity_size": 8}
@@ -49,7 +46,7 @@ def assert_one_line(said: Any, *words: str) -> None:
         assert word in said.lines[0], said.err
 
 
-def test_a_gallery_is_one_page_kept_with_the_run_that_asks_nothing_of_the_net(vsetune, record, home, tmp_path) -> None:
+def test_a_gallery_is_one_page_kept_with_the_run_that_asks_nothing_of_the_net(vsetune, record, home) -> None:
     run = record()
     said = vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s0", "--captions", "3", "--images", "2", "--top", "4")
     assert said.code == 0, said.err
@@ -57,7 +54,7 @@ def test_a_gallery_is_one_page_kept_with_the_run_that_asks_nothing_of_the_net(vs
     assert path == home / "galleries" / "tiny" / "vsepp.lmh-c000-s0-test.html"
     assert f"gallery/{path.name}" in said.err
     text = path.read_text()
-    kept = tracking_store(TrackingSpec()).fetch_artifact(run, f"gallery/{path.name}", tmp_path)
+    kept = Studies().fetch_artifact(run, f"gallery/{path.name}")
     assert kept.read_text() == text
     page = Page(text)
     assert not [tag for tag, _ in page.tags if tag in ("script", "link", "iframe", "img")]
@@ -147,14 +144,12 @@ def test_a_gallery_without_stored_images_shows_ids_and_says_so(vsetune, record, 
 
 def test_a_gallery_of_what_is_not_there_is_refused_in_one_line(vsetune, record, home) -> None:
     run = record()
-    assert_one_line(vsetune("trial", "gallery", "0123456789abcdef0123456789abcdef"), "0123456789", "not in this store")
-    assert_one_line(vsetune("trial", "gallery", "not a run"), "not a run")
-    for half in ("/x", "tiny/"):
-        assert_one_line(vsetune("trial", "show", half), f"error {half}: need STUDY/TRIAL or a run id")
+    for half in ("not a run", "tiny", "/x", "tiny/", f"{run}/2", "tiny/vsepp.lmh-c000-s0/last"):
+        for command in ("gallery", "show"):
+            said = vsetune("trial", command, half)
+            assert_one_line(said, f"error {half}: need STUDY/TRIAL, such as quickstart/vsepp.", "STUDY/TRIAL/NUMBER")
+    assert_one_line(vsetune("trial", "show", "tiny/vsepp.lmh-c000-s0/2"), "vsepp.lmh-c000-s0/2: has not begun")
     assert_one_line(vsetune("trial", "gallery", "tinny/vsepp.lmh-c000-s0"), "study tinny", "did you mean tiny?")
-    for words in ("zzz", "tiny"):
-        said = vsetune("trial", "show", words)
-        assert_one_line(said, f"error {words}: not in this store", "need STUDY/TRIAL, such as quickstart/vsepp.")
     assert_one_line(vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s1"), "did you mean vsepp.lmh-c000-s0")
     assert_one_line(vsetune("trial", "gallery", run, "--split", "dev"), "no split 'dev'", "test, train, validation")
     assert_one_line(vsetune("trial", "gallery", run, "--device", "tpu"), "device", "tpu")
@@ -163,16 +158,12 @@ def test_a_gallery_of_what_is_not_there_is_refused_in_one_line(vsetune, record, 
     assert not (home / "galleries").exists()
 
 
-def test_weights_are_found_with_the_run_or_in_the_folder_of_the_trial_or_missed(vsetune, record, home) -> None:
+def test_weights_are_found_in_the_folder_of_the_trial_or_missed(vsetune, record, home) -> None:
     run = record()
     folder = home / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0"
-    shutil.rmtree(folder)
     assert vsetune("trial", "gallery", run, "--captions", "1").code == 0
-    for kept in (home / "artifacts").rglob("best.safetensors"):
-        kept.unlink()
+    shutil.rmtree(folder)
     assert_one_line(vsetune("trial", "gallery", run), run, "no checkpoint left", str(folder))
-    other = record(name="other", keep=False)
-    assert vsetune("trial", "gallery", other, "--captions", "1").code == 0
 
 
 def test_data_that_are_gone_or_have_changed_are_named(vsetune, record, home, tmp_path) -> None:
@@ -185,27 +176,27 @@ def test_data_that_are_gone_or_have_changed_are_named(vsetune, record, home, tmp
 
 
 def test_weights_of_another_network_are_refused(vsetune, record, home) -> None:
-    run, wide = record(), record({"name": "vsepp", "fixed": {**SMALL, "embedding_size": 24}}, name="wide")
-    (own,), (foreign,) = (list((home / "artifacts").rglob(f"{each}/**/best.safetensors")) for each in (run, wide))
+    run = record()
+    record({"name": "vsepp", "fixed": {**SMALL, "embedding_size": 24}}, name="wide")
+    own, foreign = (home / "runs" / name / "trials" / "vsepp.lmh-c000-s0" / "best.safetensors" for name in ("tiny", "wide"))
     shutil.copy(foreign, own)
     assert_one_line(vsetune("trial", "gallery", run), run, "does not fit network vsepp", "tensors differ")
 
 
-def test_weights_that_are_cut_short_are_told_by_their_run_and_mended_by_the_doctor(vsetune, record, home) -> None:
+def test_weights_that_are_cut_short_are_told_by_their_attempt_and_found_by_the_doctor(vsetune, record, home) -> None:
     run = record()
-    (kept,) = (home / "artifacts").rglob("best.safetensors")
+    kept = home / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0" / "best.safetensors"
     whole = kept.read_bytes()
     kept.write_bytes(whole[:-100])
-    for command in (["gallery", run], ["model", run], ["ensemble", run, run]):
-        said = vsetune("trial", *command)
-        assert_one_line(said, run, "among its artifacts is damaged", "vsetune tracking doctor tiny --mend")
-    assert vsetune("trial", "show", run).code == 0
-    assert vsetune("tracking", "doctor", "--mend").code == 0
-    assert kept.read_bytes() == whole
-    kept.write_bytes(whole[:-100])
-    shutil.rmtree(home / "runs")
+    for command in (["gallery", run], ["ensemble", run, run]):
+        assert_one_line(vsetune("trial", *command), run, f"{kept} is damaged", "put back a copy")
     shown = vsetune("trial", "show", run, "--json")
     assert (shown.code, "is damaged" in json.loads(shown.out)["checkpoint"]) == (0, True)
+    said = vsetune("tracking", "doctor")
+    assert (said.code, said.out.count("\n")) == (1, 1)
+    assert f"attempt {run}: {kept} is damaged" in said.out.replace(f"attempt {run}: attempt {run}:", f"attempt {run}:")
+    kept.write_bytes(whole)
+    assert vsetune("tracking", "doctor").code == 0
 
 
 def test_a_trial_that_has_not_finished_is_seen_by_its_run_only(vsetune, record) -> None:
@@ -288,9 +279,6 @@ def test_a_trial_is_shown_with_what_it_is_and_where_its_weights_are(vsetune, rec
     said = vsetune("trial", "curves", "tiny/vsepp.lmh-c000-s0", "--output", str(home / "curves.csv"))
     assert (said.code, said.out, (home / "curves.csv").read_text().splitlines()) == (0, "", lines)
     shutil.rmtree(folder)
-    assert "artifacts of run" in json.loads(vsetune("trial", "show", run, "--json").out)["checkpoint"]
-    for kept in (home / "artifacts").rglob("best.safetensors"):
-        kept.unlink()
     assert json.loads(vsetune("trial", "show", run, "--json").out)["checkpoint"] is None
     assert "none left" in vsetune("trial", "show", run).out
 
@@ -303,20 +291,9 @@ def test_pages_are_written_in_a_copied_home_and_the_original_stays_as_it_is(
     shutil.copytree(home, copy)
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     monkeypatch.setenv("VSETUNE_HOME", str(copy))
-    for words in (
-        ("study", "explain", "tiny"), ("trial", "gallery", run),
-        ("leaderboard", "export", "tiny", "--html", str(tmp_path / "b.html")),
-    ):
+    for words in (("study", "explain", "tiny"), ("trial", "gallery", run), ("leaderboard", "export", "tiny")):
         said = vsetune(*words)
         assert said.code == 0, said
-        if words[0] != "leaderboard":
-            page = Path(said.out.strip())
-            assert page.is_relative_to(copy)
-            assert page.read_text().startswith("<!")
-            assert len(said.lines) == 1
-            assert "the page is not kept with its run: study tiny: its files would go to" in said.err
-            assert "vsetune tracking doctor tiny --mend" in said.err
+    for page in ("searches/tiny.html", "galleries/tiny/vsepp.lmh-c000-s0-test.html", "leaderboards/tiny.html"):
+        assert (copy / page).read_text().startswith("<!")
     assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
-    assert vsetune("tracking", "doctor", "tiny", "--mend").code == 0
-    said = vsetune("trial", "gallery", run)
-    assert (said.code, "kept with" in said.err) == (0, True)

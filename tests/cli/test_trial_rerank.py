@@ -13,7 +13,6 @@ import yaml
 from mock_bucket import bucket
 from plugin_folders import write_network
 from rich.console import Console
-from vsetune.tracking import open_store
 
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import build_trial, resolve_cells
@@ -24,6 +23,8 @@ from vsetune.jobs.first_stages import STAGES_FOLDER, StageSearch, kept_stage, pl
 from vsetune.jobs.kept_plugins import keep_plugins
 from vsetune.jobs.preparation import PreparedStudy, prepare_study
 from vsetune.plugins.plugin_loading import forget_plugins, known_plugins
+from vsetune.records.log import LOG_FILE, OBJECTS
+from vsetune.records.studies import Studies
 from vsetune.training.attempt import Attempt
 
 __all__ = ["bucket"]
@@ -111,8 +112,6 @@ def test_a_study_keeps_the_first_stage_that_it_began_with_whatever_becomes_of_th
     assert summary["test_first_stage_m_recall"] >= 0
     (begun.folder / "study.yaml").write_text(dump_yaml(begun.spec.to_plain()))
     shutil.rmtree(home / "runs" / "tiny")
-    (home / "mlflow.db").unlink()
-    shutil.rmtree(home / "artifacts")
     again = prepared_of(path)
     assert again.record().fingerprint == begun.record().fingerprint
     shutil.rmtree(again.folder / "trials")
@@ -127,10 +126,11 @@ def test_a_study_keeps_the_first_stage_that_it_began_with_whatever_becomes_of_th
 
 
 def test_other_weights_under_the_same_name_are_another_study(record, study, home) -> None:
-    runs = record(), record(name="other", seed=1)
+    record()
+    record(name="other", seed=1)
     path = study(study="both", networks=[SCAN], evaluation={"rerank": RERANK})
     begun = prepared_of(path)
-    own, foreign = (next((home / "artifacts").rglob(f"{run}/**/best.safetensors")) for run in runs)
+    own, foreign = (next((home / "runs" / name).rglob("best.safetensors")) for name in ("tiny", "other"))
     shutil.copy(foreign, own)
     assert prepared_of(path).record().fingerprint != begun.record().fingerprint
     named = begun.spec.evaluation.to_plain()
@@ -161,11 +161,11 @@ def test_a_worker_without_the_disk_of_the_driver_finds_the_first_stage(
     path = study(study="both", networks=[SCAN], evaluation={"rerank": RERANK})
     monkeypatch.setenv("VSETUNE_HOME", "s3://data/home")
     monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(home))
+    log = (home / "runs" / "tiny" / LOG_FILE).read_bytes()
+    bucket.put_object(Bucket="data", Key=f"home/runs/tiny/{OBJECTS}/00000000", Body=log)
     spec = StudySpec.model_validate(yaml.safe_load(path.read_text()))
     dataset = Dataset.open(str(home / "data" / "scenes"))
-    made = with_first_stage(StageSearch(
-        spec, dataset, home / "runs" / "both", lambda: open_store(f"sqlite:///{home / 'mlflow.db'}", None), str(path)
-    ))
+    made = with_first_stage(StageSearch(spec, dataset, home / "runs" / "both", Studies, str(path)))
     monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(tmp_path / "node"))
     (cell,) = resolve_cells(made, where=str(path))
     trial = build_trial(made, cell, cell.defaults(), trial="t", seed=0)

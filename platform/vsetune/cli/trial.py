@@ -16,7 +16,7 @@ from vsetune.cli.output import interruptible, place_to_write, print_json, result
 from vsetune.cli.recorded_runs import Device, Run, Split, load_run
 from vsetune.cli.scoring import recall_table, scoring
 from vsetune.config.spec.loading import parse_spec
-from vsetune.config.spec.paths import home
+from vsetune.config.spec.paths import home, remote_place
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.gallery_settings import GallerySpec
 from vsetune.errors import DamagedCheckpoint, DataError, UsageError
@@ -210,18 +210,15 @@ def _settings(values: Mapping[str, Any]) -> str:
 
 
 def _checkpoint(store: Studies, attempt: RecordedAttempt, into: Path) -> str | None:
-    """Where the best weights are: a path that lasts, or among the artifacts of the run; or what is wrong with those."""
+    """Where the best weights are, here or on object storage, or what is wrong with them; None where they are gone. into: a
+    folder that lasts for this call."""
     from vsetune.jobs.recorded import best_weights
-    from vsetune.training.checkpoint import BEST_FILE
 
-    local = attempt.folder / BEST_FILE
-    if local.is_file():
-        return str(local)
     try:
         kept = best_weights(store, attempt, into)
     except DamagedCheckpoint as error:
         return str(error)
-    return None if kept is None else f"{BEST_FILE} among the artifacts of run {attempt.record.attempt_id}"
+    return None if kept is None else remote_place(attempt.folder / kept.name) or str(kept)
 
 
 def _common_split(attempts: Sequence[RecordedAttempt], members: Sequence[TrainedTrial], split: str | None) -> str:
