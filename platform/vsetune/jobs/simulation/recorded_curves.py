@@ -78,7 +78,7 @@ class RecordedLandscape:
 
     def study_of(self, study: StudySpec, *, seed: int, target: float) -> StudySpec:
         """The study with this cell alone and a search of its own. target: in place of a baseline's best."""
-        search: dict[str, Any] = {"storage": None, "seed": (study.search.seed + seed) % 2**63, "warm_start": []}
+        search: dict[str, Any] = {"seed": (study.search.seed + seed) % 2**63, "warm_start": []}
         if study.search.target == "baseline":
             search["target"] = target
         return study.model_copy(update={

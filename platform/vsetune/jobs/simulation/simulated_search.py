@@ -185,7 +185,7 @@ def made_up_study(
     """A study of one cell with the landscape's space and everything about the search as in `study`. target: M-Recall in
     place of what a baseline would reach; there is none here."""
     plain = {name: domain.to_plain() for name, domain in landscape.space.items()}
-    search = study.search.to_plain() | {"storage": None, "seed": (study.search.seed + seed) % 2**63}
+    search = study.search.to_plain() | {"seed": (study.search.seed + seed) % 2**63}
     search["training"] = _within("training", plain)
     if search["target"] == "baseline":
         search["target"] = target
