@@ -10,6 +10,7 @@ import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
+from vsetune.search.configurations import _ended
 from vsetune.search.sampling.cma_es import _first, _moved, _Rates
 from vsetune.search.sampling.grid import axes_of
 from vsetune.search.sampling.nsga_ii import _child, _crossed, survivors
@@ -17,7 +18,6 @@ from vsetune.search.sampling.parzen_density import log_density
 from vsetune.search.sampling.unit_cube import UnitCube
 from vsetune.search.stopping.patience import _middle_of_others
 from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT
-from vsetune.search.trial_rows import ended
 
 SPACE: dict[str, BaseDistribution] = {
     "decay": CategoricalDistribution(["hyperbolic", "linear", "none"]), "f": IntDistribution(1, 4),
@@ -76,10 +76,10 @@ def test_density_between_two_observations_is_worked_by_hand() -> None:
 def test_a_stopped_trial_has_its_last_point_for_a_value_and_a_finished_one_what_it_is_told() -> None:
     trial = create_trial(state=TrialState.RUNNING)
     points = {2: 41.0, 1: 40.0}
-    assert ended(trial, TrialState.PRUNED, None, points).values == [41.0]
-    assert ended(trial, TrialState.PRUNED, None, {1: math.nan}).values is None
-    assert ended(trial, TrialState.FAIL, None, points).values is None
-    assert ended(trial, TrialState.COMPLETE, 45.0, points).values == [45.0]
+    assert _ended(trial, TrialState.PRUNED, None, points).values == [41.0]
+    assert _ended(trial, TrialState.PRUNED, None, {1: math.nan}).values is None
+    assert _ended(trial, TrialState.FAIL, None, points).values is None
+    assert _ended(trial, TrialState.COMPLETE, 45.0, points).values == [45.0]
     assert trial.values is None
 
 
