@@ -7,7 +7,6 @@ from typing import Any
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.search.drawing import distributions_of, is_whole
 from vsetune.search.importances import importances_of
 
 BOTH = {"decay": {"choices": ["hyperbolic", "linear"]}, "sharpness": "default"}
@@ -53,23 +52,6 @@ def test_parts_of_a_sum_have_conditions_of_their_own() -> None:
     drawn = {"loss.one.decay": "linear", "loss.one.sharpness": 5.0, "loss.two.decay": "hyperbolic",
              "loss.two.sharpness": 6.0}
     assert cell.applying(drawn) == {name: value for name, value in drawn.items() if name != "loss.one.sharpness"}
-
-
-def test_a_trial_is_whole_with_what_matters_in_it_and_may_have_more() -> None:
-    import optuna
-
-    _, cell = resolved({"name": "top_f", "search": BOTH})
-    every: dict[str, Any] = {"loss.decay": "linear", "loss.sharpness": 5.0}
-    for names, whole in (({"loss.decay"}, True), (set(every), True), ({"loss.sharpness"}, False), (set(), False)):
-        params = {name: every[name] for name in names}
-        distributions = {name: distributions_of(cell)[name] for name in names}
-        trial = optuna.trial.create_trial(params=params, distributions=distributions, value=1.0)
-        assert is_whole(trial, cell) == whole
-    hyperbolic = optuna.trial.create_trial(
-        params={"loss.decay": "hyperbolic"}, value=1.0,
-        distributions={"loss.decay": distributions_of(cell)["loss.decay"]},
-    )
-    assert not is_whole(hyperbolic, cell)
 
 
 def test_importances_are_of_what_every_trial_has_and_name_the_rest() -> None:

@@ -20,7 +20,7 @@ from vsetune.config.study.domains import clipped, contains, domains_of, values_t
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.errors import ConfigError
 from vsetune.plugins.plugin_loading import forget_plugins, load_plugin
-from vsetune.search.configurations import ConfigurationSearch
+from vsetune.search.configurations import ConfigurationSearch, Sampled
 
 RAMP = "    ramp_steps: int = tunable(200, Range(low=50, high=400), ge=1, description='steps of the ramp')\n"
 SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
@@ -82,7 +82,7 @@ def drawn(study: StudySpec, cell: Cell, count: int) -> list[dict[str, Any]]:
         assert refusal(study, cell, configuration) is None
         return None
 
-    search, found = ConfigurationSearch("tiny", [cell], study.search, storage=None, refuses=refuses), []
+    search, found = ConfigurationSearch([cell], study.search, refuses=refuses), []
     for number in range(count):
         suggestion = search.ask(cell.name)
         assert suggestion is not None
@@ -114,14 +114,14 @@ def test_an_optional_whole_number_of_the_training_is_drawn_whole(sampler: str) -
     assert all(type(value) is int and 5 <= value <= 60 for value in values)
 
 
-def test_a_search_that_an_earlier_version_began_over_fractions_is_refused_in_a_line_that_helps(tmp_path: Path) -> None:
+def test_a_search_that_an_earlier_version_began_over_fractions_is_refused_in_a_line_that_helps() -> None:
     study = study_of([{"name": "lmh", "search": {"memory_size": {"low": 0, "high": 64}}}])
     (cell,) = resolve_cells(study, where="x")
     earlier = replace(cell, domains={"loss.memory_size": Range(low=0, high=64)})
-    url = f"sqlite:///{tmp_path / 'search.db'}"
-    ConfigurationSearch("tiny", [earlier], study.search, storage=url).ask(cell.name)
+    kept: list[Sampled] = []
+    ConfigurationSearch([earlier], study.search, keep=kept.append).ask(cell.name)
     with pytest.raises(ConfigError, match=r"cell vsepp\.lmh: loss\.memory_size was searched as Float.*another name"):
-        ConfigurationSearch("tiny", [cell], study.search, storage=url).suggestions(cell.name)
+        ConfigurationSearch([cell], study.search, sampled=kept)
 
 
 @pytest.mark.parametrize(("range_", "told"), [

@@ -1,4 +1,4 @@
-"""Hashes that stand in stores, manifests and file names: a later version must find what an earlier one wrote."""
+"""Hashes and names in logs, manifests and file names: a later version must find what an earlier one wrote."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from vsetune.data.making.shard_writer import Sample, write_shard
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.networks.importing.weight_notes import fingerprint_of_words
 from vsetune.records.attempts import AttemptStart
+from vsetune.records.events import attempt_id
 from vsetune.training.seal import seal_of, sealed_state
 
 
@@ -59,12 +60,12 @@ def test_the_fingerprint_of_words() -> None:
     assert fingerprint_of_words(["<pad>", "dog", "chien"]) == "c9febeb7297e4611"
 
 
-def test_the_key_of_an_attempt() -> None:
+def test_the_name_of_an_attempt() -> None:
     start = AttemptStart(
         study="tiny", trial="vsepp.lmh-c000-s0", cell="vsepp.lmh", network="vsepp", loss="lmh", number=2, seed=0,
         phase="search", configuration={}, resolved={}, environment={}, protocol={},
     )
-    assert attempt_key(start) == "9a295aa4c316eeb1fc980666"
+    assert attempt_id(start) == "tiny/vsepp.lmh-c000-s0/2"
 
 
 def test_the_identity_of_a_model_folder(tmp_path: Path) -> None:

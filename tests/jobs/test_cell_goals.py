@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from vsetune.tracking.memory_store import MemoryStore
+from logged_studies import begun
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -16,12 +16,13 @@ from vsetune.errors import ConfigError
 from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
+from vsetune.jobs.study_records import logged_search
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.jobs.tune_adapter import record_report
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.selection import trials_of, winner_of
-from vsetune.records.attempts import StudyRecord, ValidationPoint
-from vsetune.search.configurations import ConfigurationSearch
+from vsetune.records.attempts import ValidationPoint
+from vsetune.records.writer import StudyWriter
 
 
 class Study:
@@ -33,13 +34,13 @@ class Study:
         }
         self.spec = parse_spec(plain, StudySpec, where="test")
         self.cells = resolve_cells(self.spec, where="test")
-        self.store, self.clock = MemoryStore(), VirtualClock()
-        self.search = ConfigurationSearch("soon", self.cells, self.spec.search, storage=None)
+        self.writer, self.clock = StudyWriter(), VirtualClock()
         self.started: list[str] = []
 
     def ledger(self) -> StudyLedger:
-        self.store.open_study(StudyRecord("soon", "beef", self.spec.to_plain()), resume=True)
-        ledger = StudyLedger(self.spec, self.cells, self.store, self.search, clock=self.clock)
+        begun(self.writer, self.spec)
+        self.search = logged_search(self.writer, self.cells, self.spec.search)
+        ledger = StudyLedger(self.spec, self.cells, self.writer, self.search, clock=self.clock)
         ledger.recover()
         return ledger
 
@@ -79,7 +80,7 @@ def test_the_baseline_is_searched_first_and_what_reaches_its_best_stops_and_make
 def test_the_winner_is_the_soonest_and_its_row_says_that_it_was_cut_short() -> None:
     study = Study(objective="epochs_to_target")
     study.run()
-    attempts = study.store.attempts("soon")
+    attempts = study.writer.attempts()
     assert winner_of(trials_of([each for each in attempts if each.start.loss == "lseh"])).start.trial[-7:] == "c001-s0"
     (row,) = [row for row in build(attempts, baseline="lmh").rows if row.loss == "lseh"]
     assert "stopped_at_target" in row.flags
@@ -110,7 +111,7 @@ def test_a_trial_that_breaks_a_constraint_is_never_the_winner() -> None:
         ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
         ledger.record_point(name, ValidationPoint(1, 6.0, 1, 10 * slow, 1.0))
         ledger.close(name, "finished", summary={"seconds_per_epoch": slow})
-    first, second = study.store.attempts("soon")
+    first, second = study.writer.attempts()
     assert first.summary["constraint_excess"] == 0.5
     assert winner_of([(first,), (second,)]) is second
     assert winner_of([(first,)]) is None
@@ -139,12 +140,12 @@ def test_what_a_stopped_trial_that_breaks_a_constraint_leaves_over_goes_to_other
         report = {"event": "point", "point": asdict(ValidationPoint(1, epoch, 1, 20.0 * seconds, 1.0)), "done": True,
                   "summary": summary, "is_finished": not is_stopped}
         record_report(ledger, name, report, stopped_by=scheduler.reasons.get(name, ""))
-    attempts = [each for each in study.store.attempts("soon") if each.start.loss == "lmh"]
+    attempts = [each for each in study.writer.attempts() if each.start.loss == "lmh"]
     assert [each.status for each in attempts] == ["pruned", "pruned", "finished", "finished"]
     assert attempts[0].error == "constraint seconds_per_epoch: 3 > 2"
     assert attempts[0].summary["constraint_excess"] == 0.5
     assert winner_of(trials_of(attempts)) is attempts[2]
-    told = study.search._history("vsepp.lmh")
+    told = study.search._histories["vsepp.lmh"]
     assert [max(each.intermediate_values.values()) for each in told] == [-5.0, -5.0, 20.0, 20.0]
 
 
@@ -159,12 +160,12 @@ def test_without_constraints_and_targets_the_search_hears_plain_m_recall() -> No
     study = Study()
     ledger = study.run()
     assert ledger.target_of("vsepp.lmh") is None
-    assert [trial.value for trial in study.search._history("vsepp.lmh")] == pytest.approx([40.0, 39.0, 38.0])
+    assert [trial.value for trial in study.search._histories["vsepp.lmh"]] == pytest.approx([40.0, 39.0, 38.0])
 
 
 def test_what_a_search_is_after_is_no_number_of_a_run_that_confirms() -> None:
     study = Study(objective="epochs_to_target", target=30.0, seeds=(0, 1))
     study.run()
-    attempts = study.store.attempts("soon")
+    attempts = study.writer.attempts()
     assert {each.start.phase: "search_value" in each.summary for each in attempts} == {"search": True, "confirm": False}
     assert not any("confirms" in each.start.environment for each in attempts)  # roles are those of `study confirm`

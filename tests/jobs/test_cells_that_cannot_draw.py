@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
-from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.study_state import StudyState
+from logged_studies import Logs, begun, logs
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.observed import observe
+from vsetune.jobs.study_records import logged_search
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.wording import notes
-from vsetune.records.attempts import StudyRecord, ValidationPoint
-from vsetune.search.configurations import ConfigurationSearch
+from vsetune.records.attempts import ValidationPoint
+from vsetune.records.studies import Studies
+from vsetune.records.writer import StudyWriter
+
+__all__ = ["logs"]
 
 PLAIN: dict[str, Any] = {
     "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "training": {"epochs": 2},
@@ -31,26 +33,23 @@ WHY = "loss.margin: got 0.31, need a margin below the default"
 class Cells:
     """A study of two cells, of which one refuses what it draws as long as it `is_strict`."""
 
-    def __init__(self, folder: Path, *, strict: str, plain: Mapping[str, Any] = PLAIN, takes_defaults: bool) -> None:
+    def __init__(self, *, strict: str, plain: Mapping[str, Any] = PLAIN, takes_defaults: bool) -> None:
         self.study = parse_spec(dict(plain), StudySpec, where="test")
         self.cells = resolve_cells(self.study, where="test")
         self._defaults = {cell.name: cell.defaults() for cell in self.cells}
-        self._folder, self._strict, self._takes_defaults, self.is_strict = folder, strict, takes_defaults, True
-        self.store = MemoryStore()
+        self._strict, self._takes_defaults, self.is_strict = strict, takes_defaults, True
+        self.writer = StudyWriter()
 
     def _refuses(self, cell: str, configuration: Mapping[str, Any]) -> str | None:
         is_default = configuration == self._defaults[cell]
         is_refused = self.is_strict and cell == self._strict and not (self._takes_defaults and is_default)
         return f"cell {cell}: {WHY}" if is_refused else None
 
-    def search(self) -> ConfigurationSearch:
-        storage = f"sqlite:///{self._folder / 'search.db'}"
-        return ConfigurationSearch("tiny", self.cells, self.study.search, storage=storage, refuses=self._refuses)
-
     def ledger(self, *, retry_failed: bool = False) -> StudyLedger:
         """As a process has it that starts or resumes the study."""
-        self.store.open_study(StudyRecord("tiny", "beef", self.study.to_plain()), resume=True)
-        ledger = StudyLedger(self.study, self.cells, self.store, self.search())
+        begun(self.writer, self.study)
+        search = logged_search(self.writer, self.cells, self.study.search, refuses=self._refuses)
+        ledger = StudyLedger(self.study, self.cells, self.writer, search)
         ledger.recover(retry_failed=retry_failed)
         return ledger
 
@@ -72,9 +71,9 @@ def statuses(ledger: StudyLedger, cell: str) -> list[str]:
 
 @pytest.mark.parametrize("takes_defaults", [True, False])
 def test_the_other_cells_run_to_their_end_and_the_cell_has_one_failed_trial_that_says_why(
-    tmp_path: Path, takes_defaults: bool
+    takes_defaults: bool,
 ) -> None:
-    made = Cells(tmp_path, strict="vsepp.lseh", takes_defaults=takes_defaults)
+    made = Cells(strict="vsepp.lseh", takes_defaults=takes_defaults)
     ledger = made.ledger()
     names = made.run(ledger)
     assert sum(name.startswith("vsepp.lmh-") for name in names) == 5
@@ -93,68 +92,66 @@ def test_the_other_cells_run_to_their_end_and_the_cell_has_one_failed_trial_that
     assert "narrow the ranges under" not in error
 
 
-def test_board_and_study_name_the_cell_and_the_reason(tmp_path: Path) -> None:
-    made = Cells(tmp_path, strict="vsepp.lseh", takes_defaults=True)
+def test_board_and_study_name_the_cell_and_the_reason(logs: Logs) -> None:
+    made = Cells(strict="vsepp.lseh", takes_defaults=True)
+    made.writer = logs.opened(made.study)
     made.run(made.ledger())
-    board = build(made.store.attempts("tiny"), baseline="lmh")
+    board = build(made.writer.attempts(), baseline="lmh")
     flags = {row.loss: row.flags for row in board.rows}
     assert "cannot_draw" in flags["lseh"]
     assert "less_than_budget" in flags["lseh"]
     assert "cannot_draw" not in flags["lmh"]
     (told,) = (note for note in notes(board) if WHY in note)
     assert "vsepp lseh: no valid configuration for cell vsepp.lseh" in told
-
-    class States:
-        def state(self, study: str) -> StudyState:
-            return StudyState("finished", seen=0.0, attempts_seen={}, stop_asked=None)
-
-    view = observe(made.store, States(), made.store.studies()[0])  # type: ignore[arg-type]
+    studies = Studies()
+    view = observe(studies, studies.record("tiny"))
     assert [(cell, WHY in why) for cell, why in view.cannot_draw.items()] == [("vsepp.lseh", True)]
 
 
-def test_a_board_is_made_where_the_baseline_cannot_draw_at_all(tmp_path: Path) -> None:
-    made = Cells(tmp_path, strict="vsepp.lmh", takes_defaults=False)
+def test_a_board_is_made_where_the_baseline_cannot_draw_at_all() -> None:
+    made = Cells(strict="vsepp.lmh", takes_defaults=False)
     made.run(made.ledger())
-    rows = {row.loss: row for row in build(made.store.attempts("tiny"), baseline="lmh").rows}
-    assert {"no_result", "cannot_draw"} <= {*rows["lmh"].flags}
+    rows = {row.loss: row for row in build(made.writer.attempts(), baseline="lmh").rows}
+    assert {"all_failed", "cannot_draw"} <= {*rows["lmh"].flags}
     assert rows["lseh"].best_m_recall == 40.0
     assert rows["lseh"].configurations == 4
 
 
-def test_resuming_keeps_what_became_of_the_cell_and_draws_no_more(tmp_path: Path) -> None:
-    made = Cells(tmp_path, strict="vsepp.lseh", takes_defaults=True)
+def test_resuming_keeps_what_became_of_the_cell_and_draws_no_more() -> None:
+    made = Cells(strict="vsepp.lseh", takes_defaults=True)
     first = made.ledger()
     made.run(first)
-    attempts = made.store.attempts("tiny")
+    attempts = made.writer.attempts()
     again = made.ledger()
     assert made.run(again) == []
     assert not again.has_work()
     assert statuses(again, "vsepp.lseh") == statuses(first, "vsepp.lseh")
-    assert made.store.attempts("tiny") == attempts
+    assert made.writer.attempts() == attempts
 
 
-def test_a_driver_that_died_before_the_failed_trial_was_recorded_records_it_when_it_resumes(tmp_path: Path) -> None:
-    made = Cells(tmp_path, strict="vsepp.lseh", takes_defaults=False)
+def test_a_driver_that_died_before_the_failed_trial_was_recorded_records_it_when_it_resumes() -> None:
+    made = Cells(strict="vsepp.lseh", takes_defaults=False)
     made.run(made.ledger())
-    expected = made.store.attempts("tiny")
+    expected = made.writer.attempts()
     for keeps_start in (False, True):
-        made.store = MemoryStore()
-        made.store.open_study(StudyRecord("tiny", "beef", made.study.to_plain()), resume=False)
+        drawn, made.writer = made.writer.history.draws, begun(StudyWriter(), made.study)
+        for each in drawn:
+            made.writer.draw(each)
         for attempt in expected:
             if attempt.status == "failed" and not keeps_start:
                 continue
-            known = made.store.start_attempt(attempt.start)
+            known = made.writer.start_attempt(attempt.start)
             if attempt.status != "failed":
-                made.store.record_points(known, [ValidationPoint(1, 2.0, 1, 40.0, 1.0)])
-                made.store.finish_attempt(known, "finished", dict(attempt.summary), [], None)
+                made.writer.record_points(known, [ValidationPoint(1, 2.0, 1, 40.0, 1.0)])
+                made.writer.finish_attempt(known, "finished", summary=attempt.summary, error=None)
         ledger = made.ledger()
         assert made.run(ledger) == []
-        (failed,) = (each for each in made.store.attempts("tiny") if each.status == "failed")
+        (failed,) = (each for each in made.writer.attempts() if each.status == "failed")
         assert failed.error == next(each.error for each in expected if each.status == "failed")
 
 
-def test_with_retry_failed_the_cell_draws_again(tmp_path: Path) -> None:
-    made = Cells(tmp_path, strict="vsepp.lseh", takes_defaults=True)
+def test_with_retry_failed_the_cell_draws_again() -> None:
+    made = Cells(strict="vsepp.lseh", takes_defaults=True)
     made.run(made.ledger())
     still = made.ledger(retry_failed=True)
     assert made.run(still) == []
@@ -164,14 +161,14 @@ def test_with_retry_failed_the_cell_draws_again(tmp_path: Path) -> None:
     names = made.run(mended)
     assert sum(name.endswith("-s7") for name in names) == 3
     assert statuses(mended, "vsepp.lseh").count("failed") == 0
-    board = build(made.store.attempts("tiny"), baseline="lmh")
+    board = build(made.writer.attempts(), baseline="lmh")
     assert not [row.loss for row in board.rows if "cannot_draw" in row.flags]
 
 
 @pytest.mark.parametrize("retry_failed", [False, True])
-def test_a_finite_space_without_a_valid_configuration_fails_its_cell_alone(tmp_path: Path, retry_failed: bool) -> None:
+def test_a_finite_space_without_a_valid_configuration_fails_its_cell_alone(retry_failed: bool) -> None:
     losses = [{"name": "lmh"}, {"name": "lseh", "search": {"margin": {"choices": [0.1, 0.3]}}}]
-    made = Cells(tmp_path, strict="vsepp.lseh", plain={**PLAIN, "losses": losses}, takes_defaults=False)
+    made = Cells(strict="vsepp.lseh", plain={**PLAIN, "losses": losses}, takes_defaults=False)
     ledger = made.ledger()
     assert sum(name.startswith("vsepp.lmh-") for name in made.run(ledger)) == 5
     (failed,) = (trial for trial in ledger.trials.values() if trial.status == "failed")

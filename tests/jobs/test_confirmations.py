@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from vsetune.tracking.memory_store import MemoryStore
+from logged_studies import begun
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.confirmations import confirming_again
 from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.study_records import logged_search
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.wording import notes
-from vsetune.records.attempts import StudyRecord, ValidationPoint
-from vsetune.search.configurations import ConfigurationSearch
+from vsetune.records.attempts import ValidationPoint
+from vsetune.records.writer import StudyWriter
 
 REACHED = {"vsepp.lmh-c000": 40.0, "vsepp.lmh-c001": 45.0, "vsepp.lmh-c002": 44.0}
 
@@ -31,14 +32,14 @@ class Driver:
         }
         self.study = parse_spec(plain | changes, StudySpec, where="test")
         self.cells = resolve_cells(self.study, where="test")
-        self.store = MemoryStore()
-        self.search = ConfigurationSearch("tiny", self.cells, self.study.search, storage=None)
+        self.writer = StudyWriter()
         self.reached = dict(REACHED)
 
     def ledger(self, seeds: int | None) -> StudyLedger:
-        self.store.open_study(StudyRecord("tiny", "beef", self.study.to_plain()), resume=True)
+        begun(self.writer, self.study)
+        search = logged_search(self.writer, self.cells, self.study.search)
         confirming = None if seeds is None else confirming_again(self.study, seeds)
-        ledger = StudyLedger(self.study, self.cells, self.store, self.search, confirming=confirming)
+        ledger = StudyLedger(self.study, self.cells, self.writer, search, confirming=confirming)
         ledger.recover()
         return ledger
 
@@ -65,7 +66,7 @@ def test_a_study_that_has_ended_is_confirmed_over_new_seeds_and_nothing_runs_twi
     assert ledger.promised() == 3 + 3 * 2
     assert driver.train(driver.ledger(2)) == []
     assert driver.train(driver.ledger(3)) == ["vsepp.lmh-c001-s2", "vsepp.lmh-c002-s2", "vsepp.lmh-c000-s2"]
-    attempts = driver.store.attempts("tiny")
+    attempts = driver.writer.attempts()
     confirming = [each.start for each in attempts if each.start.phase == "confirm"]
     assert {each.seed for each in confirming} == {0, 2, 4}
     roles = {each.trial.rpartition("-")[0]: each.environment.get("confirms") for each in confirming}
@@ -79,7 +80,7 @@ def test_the_headline_is_the_winner_over_those_seeds_and_the_others_stand_beside
     driver.train(driver.ledger(None))
     driver.reached["vsepp.lmh-c002"] = 46.0
     driver.train(driver.ledger(3))
-    board = build(driver.store.attempts("tiny"), baseline="lmh")
+    board = build(driver.writer.attempts(), baseline="lmh")
     (row,) = board.rows
     assert [seed.seed for seed in row.headline] == [0, 2, 4]
     assert row.best_m_recall == pytest.approx(45.2)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vsetune.tracking.memory_store import MemoryStore
+from logged_studies import begun
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.study_records import logged_search
 from vsetune.leaderboard.building import build
-from vsetune.records.attempts import StudyRecord, ValidationPoint
-from vsetune.search.configurations import ConfigurationSearch
+from vsetune.records.attempts import ValidationPoint
+from vsetune.records.writer import StudyWriter
+from vsetune.search.configurations import Refusal
 
 PLAIN: dict[str, Any] = {
     "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "training": {"epochs": 2},
@@ -39,15 +41,15 @@ def run(ledger: StudyLedger, *, most: int = 99) -> list[str]:
     return names
 
 
-def ledger_of(store: MemoryStore, search: ConfigurationSearch) -> StudyLedger:
-    store.open_study(StudyRecord("tiny", "beef", STUDY.to_plain()), resume=True)
-    ledger = StudyLedger(STUDY, CELLS, store, search)
+def ledger_of(writer: StudyWriter, refuses: Refusal | None = None) -> StudyLedger:
+    begun(writer, STUDY)
+    ledger = StudyLedger(STUDY, CELLS, writer, logged_search(writer, CELLS, STUDY.search, refuses=refuses))
     ledger.recover()
     return ledger
 
 
 def test_a_cell_whose_space_is_all_tried_is_confirmed_and_the_study_ends() -> None:
-    ledger = ledger_of(MemoryStore(), ConfigurationSearch("tiny", CELLS, STUDY.search, storage=None))
+    ledger = ledger_of(StudyWriter())
     assert ledger.promised() == 3 + 5 + 2
     names = run(ledger)
     assert sum(name.startswith("vsepp.lmh-c") and name.endswith("s7") for name in names) == 3
@@ -58,19 +60,19 @@ def test_a_cell_whose_space_is_all_tried_is_confirmed_and_the_study_ends() -> No
 
 
 def test_the_board_marks_the_cell_that_had_less_to_try() -> None:
-    store = MemoryStore()
-    run(ledger_of(store, ConfigurationSearch("tiny", CELLS, STUDY.search, storage=None)))
-    rows = build(store.attempts("tiny"), baseline="lmh").rows
+    writer = StudyWriter()
+    run(ledger_of(writer))
+    rows = build(writer.attempts(), baseline="lmh").rows
     assert [(row.loss, row.search_budget.words, "less_than_budget" in row.flags) for row in rows] == [
-        ("lmh", "6 of 10, no trial is left to begin", True), ("lseh", "10 of 10", False),
+        ("lmh", "6 of 10", True), ("lseh", "10 of 10", False),
     ]
 
 
 def test_configurations_that_make_no_trial_are_no_longer_promised_even_after_a_restart() -> None:
     for stops_after in (99, 2, 6):
-        store, search = MemoryStore(), ConfigurationSearch("tiny", CELLS, STUDY.search, storage=None, refuses=too_large)
-        names = run(ledger_of(store, search), most=stops_after)
-        ledger = ledger_of(store, search)
+        writer = StudyWriter()
+        names = run(ledger_of(writer, too_large), most=stops_after)
+        ledger = ledger_of(writer, too_large)
         names += run(ledger)
         assert sum(name.startswith("vsepp.lmh-c") and name.endswith("s7") for name in names) == 2
         assert (ledger.next(), ledger.promised(), ledger.has_work()) == ("done", 9, False)

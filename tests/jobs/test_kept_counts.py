@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+from logged_studies import begun
 from recounting.recounted_tally import RecountedTally
 from recounting.recounted_trials import RecountedTrials
-from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
@@ -20,9 +20,10 @@ from vsetune.jobs.confirmations import Confirming, confirmations_of
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.ordered_sum import OrderedSum
 from vsetune.jobs.requeued import Requeued
+from vsetune.jobs.study_records import logged_search
 from vsetune.jobs.trial_progress import Assignment
-from vsetune.records.attempts import TARGET_REACHED, StudyRecord, ValidationPoint
-from vsetune.search.configurations import ConfigurationSearch
+from vsetune.records.attempts import TARGET_REACHED, ValidationPoint
+from vsetune.records.writer import StudyWriter
 
 CONFIRMING = Confirming((7, 8), contenders=True)
 
@@ -43,18 +44,18 @@ class History:
         self.study = parse_spec(plain | changes, StudySpec, where="test")
         self.cells = resolve_cells(self.study, where="test")
         self.chance, self.now, self.in_line, self.happened = random.Random(seed), 0.0, [], set()  # type: ignore[var-annotated]
-        self.store = MemoryStore()
-        self.search = ConfigurationSearch("tiny", self.cells, self.study.search, storage=None)
+        self.writer = StudyWriter()
         self.start()
 
     def start(self, *, retry_failed: bool = False) -> None:
-        self.store.open_study(StudyRecord("tiny", "beef", self.study.to_plain()), resume=True)
+        begun(self.writer, self.study)
+        search = logged_search(self.writer, self.cells, self.study.search)
         self.ledger = StudyLedger(
-            self.study, self.cells, self.store, self.search, clock=lambda: self.now, confirming=CONFIRMING
+            self.study, self.cells, self.writer, search, clock=lambda: self.now, confirming=CONFIRMING
         )
         self.ledger.recover(retry_failed=retry_failed)
         over = ("finished", "pruned") if retry_failed else ("finished", "pruned", "failed")
-        latest = {attempt.start.trial: attempt for attempt in self.store.attempts("tiny")}
+        latest = {attempt.start.trial: attempt for attempt in self.writer.attempts()}
         self.was_over = {trial for trial, attempt in latest.items() if attempt.status in over}
         self.in_line = [name for name, trial in self.ledger.trials.items() if trial.status == "waiting"]
 

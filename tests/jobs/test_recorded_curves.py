@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vsetune.tracking.memory_store import MemoryStore
+from logged_studies import Logs, logs
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
@@ -16,9 +16,12 @@ from vsetune.jobs.simulation.recorded_curves import RecordedLandscape, recorded_
 from vsetune.jobs.simulation.simulated_search import SimulationSettings, simulate_search
 from vsetune.jobs.simulation.simulated_studies import summaries
 from vsetune.jobs.simulation.simulated_targets import target_summaries
-from vsetune.records.attempts import TARGET_REACHED, AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.attempts import TARGET_REACHED, AttemptStart, ValidationPoint
+from vsetune.records.studies import Studies
+from vsetune.records.writer import StudyWriter
 from vsetune.search.nearest import Nearest
 
+__all__ = ["logs"]
 RATE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
 RATES = [1e-4 * 100 ** (n / 8) for n in range(9)]
 HALVES = [(0.5, 0.25), (1.0, 0.5), (2.0, 1.0)]
@@ -40,41 +43,41 @@ def cell_of(study: StudySpec) -> Cell:
     return cell
 
 
-def store_of(bests: dict[float, float], **changes: Any) -> MemoryStore:
+def written(logs: Logs, bests: dict[float, float]) -> StudyWriter:
     """`first`, with a trial at each learning rate that gets to this M-Recall."""
-    store, study = MemoryStore(), make_study("first", **changes)
-    store.open_study(StudyRecord("first", "beef", study.to_plain()), resume=False)
+    writer = logs.opened(make_study("first"))
     for number, (rate, best) in enumerate(bests.items()):
-        record(store, number, rate, best)
-    return store
+        record(writer, number, rate, best)
+    return writer
 
 
 def record(
-    store: MemoryStore, number: int, rate: float, best: float, *, status: Any = "finished", phase: Any = "search",
+    writer: StudyWriter, number: int, rate: float, best: float, *, status: Any = "finished", phase: Any = "search",
     error: str | None = None,
 ) -> None:
-    run = store.start_attempt(AttemptStart(
+    run = writer.start_attempt(AttemptStart(
         "first", f"c{number}", "vsepp.lmh", "vsepp", "lmh", 1, 0, phase,
         {"training.learning_rate": rate, "seed": 0}, {},
     ))
     points = [ValidationPoint(n, epoch, n, best * share, 1.0) for n, (epoch, share) in enumerate(HALVES)]
-    store.record_points(run, points)
-    store.finish_attempt(run, status, {}, [], error)
+    writer.record_points(run, points)
+    writer.finish_attempt(run, status, summary={}, error=error)
 
 
 @pytest.fixture
-def store() -> MemoryStore:
+def first(logs: Logs) -> StudyWriter:
     """The sixth of nine learning rates is the best."""
-    return store_of({rate: 40.0 - 2 * abs(n - 5) for n, rate in enumerate(RATES)})
+    return written(logs, {rate: 40.0 - 2 * abs(n - 5) for n, rate in enumerate(RATES)})
 
 
-def landscape_of(store: MemoryStore, study: StudySpec | None = None) -> RecordedLandscape:
-    (found,) = recorded_landscapes(study or make_study(), store, "first", where="new.yaml")
+def landscape_of(study: StudySpec | None = None) -> RecordedLandscape:
+    (found,) = recorded_landscapes(study or make_study(), Studies(), "first", where="new.yaml")
     return found
 
 
-def test_a_configuration_gets_the_curve_of_its_nearest_neighbour_between_its_validations(store: MemoryStore) -> None:
-    made = landscape_of(store)
+@pytest.mark.usefixtures("first")
+def test_a_configuration_gets_the_curve_of_its_nearest_neighbour_between_its_validations() -> None:
+    made = landscape_of()
     near = {"training.learning_rate": RATES[5] * 1.2}
     assert made.curve_of(near, np.array([0.125, 0.25, 0.375, 0.5, 0.75, 1.0])) == pytest.approx(
         [5.0, 10.0, 15.0, 20.0, 30.0, 40.0]
@@ -86,18 +89,20 @@ def test_a_configuration_gets_the_curve_of_its_nearest_neighbour_between_its_val
     assert made.fewest_epochs(30.0, 2.0) == 1.5
 
 
-def test_a_curve_that_ends_early_stays_level_and_that_is_said(store: MemoryStore) -> None:
-    made = landscape_of(store, make_study(training={"epochs": 4}))
+@pytest.mark.usefixtures("first")
+def test_a_curve_that_ends_early_stays_level_and_that_is_said() -> None:
+    made = landscape_of(make_study(training={"epochs": 4}))
     assert made.curve_of({"training.learning_rate": RATES[5]}, np.array([0.5, 0.75, 1.0])).tolist() == [40.0] * 3
     assert made.says() == (
         "vsepp.lmh: 9 whole trials of first, 2 to 2 epochs, 9 of them held level from their last epoch on; the best "
         "40.00; the nearest is 0.03 away in the median and 0.06 at most (1 settings, each from 0 to 1)"
     )
-    assert "held level" not in landscape_of(store).says()
+    assert "held level" not in landscape_of().says()
 
 
-def test_a_search_on_recorded_curves_finds_their_best_and_is_the_same_every_time(store: MemoryStore) -> None:
-    study, made = make_study(), landscape_of(store)
+@pytest.mark.usefixtures("first")
+def test_a_search_on_recorded_curves_finds_their_best_and_is_the_same_every_time() -> None:
+    study, made = make_study(), landscape_of()
     settings = SimulationSettings(workers=2, target=30.0)
     found = [simulate_search(study, made, seed=seed, settings=settings) for seed in (0, 0, 1)]
     assert found[0] == found[1]
@@ -111,11 +116,11 @@ def test_a_search_on_recorded_curves_finds_their_best_and_is_the_same_every_time
     assert soon.soonest == 1.5
 
 
-def test_trials_that_were_stopped_confirmed_or_cut_short_are_no_landscape(store: MemoryStore) -> None:
-    record(store, 20, 5e-3, 90.0, status="pruned")
-    record(store, 21, 5e-3, 90.0, phase="confirm")
-    record(store, 22, 5e-3, 90.0, error=f"{TARGET_REACHED}: 90")
-    assert landscape_of(store).top == 40.0
+def test_trials_that_were_stopped_confirmed_or_cut_short_are_no_landscape(first: StudyWriter) -> None:
+    record(first, 20, 5e-3, 90.0, status="pruned")
+    record(first, 21, 5e-3, 90.0, phase="confirm")
+    record(first, 22, 5e-3, 90.0, error=f"{TARGET_REACHED}: 90")
+    assert landscape_of().top == 40.0
 
 
 def test_the_nearest_is_that_of_a_plain_loop_with_choices_and_settings_left_out() -> None:
@@ -166,16 +171,17 @@ def test_the_nearest_is_that_of_a_plain_loop_with_choices_and_settings_left_out(
     ({"losses": [{"name": "lseh"}], "baseline": "lseh"},
      "--curves: study first has the cells vsepp.lmh, none of which new.yaml searches; need one with the same name"),
 ])
-def test_another_space_is_refused_in_one_line(store: MemoryStore, changes: dict[str, Any], told: str) -> None:
+@pytest.mark.usefixtures("first")
+def test_another_space_is_refused_in_one_line(changes: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError) as refused:
-        recorded_landscapes(make_study(**changes), store, "first", where="new.yaml")
+        recorded_landscapes(make_study(**changes), Studies(), "first", where="new.yaml")
     assert told in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_too_few_trials_and_a_study_that_is_not_there_are_refused_in_one_line() -> None:
-    few = store_of(dict.fromkeys(RATES[:7], 30.0))
+def test_too_few_trials_and_a_study_that_is_not_there_are_refused_in_one_line(logs: Logs) -> None:
+    written(logs, dict.fromkeys(RATES[:7], 30.0))
     with pytest.raises(UsageError, match="vsepp.lmh: study first has 7 whole trials of its search, need at least 8;"):
-        recorded_landscapes(make_study(), few, "first", where="new.yaml")
-    with pytest.raises(UsageError, match="study frist: not in this store, which has: first"):
-        recorded_landscapes(make_study(), few, "frist", where="new.yaml")
+        recorded_landscapes(make_study(), Studies(), "first", where="new.yaml")
+    with pytest.raises(UsageError, match="study frist: not in .*, which has: first"):
+        recorded_landscapes(make_study(), Studies(), "frist", where="new.yaml")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from vsetune.tracking.memory_store import MemoryStore
+from logged_studies import Logs, begun, logs
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -29,12 +28,15 @@ from vsetune.jobs.simulation.simulated_search import (
 from vsetune.jobs.simulation.simulated_studies import simulate, summaries, summary_of, wilson_interval
 from vsetune.jobs.simulation.simulated_targets import target_summaries
 from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
+from vsetune.jobs.study_records import logged_search
 from vsetune.jobs.trial_progress import Assignment, TrialProgress
 from vsetune.leaderboard.selection import cost_of, trials_of
-from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.records.attempts import ValidationPoint
+from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.stopping.asha import Halving
 
+__all__ = ["logs"]
 TWO_WORKERS = SimulationSettings(workers=2)
 
 
@@ -50,13 +52,12 @@ def make_study(**changes: Any) -> StudySpec:
 class Simulated:
     """One made-up cell on a virtual cluster. closed: (configuration's number, status, second) in order."""
 
-    def __init__(self, study: StudySpec, courses: Any, *, workers: int, storage: str | None = None) -> None:
+    def __init__(self, study: StudySpec, courses: Any, *, workers: int) -> None:
         made = made_up_study(study, LANDSCAPES["smooth"], seed=0)
         (cell,) = resolve_cells(made, where="test")
-        self.store, self.clock = MemoryStore(), VirtualClock()
-        self.store.open_study(StudyRecord(made.study, made.fingerprint(), made.to_plain()), resume=False)
-        search = ConfigurationSearch(made.study, [cell], made.search, storage=storage)
-        self.ledger = StudyLedger(made, [cell], self.store, search, clock=self.clock)
+        self.writer, self.clock = begun(StudyWriter(), made), VirtualClock()
+        search = ConfigurationSearch([cell], made.search)
+        self.ledger = StudyLedger(made, [cell], self.writer, search, clock=self.clock)
         self.closed: list[tuple[int, str, float]] = []
         self.cluster = VirtualCluster(
             self.ledger, CellScheduler(made.scheduler, epochs={cell.name: made.training.epochs}), courses,
@@ -73,7 +74,7 @@ class Simulated:
 
     @property
     def charged(self) -> float:
-        return cost_of(trials_of(self.store.attempts(self.spec.study))).budget_epochs
+        return cost_of(trials_of(self.writer.attempts())).budget_epochs
 
 
 def noisy_course(assignment: Assignment) -> Course:
@@ -154,16 +155,12 @@ def test_reports_at_the_same_time_come_in_the_order_in_which_their_epochs_began(
     assert found.closed == [(0, "finished", 5.0), (1, "finished", 5.0), (2, "finished", 5.0), (3, "finished", 10.0)]
 
 
-def test_what_is_asked_and_pruned_is_what_a_study_on_a_database_asks_and_prunes(tmp_path: Path) -> None:
-    """One worker against the ledger, the database and the halving of real studies, driven by hand."""
+def test_what_is_asked_and_pruned_is_what_a_study_with_a_log_asks_and_prunes(logs: Logs) -> None:
+    """One worker against the ledger, the log and the halving of real studies, driven by hand."""
     found = Simulated(make_study(), noisy_course, workers=1).run()
     (cell,) = resolve_cells(found.spec, where="test")
-    store, halving = MemoryStore(), Halving(grace_epochs=2, reduction_factor=3, epochs=6)
-    store.open_study(StudyRecord(found.spec.study, "", {}), resume=False)
-    database = f"sqlite:///{tmp_path / 'search.db'}"
-    ledger = StudyLedger(
-        found.spec, [cell], store, ConfigurationSearch(found.spec.study, [cell], found.spec.search, storage=database)
-    )
+    writer, halving = logs.opened(found.spec), Halving(grace_epochs=2, reduction_factor=3, epochs=6)
+    ledger = StudyLedger(found.spec, [cell], writer, logged_search(writer, [cell], found.spec.search))
     while isinstance(assignment := ledger.next(), Assignment):
         name, status = assignment.trial.trial, "finished"
         ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])

@@ -1,30 +1,31 @@
-"""A driver goes on listening for requests to stop, whatever its tracking store does meanwhile."""
+"""A driver goes on listening for requests to stop, whatever its home does meanwhile."""
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
+from logged_studies import Logs, logs
 
-from vsetune.errors import StorageError, UnusableStore, UsageError
-from vsetune.jobs import stop_watch
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import StorageError
 from vsetune.jobs.stop_watch import stop_watched
 from vsetune.jobs.stopping import StopRequest
+from vsetune.records.studies import Studies
 
-URI = "sqlite:///mlflow.db"
+__all__ = ["logs"]
 OLD, NEW = "2026-01-01 by an earlier driver's friend", "2026-01-02 by somebody"
 
 
-class Store:
-    """Answers as told, one answer a look, the last one for ever; an exception is raised. looks: how many there were."""
+class Answers:
+    """One answer a look, the last one for ever; an exception is raised. looks: how many there were."""
 
     def __init__(self, *answers: str | Exception | None) -> None:
         self.answers, self.looks, self.seen_all = list(answers), 0, threading.Event()
 
-    def stop_asked(self, study: str) -> str | None:
+    def __call__(self) -> str | None:
         answer = self.answers[min(self.looks, len(self.answers) - 1)]
         self.looks += 1
         if self.looks > len(self.answers):
@@ -34,77 +35,54 @@ class Store:
         return answer
 
 
-@pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., StopRequest]:
+def watched(*answers: str | Exception | None) -> StopRequest:
     """What became of a watch over these answers."""
-
-    def run(*answers: str | Exception | None, opened: Callable[[], None] = lambda: None, **words: Any) -> StopRequest:
-        store, stop = Store(*answers), StopRequest()
-
-        def open_states(uri: str) -> Store:
-            opened()
-            return store
-
-        monkeypatch.setattr(stop_watch, "open_states", open_states)
-        with stop_watched("nightly", URI, stop, every_s=0.001, **words):
-            for _ in range(5000):
-                if stop.is_requested or store.seen_all.wait(0.001):
-                    break
-        return stop
-
-    return run
+    asked, stop = Answers(*answers), StopRequest()
+    with stop_watched("nightly", stop, every_s=0.001, asked=asked):
+        ends(stop, asked.seen_all.is_set)
+    return stop
 
 
-@pytest.mark.parametrize("trouble", [StorageError("tracking store x: away"), KeyError("script"), RuntimeError("odd")])
-def test_a_request_is_heard_after_any_failure_of_the_store(
-    watched: Callable[..., StopRequest], trouble: Exception, caplog: pytest.LogCaptureFixture
+def ends(stop: StopRequest, is_over: Callable[[], bool] = lambda: False) -> bool:
+    """Waits until somebody has asked to stop, or it is over."""
+    for _ in range(5000):
+        if stop.is_requested or is_over():
+            break
+        threading.Event().wait(0.001)
+    return stop.is_requested
+
+
+@pytest.mark.parametrize("trouble", [StorageError("runs/nightly: away"), KeyError("script"), RuntimeError("odd")])
+def test_a_request_is_heard_after_any_failure_of_the_home(
+    trouble: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     stop = watched(OLD, OLD, trouble, trouble, trouble, OLD, NEW)
-    assert stop.reason == f"a request in the tracking store ({NEW})"
+    assert stop.reason == f"a request in its folder ({NEW})"
     away, back = [record.getMessage() for record in caplog.records]
     assert away.startswith("study nightly: requests to stop it (vsetune study stop) are not heard for now: ")
     assert str(trouble) in away
     assert back == "study nightly: requests to stop it are heard again"
 
 
-def test_a_store_that_cannot_be_opened_for_a_while_is_told_once(
-    watched: Callable[..., StopRequest], caplog: pytest.LogCaptureFixture
-) -> None:
-    troubles = iter([KeyError("script"), StorageError("locked"), OSError("no route")])
-
-    def opened() -> None:
-        for trouble in troubles:
-            raise trouble
-
-    assert watched(OLD, OLD, NEW, opened=opened).reason is not None
-    assert len([record for record in caplog.records if "not heard for now" in record.getMessage()]) == 1
-
-
-def test_a_request_that_an_earlier_driver_followed_is_left_alone(watched: Callable[..., StopRequest]) -> None:
+def test_a_request_that_an_earlier_driver_followed_is_left_alone() -> None:
     assert not watched(OLD, OLD, OLD).is_requested
 
 
-def test_what_is_asked_of_a_study_that_began_with_this_driver_is_for_it(watched: Callable[..., StopRequest]) -> None:
-    """Also when it was asked before the first look."""
-    assert watched(NEW, is_new=True).is_requested
+def test_a_first_request_is_followed() -> None:
+    assert watched(None, None, NEW).is_requested
 
 
-def test_a_study_that_reaches_its_store_later_is_new_and_no_outage(
-    watched: Callable[..., StopRequest], caplog: pytest.LogCaptureFixture
-) -> None:
-    assert watched(UsageError("study nightly: not in this store"), NEW).is_requested
-    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
+def test_a_home_that_is_away_when_the_driver_starts_hides_no_request() -> None:
+    assert watched(StorageError("runs/nightly: away"), NEW).is_requested
 
 
-def test_a_store_that_nobody_can_use_is_no_outage(
-    watched: Callable[..., StopRequest], caplog: pytest.LogCaptureFixture
-) -> None:
-    """It ends the study, in one line."""
-    assert not watched(UnusableStore("tracking store x: wrong password")).is_requested
-    assert caplog.records == []
-
-
-def test_a_store_in_memory_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stop_watch, "open_states", lambda uri: pytest.fail("asked"))
-    with stop_watched("nightly", "memory:", StopRequest(), every_s=0.001):
-        pass
+def test_a_request_left_in_the_study_s_folder_reaches_its_driver(logs: Logs) -> None:
+    plain = {"study": "nightly", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]}
+    logs.opened(parse_spec(plain, StudySpec, where="test"))
+    Studies().ask_to_stop("nightly", OLD)
+    stop = StopRequest()
+    with stop_watched("nightly", stop, every_s=0.001):
+        assert not stop.is_requested
+        Studies().ask_to_stop("nightly", NEW)
+        assert ends(stop)
+    assert stop.reason == f"a request in its folder ({NEW})"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vsetune.tracking.memory_store import MemoryStore
+from logged_studies import begun
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -19,8 +19,9 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.metrics_export import MetricsBoard
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_metrics import StudyMetrics
-from vsetune.records.attempts import StudyRecord, ValidationPoint
-from vsetune.search.configurations import ConfigurationSearch
+from vsetune.jobs.study_records import logged_search
+from vsetune.records.attempts import ValidationPoint
+from vsetune.records.writer import StudyWriter
 
 PRICED = Node("n1", "gpu", cpus=8.0, gpus=2.0, usd_per_hour=3.6, metrics="10.0.0.1:8080")
 UNPRICED = Node("n2", "cpu", cpus=8.0, gpus=0.0, usd_per_hour=None, metrics="10.0.0.2:8080")
@@ -30,7 +31,7 @@ Value = Callable[..., float | None]
 class Driver:
     """A study, its metrics, and a clock that the test turns."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         plain = {
             "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}],
             "losses": [{"name": "lmh"}, {"name": "lseh"}], "search": {"configurations": 1}, "seeds": [7],
@@ -38,11 +39,10 @@ class Driver:
         }
         study = parse_spec(plain, StudySpec, where="test")
         cells = resolve_cells(study, where="test")
-        store = MemoryStore(None)
-        store.open_study(StudyRecord("tiny", study.fingerprint(), study.to_plain()), resume=True)
-        search = ConfigurationSearch("tiny", cells, study.search, storage=f"sqlite:///{folder / 'search.db'}")
+        writer = begun(StudyWriter(), study)
+        search = logged_search(writer, cells, study.search)
         self.now, self.stop, self.nodes = 1000.0, StopRequest(), [PRICED, UNPRICED]
-        self.ledger = StudyLedger(study, cells, store, search, clock=lambda: self.now)
+        self.ledger = StudyLedger(study, cells, writer, search, clock=lambda: self.now)
         self.ledger.recover()
         self.told: dict[tuple[str, tuple[str, ...]], float] = {}
         self.board = MetricsBoard(self._hear)
@@ -84,7 +84,7 @@ class Driver:
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
-    return Driver(tmp_path)
+    return Driver()
 
 
 def test_a_study_of_two_trials_tells_its_states_epochs_and_best(driver: Driver) -> None:

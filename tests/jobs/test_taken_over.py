@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from logged_studies import begun
 from s3_server import endpoint, machine, prefix
-from vsetune.jobs.held_search import HeldSearch
-from vsetune.tracking.guarded_store import GuardedStore
-from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
-from vsetune.config.spec.paths import home
+from vsetune.config.spec.paths import remote_place
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.errors import StorageError, StudyConflict
+from vsetune.errors import StudyConflict
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.study_home import held_home
+from vsetune.jobs.study_records import logged_search
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.object_storage import lease
-from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.records.attempts import AttemptRecord, ValidationPoint
+from vsetune.records.log import LogWriter, Overtaken
+from vsetune.records.studies import Studies, folder_of_study
+from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import Refusal
 
 __all__ = ["endpoint", "machine", "prefix"]
@@ -33,19 +35,15 @@ STUDY = parse_spec(
 )
 CELLS = resolve_cells(STUDY, where="test")
 (CELL,) = (cell.name for cell in CELLS)
-Check = Callable[[], None]
 
 
 class Driver:
     """A process that runs the study; its trials last one validation."""
 
-    def __init__(self, store: MemoryStore, file: Path, check: Check, refuses: Refusal | None = None) -> None:
-        guarded = GuardedStore(store, check)
-        guarded.open_study(StudyRecord("tiny", STUDY.fingerprint(), STUDY.to_plain()), resume=True)
-        self.search = HeldSearch(
-            "tiny", CELLS, STUDY.search, storage=f"sqlite:///{file}", refuses=refuses, check=check,
-        )
-        self.ledger = StudyLedger(STUDY, CELLS, guarded, self.search)
+    def __init__(self, writer: StudyWriter, refuses: Refusal | None = None) -> None:
+        self.writer = begun(writer, STUDY)
+        self.search = logged_search(self.writer, CELLS, STUDY.search, refuses=refuses)
+        self.ledger = StudyLedger(STUDY, CELLS, self.writer, self.search)
         self.ledger.recover()
 
     def begin(self) -> str | None:
@@ -67,88 +65,96 @@ class Driver:
             self.end(name)
 
 
-def tried(store: MemoryStore) -> list[tuple[str, dict[str, object]]]:
-    return [(each.start.trial, dict(each.start.configuration)) for each in store.attempts("tiny")]
+Take = Callable[[], StudyWriter]
 
 
-@pytest.fixture(params=["folder", "s3"])
-def take(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Check]]:
+@pytest.fixture
+def take(
+    machine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Take]:
     """Takes the study, from whoever has it, on another machine each time."""
+    monkeypatch.setattr(lease.Holder, "is_gone", lambda holder: True)
+    names = iter(("first", "second", "third"))
     with ExitStack() as held:
-        if request.param == "folder":  # on a disk whose locks are not kept
 
-            def on_a_folder() -> Check:
-                return lambda: None
+        def on_another_machine() -> StudyWriter:
+            machine(next(names))
+            folder = folder_of_study(STUDY.study)
+            home = held.enter_context(held_home(folder))
+            log = LogWriter(folder, remote_place(folder), on_overtaken=home.on_lost)
+            held.callback(log.close)
+            return StudyWriter(log)
 
-            yield on_a_folder
-            return
-        on_machine = request.getfixturevalue("machine")
-        monkeypatch.setattr(lease.Holder, "is_gone", lambda holder: True)
-        names = iter(("first", "second", "third"))
+        yield on_another_machine
 
-        def on_s3() -> Check:
-            on_machine(next(names))
-            return held.enter_context(held_home(home() / "runs" / "tiny")).check
 
-        yield on_s3
+def recorded(machine: Callable[[str], None]) -> list[AttemptRecord]:
+    """What the study's log says to a machine that had nothing of it."""
+    machine("reader")
+    return Studies().attempts(STUDY.study)
+
+
+def tried(attempts: list[AttemptRecord]) -> dict[str, Mapping[str, object]]:
+    return {each.start.trial: dict(each.start.configuration) for each in attempts}
 
 
 def test_a_draw_of_a_driver_that_was_taken_over_meanwhile_counts_for_nothing(
-    take: Callable[[], Check], tmp_path: Path
+    take: Take, machine: Callable[[str], None]
 ) -> None:
-    undisturbed = MemoryStore()
-    Driver(undisturbed, tmp_path / "undisturbed.db", lambda: None).run_all()
+    undisturbed = StudyWriter()
+    Driver(undisturbed).run_all()
 
-    store, file = MemoryStore(), tmp_path / "search.db"
     later: list[Driver] = []
     draws: list[str] = []
 
     def paused(cell: str, configuration: object) -> str | None:
-        """Between a draw and its write. The fourth draw is disturbed, while the third configuration is trained."""
+        """Between a draw and its record. The fourth draw is disturbed, while the third configuration is trained."""
         draws.append(cell)
         if len(draws) == 4:
-            later.append(Driver(store, file, take()))
+            later.append(Driver(take()))
             third, fourth = later[0].begin(), later[0].begin()
             assert (third, fourth) == (f"{CELL}-c002-s0", f"{CELL}-c003-s0")
         return None
 
-    first = Driver(store, file, take(), paused)
+    first = Driver(take(), paused)
     for _ in range(2):
         first.end(first.begin() or "")
     running = first.begin()
     assert running is not None
+    first.writer.settle()
     assert first.begin() is None
-    assert "taken" in str(first.ledger.search_outage)  # by the lease, or by the database
+    assert "another driver has added to the log of this study" in str(first.ledger.outage)
 
     (second,) = later
     for name in (f"{CELL}-c002-s0", f"{CELL}-c003-s0"):
         second.end(name)
     second.run_all()
-    assert {name for name, _ in tried(store)} == {name for name, _ in tried(undisturbed)}
-    assert len({str(configuration) for _, configuration in tried(store)}) == STUDY.search.configurations
+    second.writer.settle()
+    assert tried(recorded(machine)).keys() == tried(undisturbed.attempts()).keys()
+    assert len({str(each) for each in tried(recorded(machine)).values()}) == STUDY.search.configurations
 
-    third_driver = Driver(store, file, take())
+    third_driver = Driver(take())
     assert not third_driver.ledger.has_work()
     assert len(third_driver.search.suggestions(CELL)) == STUDY.search.configurations
 
 
-def test_an_outcome_told_by_a_driver_that_was_taken_over_counts_for_nothing(tmp_path: Path) -> None:
-    """Its own look at the lease came before."""
-
-    def search() -> HeldSearch:
-        url = f"sqlite:///{tmp_path / 'search.db'}"
-        return HeldSearch("tiny", CELLS, STUDY.search, storage=url, refuses=None, check=lambda: None)
-
-    first = search()
-    assert first.ask(CELL) is not None
-    second = search()
+def test_an_outcome_of_a_driver_that_was_taken_over_counts_for_nothing(
+    take: Take, machine: Callable[[str], None]
+) -> None:
+    first = Driver(take())
+    name = first.begin()
+    assert name is not None
+    first.writer.settle()
+    second = Driver(take())
+    first.end(name)
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"^search\.storage: .*another process has taken the study over"):
-            first.tell(CELL, 0, "failed", curve=[])
-    (suggestion,) = second.suggestions(CELL)
+        with pytest.raises(Overtaken, match="another driver has added to the log of this study"):
+            first.writer.settle()
+    (suggestion,) = second.search.suggestions(CELL)
     assert suggestion.is_open
-    second.tell(CELL, 0, "finished", curve=[(1.0, 40.0)])
-    assert not second.suggestions(CELL)[0].is_open
+    second.writer.settle()
+    (attempt,) = recorded(machine)
+    assert (attempt.status, attempt.curve) == ("killed", ())
 
 
 def test_a_driver_that_is_paused_inside_ask_holds_its_folder(tmp_path: Path) -> None:
@@ -159,5 +165,5 @@ def test_a_driver_that_is_paused_inside_ask_holds_its_folder(tmp_path: Path) -> 
             pass
         return None
 
-    with held_home(folder) as held:
-        assert Driver(MemoryStore(), tmp_path / "search.db", held.check, paused).begin() is not None
+    with held_home(folder):
+        assert Driver(StudyWriter(), paused).begin() is not None

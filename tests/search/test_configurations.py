@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -13,7 +13,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
-from vsetune.search.configurations import ConfigurationSearch
+from vsetune.search.configurations import ConfigurationSearch, Sampled
 from vsetune.search.drawing import distributions_of
 
 PLAIN: dict[str, Any] = {
@@ -26,10 +26,10 @@ CELLS = resolve_cells(STUDY, where="test")
 RISING = ((0.5, 20.0), (1.0, 40.0), (1.5, 30.0))
 
 
-def open_search(folder: Path | None, **options: Any) -> ConfigurationSearch:
-    """folder: None keeps it in memory."""
-    storage = "sqlite:///:memory:" if folder is None else f"sqlite:///{folder / 'search.db'}"
-    return ConfigurationSearch("tiny", CELLS, STUDY.search, storage=storage, **options)
+def open_search(kept: list[Sampled] | None = None, **options: Any) -> ConfigurationSearch:
+    """kept: what earlier processes sampled, and then what this one does."""
+    kept = [] if kept is None else kept
+    return ConfigurationSearch(CELLS, STUDY.search, sampled=kept, keep=kept.append, **options)
 
 
 def run(search: ConfigurationSearch, cell: str, count: int) -> list[dict[str, object]]:
@@ -41,18 +41,18 @@ def run(search: ConfigurationSearch, cell: str, count: int) -> list[dict[str, ob
     return drawn
 
 
-def stored(folder: Path, cell: str = "vsepp.lmh") -> list[optuna.trial.FrozenTrial]:
-    return optuna.load_study(study_name=f"tiny/{cell}", storage=f"sqlite:///{folder / 'search.db'}").trials
+def trials(search: ConfigurationSearch, cell: str = "vsepp.lmh") -> list[optuna.trial.FrozenTrial]:
+    return list(search._histories[cell])
 
 
 def test_the_first_configuration_is_the_default_and_the_others_differ() -> None:
-    drawn = run(open_search(None), "vsepp.top_f", 4)
+    drawn = run(open_search(), "vsepp.top_f", 4)
     assert drawn[0] == CELLS[1].defaults()
     assert len({str(each) for each in drawn}) == 4
 
 
 def test_every_draw_is_inside_its_range_and_of_its_type() -> None:
-    for drawn in run(open_search(None), "vsepp.top_f", 8):
+    for drawn in run(open_search(), "vsepp.top_f", 8):
         assert isinstance(drawn["loss.decay_steps"], int)
         assert 200 <= drawn["loss.decay_steps"] <= 20_000
         assert isinstance(drawn["loss.margin"], float)
@@ -60,107 +60,92 @@ def test_every_draw_is_inside_its_range_and_of_its_type() -> None:
 
 
 def test_the_same_seed_and_history_give_the_same_configurations() -> None:
-    assert run(open_search(None), "vsepp.lmh", 5) == run(open_search(None), "vsepp.lmh", 5)
+    assert run(open_search(), "vsepp.lmh", 5) == run(open_search(), "vsepp.lmh", 5)
 
 
-def test_a_draw_is_the_one_that_optuna_would_have_asked_for(tmp_path: Path) -> None:
+def test_a_draw_is_the_one_that_optuna_would_have_asked_for() -> None:
     """Past the random start, with an open and a pruned trial in the history; the sampler is seeded as ours."""
-    search = open_search(tmp_path)
+    search = open_search()
     run(search, "vsepp.lmh", 4)
     search.tell("vsepp.lmh", search.ask("vsepp.lmh").number, "pruned", curve=RISING)
     search.ask("vsepp.lmh")
     copied = optuna.create_study(direction="maximize")
-    copied.add_trials(stored(tmp_path))
+    copied.add_trials(trials(search))
     seed = int.from_bytes(__import__("hashlib").sha256(b"0/vsepp.lmh/6").digest()[:4], "big")
     copied.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=2)
     expected = copied.ask(fixed_distributions=distributions_of(CELLS[0])).params
     assert search.ask("vsepp.lmh").configuration == expected
 
 
-def test_a_new_process_goes_on_where_the_old_one_ended(tmp_path: Path) -> None:
-    first = open_search(tmp_path)
+def test_a_new_process_goes_on_where_the_old_one_ended() -> None:
+    kept: list[Sampled] = []
+    first = open_search(kept)
     run(first, "vsepp.lmh", 2)
     open_one = first.ask("vsepp.lmh")
-    again = open_search(tmp_path)
+    again = open_search(kept)
     assert [each.number for each in again.suggestions("vsepp.lmh")] == [0, 1, 2]
-    assert [each.is_open for each in again.suggestions("vsepp.lmh")] == [False, False, True]
+    assert [each.is_open for each in again.suggestions("vsepp.lmh")] == [True] * 3, "outcomes are told to each process"
     assert again.suggestions("vsepp.lmh")[2] == open_one
     assert again.suggestions("vsepp.top_f") == []
 
 
-def test_the_points_of_a_curve_are_kept_and_its_best_is_the_value(tmp_path: Path) -> None:
-    search = open_search(tmp_path)
+def test_the_points_of_a_curve_are_kept_and_its_best_is_the_value() -> None:
+    search = open_search()
     search.tell("vsepp.lmh", search.ask("vsepp.lmh").number, "finished", curve=RISING)
     search.tell("vsepp.lmh", search.ask("vsepp.lmh").number, "pruned", curve=RISING[:2])
-    finished, pruned = stored(tmp_path)
+    finished, pruned = trials(search)
     assert (finished.state.name, finished.value) == ("COMPLETE", 40.0)
     assert finished.intermediate_values == {500: 20.0, 1000: 40.0, 1500: 30.0}
     assert (pruned.state.name, pruned.intermediate_values) == ("PRUNED", {500: 20.0, 1000: 40.0})
 
 
-def test_telling_twice_keeps_the_first_outcome(tmp_path: Path) -> None:
-    search = open_search(tmp_path)
+def test_telling_twice_keeps_the_first_outcome() -> None:
+    search = open_search()
     number = search.ask("vsepp.lmh").number
     search.tell("vsepp.lmh", number, "pruned", curve=RISING)
     search.tell("vsepp.lmh", number, "finished", curve=[(9.0, 50.0)])
-    assert stored(tmp_path)[0].state.name == "PRUNED"
-    assert max(stored(tmp_path)[0].intermediate_values) == 1500
+    assert trials(search)[0].state.name == "PRUNED"
+    assert max(trials(search)[0].intermediate_values) == 1500
 
 
 def test_a_cell_without_anything_to_search_gets_its_one_configuration() -> None:
-    only_rate = open_search(None).ask("vsepp.lsh").configuration
+    only_rate = open_search().ask("vsepp.lsh").configuration
     assert set(only_rate) == {"training.learning_rate"}
-
-
-def test_a_half_asked_trial_of_an_older_version_is_ignored(tmp_path: Path) -> None:
-    """Killed between enqueueing the defaults and asking for them, and later between two parameters."""
-    open_search(tmp_path)
-    half = optuna.load_study(study_name="tiny/vsepp.lmh", storage=f"sqlite:///{tmp_path / 'search.db'}")
-    half.enqueue_trial({"loss.margin": 0.2})
-    half.add_trial(optuna.trial.create_trial(
-        state=optuna.trial.TrialState.RUNNING, params={"loss.margin": 0.1},
-        distributions={"loss.margin": distributions_of(CELLS[0])["loss.margin"]},
-    ))
-    search = open_search(tmp_path)
-    assert search.suggestions("vsepp.lmh") == []
-    first = search.ask("vsepp.lmh")
-    assert (first.number, first.configuration) == (2, CELLS[0].defaults())
-    search.tell("vsepp.lmh", first.number, "finished", curve=RISING)
-    assert [each.number for each in search.suggestions("vsepp.lmh")] == [2]
 
 
 def large_margin(cell: str, configuration: Mapping[str, Any]) -> str | None:
     return "margin is too large" if configuration["loss.margin"] > 0.12 else None
 
 
-def test_a_refused_draw_is_recorded_and_replaced(tmp_path: Path) -> None:
-    search = open_search(tmp_path, refuses=large_margin)
+def test_a_refused_draw_is_recorded_and_replaced() -> None:
+    search = open_search(refuses=large_margin)
     drawn = run(search, "vsepp.lmh", 6)
     assert all(each["loss.margin"] <= 0.12 for each in drawn)  # type: ignore[operator]
-    trials = stored(tmp_path)
-    refused = [trial for trial in trials if "refused" in trial.user_attrs]
+    drawn_at_all = trials(search)
+    refused = [trial for trial in drawn_at_all if "refused" in trial.user_attrs]
     assert refused[0].params == CELLS[0].defaults()
     assert {trial.user_attrs["refused"] for trial in refused} == {"margin is too large"}
     numbers = [each.number for each in search.suggestions("vsepp.lmh")]
     assert len(numbers) == 6
-    assert set(numbers) == set(range(len(trials))) - {trial.number for trial in refused}
+    assert set(numbers) == set(range(len(drawn_at_all))) - {trial.number for trial in refused}
 
 
-def test_a_search_killed_among_refused_draws_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
-    expected = run(open_search(None, refuses=large_margin), "vsepp.lmh", 4)
+def test_a_search_killed_among_refused_draws_goes_on_as_if_it_had_not_been() -> None:
+    kept: list[Sampled] = []
+    expected = run(open_search(refuses=large_margin), "vsepp.lmh", 4)
 
     def dies(cell: str, configuration: Mapping[str, Any]) -> str | None:
-        if len(stored(tmp_path)) == 1:
+        if len(kept) == 1:
             raise KeyboardInterrupt
         return large_margin(cell, configuration)
 
     with pytest.raises(KeyboardInterrupt):
-        open_search(tmp_path, refuses=dies).ask("vsepp.lmh")
-    assert run(open_search(tmp_path, refuses=large_margin), "vsepp.lmh", 4) == expected
+        open_search(kept, refuses=dies).ask("vsepp.lmh")
+    assert run(open_search(kept, refuses=large_margin), "vsepp.lmh", 4) == expected
 
 
 def test_a_space_in_which_nothing_is_valid_is_one_line() -> None:
-    search = open_search(None, refuses=lambda cell, configuration: "margin is above cap")
+    search = open_search(refuses=lambda cell, configuration: "margin is above cap")
     with pytest.raises(ConfigError, match=r"^search: cell vsepp\.lmh: 100 draws in a row .* because margin is above"):
         search.ask("vsepp.lmh")
 
@@ -170,7 +155,7 @@ def share_of_diverging(tell: Callable[[ConfigurationSearch, int], None]) -> floa
 
     The good region is narrow and lies at the edge of the diverging one, as it does for learning rates.
     """
-    search = open_search(None)
+    search = open_search()
     diverging = []
     for _ in range(36):
         suggestion = search.ask("vsepp.lmh")
@@ -186,8 +171,10 @@ def share_of_diverging(tell: Callable[[ConfigurationSearch, int], None]) -> floa
 def test_the_sampler_keeps_away_from_where_numbers_diverge() -> None:
     """Told as FAIL, as before, Optuna ignores them and asks there again and again."""
     def as_failure(search: ConfigurationSearch, number: int) -> None:
-        search._storage.studies["tiny/vsepp.lmh"].tell(number, state=optuna.trial.TrialState.FAIL)
-        search.suggestions("vsepp.lmh")  # reads what was written past it
+        history = search._histories["vsepp.lmh"]
+        failed = copy.copy(history[number])
+        failed.state = optuna.trial.TrialState.FAIL
+        history.update(failed)
 
     def as_ours(search: ConfigurationSearch, number: int) -> None:
         search.tell("vsepp.lmh", number, "failed", curve=RISING)
@@ -196,8 +183,8 @@ def test_the_sampler_keeps_away_from_where_numbers_diverge() -> None:
     assert learned < 0.5 < 0.9 < ignored
 
 
-def test_a_failure_counts_as_pruned_before_it_reached_anything(tmp_path: Path) -> None:
-    search = open_search(tmp_path)
+def test_a_failure_counts_as_pruned_before_it_reached_anything() -> None:
+    search = open_search()
     search.tell("vsepp.lmh", search.ask("vsepp.lmh").number, "failed", curve=RISING)
     search.tell("vsepp.lmh", search.ask("vsepp.lmh").number, "finished", curve=[])
-    assert [(trial.state.name, trial.intermediate_values) for trial in stored(tmp_path)] == [("PRUNED", {})] * 2
+    assert [(trial.state.name, trial.intermediate_values) for trial in trials(search)] == [("PRUNED", {})] * 2

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.search.drawing import REFUSED, distributions_of, draw, is_whole
+from vsetune.search.drawing import REFUSED, distributions_of, draw
 from vsetune.search.even_points import even_point
 
 
@@ -170,14 +170,3 @@ def test_ranges_become_distributions_of_their_type_and_scale() -> None:
         assert (made.low, made.high, made.log) == (domain.low, domain.high, domain.log)
     assert {type(made).__name__ for made in found.values()} >= {"IntDistribution", "FloatDistribution"}
     assert {made.log for made in found.values()} == {True, False}
-
-
-def test_a_trial_with_some_of_its_parameters_is_not_whole() -> None:
-    _, cell = study_of()
-    (whole,) = history_of(cell, 1)
-    assert is_whole(whole, cell)
-    name = next(iter(cell.domains))
-    half = create_trial(
-        params={name: whole.params[name]}, distributions={name: whole.distributions[name]}, value=1.0,
-    )
-    assert not is_whole(half, cell)

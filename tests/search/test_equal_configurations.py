@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -11,7 +10,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.errors import ConfigError
-from vsetune.search.configurations import ConfigurationSearch, Lesson, Suggestion
+from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
 from vsetune.search.drawing import gaps_of
 from vsetune.search.finite_spaces import configurations_in
 
@@ -33,16 +32,24 @@ def study_of(loss: str, space: Any, **search: Any) -> tuple[StudySpec, Cell]:
 
 
 def searched(
-    study: StudySpec, cell: Cell, *, most: int = 40, storage: str | None = None, **options: Any
+    study: StudySpec, cell: Cell, *, most: int = 40, kept: list[Sampled] | None = None, **options: Any
 ) -> list[Suggestion]:
-    """Until the space is exhausted; the best is always at the same corner, where samplers that learn want to stay."""
-    search = ConfigurationSearch("tiny", [cell], study.search, storage=storage, **options)
-    found: list[Suggestion] = []
-    while len(found) < most and (suggestion := search.ask(cell.name)) is not None:
+    """Until the space is exhausted; the best is always at the same corner, where samplers that learn want to stay.
+    kept: what earlier processes sampled, and then what this one does."""
+    kept = [] if kept is None else kept
+    search = ConfigurationSearch([cell], study.search, sampled=kept, keep=kept.append, **options)
+
+    def tell(suggestion: Suggestion) -> None:
         settings = suggestion.configuration
         rate = float(settings.get("training.learning_rate", 2e-4))
         best = 50 - 100 * abs(float(settings["loss.margin"]) - 0.3) - 1000 * rate
         search.tell(cell.name, suggestion.number, "finished", curve=[(1.0, best)])
+
+    for earlier in search.suggestions(cell.name):
+        tell(earlier)
+    found: list[Suggestion] = []
+    while len(found) < most and (suggestion := search.ask(cell.name)) is not None:
+        tell(suggestion)
         found.append(suggestion)
     return found
 
@@ -60,16 +67,16 @@ def test_a_space_of_choices_ends_after_as_many_trials_as_it_has_configurations(s
 
 @pytest.mark.parametrize("sampler", ["tpe", "cma-es", "grid"])
 def test_settings_without_effect_make_no_other_configuration_and_a_resumed_search_draws_the_same(
-    sampler: str, tmp_path: Path
+    sampler: str,
 ) -> None:
     study, cell = study_of("top_f", DECAYS, sampler=sampler)
     assert configurations_in(cell) == 16
     found = searched(study, cell)
     assert (len(found), len(keys(found))) == (16, 16)
-    file = f"sqlite:///{tmp_path / 'search.db'}"
-    parts = [searched(study, cell, most=most, storage=file) for most in (5, 8, 40)]
+    kept: list[Sampled] = []
+    parts = [searched(study, cell, most=most, kept=kept) for most in (5, 8, 40)]
     assert [each for part in parts for each in part] == found
-    assert ConfigurationSearch("tiny", [cell], study.search, storage=file).ask(cell.name) is None
+    assert ConfigurationSearch([cell], study.search, sampled=kept).ask(cell.name) is None
 
 
 def test_why_a_configuration_was_drawn_again_is_kept_with_it() -> None:
@@ -84,7 +91,7 @@ def test_where_a_range_has_hardly_any_values_an_equal_one_is_run_in_the_end_and_
     narrow = {"margin": {"low": 0.2, "high": 0.2000000000000001}}
     study, cell = study_of("lmh", narrow, sampler="random", training={})
     assert configurations_in(cell) is None
-    search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
+    search = ConfigurationSearch([cell], study.search)
     found = [search.ask(cell.name) for _ in range(12)]
     assert len(keys(found)) < 12
     assert "all drawn before, run again as configuration" in found[-1].drawn_by
@@ -110,7 +117,7 @@ def test_refused_configurations_are_not_drawn_again_and_a_space_without_a_valid_
 
 def test_trials_of_other_studies_are_no_trials_of_this_one_and_a_start_that_was_tried_is_left_out() -> None:
     study, cell = study_of("lmh", MARGINS, sampler="sobol")
-    search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
+    search = ConfigurationSearch([cell], study.search)
     defaults = cell.defaults()
     search.teach(cell.name, [Lesson("older/a-1", defaults, 55.0)], [defaults])
     first, second = search.ask(cell.name), search.ask(cell.name)

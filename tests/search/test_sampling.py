@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -13,15 +12,13 @@ import optuna
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
 from threadpoolctl import threadpool_info
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.errors import ConfigError
-from vsetune.search.configurations import ConfigurationSearch, Lesson, Suggestion
+from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
 from vsetune.search.drawing import CellDrawing, distributions_of
 from vsetune.search.even_points import value_at
 from vsetune.search.objectives import Objective
@@ -47,27 +44,36 @@ def study_of(loss: str = "lseh", space: Any = "default", **search: Any) -> tuple
     return study, resolve_cells(study, where="test")[0]
 
 
-def searched(study: StudySpec, cell: Cell, count: int, *, storage: str | None = None) -> list[Suggestion]:
-    """So many configurations, each told before the next: high where the margin is near 0.3."""
-    search = ConfigurationSearch("tiny", [cell], study.search, storage=storage)
+def searched(study: StudySpec, cell: Cell, count: int, *, kept: list[Sampled] | None = None) -> list[Suggestion]:
+    """So many configurations, each told before the next: high where the margin is near 0.3. kept: what earlier
+    processes sampled, and then what this one does."""
+    kept = [] if kept is None else kept
+    search = ConfigurationSearch([cell], study.search, sampled=kept, keep=kept.append)
+
+    def tell(suggestion: Suggestion) -> None:
+        best = 60 - 100 * abs(float(suggestion.configuration["loss.margin"]) - 0.3)
+        search.tell(cell.name, suggestion.number, "finished", curve=[(1.0, best - 5), (2.0, best)])
+
+    for earlier in search.suggestions(cell.name):
+        tell(earlier)
     found = []
     for _ in range(count):
         suggestion = search.ask(cell.name)
-        best = 60 - 100 * abs(float(suggestion.configuration["loss.margin"]) - 0.3)
-        search.tell(cell.name, suggestion.number, "finished", curve=[(1.0, best - 5), (2.0, best)])
+        assert suggestion is not None
+        tell(suggestion)
         found.append(suggestion)
     return found
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_settings_without_effect_are_not_drawn_and_a_resumed_search_goes_on_as_an_undisturbed_one(
-    sampler: str, tmp_path: Path
+    sampler: str,
 ) -> None:
     study, cell = study_of("top_f", DECAYS, sampler=sampler)
     undisturbed = searched(study, cell, 7 if sampler == "gp" else 12)
     if sampler in ("tpe", "cma-es", "nsga-ii"):
-        file = f"sqlite:///{tmp_path / 'search.db'}"
-        assert [*searched(study, cell, 9, storage=file), *searched(study, cell, 3, storage=file)] == undisturbed
+        kept: list[Sampled] = []
+        assert [*searched(study, cell, 9, kept=kept), *searched(study, cell, 3, kept=kept)] == undisturbed
     drawn = [dict(each.configuration) for each in undisturbed]
     for each in drawn:
         assert ("loss.sharpness" in each) == (each["loss.decay"] == "hyperbolic")
@@ -98,7 +104,7 @@ def test_trials_that_never_reach_a_target_tell_samplers_where_to_look(sampler: s
     """Trials rise evenly to 60 at a margin of 0.335 and lose 1.2 points per 0.01; only those within 0.025 reach 57. The
     first that do not are told as censored; one diverges. Told as equally bad they would lead nowhere."""
     study, cell = study_of("lmh", {"margin": {"low": 0.05, "high": 0.4}}, sampler=sampler, training={})
-    search, objective = ConfigurationSearch("tiny", [cell], study.search, storage=None), Objective(
+    search, objective = ConfigurationSearch([cell], study.search), Objective(
         "epochs_to_target", 10.0, 57.0
     )
     misses: list[float] = []
@@ -117,12 +123,11 @@ def test_trials_that_never_reach_a_target_tell_samplers_where_to_look(sampler: s
     assert sum(away < 0.025 for away in misses[-5:]) >= 3
 
 
-def test_what_made_a_draw_is_stored_with_it(tmp_path: Path) -> None:
+def test_what_made_a_draw_is_kept_with_it() -> None:
     study, cell = study_of("lmh")
-    file = f"sqlite:///{tmp_path / 'search.db'}"
-    (drawn,) = searched(study, cell, 1, storage=file)
-    (again,) = ConfigurationSearch("tiny", [cell], study.search, storage=file).suggestions(cell.name)
-    assert (again.drawn_by, again.is_open) == (drawn.drawn_by, False)
+    kept: list[Sampled] = []
+    (drawn,) = searched(study, cell, 1, kept=kept)
+    assert ConfigurationSearch([cell], study.search, sampled=kept).suggestions(cell.name) == [drawn]
 
 
 SPACE: dict[str, BaseDistribution] = {
@@ -180,33 +185,6 @@ def test_arrays_hear_of_trials_that_end_later() -> None:
     assert (history.ended, len(history)) == (again.ended, 240)
 
 
-def test_asking_and_telling_take_as_many_statements_whatever_was_tried_before(tmp_path: Path) -> None:
-    study, cell = study_of(sampler="cma-es", start="random")
-    search = ConfigurationSearch("tiny", [cell], study.search, storage=f"sqlite:///{tmp_path / 'search.db'}")
-    counts = []
-    for _ in range(25):
-        with statements() as count:
-            suggestion = search.ask(cell.name)
-            search.tell(cell.name, suggestion.number, "finished", curve=[(1.0, 5.0), (2.0, 7.0), (3.0, 6.0)])
-        counts.append(len(count))
-    assert counts[1:] == [9] * 24, "the first call reads what is there"
-
-
-class statements:  # noqa: N801, a context
-    """Those that any database gets meanwhile."""
-
-    def __enter__(self) -> list[str]:
-        self.seen: list[str] = []
-        event.listen(Engine, "before_cursor_execute", self._note)
-        return self.seen
-
-    def _note(self, connection: Any, cursor: Any, text: str, *rest: Any) -> None:
-        self.seen.append(text)
-
-    def __exit__(self, *error: object) -> None:
-        event.remove(Engine, "before_cursor_execute", self._note)
-
-
 def valley(configuration: dict[str, Any]) -> float:
     """Highest along a narrow diagonal of margin and temperature, at one rate; no setting can be found by itself."""
     margin = (configuration["loss.margin"] - 0.05) / 0.35
@@ -219,7 +197,7 @@ def valley(configuration: dict[str, Any]) -> float:
 def test_samplers_that_breed_find_more_than_random_ones(sampler: str) -> None:
     def best(name: str, seed: int) -> float:
         study, cell = study_of(sampler=name, seed=seed, configurations=60, include_defaults=False)
-        search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
+        search = ConfigurationSearch([cell], study.search)
         reached = []
         for _ in range(60):
             suggestion = search.ask(cell.name)
@@ -234,7 +212,7 @@ def test_samplers_that_breed_find_more_than_random_ones(sampler: str) -> None:
 def test_a_generation_learns_from_the_trials_that_had_ended_when_it_began(sampler: str) -> None:
     """Those that end later change nothing, whether the process that draws has seen it begin or not."""
     study, cell = study_of(sampler=sampler, configurations=60, start="random", include_defaults=False)
-    search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
+    search = ConfigurationSearch([cell], study.search)
     waiting: list[Suggestion] = []
     for number in range(60):
         waiting.append(search.ask(cell.name))
@@ -242,7 +220,7 @@ def test_a_generation_learns_from_the_trials_that_had_ended_when_it_began(sample
             for told in (waiting.pop(3), waiting.pop(0), waiting.pop(0)):
                 value = valley(dict(told.configuration))
                 search.tell(cell.name, told.number, "finished", curve=[(1.0, value)])
-    history = search._history(cell.name)
+    history = search._histories[cell.name]
     assert sum("told" in trial.user_attrs.get(NOTES, {}) for trial in history) >= 2
     fresh = CellDrawing(study.search, cell).next(TrialHistory(history))
     assert fresh == search._drawings[cell.name].next(history)
@@ -286,7 +264,7 @@ def test_a_grid_has_every_combination_once_then_those_of_a_finer_one() -> None:
 @pytest.mark.parametrize(("configurations", "tried"), [(6, "5 whole trainings"), (2, "1 whole training")])
 def test_a_grid_that_the_budget_does_not_cover_is_told(caplog: Any, configurations: int, tried: str) -> None:
     study, cell = study_of("top_f", DECAYS, sampler="grid", configurations=configurations)
-    search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
+    search = ConfigurationSearch([cell], study.search)
     with caplog.at_level(logging.WARNING):
         search.ask(cell.name)
     assert [record.getMessage() for record in caplog.records] == [
@@ -326,31 +304,31 @@ def test_points_that_nobody_printed_are_one_line_with_what_there_is() -> None:
         study_of(points=["lseh_tabel2"])
 
 
-def test_lessons_of_another_study_are_learnt_from_but_are_no_configurations_of_this_one(tmp_path: Path) -> None:
+def test_lessons_of_another_study_are_learnt_from_but_are_no_configurations_of_this_one() -> None:
     study, cell = study_of("lmh", sampler="tpe")
     lesson = Lesson("older/a-1", {"loss.margin": 0.25, "training.learning_rate": 5e-4}, 55.0)
-    file = f"sqlite:///{tmp_path / 'search.db'}"
+    kept: list[Sampled] = []
     for _ in range(2):
-        search = ConfigurationSearch("tiny", [cell], study.search, storage=file)
+        search = ConfigurationSearch([cell], study.search, sampled=kept, keep=kept.append)
         search.teach(cell.name, [lesson], [{"loss.margin": 0.11}])
     assert search.suggestions(cell.name) == []
     first, second = search.ask(cell.name), search.ask(cell.name)
     assert (first.number, first.configuration) == (1, cell.defaults())
     assert second.configuration["loss.margin"] == 0.11
     assert second.drawn_by == "tpe: model of 1 trial, 1 running, with settings of another study"
-    (known,) = [trial for trial in search._history(cell.name) if trial.values]
+    (known,) = [trial for trial in search._histories[cell.name] if trial.values]
     assert (known.value, known.params) == (55.0, lesson.configuration)
 
 
 def test_a_failure_counts_as_the_worst_that_is_known_also_where_only_other_studies_know_any() -> None:
     study, cell = study_of("lmh", sampler="gp")
-    search = ConfigurationSearch("tiny", [cell], study.search, storage=None)
+    search = ConfigurationSearch([cell], study.search)
     search.teach(cell.name, [
         Lesson(f"older/a-{number}", {"loss.margin": 0.1 * number, "training.learning_rate": 5e-4}, 50.0 + number)
         for number in (1, 2)
     ])
     search.tell(cell.name, search.ask(cell.name).number, "failed", curve=[])
-    told = [(trial.state, trial.value) for trial in _finished_for_good(search._history(cell.name))]
+    told = [(trial.state, trial.value) for trial in _finished_for_good(search._histories[cell.name])]
     assert told == [(TrialState.COMPLETE, value) for value in (51.0, 52.0, 51.0)]
 
 

@@ -11,6 +11,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import TrialState, create_trial
 from vsetune.search.trial_rows import ended
 
+from vsetune.search.configurations import _ended
 from vsetune.search.sampling.cma_es import _first, _moved, _Rates
 from vsetune.search.sampling.grid import axes_of
 from vsetune.search.sampling.nsga_ii import _child, _crossed, survivors
@@ -76,10 +77,10 @@ def test_density_between_two_observations_is_worked_by_hand() -> None:
 def test_a_stopped_trial_has_its_last_point_for_a_value_and_a_finished_one_what_it_is_told() -> None:
     trial = create_trial(state=TrialState.RUNNING)
     points = {2: 41.0, 1: 40.0}
-    assert ended(trial, TrialState.PRUNED, None, points).values == [41.0]
-    assert ended(trial, TrialState.PRUNED, None, {1: math.nan}).values is None
-    assert ended(trial, TrialState.FAIL, None, points).values is None
-    assert ended(trial, TrialState.COMPLETE, 45.0, points).values == [45.0]
+    assert _ended(trial, TrialState.PRUNED, None, points).values == [41.0]
+    assert _ended(trial, TrialState.PRUNED, None, {1: math.nan}).values is None
+    assert _ended(trial, TrialState.FAIL, None, points).values is None
+    assert _ended(trial, TrialState.COMPLETE, 45.0, points).values == [45.0]
     assert trial.values is None
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import NumericError, Preempted
 from vsetune.leaderboard.selection import cost_of, trials_of
-from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.attempts import AttemptStart, ValidationPoint
+from vsetune.records.writer import StudyWriter
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE
 from vsetune.training.checkpoint_pace import CheckpointPace
@@ -130,31 +130,30 @@ def test_a_trial_that_dies_trains_what_came_after_its_checkpoint_again_to_the_sa
 def test_points_tell_the_device_seconds_of_the_trial_and_what_a_death_lost_counts_once(
     trial: TrialSpec, tmp_path: Path
 ) -> None:
-    """The store hears of no summary: the first attempt is killed, the second one still runs."""
-    store = MemoryStore()
-    store.open_study(StudyRecord("tiny", "beef", {}), resume=False)
+    """The log hears of no summary: the first attempt is killed, the second one still runs."""
+    writer = StudyWriter()
     dead = open_attempt(trial, tmp_path)
-    record(store, 1, [dead.advance() for _ in range(3)])
+    record(writer, 1, [dead.advance() for _ in range(3)])
     del dead
 
     again = open_attempt(trial, tmp_path)
     for _ in range(4):
         again.advance()
-    record(store, 2, again.history)
+    record(writer, 2, again.history)
     seconds = [point.metrics["device_seconds"] for point in again.history]
     assert seconds == sorted(seconds)
-    assert seconds[1] > store.attempts("tiny")[0].summary["device_seconds"], "two validations are trained again"
+    assert seconds[1] > writer.attempts()[0].summary["device_seconds"], "two validations are trained again"
     parts = ("train_seconds", "load_seconds", "validation_seconds")
     assert all(each >= sum(point.metrics[part] for part in parts)
                for each, point in zip(seconds, again.history, strict=True))
-    assert cost_of(trials_of(store.attempts("tiny"))).device_seconds == pytest.approx(seconds[-1])
+    assert cost_of(trials_of(writer.attempts())).device_seconds == pytest.approx(seconds[-1])
     assert again.summary()["device_seconds"] >= seconds[-1]
 
 
-def record(store: MemoryStore, number: int, points: list[ValidationPoint]) -> None:
+def record(writer: StudyWriter, number: int, points: list[ValidationPoint]) -> None:
     """An attempt that has not ended, as the driver records one."""
     start = AttemptStart("tiny", "vsepp.lmh-c000-s0", "vsepp.lmh", "vsepp", "lmh", number, 0, "search", {}, {})
-    store.record_points(store.start_attempt(start), points)
+    writer.record_points(writer.start_attempt(start), points)
 
 
 def test_an_attempt_that_goes_on_keeps_its_first_validation(trial: TrialSpec, tmp_path: Path) -> None:
