@@ -132,7 +132,12 @@ def test_of_a_winner_other_weights_of_the_same_size_are_found_by_the_hash_of_its
 ):
     _, files = place
     record = open_store(f"sqlite:///{database}", None).attempt(run)
-    logged_models(f"sqlite:///{database}").log(record, weights_sha256=sha256_hex(WEIGHTS))
+    carried = tmp_path / "carried"
+    carried.mkdir()
+    (carried / "best.safetensors").write_bytes(WEIGHTS)
+    logged_models(f"sqlite:///{database}").log(
+        record, carried, weights_sha256=sha256_hex(WEIGHTS), index=None, reads_pieces=False
+    )
     assert examine() == []
     files.write(run, "best.safetensors", OTHERS)
     (finding,) = examine(tmp_path / "best.safetensors")
