@@ -17,7 +17,7 @@ from vsetune.config.spec.secrets import shown_plain
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
 from vsetune.files.whole_files import write_text
-from vsetune.jobs.changed_plugins import HeldBack, held_back, not_begun, require_own_code
+from vsetune.jobs.changed_plugins import OPTION, RefusedCell, not_begun, refused_cells, require_own_code
 from vsetune.jobs.cluster import cluster_address, ray_cluster
 from vsetune.jobs.confirmations import Confirming
 from vsetune.jobs.credentials import credentials_not_forwarded
@@ -133,7 +133,7 @@ def run_study(
             begun.enter_context(_left_as_it_was(spec.study, store, left_as))
             write_text(folder / _STUDY_FILE, dump_yaml(shown_plain(spec.to_plain())))
             held.keep()
-            left_alone = held_back(prepared, store.attempts(spec.study))
+            left_alone = refused_cells(prepared, store.attempts(spec.study))
             require_own_code(spec.study, left_alone, cells=len(prepared.cells) if changed_plugins else 0)
             _say([each.reason for each in left_alone], console)
             for cell in not_begun(prepared, store.attempts(spec.study)) if changed_plugins else ():
@@ -202,7 +202,9 @@ def _open(store: JournaledStore, prepared: PreparedStudy, *, resume: bool, chang
         change = changed_since(prepared.folder, prepared.plugins)
         if change is None:
             raise
-        raise StudyConflict(f"study {prepared.spec.study}: {change}") from error
+        raise StudyConflict(
+            f"study {prepared.spec.study}: {change}; {OPTION} goes on with cells that have not begun"
+        ) from error
 
 
 def _code_at_first(prepared: PreparedStudy) -> dict[str, str]:
@@ -212,7 +214,7 @@ def _code_at_first(prepared: PreparedStudy) -> dict[str, str]:
     return {tag.removeprefix(PLUGIN_TAG): sha256 for tag, sha256 in tags.items() if tag.startswith(PLUGIN_TAG)}
 
 
-def _without(prepared: PreparedStudy, left_alone: Sequence[HeldBack]) -> PreparedStudy:
+def _without(prepared: PreparedStudy, left_alone: Sequence[RefusedCell]) -> PreparedStudy:
     names = {each.cell for each in left_alone}
     return replace(prepared, cells=[cell for cell in prepared.cells if cell.name not in names])
 
@@ -263,7 +265,7 @@ def _tracking(prepared: PreparedStudy, held: StudyHome) -> Iterator[JournaledSto
         store.close(0.0)
 
 
-def _ending(ledger: StudyLedger, left_alone: Sequence[HeldBack]) -> Ending:
+def _ending(ledger: StudyLedger, left_alone: Sequence[RefusedCell]) -> Ending:
     """left_alone: a cell of it that is not whole counts as failed, for no command goes on with it as things are."""
     if ledger.has_work():
         return "interrupted"
@@ -273,7 +275,7 @@ def _ending(ledger: StudyLedger, left_alone: Sequence[HeldBack]) -> Ending:
     return "failed" if failed == len(ledger.trials) else "partly failed"
 
 
-def _troubles(ledger: StudyLedger, left_alone: Sequence[HeldBack]) -> list[Trouble]:
+def _troubles(ledger: StudyLedger, left_alone: Sequence[RefusedCell]) -> list[Trouble]:
     return [Trouble(each.cell, True, each.reason) for each in left_alone if not each.is_whole] + [
         Trouble(name, not trial.is_closed, trial.error or "not started yet")
         for name, trial in ledger.trials.items() if trial.status == "failed" or not trial.is_closed
