@@ -124,7 +124,7 @@ def run_study(
                 started_here = connected.enter_context(
                     ray_cluster(address, stop, farewell=farewell, modules=copies, preloaded=ahead)
                 )
-                require_places(prepared)
+                _say(require_places(prepared), console)
                 return started_here
 
             warm_start = kept_or_taken(

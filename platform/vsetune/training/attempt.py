@@ -312,8 +312,8 @@ class Attempt:
         )
 
     def _score_best(self, split: str, images: int | None) -> dict[str, float]:
-        """All numbers of the best weights, which take the place of the last ones: the device holds them once. images: of
-        the split; None: all."""
+        """All numbers of the best weights, which replace the last ones: the device holds them once. images: of the
+        split; None: all."""
         begin = time.perf_counter()
         network = self._learner.network
         network.load_state_dict(self._checkpoints.load_best())
