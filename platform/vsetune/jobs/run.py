@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -38,6 +39,7 @@ from vsetune.leaderboard.rows import Leaderboard
 from vsetune.tracking.journaled_store import JournaledStore
 from vsetune.tracking.records import PLUGIN_TAG, AttemptRecord
 from vsetune.tracking.store import StudyStatus, TrackingStore
+from vsetune.tracking.study_lock import LOCK_FILE
 from vsetune.tracking.study_state import open_states
 
 _STUDY_FILE = "study.yaml"
@@ -46,6 +48,8 @@ DELIVER_WITHIN_S = 15.0
 """How long the end of a study waits for a tracking store that takes nothing; what is left stays in the journal."""
 _DELIVER_IN_HASTE_S = 3.0
 """The same, of one that somebody broke off."""
+_MADE_WITHIN_S = 20.0
+"""How long a refused study waits for the store that it has begun to make, for whatever comes next."""
 
 Ending = Literal["finished", "partly failed", "failed", "interrupted"]
 _RECORDED_AS: Mapping[Ending, StudyStatus] = {
@@ -105,8 +109,11 @@ def run_study(
     """
     cluster_address(address)  # a wrong one is told before anything is done
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
-    with held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(), _tracking(prepared, held) as store:
-        is_new = not (folder / _STUDY_FILE).exists()
+    with (
+        held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(), _left_without_a_trace(folder) as opened,
+        _tracking(prepared, held, opened) as store,
+    ):
+        is_new = not opened.is_set()
         with ExitStack() as begun, ExitStack() as connected:
 
             def connect() -> None:
@@ -115,21 +122,21 @@ def run_study(
                 going_on = "--resume" if confirming is None else "the same command"
                 farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
                 connected.enter_context(ray_cluster(address, stop, farewell=farewell, modules=copies))
-                require_places(prepared)
+                _say(require_places(prepared), console)
 
-            with _left_without_a_trace(folder) if is_new else nullcontext():  # until it is begun
-                warm_start = kept_or_taken(
-                    spec, prepared.cells, folder, store=lambda: existing_store(spec.tracking),
-                    data_fingerprint=prepared.data_fingerprint,
-                )
-                _say(lines_of(warm_start), console)
-                search = open_search(prepared, held)
-                left_as = "killed" if confirming is None else _status_before(spec)
-                if is_new:
-                    connect()
-                # from before others see it as running: what they ask from then on is for this driver
-                begun.enter_context(stop_watched(spec.study, tracking_uri(spec.tracking), stop, is_new=not resume))
-                _open(store, prepared, resume=resume, changed_plugins=changed_plugins)
+            warm_start = kept_or_taken(
+                spec, prepared.cells, folder, store=lambda: existing_store(spec.tracking),
+                data_fingerprint=prepared.data_fingerprint,
+            )
+            _say(lines_of(warm_start), console)
+            search = open_search(prepared, held)
+            left_as = "killed" if confirming is None else _status_before(spec)
+            if is_new:
+                connect()
+            # from before others see it as running: what they ask from then on is for this driver
+            begun.enter_context(stop_watched(spec.study, tracking_uri(spec.tracking), stop, is_new=not resume))
+            _open(store, prepared, resume=resume, changed_plugins=changed_plugins)
+            opened.set()
             begun.enter_context(_left_as_it_was(spec.study, store, left_as))
             write_text(folder / _STUDY_FILE, dump_yaml(shown_plain(spec.to_plain())))
             held.keep()
@@ -229,17 +236,27 @@ def _status_before(spec: StudySpec) -> StudyStatus:
 
 
 @contextmanager
-def _left_without_a_trace(folder: Path) -> Iterator[None]:
-    """What ends before the study is begun leaves its folder as it was, so that the mended file meets nothing of it."""
-    before = set(folder.iterdir())
+def _left_without_a_trace(folder: Path) -> Iterator[threading.Event]:
+    """A study that is refused before it is opened leaves its folder as it was, and none where there was none, so that
+    the corrected file meets nothing of it. Yields what is set once it is opened; of one that goes on it is set already.
+
+    The caller holds the lock in the folder.
+    """
+    opened, lock, before = threading.Event(), folder / LOCK_FILE, set(folder.iterdir())
+    if (folder / _STUDY_FILE).exists():
+        opened.set()
     try:
-        yield
+        yield opened
     except BaseException:
-        for path in set(folder.iterdir()) - before:
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+        if not opened.is_set():
+            for path in set(folder.iterdir()) - before if before > {lock} else folder.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+            with suppress(OSError):  # others have files there
+                folder.rmdir()
+                folder.parent.rmdir()
         raise
 
 
@@ -257,12 +274,13 @@ def _left_as_it_was(study: str, store: JournaledStore, status: StudyStatus) -> I
 
 
 @contextmanager
-def _tracking(prepared: PreparedStudy, held: StudyHome) -> Iterator[JournaledStore]:
+def _tracking(prepared: PreparedStudy, held: StudyHome, opened: threading.Event) -> Iterator[JournaledStore]:
+    """The store of a study that is refused before it is opened is not left half-made, if it was about to be made."""
     store = open_tracking(prepared, held)
     try:
         yield store
     finally:
-        store.close(0.0)
+        store.close(0.0 if opened.is_set() else _MADE_WITHIN_S)
 
 
 def _ending(ledger: StudyLedger, left_alone: Sequence[RefusedCell]) -> Ending:
