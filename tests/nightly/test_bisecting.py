@@ -118,6 +118,14 @@ def test_more_pairs_are_taken_where_the_spread_is_large_and_no_more_than_enough(
     judge = PairedJudge(EPOCH_TIME, 0.05, noisy(0.2, 1, 0.001, 3))
     bisect(history[0], history[1:], judge, quiet)
     assert len(judge.known[history[1].hash]) == 3
+
+
+@pytest.mark.parametrize(("fewest", "taken"), [(1, 3), (3, 3), (12, 12), (20, 20), (50, 20)])
+def test_at_least_three_pairs_and_at_most_twenty_are_taken_whatever_is_asked_for(fewest: int, taken: int) -> None:
+    history = commits(2)
+    judge = PairedJudge(EPOCH_TIME, 0.05, noisy(0.2, 1, 0.001, 3), fewest=fewest)
+    bisect(history[0], history[1:], judge, quiet)
+    assert len(judge.known[history[1].hash]) == taken
     judge = PairedJudge(EPOCH_TIME, 0.05, noisy(0.2, 1, 0.30, 3))
     with pytest.raises(NoDifference, match="too noisy to tell apart in 20 pairs of runs"):
         bisect(history[0], history[1:], judge, quiet)
