@@ -14,7 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vsetune.errors import UsageError
-from vsetune.nightly.bisecting import CannotRun, Losses, LossJudge, NoDifference, PairedJudge, Tried, bisect
+from vsetune.nightly.bisecting import (
+    RECALLS_OF,
+    CannotRun,
+    Losses,
+    LossJudge,
+    NoDifference,
+    PairedJudge,
+    Tried,
+    bisect,
+    first_difference,
+)
 from vsetune.nightly.measures import BY_NAME
 from vsetune.nightly.paired import MOST_PAIRS, Pair, differs, shift_of
 from vsetune.nightly.rerunning import Reruns
@@ -74,6 +84,14 @@ def test_two_revisions_with_the_same_bits_leave_nothing_to_look_for() -> None:
     history = commits(3)
     with pytest.raises(NoDifference, match="give the same bits"):
         bisect(history[0], history[1:], LossJudge(losses_since(9, set(), [])), quiet)
+
+
+def test_recalls_that_differ_after_equal_losses_are_a_difference_and_older_revisions_have_none() -> None:
+    losses = {"a.b": [1.0, 0.5]}
+    good, off = ({**losses, f"{RECALLS_OF}a.b": [12.5, recall]} for recall in (25.0, 24.0))
+    assert first_difference(good, off) == "recalls of a.b: number 2 is 24.0 instead of 25.0"
+    assert first_difference(good, losses) is None
+    assert first_difference(losses, good) is None
 
 
 def test_an_end_that_cannot_run_is_told() -> None:
