@@ -34,7 +34,6 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.files.whole_files import write_json
-from vsetune.networks.network_base import Network
 from vsetune.nightly.measures import STEP_TIME, STEP_TIMES, STEP_WALL_TIME
 from vsetune.plugins.plugin_loading import load_installed, load_plugins
 from vsetune.scoring.evaluation import recalls, score_split
@@ -141,18 +140,18 @@ def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
                 if step < steps:
                     losses.append(loss)
                 pairs_seen += batch.pairs
-            found = _recalls(learner.network, dataset, trial) if steps else {}
+            found = _recalls(learner, dataset, trial) if steps else {}
     finally:
         batches.close()
     return Steps(losses, times, found)
 
 
-def _recalls(network: Network, dataset: Dataset, trial: TrialSpec) -> dict[str, float]:
+def _recalls(learner: Learner, dataset: Dataset, trial: TrialSpec) -> dict[str, float]:
     if trial.evaluation.rerank is not None:
         return {}
-    images = trial.evaluation.validation_images
-    split = trial.data.validation_split
-    return recalls(score_split(network, dataset, split, trial=trial, device=torch.device("cpu"), images=images))
+    split, images = trial.data.validation_split, trial.evaluation.validation_images
+    scores = score_split(learner.network, dataset, split, trial=trial, device=torch.device("cpu"), images=images)
+    return recalls(scores)
 
 
 def _run(file: Path) -> dict[str, dict[str, Any]] | str:
