@@ -16,8 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from vsetune.leaderboard.building import build
 from vsetune.tracking import AttemptStart, StudyRecord, TrackingStore, ValidationPoint, open_store
+
+from vsetune.leaderboard.building import build
 
 POINTS = 20
 SAMPLE = 20

@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from recounting.recounted_tally import RecountedTally
 from recounting.recounted_trials import RecountedTrials
+from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -27,9 +28,8 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.study_tally import StudyTally
 from vsetune.jobs.trial_progress import Assignment
-from vsetune.search.configurations import ConfigurationSearch
-from vsetune.tracking.memory_store import MemoryStore
 from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.search.configurations import ConfigurationSearch
 
 EPOCHS, AT_ONCE = 6, 8
 

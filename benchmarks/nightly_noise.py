@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.signal import lfilter
 
-from vsetune.nightly.judging.arrays import Floats, Integers, Streams
+from vsetune.nightly.judging.arrays import Floats, Integers, Streams, of_all_cells
 from vsetune.nightly.judging.tolerance import Tolerance
 from vsetune.nightly.measures import BY_NAME, MEASURES, Measure
 
@@ -20,15 +20,17 @@ CELLS = 12
 IMAGINED_NIGHTS = 20_000
 IMAGINED = {
     "best_m_recall": 1.0, "epochs_to_target": 0.3, "m_recall_area": 0.8, "step_time": 0.02, "epoch_time": 0.03,
-    "pair_rate": 0.03, "peak_memory": 0.01, "start_time": 0.15, "data_wait": 0.02, "step_wall_time": 0.03,
-    "epoch_wall_time": 0.03,
+    "peak_memory": 0.01, "start_time": 0.15, "data_wait": 0.02,
 }
 """Standard deviations as judged: in the unit where linear, of the logarithm where ratio."""
 SLOWED = ("step_time", "step_wall_time", "epoch_time", "epoch_wall_time", "pair_rate", "start_time")
 """What a busy machine makes worse."""
+TWINS = {"step_wall_time": "step_time", "epoch_wall_time": "epoch_time", "pair_rate": "epoch_wall_time"}
+"""The noise of a wall time is that of the processor time beside it, and some of its own:"""
+OF_TWINS = 0.01
 BUSY_NIGHTS, SLOWEST = 0.01, 0.15
 """White noise: share of single nights on which the machine is busy, and by how much everything is slower at most."""
-CLUSTER_BEGINS, CLUSTER_GOES_ON, CLUSTER_SLOWER = 1 / 40, 2 / 3, (0.05, 0.15)
+CLUSTER_BEGINS, CLUSTER_GOES_ON, CLUSTER_SLOWER = 1 / 20, 2 / 3, (0.05, 0.15)
 """Clusters: their chance to begin on a night, to go on the next one, and by how much everything is slower in one."""
 Noise = Literal["white", "clusters", "ar1"]
 AUTOCORRELATION = 0.6
@@ -87,14 +89,19 @@ def imagined(rng: np.random.Generator, kind: Noise = "white") -> QuietNights:
     white: nights are independent; on one in 100 the machine is busy. clusters: busy nights come in clusters. ar1: no
     busy nights; every stream has the same variance, and the autocorrelation `AUTOCORRELATION` from night to night."""
     measures = [measure for measure in MEASURES for _ in range(CELLS)]
-    deviation = np.array([IMAGINED[measure.name] for measure in measures]) * rng.uniform(0.7, 1.4, size=len(measures))
+    deviation = np.array([IMAGINED.get(measure.name, 0.0) for measure in measures])
+    deviation *= rng.uniform(0.7, 1.4, size=len(measures))
     common = rng.normal(size=(IMAGINED_NIGHTS, len(MEASURES))).repeat(CELLS, axis=1)
     normal = np.sqrt(0.5) * (common + rng.normal(size=common.shape))
     if kind == "ar1":
         normal = lfilter([np.sqrt(1 - AUTOCORRELATION**2)], [1, -AUTOCORRELATION], normal, axis=0)
     busy = {"white": _single_nights, "clusters": _clusters, "ar1": lambda _: np.zeros(IMAGINED_NIGHTS)}[kind](rng)
+    normal *= deviation
+    for name, twin in TWINS.items():
+        its, own = (np.flatnonzero([measure.name == each for measure in measures]) for each in (twin, name))
+        normal[:, own] = normal[:, its] + OF_TWINS * rng.normal(size=(IMAGINED_NIGHTS, CELLS))
     is_slowed = np.array([measure.name in SLOWED for measure in measures])
-    residuals = deviation * normal + busy[:, None] * is_slowed
+    residuals = normal + busy[:, None] * is_slowed
     cells = np.tile(np.arange(CELLS), len(MEASURES))
     return replace(
         _with_all_cells(measures, cells, residuals, f"imagined noise, {kind}"), is_sequence=kind != "white"
@@ -140,7 +147,7 @@ def _with_all_cells(measures: list[Measure], cells: Integers, residuals: Floats,
             continue
         known = np.isfinite(own).sum(axis=1)
         together.append(np.where(known >= 2, np.nansum(own, axis=1) / np.maximum(known, 1), np.nan))
-        measures = [*measures, replace(measure, name=f"{measure.name} of all cells")]
+        measures = [*measures, replace(measure, name=of_all_cells(measure.name))]
         of = np.append(of, number)
     cells = np.append(cells, np.full(len(together), -1))
     return QuietNights(named, _streams(measures), np.column_stack([residuals, *together]), of, cells, source)

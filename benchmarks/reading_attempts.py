@@ -33,15 +33,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from vsetune.tracking import AttemptStart, StudyRecord, TrackingStore, ValidationPoint, encoding, open_store
+from vsetune.tracking.opening import open_existing
+from vsetune.tracking.point_blocks import NO_BLOCK, with_points
+
 from chaos.processes import Processes
 from chaos.servers import HOST, Server, free_ports
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.leaderboard.building import build
-from vsetune.tracking import AttemptStart, StudyRecord, TrackingStore, ValidationPoint, encoding, open_store
-from vsetune.tracking.opening import open_existing
-from vsetune.tracking.point_blocks import NO_BLOCK, with_points
 
 PLAIN = {
     "study": "reading", "data": {"path": "none"}, "networks": [{"name": "vsepp"}], "baseline": "lmh",
@@ -151,7 +152,6 @@ def fill(uri: str, attempts: int, points: int) -> None:
     """All in one go: through the store it would take minutes."""
     from mlflow.store.tracking.dbmodels import models
     from sqlalchemy import insert
-
     from vsetune.tracking.mlflow_sqlite import engine_of
 
     store: Any = open_store(uri, None, curve_plots=False)

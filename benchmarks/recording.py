@@ -30,12 +30,12 @@ from typing import Any, NamedTuple
 
 import optuna
 from optuna.distributions import FloatDistribution
+from vsetune.tracking import AttemptStart, JournaledStore, StudyRecord, ValidationPoint, open_store
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.search.configurations import ConfigurationSearch
-from vsetune.tracking import AttemptStart, JournaledStore, StudyRecord, ValidationPoint, open_store
 
 CELL = "vsepp.lseh"
 STUDY = StudyRecord("recording", "f00d", {})

@@ -9,7 +9,9 @@ import errno
 import json
 import os
 import platform
+from base64 import b64encode
 from collections.abc import Callable, Iterator
+from hashlib import sha1
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
@@ -75,6 +77,26 @@ def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     with answering(Dashboard) as url:
         yield url
     AuthenticationTokenLoader.instance().reset_cache()
+
+
+class LostHead(Dashboard):
+    """Has a job, and is gone while the job is followed."""
+
+    def do_GET(self) -> None:
+        if self.path == "/api/jobs/":
+            job = {"type": "SUBMISSION", "submission_id": "mine-1", "status": "RUNNING", "entrypoint": "x"}
+            self._answer(200, json.dumps([job]))
+        elif self.path.endswith("/logs/tail"):
+            self.protocol_version = "HTTP/1.1"
+            key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 4.2.2
+            self.send_response(101)
+            self.send_header("Upgrade", "websocket")
+            self.send_header("Connection", "Upgrade")
+            self.send_header("Sec-WebSocket-Accept", b64encode(sha1(key.encode()).digest()).decode())
+            self.end_headers()
+            self.close_connection = True
+        else:
+            super().do_GET()
 
 
 def assert_one_line(said: Any, *words: str) -> None:
@@ -160,6 +182,19 @@ def test_a_cluster_of_another_ray_or_python(
 def test_a_job_that_is_not_there(vsetune: Any, dashboard: str) -> None:
     for command in ("logs", "attach", "stop"):
         assert_one_line(vsetune("job", command, "nightly-3", "--address", dashboard), "job nightly-3: not on cluster")
+
+
+@pytest.mark.filterwarnings("default")  # Ray's client calls aiohttp in a way of before
+def test_a_head_that_is_lost_is_an_interruption_with_what_to_do(vsetune: Any, dashboard: str) -> None:
+    with answering(LostHead) as lost:
+        said = vsetune("job", "attach", "mine-1", "--address", lost)
+    assert said.code == 130
+    (line,) = said.lines
+    assert line.startswith(f"job mine-1: not followed to its end (cluster {lost}: the connection broke (WebSocket ")
+    assert line.endswith(
+        "; when the head is up, submit the study again: that follows the job if it still runs, else it continues from "
+        "the checkpoints"
+    )
 
 
 def test_a_cluster_that_has_only_just_started(vsetune: Any, dashboard: str, study: Callable[..., Path]) -> None:

@@ -168,3 +168,15 @@ def test_a_search_without_a_good_revision_or_history_is_one_line_and_exit_code_2
     for words in (["--measure", "no_such"], ["--measure", "epoch_time", "--good", "no such revision", "--bad", "HEAD"]):
         said = vsetune("nightly", "bisect", str(sweep), *words)
         assert (said.code, len(said.lines)) == (2, 1)
+
+
+@pytest.mark.parametrize(("seeds", "told"), [
+    ("50", "less than or equal to 20"), ("21", "less than or equal to 20"), ("2", "greater than or equal to 3"),
+])
+def test_pairs_of_runs_that_a_search_never_takes_are_refused_in_one_line(
+    vsetune: Callable[..., Any], sweep: Path, seeds: str, told: str
+) -> None:
+    said = vsetune("nightly", "bisect", str(sweep), "--measure", "epoch_time", "--seeds", seeds)
+    assert said.code == 2
+    assert f"invalid value for '--seeds': Input should be {told}" in said.err
+    assert len(said.lines) == 1

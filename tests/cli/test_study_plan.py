@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from vsetune.jobs.node_types import NodeType
+
 
 def test_a_study_is_planned_by_real_steps_of_its_cell(
     vsetune: Callable[..., Any], study: Callable[..., Path], home: Path
@@ -45,7 +47,25 @@ def test_a_cell_that_cannot_be_measured_is_a_line_and_exit_code_1(
     assert "without 1 cell that could not be measured" in said.lines[-1]
 
 
+@pytest.mark.parametrize("command", ["plan", "validate"])
+def test_a_gpu_of_this_machine_that_no_trial_uses_is_told_with_the_line_to_write(
+    command: str, vsetune: Callable[..., Any], study: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")  # nothing is measured
+    monkeypatch.setattr("vsetune.jobs.planning.trial_places.this_machine", machine_with_a_gpu)
+    told = "trials train on CPUs (resources.gpus: 0), and a GPU is not used"
+    (line,) = [line for line in vsetune("study", command, str(study())).lines if told in line]
+    assert "write in the study file `resources: {gpus: 1}`" in line
+    quiet = vsetune("study", command, str(study(resources={"gpus": 0.5})))
+    assert not [line for line in quiet.lines if "not used" in line]
+
+
+def machine_with_a_gpu() -> NodeType:
+    return NodeType("this machine", {"CPU": 2.0, "GPU": 1.0, "memory": 2.0**34}, most=1, usd_per_hour=None)
+
+
 @pytest.mark.parametrize(("changes", "told"), [
+    ({"resources": {"gpus": 1.5}}, "study.yaml: resources.gpus: got 1.5, need 0, a fraction of a GPU or 1"),
     ({"resources": {"cpus": 4096}}, "study.yaml: resources: one trial asks for 4096 CPUs, 0 GPUs; no node type has"),
     ({"data": {"path": "nowhere"}}, "nowhere"),
     ({"study": "a/b"}, "study.yaml: study: "),

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.jobs.study_file import load_study
 from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint

@@ -67,6 +67,20 @@ def test_a_number_out_of_range_says_what_was_found_and_what_is_needed() -> None:
     assert problems({"training": {"epochs": -4}}) == ["f.yaml: training.epochs: got -4, need a number > 0"]
 
 
+@pytest.mark.parametrize("gpus", [2, 1.5])
+def test_more_than_one_gpu_a_trial_is_refused_while_nothing_would_use_it(gpus: float) -> None:
+    needs = f"got {gpus:g}, need 0, a fraction of a GPU or 1: a trial trains on one GPU"
+    assert problems({"resources": {"gpus": gpus}}) == [f"f.yaml: resources.gpus: {needs}"]
+    assert problems({"resources": {"cells": {"vsepp.lmh": {"gpus": gpus}}}}) == [
+        f"f.yaml: resources.cells.vsepp.lmh.gpus: {needs}"
+    ]
+
+
+@pytest.mark.parametrize("gpus", [0, 0.0625, 0.5, 1])
+def test_a_gpu_and_fractions_of_one_are_taken(gpus: float) -> None:
+    assert parse_spec(MINIMAL | {"resources": {"gpus": gpus}}, StudySpec, where="f.yaml").resources.gpus == gpus
+
+
 def test_all_problems_are_reported_together() -> None:
     lines = problems({"training": {"epochs": -4, "batch_size": 1}, "studdy": "x", "seeds": []})
     assert [line.split(": ")[1] for line in lines] == ["training.epochs", "training.batch_size", "seeds", "studdy"]

@@ -3,8 +3,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from vsetune.files.locks import take_lock
@@ -22,6 +25,25 @@ def test_a_lock_does_not_touch_what_stands_in_its_file(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("x")
     take_lock(tmp_path / "lock", wait_s=None).close()
     assert (tmp_path / "lock").read_text() == "x"
+
+
+def times_open(file: Path) -> int:
+    """In this process."""
+    return sum(Path(each.path) == file for each in psutil.Process().open_files())
+
+
+def test_a_lock_whose_file_was_removed_while_it_was_waited_for_is_taken_on_the_new_file(tmp_path: Path) -> None:
+    """Else two processes would hold it: one the file that is gone, one the next."""
+    file, taken = tmp_path / "lock", []
+    with take_lock(file, wait_s=0):
+        waiting = threading.Thread(target=lambda: taken.append(take_lock(file, wait_s=60)))
+        waiting.start()
+        while times_open(file) < 2:
+            time.sleep(0.01)
+        file.unlink()
+    waiting.join()
+    with taken[0], pytest.raises(BlockingIOError):
+        take_lock(file, wait_s=0)
 
 
 def test_no_lock_without_a_folder(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from vsetune.tracking.encoding import attempt_key
 
 from vsetune.config.sources.pretrained_models import find_model
 from vsetune.config.spec.base import Choices, Range

@@ -6,7 +6,7 @@ import pytest
 
 from vsetune.config.study.resources import Needs
 from vsetune.errors import ConfigError
-from vsetune.jobs.node_types import NodeType, known_node_types, read_node_types, refused
+from vsetune.jobs.node_types import NodeType, known_node_types, read_node_types, refused, unused_gpus
 
 LAUNCHER = """
 cluster_name: vsetune
@@ -100,12 +100,22 @@ def test_what_fits_nowhere_is_refused_with_the_types() -> None:
     types = [NodeType("cpu", {"CPU": 4.0, "memory": 2.0**34}, 2, 0.2), gpu]
     assert refused(Needs(cpus=8), types, []) is None
     assert refused(Needs(cpus=16), types, [{"CPU": 32.0}]) is None  # a node that is there by hand
-    reason = refused(Needs(cpus=16, gpus=2, memory_gib=3), types, [])
+    reason = refused(Needs(cpus=16, gpus=1, memory_gib=3), types, [])
     assert reason == (
-        "16 CPUs, 2 GPUs, 3 GiB memory; no node type has room for it: "
+        "16 CPUs, 1 GPUs, 3 GiB memory; no node type has room for it: "
         "cpu (4 CPUs, 0 GPUs, 16 GiB); gpu (8 CPUs, 1 GPUs)"
     )
     assert refused(Needs(), [], []) == "1 CPUs, 0 GPUs; the nodes of the cluster have: none"
+
+
+def test_gpus_that_no_trial_uses_are_told_with_the_line_to_write() -> None:
+    idle, with_gpus = {"CPU": 4.0}, {"CPU": 4.0, "GPU": 2.0}
+    (line,) = unused_gpus([Needs(), Needs(cpus=2)], [idle, with_gpus])
+    assert line.startswith("trials train on CPUs (resources.gpus: 0), and 2 GPUs are not used; to train there, write")
+    assert "`resources: {gpus: 1}`" in line
+    assert "a GPU is not used" in unused_gpus([Needs()], [{"GPU": 1.0}])[0]
+    assert unused_gpus([Needs()], [idle]) == []
+    assert unused_gpus([Needs(), Needs(gpus=0.5)], [with_gpus]) == []
 
 
 def test_what_the_nodes_lack_is_told_beside_what_is_asked_for() -> None:

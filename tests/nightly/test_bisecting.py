@@ -14,7 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vsetune.errors import UsageError
-from vsetune.nightly.bisecting import CannotRun, Losses, LossJudge, NoDifference, PairedJudge, Tried, bisect
+from vsetune.nightly.bisecting import (
+    RECALLS_OF,
+    CannotRun,
+    Losses,
+    LossJudge,
+    NoDifference,
+    PairedJudge,
+    Tried,
+    bisect,
+    first_difference,
+)
 from vsetune.nightly.measures import BY_NAME
 from vsetune.nightly.paired import MOST_PAIRS, Pair, differs, shift_of
 from vsetune.nightly.rerunning import Reruns
@@ -76,6 +86,14 @@ def test_two_revisions_with_the_same_bits_leave_nothing_to_look_for() -> None:
         bisect(history[0], history[1:], LossJudge(losses_since(9, set(), [])), quiet)
 
 
+def test_recalls_that_differ_after_equal_losses_are_a_difference_and_older_revisions_have_none() -> None:
+    losses = {"a.b": [1.0, 0.5]}
+    good, off = ({**losses, f"{RECALLS_OF}a.b": [12.5, recall]} for recall in (25.0, 24.0))
+    assert first_difference(good, off) == "recalls of a.b: number 2 is 24.0 instead of 25.0"
+    assert first_difference(good, losses) is None
+    assert first_difference(losses, good) is None
+
+
 def test_an_end_that_cannot_run_is_told() -> None:
     history = commits(3)
     with pytest.raises(CannotRun, match="ImportError"):
@@ -118,6 +136,14 @@ def test_more_pairs_are_taken_where_the_spread_is_large_and_no_more_than_enough(
     judge = PairedJudge(EPOCH_TIME, 0.05, noisy(0.2, 1, 0.001, 3))
     bisect(history[0], history[1:], judge, quiet)
     assert len(judge.known[history[1].hash]) == 3
+
+
+@pytest.mark.parametrize(("fewest", "taken"), [(1, 3), (3, 3), (12, 12), (20, 20), (50, 20)])
+def test_at_least_three_pairs_and_at_most_twenty_are_taken_whatever_is_asked_for(fewest: int, taken: int) -> None:
+    history = commits(2)
+    judge = PairedJudge(EPOCH_TIME, 0.05, noisy(0.2, 1, 0.001, 3), fewest=fewest)
+    bisect(history[0], history[1:], judge, quiet)
+    assert len(judge.known[history[1].hash]) == taken
     judge = PairedJudge(EPOCH_TIME, 0.05, noisy(0.2, 1, 0.30, 3))
     with pytest.raises(NoDifference, match="too noisy to tell apart in 20 pairs of runs"):
         bisect(history[0], history[1:], judge, quiet)

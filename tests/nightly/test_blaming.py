@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -32,7 +33,8 @@ import json, os, pathlib, sys
 log = pathlib.Path(os.environ["PROBE_LOG"])
 log.write_text(log.read_text() + f"NUMBER {' '.join(sys.argv[2:])}\\n")
 if "--first-losses" in sys.argv:
-    print(json.dumps({"vsepp.lmh": {"losses": [1.0], "step_time": TIME}, "vsepp.lsh": {"losses": [LOSS]}}))
+    lmh = {"losses": [1.0], "recalls": {"r": 2.5}, "step_time": TIME}
+    print(json.dumps({"vsepp.lmh": lmh, "vsepp.lsh": {"losses": [LOSS]}}))
 else:
     seed = int(sys.argv[-1])
     print(json.dumps({"values": {"epoch_time": TIME * (1 + seed / 1000), "best_m_recall": 40.0 + seed - (LOSS - 1.0)}}))
@@ -122,6 +124,8 @@ def test_the_commit_that_changed_the_losses_is_found_and_nothing_is_left_behind(
     assert git(repository.root, "worktree", "list").count("\n") == 1
     (place,) = (each for each in (tmp_path / "history" / "bisect").iterdir())
     assert {each.name for each in place.iterdir()} == {"lock", "notes.json", "trees"}
+    notes = json.loads((place / "notes.json").read_text())
+    assert notes["losses"][revisions[0]]["recalls of vsepp.lmh"] == [2.5]
     assert list((place / "trees").iterdir()) == []
 
 

@@ -82,3 +82,19 @@ def test_a_cell_that_fails_is_a_line_and_the_others_are_taken(prepared: Prepared
     assert taken.problems.keys() == {"vsepp.info_nce"}
     assert "batch_size: got 1000" in taken.problems["vsepp.info_nce"]
     assert "\n" not in taken.problems["vsepp.info_nce"]
+
+
+def test_recalls_after_the_first_steps_repeat_to_the_last_bit_and_are_those_of_a_validation(
+    prepared: PreparedStudy, tmp_path: Path
+) -> None:
+    trial = build_trial(prepared.spec, prepared.cells[0], {}, trial="first-steps", seed=3)
+    point = Attempt(trial, tmp_path, device="cpu", threads=1).advance()  # of two steps, then a validation
+    found = first_steps(trial, 2)
+    assert found.recalls == first_steps(trial, 2).recalls
+    assert found.recalls["m_recall"] == point.m_recall
+    assert {name: point.metrics[name] for name in found.recalls if name != "m_recall"} == {
+        name: value for name, value in found.recalls.items() if name != "m_recall"
+    }
+    assert first_steps(trial, 0, timed=4).recalls == {}
+    taken = take_first_steps(prepared.spec, prepared.cells[:1], steps=2, seed=3)
+    assert taken.recalls[prepared.cells[0].name].keys() == found.recalls.keys()

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from night_files import LOSSES, night_of_day, tiny_spec
+from night_files import LOSSES, USUAL, night_of_day, tiny_spec
 
 from vsetune.nightly import suspects
 from vsetune.nightly.first_losses import judged_first_losses
@@ -85,6 +86,22 @@ def test_nights_from_before_a_measure_was_taken_are_no_baseline_of_it(tmp_path: 
     found = report(tmp_path, nights, night_of_day(13))
     assert row_of(found, "epoch_wall_time").verdict == "baseline"
     assert row_of(found, "epoch_time").verdict == "quiet"
+
+
+def test_nights_that_are_like_those_before_them_are_said_and_widen_limits(tmp_path: Path) -> None:
+    def nights(*, alike: float) -> list[Night]:
+        level, found, drawn = 0.0, [], np.random.default_rng(1)
+        for day in range(1, 31):
+            level = alike * level + 0.05 * math.sqrt(1 - alike**2) * drawn.standard_normal()
+            found.append(night_of_day(day, epoch_time=100 * math.exp(level)))
+        return found
+
+    independent, dependent = nights(alike=0.0), nights(alike=0.7)
+    found = report(tmp_path / "dependent", dependent[:-1], dependent[-1])
+    (note,) = found.notes
+    assert note.startswith("quiet nights are like those before them, by the autocorrelation of time per epoch (0.")
+    assert note.endswith("limits are wider for it, and slow changes are found later")
+    assert report(tmp_path / "independent", independent[:-1], independent[-1]).notes == ()
 
 
 def test_other_conditions_begin_a_new_line_and_are_named(tmp_path: Path) -> None:
@@ -307,20 +324,76 @@ def test_suspects_are_the_commits_between_newest_first(tmp_path: Path) -> None:
     assert "no repository here knows both" in commits_in(CommitRange("unknown", last), repository=tmp_path).lines[0]
 
 
-def test_the_band_of_few_nights_ends_where_values_do() -> None:
+def test_a_band_ends_where_values_do() -> None:
     tolerance = Tolerance(30, 3, {measure.name: measure.smallest_change for measure in MEASURES})
-    rows = judged_rows([night_of_day(day) for day in (1, 2, 3)], night_of_day(4), [CELL], [], tolerance, {})
-    recall, waiting = (next(row for row in rows if row.measure is not None and row.measure.name == name)
-                       for name in ("best_m_recall", "data_wait"))
-    assert (recall.low, recall.high) == (0.0, 100.0)
-    assert (waiting.low, waiting.high) == (0.0, 1.0)
+    values = np.random.default_rng(0).uniform(5, 60, 20)
+    nights = [night_of_day(day, best_m_recall=values[day - 1]) for day in range(1, 21)]
+    rows = judged_rows(nights, night_of_day(21), [CELL], [], tolerance, {})
+    (recall,) = (row for row in rows if row.measure is not None and row.measure.name == "best_m_recall")
+    assert (recall.verdict, recall.low, recall.high) == ("quiet", 0.0, 100.0)
+
+
+def two_cells(day: int, *, recalls: Mapping[str, float] | None = None, **changes: Any) -> Night:
+    night = night_of_day(day, **changes)
+    cell = replace(night.cells[CELL], first_recalls=recalls or {})
+    return replace(night, cells={CELL: cell, "vsepp.lseh": cell})
+
+
+def test_a_band_of_few_nights_that_covers_almost_everything_is_not_judged_yet_and_says_so(tmp_path: Path) -> None:
+    spec = tiny_spec(tolerances={"baseline_nights": 3})
+    history = History(tmp_path)
+    recalls = (30.1, 31.9, 28.6)
+    nights = [two_cells(day, best_m_recall=recall) for day, recall in enumerate(recalls, start=1)]
+    found = report_of(spec, nights, two_cells(4, best_m_recall=24.0), history, [])
+    row = row_of(found, "best_m_recall")
+    assert (row.verdict, row.low, row.high) == ("baseline", None, None)
+    assert row.text == "best M-Recall: 24.0 points, not judged yet: 3 nights do not tell how much it varies"
+    far = report_of(spec, nights, two_cells(4, epoch_time=1e9), history, [])
+    assert row_of(far, "epoch_time").verdict == "regression", "beyond any band it is a change all the same"
+    alike = [two_cells(day, best_m_recall=40.0) for day in range(1, 8)]
+    assert row_of(report_of(spec, alike, two_cells(8, best_m_recall=30.0), history, []), "best_m_recall").verdict == (
+        "regression"
+    )
+
+
+def test_where_nothing_can_be_judged_after_the_baseline_the_headline_says_so(tmp_path: Path) -> None:
+    spec = tiny_spec(tolerances={"baseline_nights": 3})
+    nights = [night_of_day(day, **{name: usual * times for name, usual in USUAL.items()})
+              for day, times in ((1, 1.0), (2, 2.0), (3, 0.5))]
+    found = report_of(spec, nights, night_of_day(4), History(tmp_path), [])
+    assert found.headline == "nothing is judged yet: 1 cell, 11 measures; 3 nights do not tell how much they vary"
+
+
+RECALLS = {"image_to_text_r1": 12.5, "m_recall": 25.0}
+
+
+def test_a_recall_that_is_off_by_one_is_a_change_after_the_first_night_though_all_losses_are_equal(
+    tmp_path: Path
+) -> None:
+    nights = [two_cells(1, recalls=RECALLS)]
+    quiet = report(tmp_path / "quiet", nights, two_cells(2, recalls=RECALLS))
+    assert row_of(quiet, None).text == "first losses: 3 steps and 2 recalls after them equal to the last bit"
+    off = report(tmp_path / "off", nights, two_cells(2, recalls={**RECALLS, "m_recall": 24.0}, revision="def"))
+    row = row_of(off, None)
+    assert (row.verdict, row.found_by, row.since, off.exit_code) == ("changed", "bits", "2026-01-02", 1)
+    assert row.text == (
+        "first losses: equal, but the recalls after them differ: m_recall is 24 instead of 25; validation has changed"
+    )
+    assert row.change == pytest.approx(1 / 25)
+    assert row.suspects[0].startswith("the code changed from abc to def")
+    before = report(tmp_path / "before", [two_cells(1)], two_cells(2, recalls=RECALLS))
+    assert row_of(before, None).verdict == "quiet", "nights from before recalls were taken compare losses"
+
+
+def test_first_losses_that_differ_each_night_under_one_commit_do_not_repeat_and_are_not_judged(tmp_path: Path) -> None:
+    nights = [replace(night_of_day(day), cells={CELL: CellNight({}, (float(day),))}) for day in (1, 2, 3)]
+    row = judged_first_losses(nights[:2], nights[2], CELL, [])
+    assert row.verdict == "missing"
+    assert row.text == "first losses: 3 different ones under commit abc, so they do not repeat here and are not judged"
+    assert judged_first_losses(nights[:1], nights[1], CELL, []).verdict == "changed"
 
 
 def test_what_every_cell_shows_a_little_is_told_of_all_cells(tmp_path: Path) -> None:
-    def two_cells(day: int, **changes: Any) -> Night:
-        night = night_of_day(day, **changes)
-        return replace(night, cells={**night.cells, "vsepp.lseh": night.cells[CELL]})
-
     found = report(tmp_path, [two_cells(day) for day in range(1, 13)], two_cells(13, epoch_time=140.0))
     rows = [row for row in found.rows if row.cell == ALL_CELLS]
     assert [row.measure for row in rows] == list(MEASURES)

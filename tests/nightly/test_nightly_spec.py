@@ -61,6 +61,7 @@ def test_every_night_draws_other_seeds_and_draws_them_again_the_same(tmp_path: P
         ({"tolerances": {"smallest_change": {"best_m_recall": "5 %"}}}, "got '5 %', need a number of points"),
         ({"tolerances": {"smallest_change": {"epoch_time": "0 %"}}}, "epoch_time: got '0 %', need more than 0"),
         ({"search": {}}, "search: unknown key"),
+        ({"resources": {"gpus": 1.5}}, "resources.gpus: got 1.5, need 0, a fraction of a GPU or 1"),
         ({"target": 0}, "target: got 0, need a number > 0"),
         ({"seeds": [1]}, "seeds: got [1]"),
         ({"report": {"webhook": "https://hooks.example/T0"}}, "report.webhook"),

@@ -136,7 +136,7 @@ BROKEN: dict[str, tuple[str, Changes, str]] = {
         "ranges", validated("int | None", "None", "high=400", "value and 60 < value < 390", "a gap"), "a gap",
     ),
     "settings that contradict each other inside their ranges": (
-        "ranges", spec((LATER, PAIR + LATER), NEEDS_PYDANTIC), "drawn from all ranges together are refused, such as ",
+        "ranges", spec((LATER, PAIR + LATER), NEEDS_PYDANTIC), "sampled from all ranges together are refused, such as ",
     ),
     "a value inside a range that gives no finite loss": (
         "ranges",

@@ -39,7 +39,7 @@ def uri(empty_store: Path, tmp_path: Path) -> str:
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "tiny").mkdir()
-    yield tmp_path / "tiny"
+    return tmp_path / "tiny"
 
 
 def write(folder: Path, *events: Event) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
-from vsetune.search.trial_rows import ended
 
 from vsetune.search.configurations import _ended
 from vsetune.search.sampling.cma_es import _first, _moved, _Rates

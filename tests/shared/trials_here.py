@@ -23,7 +23,7 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """`run_study` trains here and needs no Ray; it waits for the store as long as it takes."""
     monkeypatch.setattr("vsetune.jobs.run.DELIVER_WITHIN_S", 120.0)
     monkeypatch.setattr("vsetune.jobs.run.place_trials", place_here)
-    monkeypatch.setattr("vsetune.jobs.run.require_places", lambda _: None)
+    monkeypatch.setattr("vsetune.jobs.run.require_places", lambda _: [])
     monkeypatch.setattr("vsetune.jobs.run.ray_cluster", lambda *_, **__: nullcontext())
     monkeypatch.setattr("vsetune.jobs.run.exported", lambda *_, **__: nullcontext())
 

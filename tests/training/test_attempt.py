@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import weakref
 from pathlib import Path
@@ -13,6 +14,7 @@ from safetensors.torch import load_file
 
 from vsetune.data.batches.batch import Batch
 from vsetune.errors import AttemptError, ConfigError, DataError, NumericError
+from vsetune.scoring.evaluation import evaluate
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE
 from vsetune.training.step import Learner, StepResult
@@ -164,13 +166,30 @@ def test_a_data_set_without_test_split_gives_no_test_scores(make_trial: Any, tmp
         assert not any(name.startswith("test_") for name in summary)
 
 
-def test_finishing_leaves_the_parameters_alone(make_trial: Any, tmp_path: Path) -> None:
+def test_the_best_weights_are_scored_in_place_so_the_parameters_are_held_once(
+    make_trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     attempt = train(make_trial(epochs=6.0, learning_rate=0.3), tmp_path)
-    assert attempt.summary()["epochs_to_best"] < 6  # so that best and current differ
-    before = {name: value.clone() for name, value in attempt._learner.network.state_dict().items()}
+    assert attempt.summary()["epochs_to_best"] < 6  # so that best and last differ
+    network, held = attempt._learner.network, []
+    largest = max(network.parameters(), key=torch.numel).shape
+
+    def scored(*given: Any, **named: Any) -> dict[str, float]:
+        held.append(tensors_of(largest))
+        return evaluate(*given, **named)
+
+    monkeypatch.setattr("vsetune.training.attempt.evaluate", scored)
+    before = tensors_of(largest)
     attempt.finish()
-    after = attempt._learner.network.state_dict()
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert held == [before]
+    best = load_file(attempt.best_path)
+    assert all(torch.equal(value, best[name]) for name, value in network.state_dict().items())
+
+
+def tensors_of(shape: torch.Size) -> int:
+    """How many are held in this process: parameters, gradients, what an optimizer keeps."""
+    gc.collect()
+    return sum(type(each) in (torch.Tensor, torch.nn.Parameter) and each.shape == shape for each in gc.get_objects())
 
 
 def test_a_loss_that_is_not_finite_names_step_rate_and_remedy(make_trial: Any, tmp_path: Path) -> None:

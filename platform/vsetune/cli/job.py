@@ -12,6 +12,7 @@ from rich.table import Column
 from vsetune.cli.fitting_table import FittingTable
 from vsetune.cli.output import interruptible, messages, print_json, results, say
 from vsetune.config.spec.secrets import masked
+from vsetune.errors import UsageError
 
 if TYPE_CHECKING:
     from vsetune.jobs.submission import Job, JobServer
@@ -36,7 +37,8 @@ def submit(
 ) -> None:
     """Run a study on a cluster, from where an earlier run ended, and follow it; Ctrl-C leaves it running.
 
-    A study that runs there already is followed, not started twice. Exit codes: those of `study run`; with --no-wait 0.
+    A study that runs there already is followed, not started twice. Exit codes: those of `study run`, 130 if
+    the cluster is lost; with --no-wait 0.
     """
     from vsetune.config.study.cells import resolve_cells
     from vsetune.jobs.job_package import packed
@@ -94,7 +96,10 @@ def logs(job: JobName, address: Address = None) -> None:
 
 @app.command(epilog="Example: vsetune job attach quickstart-1")
 def attach(job: JobName, address: Address = None) -> None:
-    """Follow what a job says until it ends, and leave with its exit code; Ctrl-C leaves the job running."""
+    """Follow what a job says until it ends, and leave with its exit code, or with 130 if the cluster is lost.
+
+    Ctrl-C leaves the job running.
+    """
     from vsetune.jobs.submission import JobServer
 
     server = JobServer(address)
@@ -123,14 +128,21 @@ def stop(job: JobName, address: Address = None) -> None:
 
 
 def _follow(server: JobServer, job: Job) -> None:
-    """To stdout until the job ends; then its exit code."""
-    with interruptible(f"job {job.id} goes on; see it again with: vsetune job attach {job.id}"):
-        for piece in server.follow(job):
-            results.out(masked(piece), highlight=False, end="")
-        ended = _ended(server, job)
-    if not ended.is_over:
-        say(f"job {ended.id}: the connection ended before the job did; see it with: vsetune job attach {ended.id}")
-        raise typer.Exit(1)
+    """To stdout until the job ends; then its exit code, 130 where the cluster is lost before."""
+    try:
+        with interruptible(f"job {job.id} goes on; see it again with: vsetune job attach {job.id}"):
+            for piece in server.follow(job):
+                results.out(masked(piece), highlight=False, end="")
+            ended = _ended(server, job)
+        lost = None if ended.is_over else "the connection ended first"
+    except UsageError as error:
+        lost = str(error)
+    if lost is not None:
+        say(
+            f"job {job.id}: not followed to its end ({lost}); when the head is up, submit the study again: that "
+            "follows the job if it still runs, else it continues from the checkpoints"
+        )
+        raise typer.Exit(130)
     say(f"job {ended.id}: {_status(ended)}")
     raise typer.Exit(ended.exit_code)
 

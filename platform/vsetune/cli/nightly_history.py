@@ -16,6 +16,7 @@ from vsetune.config.spec.base import known_name
 from vsetune.config.spec.paths import home, remote_home
 from vsetune.errors import UsageError
 from vsetune.nightly.installing.placing import Entry, EntryKind
+from vsetune.nightly.paired import FEWEST_PAIRS, MOST_PAIRS
 
 if TYPE_CHECKING:
     from vsetune.nightly.bisecting import Bisected, Tried
@@ -138,8 +139,11 @@ def bisect(
     ] = None,
     bad: Annotated[str | None, typer.Option(metavar="REVISION", help="default: of the last night, or HEAD")] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, max=50, help="runs of each revision at least, each with another seed")
-    ] = 3,
+        int, typer.Option(
+            min=FEWEST_PAIRS, max=MOST_PAIRS,
+            help="of a measure: runs of each revision at least; those of a whole trial each with another seed",
+        )
+    ] = FEWEST_PAIRS,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="as JSON")] = False,
 ) -> None:
     """Find the commit that changed a measure, by measuring revisions in between. An interrupted search goes on.

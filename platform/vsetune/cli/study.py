@@ -43,7 +43,9 @@ def validate(
 ) -> None:
     """Check a study file without running anything: every problem at once, then its cells."""
     from vsetune.jobs.cell_budget import epochs_of_cell
+    from vsetune.jobs.node_types import known_node_types, unused_gpus
     from vsetune.jobs.observed import promised_trials
+    from vsetune.jobs.planning.trial_places import this_machine
     from vsetune.search.drawing import gaps_of
 
     study = load_study(file)
@@ -60,6 +62,9 @@ def validate(
     for cell in cells:
         if gaps := gaps_of(study.search, cell):
             complain("warning", gaps)
+    needs = [study.resources.needs_of(cell.network_name, cell.loss_name) for cell in cells]
+    for line in unused_gpus(needs, [kind.resources for kind in known_node_types() or [this_machine()]]):
+        complain("warning", line)
     longest = max(cell.training["epochs"] for cell in cells)
     say(f"{file}: valid; {promised_trials(study, cells)} trials of at most {longest:g} epochs{checked}")
 

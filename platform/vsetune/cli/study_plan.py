@@ -46,7 +46,7 @@ def plan_study(
 
     Exit codes: 0, 1 some cell could not be measured, 2 the input is wrong.
     """
-    from vsetune.jobs.node_types import known_node_types
+    from vsetune.jobs.node_types import known_node_types, unused_gpus
     from vsetune.jobs.planning.planned_study import plan_study as plan_of
     from vsetune.jobs.planning.processes import measure_cells
     from vsetune.jobs.planning.trial_places import places_for, require_places, this_machine
@@ -59,6 +59,7 @@ def plan_study(
         require_places(needs, [here], where=str(file), advice="measure on a machine that has it")
         types = known_node_types()
         require_places(needs, types or [here], where=str(file), advice="lower `resources`, or add a node that has it")
+        unused = unused_gpus(needs, [kind.resources for kind in types or [here] if kind.most])
         limit = workers or study.resources.concurrent_trials
         at_once = min(len(cells), limit or len(cells), *(places_for(each, [here]) for each in needs))
         with messages.status("measuring") as status:
@@ -75,7 +76,7 @@ def plan_study(
         results.print(_table(plan, spaces if is_wide else None))
         for name, space in () if is_wide else spaces.items():
             results.print(f"{name}: {space}", soft_wrap=True, highlight=False, markup=False)
-    for line in plan.remarks:
+    for line in [*unused, *plan.remarks]:
         say(line)
     for name, problem in plan.unmeasured.items():
         say(f"cell {name}: {problem}")

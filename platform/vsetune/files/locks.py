@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import time
 from pathlib import Path
 from typing import IO
@@ -16,16 +17,28 @@ def take_lock(file: Path, *, wait_s: float | None) -> IO[bytes]:
     wait_s: how long another process may hold it first; 0 is not at all, None as long as it takes.
     BlockingIOError when another process still holds it; any other OSError where no lock can be taken at all.
     """
-    handle = open(file, "ab")  # noqa: SIM115  held open as long as the lock
+    until = None if wait_s is None else time.monotonic() + wait_s
+    while True:
+        handle = open(file, "ab")  # noqa: SIM115  held open as long as the lock
+        try:
+            if until is None:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            else:
+                _poll(handle, until)
+            if _is_there(file, handle):
+                return handle
+        except BaseException:
+            handle.close()
+            raise
+        handle.close()  # its last holder has removed the file, and the next process takes another one
+
+
+def _is_there(file: Path, handle: IO[bytes]) -> bool:
+    """Whether the file that is open still has its name."""
     try:
-        if wait_s is None:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        else:
-            _poll(handle, time.monotonic() + wait_s)
-    except BaseException:
-        handle.close()
-        raise
-    return handle
+        return os.path.samestat(os.fstat(handle.fileno()), file.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _poll(handle: IO[bytes], until: float) -> None:

@@ -16,7 +16,7 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StudyConflict
 from vsetune.jobs.kept_plugins import PLUGINS_FOLDER
 from vsetune.jobs.preparation import PreparedStudy
-from vsetune.leaderboard.code_versions import code_of, told_code
+from vsetune.leaderboard.code_versions import code_of, code_words
 from vsetune.leaderboard.selection import Trial, budget_of_search, costs_of, trials_of
 from vsetune.records.attempts import AttemptRecord
 
@@ -24,7 +24,7 @@ OPTION = "--changed-plugins"
 
 
 @dataclass(frozen=True)
-class HeldBack:
+class RefusedCell:
     """A cell that the loaded code must not go on with. is_whole: it has nothing left to run. reason: in one line."""
 
     cell: str
@@ -32,7 +32,7 @@ class HeldBack:
     reason: str
 
 
-def held_back(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> list[HeldBack]:
+def refused_cells(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> list[RefusedCell]:
     """The cells that have begun with other code, and those whose target would come from one of them.
 
     attempts: all of the study.
@@ -47,10 +47,10 @@ def held_back(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> lis
         changed = {key: then[key] for key in sorted(now.keys() & then.keys()) if then[key] != now[key]}
         if changed:
             is_whole = _is_whole(prepared.spec, trials)
-            found[cell.name] = HeldBack(cell.name, is_whole, _why(cell, changed, now, prepared.folder, is_whole))
+            found[cell.name] = RefusedCell(cell.name, is_whole, _why(cell, changed, now, prepared.folder, is_whole))
     waiting = [cell for cell in prepared.cells if cell.name not in found and _target_of(prepared.spec, cell) in found]
     return [*found.values(), *(
-        HeldBack(
+        RefusedCell(
             cell.name, False, f"cell {cell.name}: its target is the best of {_target_of(prepared.spec, cell)}, which "
             "has begun with other code; put that code back, or give the study another name",
         ) for cell in waiting
@@ -63,18 +63,18 @@ def not_begun(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> lis
     return [cell.name for cell in prepared.cells if plugins_in(cell.network, cell.loss) and cell.name not in begun]
 
 
-def require_own_code(study: str, held: Sequence[HeldBack], *, cells: int) -> None:
+def require_own_code(study: str, refused: Sequence[RefusedCell], *, cells: int) -> None:
     """StudyConflict where the person has not asked to leave these cells as they are, or nothing else is left.
 
     cells: how many the study has; 0: it was not asked for.
     """
-    if held and len(held) >= cells:
+    if refused and len(refused) >= cells:
         advice = "" if cells else f"; {OPTION} goes on with the other cells"
-        raise StudyConflict(f"study {study}: {'; '.join(each.reason for each in held)}{advice}")
+        raise StudyConflict(f"study {study}: {'; '.join(each.reason for each in refused)}{advice}")
 
 
 def _why(cell: Cell, changed: Mapping[str, str], now: Mapping[str, str], study_folder: Path, is_whole: bool) -> str:
-    words = ", ".join(f"{told_code(key, sha256)} (loaded: {now[key][:12]})" for key, sha256 in changed.items())
+    words = ", ".join(f"{code_words(key, sha256)} (loaded: {now[key][:12]})" for key, sha256 in changed.items())
     copies = [
         str(next((study_folder / PLUGINS_FOLDER).glob(f"[!.]*-{sha256[:12]}"), study_folder / PLUGINS_FOLDER))
         for sha256 in changed.values()

@@ -110,8 +110,7 @@ def changed_since(study_folder: Path, plugins: Iterable[Plugin]) -> str | None:
         more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""
         return (
             f"{plugin.kind} {plugin.name}: {plugin.source}: {', '.join(changes[:3])}{more} since the study began; put "
-            f"the old code back (it is in {kept.source}), or give the study another name; --changed-plugins goes on "
-            "with cells that have not begun"
+            f"the old code back (it is in {kept.source}), or give the study another name"
         )
     return None
 

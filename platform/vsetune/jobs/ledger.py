@@ -317,8 +317,10 @@ class StudyLedger:
         return self._add(self._search_assignment(cell, suggestion))
 
     def _fail_to_draw(self, cell: Cell, dead_end: DeadEnd) -> None:
-        """A failed trial stands for the configuration that the cell could not find, and the cell asks for no other."""
-        name, seed = self._search_id(cell, dead_end.number), self.study.seeds[0]
+        """A failed trial stands for the configuration that the cell could not find, and the cell asks for no other. Its
+        name is that of no configuration."""
+        seed = self.study.seeds[0]
+        name = f"{cell.name}-refused{dead_end.number:03d}-s{seed}"
         trial = build_trial(self.study, cell, {}, trial=name, seed=seed)
         progress = self._as_recorded(Assignment(trial, dead_end.number, "search", {}))
         if not progress.is_closed:
@@ -336,9 +338,7 @@ class StudyLedger:
         self._taught.add(cell.name)
 
     def _add(self, assignment: Assignment) -> Assignment:
-        progress = self._as_recorded(assignment)  # a cell that begins anew may come to a number that it had before
-        progress.status = "waiting"
-        self._know(progress)
+        self._know(TrialProgress(assignment))
         return assignment
 
     def _know(self, progress: TrialProgress) -> TrialProgress:

@@ -102,6 +102,21 @@ def refused(needs: Needs, types: Iterable[NodeType], nodes: Iterable[Mapping[str
     return f"{needs}; the nodes of the cluster have: {there}"
 
 
+def unused_gpus(needs: Iterable[Needs], nodes: Iterable[Mapping[str, float]]) -> list[str]:
+    """A line where nodes have GPUs and no trial uses one, with what to write in the study file; else none.
+
+    needs: of every cell. nodes: amounts by Ray's names.
+    """
+    gpus = sum(node.get("GPU", 0.0) for node in nodes)
+    if not gpus or any(each.gpus for each in needs):
+        return []
+    there = "a GPU is" if gpus == 1 else f"{gpus:g} GPUs are"
+    return [
+        f"trials train on CPUs (resources.gpus: 0), and {there} not used; to train there, write in the study file "
+        "`resources: {gpus: 1}`, or a fraction such as 0.5 for two trials on a GPU"
+    ]
+
+
 def _beside(node: Mapping[str, float], needs: Needs) -> str:
     """What a node has of what is asked for, cores and GPUs in any case."""
     words = [f"{node.get('CPU', 0):g} CPUs", f"{node.get('GPU', 0):g} GPUs"]

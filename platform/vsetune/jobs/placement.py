@@ -19,6 +19,7 @@ from vsetune.config.study.resources import Needs
 from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.jobs.cluster import capacity_of
 from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.node_types import unused_gpus
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.shortage import Shortage
 from vsetune.jobs.signals import Signals, SignsOfLife
@@ -98,9 +99,11 @@ def place_trials(
         progress.changed()
 
 
-def require_places(prepared: PreparedStudy) -> None:
-    """ConfigError if the cluster, which is connected, has no room for some trial and will have none."""
-    capacity_of(prepared.spec.resources, _needs_of_cells(prepared).values())
+def require_places(prepared: PreparedStudy) -> list[str]:
+    """ConfigError if the cluster, which is connected, has no room for some trial and will have none. Returns lines on
+    what the trials leave unused."""
+    needs = _needs_of_cells(prepared).values()
+    return unused_gpus(needs, capacity_of(prepared.spec.resources, needs).nodes())
 
 
 def quiet_tune() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,7 @@ from vsetune.config.spec.secrets import shown_plain
 from vsetune.config.study.cells import refusal
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.files.whole_files import write_text
-from vsetune.jobs.changed_plugins import HeldBack, held_back, not_begun, require_own_code
+from vsetune.jobs.changed_plugins import OPTION, RefusedCell, not_begun, refused_cells, require_own_code
 from vsetune.jobs.cluster import cluster_address, ray_cluster
 from vsetune.jobs.confirmations import Confirming
 from vsetune.jobs.credentials import credentials_not_forwarded
@@ -39,6 +39,7 @@ from vsetune.leaderboard.rows import Leaderboard
 from vsetune.records.attempts import PLUGIN_TAG, AttemptRecord
 from vsetune.records.events import StudyStatus
 from vsetune.records.studies import Studies
+from vsetune.records.study_lock import LOCK_FILE
 from vsetune.records.writer import StudyWriter
 
 _STUDY_FILE = "study.yaml"
@@ -118,7 +119,7 @@ def run_study(
             going_on = "--resume" if confirming is None else "the same command"
             farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
             connected.enter_context(ray_cluster(address, stop, farewell=farewell, modules=copies))
-            require_places(prepared)
+            _say(require_places(prepared), console)
 
         is_new = not (folder / _STUDY_FILE).exists()
         warm_start = kept_or_taken(
@@ -154,11 +155,11 @@ def run_study(
 
 def _left_alone(
     prepared: PreparedStudy, writer: StudyWriter, console: Console, *, changed_plugins: bool
-) -> list[HeldBack]:
+) -> list[RefusedCell]:
     """Cells that have begun with other code of their plugins and stay as they are. Cells that have not begun are
     sampled anew. ConfigError where nobody asked to go on all the same."""
     attempts = writer.attempts()
-    left_alone = held_back(prepared, attempts)
+    left_alone = refused_cells(prepared, attempts)
     require_own_code(prepared.spec.study, left_alone, cells=len(prepared.cells) if changed_plugins else 0)
     _say([each.reason for each in left_alone], console)
     for cell in not_begun(prepared, attempts) if changed_plugins else ():
@@ -166,7 +167,7 @@ def _left_alone(
     return [*left_alone]
 
 
-def _without(prepared: PreparedStudy, left_alone: Sequence[HeldBack]) -> PreparedStudy:
+def _without(prepared: PreparedStudy, left_alone: Sequence[RefusedCell]) -> PreparedStudy:
     names = {each.cell for each in left_alone}
     return replace(prepared, cells=[cell for cell in prepared.cells if cell.name not in names])
 
@@ -205,7 +206,7 @@ def _place(
 
 
 def _ended(
-    prepared: PreparedStudy, records: StudyRecords, ledger: StudyLedger, left_alone: Sequence[HeldBack],
+    prepared: PreparedStudy, records: StudyRecords, ledger: StudyLedger, left_alone: Sequence[RefusedCell],
     stop: StopRequest, console: Console,
 ) -> StudyOutcome:
     """Writes the results, tells MLflow, and says how the study has ended."""
@@ -246,14 +247,16 @@ def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool, changed
         change = changed_since(prepared.folder, prepared.plugins)
         if change is None:
             raise
-        raise StudyConflict(f"study {prepared.spec.study}: {change}") from error
+        raise StudyConflict(
+            f"study {prepared.spec.study}: {change}; {OPTION} goes on with cells that have not begun"
+        ) from error
 
 
 @contextmanager
 def _cleared_unless_begun(folder: Path) -> Iterator[Callable[[], None]]:
     """An error before what is yielded was called leaves the folder as it was, so that the corrected file meets nothing
     of a study that never began."""
-    before, begun = set(folder.iterdir()), False
+    lock, before, begun = folder / LOCK_FILE, set(folder.iterdir()), False
 
     def begin() -> None:
         nonlocal begun
@@ -262,11 +265,15 @@ def _cleared_unless_begun(folder: Path) -> Iterator[Callable[[], None]]:
     try:
         yield begin
     except BaseException:
-        for path in set(folder.iterdir()) - before if not begun else ():
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+        if not begun:
+            for path in set(folder.iterdir()) - before if before > {lock} else folder.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+            with suppress(OSError):  # others have files there
+                folder.rmdir()
+                folder.parent.rmdir()
         raise
 
 
@@ -283,7 +290,7 @@ def _left_as_it_was(records: StudyRecords, status: StudyStatus) -> Iterator[None
         raise
 
 
-def _ending(ledger: StudyLedger, left_alone: Sequence[HeldBack]) -> Ending:
+def _ending(ledger: StudyLedger, left_alone: Sequence[RefusedCell]) -> Ending:
     """left_alone: a cell of it that is not whole counts as failed, for no command goes on with it as things are."""
     if ledger.has_work():
         return "interrupted"
@@ -293,7 +300,7 @@ def _ending(ledger: StudyLedger, left_alone: Sequence[HeldBack]) -> Ending:
     return "failed" if failed == len(ledger.trials) else "partly failed"
 
 
-def _troubles(ledger: StudyLedger, left_alone: Sequence[HeldBack]) -> list[Trouble]:
+def _troubles(ledger: StudyLedger, left_alone: Sequence[RefusedCell]) -> list[Trouble]:
     return [Trouble(each.cell, True, each.reason) for each in left_alone if not each.is_whole] + [
         Trouble(name, not trial.is_closed, trial.error or "not started yet")
         for name, trial in ledger.trials.items() if trial.status == "failed" or not trial.is_closed

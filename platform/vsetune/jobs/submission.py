@@ -239,6 +239,8 @@ def _refusal(text: str) -> str:
         return "has only just started and takes no jobs yet; repeat in a minute"
     if "ray[default]" in text:
         return "cannot be asked from here: Ray's client for jobs is missing; pip install 'vsetune[jobs]'"
+    if text.startswith("WebSocket"):
+        return f"the connection broke ({one_line(text)})"
     if "Version check returned 404" in text:
         return "does not answer as a Ray dashboard does (404 for its version); check the address"
     return f"refused ({one_line(text.replace('Traceback (most recent call last):', ''))})"

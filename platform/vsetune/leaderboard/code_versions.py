@@ -23,7 +23,7 @@ def code_of(trials: Sequence[Trial]) -> dict[str, str]:
     return found
 
 
-def told_code(key: str, sha256: str) -> str:
+def code_words(key: str, sha256: str) -> str:
     """`loss my_loss 1a2b3c4d5e6f`."""
     kind, _, name = key.partition(".")
     return f"{kind} {name} {sha256[:12]}"
@@ -32,7 +32,7 @@ def told_code(key: str, sha256: str) -> str:
 def other_code(row: Mapping[str, str], reference: Mapping[str, str]) -> str | None:
     """Where two cells ran with two versions of one component, which, in words; None where they did not."""
     return next((
-        f"{told_code(key, row[key])} against {reference[key][:12]}: two versions of its code"
+        f"{code_words(key, row[key])} against {reference[key][:12]}: two versions of its code"
         for key in sorted(row.keys() & reference.keys()) if row[key] != reference[key]
     ), None)
 
@@ -45,7 +45,7 @@ def code_notes(rows: Sequence[Row]) -> list[str]:
             cells.setdefault(key, {}).setdefault(sha256, []).append(f"{row.network} {row.loss}")
     lines = []
     for key, versions in sorted(cells.items()):
-        told = "; ".join(f"{told_code(key, sha256)} in {', '.join(of)}" for sha256, of in versions.items())
+        words = "; ".join(f"{code_words(key, sha256)} in {', '.join(of)}" for sha256, of in versions.items())
         several = f"{len(versions)} versions of its code, which do not compare: " if len(versions) > 1 else ""
-        lines.append(f"Own code: {several}{told}.")
+        lines.append(f"Own code: {several}{words}.")
     return lines

@@ -21,7 +21,17 @@ from vsetune.errors import DataError, StudyConflict, UsageError
 from vsetune.files.hashes import fingerprint_of
 from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import make_folder, read_json, write_json
-from vsetune.nightly.bisecting import Bisected, CannotRun, Judge, Losses, LossJudge, PairedJudge, Tried, bisect
+from vsetune.nightly.bisecting import (
+    RECALLS_OF,
+    Bisected,
+    CannotRun,
+    Judge,
+    Losses,
+    LossJudge,
+    PairedJudge,
+    Tried,
+    bisect,
+)
 from vsetune.nightly.history import History
 from vsetune.nightly.measures import ALL_CELLS, BY_NAME, FIRST_LOSSES, STEP_TIMES
 from vsetune.nightly.night import Night
@@ -166,7 +176,9 @@ def _first_losses(reruns: Reruns, notes: Notes, commit: Commit, file: Path, cell
         for name, each in found.items():
             if "losses" not in each:
                 raise CannotRun(f"{commit.short}: {name}: {each.get('problem', 'no losses')}")
-        notes.losses[commit.hash] = {name: list(each["losses"]) for name, each in found.items()}
+        notes.losses[commit.hash] = {name: list(each["losses"]) for name, each in found.items()} | {
+            f"{RECALLS_OF}{name}": list(each["recalls"].values()) for name, each in found.items() if each.get("recalls")
+        }
         notes.keep()
     return notes.losses[commit.hash]
 

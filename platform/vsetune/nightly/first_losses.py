@@ -1,9 +1,14 @@
-"""The first losses of tonight against those of the night before: equal bit for bit, or changed."""
+"""The first losses of tonight, and the recalls after them, against the first night's: equal bit for bit, or changed.
+
+A fixed seed, one thread of a processor and, in one line of nights, one machine with the same packages: these numbers
+need no band. Where the nights of one commit show that they do not repeat all the same, they are not judged.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from vsetune.nightly.history import Accepted
 from vsetune.nightly.lines import counts_from
@@ -13,6 +18,8 @@ from vsetune.nightly.report import ReportRow, Verdict
 from vsetune.nightly.suspects import CommitRange, Suspects, commits_in
 
 _NOBODY = Suspects(())
+_MOST_KINDS = 3
+"""Of numbers under one commit; so many show that they do not repeat."""
 
 
 def judged_first_losses(
@@ -20,8 +27,8 @@ def judged_first_losses(
 ) -> ReportRow:
     """A row without a measure. line: earlier nights under the conditions of tonight, oldest first.
 
-    What tonight is compared with are the oldest losses that count: a change goes on being told until it is accepted,
-    or until the old losses are back. change: the largest relative difference.
+    Tonight is compared with the oldest losses that count: a change is reported until it is accepted, or until the old
+    losses are back. change: the largest relative difference.
     """
     begin = counts_from(accepted, cell, FIRST_LOSSES, tonight.date)
     counted = [night for night in line if night.date >= begin and _losses(night, cell)]
@@ -31,17 +38,53 @@ def judged_first_losses(
         return _row(cell, "missing", dates, values, "first losses: not taken tonight")
     if not counted:
         return _row(cell, "baseline", dates, values, f"first losses: {len(now)} steps, nothing to compare with yet")
-    reference = _losses(counted[0], cell)
-    if reference == now:
-        return _row(cell, "quiet", dates, values, f"first losses: {len(now)} steps equal to the last bit")
+    reference = _Reference.of(counted, cell)
+    if reference.is_met_by(tonight, cell):
+        compared = len(_recalls(tonight, cell)) if reference.recalls else 0
+        and_recalls = f" and {compared} recalls after them" if compared else ""
+        return _row(cell, "quiet", dates, values, f"first losses: {len(now)} steps{and_recalls} equal to the last bit")
+    unrepeated = _does_not_repeat([*counted, tonight], cell)
+    if unrepeated is not None:
+        return _row(cell, "missing", dates, values, f"first losses: {unrepeated}")
     since = _since(counted, tonight, cell, reference)
-    step, largest = _difference(reference, now)
     before = [night for night in counted if night.date < since][-1]
     first = next(night for night in (*counted, tonight) if night.date == since)
     suspects = commits_in(CommitRange(before.revision, first.revision))
-    told = f"first losses: differ from step {step} on, by up to {largest:.2g} of their size"
+    told, largest = reference.difference(tonight, cell)
     told += "" if since == tonight.date else f", since {since}"
     return _row(cell, "changed", dates, values, told, change=largest, since=since, suspects=suspects)
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """Of the oldest night that counts. recalls: of the oldest one that has these losses and took recalls."""
+
+    losses: tuple[float, ...]
+    recalls: Mapping[str, float]
+
+    @classmethod
+    def of(cls, counted: Sequence[Night], cell: str) -> _Reference:
+        losses = _losses(counted[0], cell)
+        taken = (_recalls(night, cell) for night in counted if _losses(night, cell) == losses)
+        return cls(losses, next(filter(None, taken), {}))
+
+    def is_met_by(self, night: Night, cell: str) -> bool:
+        recalls = _recalls(night, cell)
+        is_same_validation = not recalls or not self.recalls or dict(recalls) == dict(self.recalls)
+        return _losses(night, cell) == self.losses and is_same_validation
+
+    def difference(self, night: Night, cell: str) -> tuple[str, float]:
+        """(in words; largest relative difference) of a night that does not meet it."""
+        losses = _losses(night, cell)
+        if losses != self.losses:
+            step, largest = _difference(self.losses, losses)
+            return f"first losses: differ from step {step} on, by up to {largest:.2g} of their size", largest
+        was, is_ = self.recalls, _recalls(night, cell)
+        names = [name for name in {**was, **is_} if was.get(name) != is_.get(name)]
+        name = "m_recall" if "m_recall" in names else names[0]
+        largest = max(_relative(was.get(each, 0.0), is_.get(each, 0.0)) for each in names)
+        parts = f"{name} is {is_.get(name, math.nan):.6g} instead of {was.get(name, math.nan):.6g}"
+        return f"first losses: equal, but the recalls after them differ: {parts}; validation has changed", largest
 
 
 def _losses(night: Night, cell: str) -> tuple[float, ...]:
@@ -49,11 +92,30 @@ def _losses(night: Night, cell: str) -> tuple[float, ...]:
     return () if measured is None else tuple(measured.first_losses)
 
 
-def _since(counted: Sequence[Night], tonight: Night, cell: str, reference: tuple[float, ...]) -> str:
+def _recalls(night: Night, cell: str) -> Mapping[str, float]:
+    measured = night.cells.get(cell)
+    return {} if measured is None else measured.first_recalls
+
+
+def _does_not_repeat(nights: Sequence[Night], cell: str) -> str | None:
+    """Why the numbers cannot be held to equality; None where they can. Two kinds of losses may be two states of the
+    machine, of which the newer one is a change."""
+    found: dict[str, set[tuple[float, ...]]] = {}
+    for night in nights:
+        if night.revision.isalnum() and night.revision != "unknown":
+            found.setdefault(night.revision, set()).add((*_losses(night, cell), *_recalls(night, cell).values()))
+    for revision, kinds in found.items():
+        if len(kinds) >= _MOST_KINDS:
+            return (f"{len(kinds)} different ones under commit {revision[:12]}, so they do not repeat here and are not "
+                    "judged")
+    return None
+
+
+def _since(counted: Sequence[Night], tonight: Night, cell: str, reference: _Reference) -> str:
     """The first date of the unbroken run of nights that differ, tonight its last."""
     since = tonight.date
     for night in reversed(counted):
-        if _losses(night, cell) == reference:
+        if reference.is_met_by(night, cell):
             break
         since = night.date
     return since

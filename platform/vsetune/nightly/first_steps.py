@@ -1,11 +1,12 @@
-"""The first steps at a fixed seed: their losses, on one machine and one thread equal bit for bit, or the code changed;
-and how long a step takes with nothing beside it, which is steadier than the times of trials that share a machine.
+"""The first steps at a fixed seed: their losses and the recalls of a validation after them, on one machine and one
+thread equal bit for bit, or the code changed; and how long a step takes with nothing beside it, which is steadier than
+the times of trials that share a machine.
 
     python -m vsetune.nightly.first_steps FILE
 
 FILE: JSON with `steps`, `plugins` (folders or modules) and `trials` (TrialSpecs as plain data). Prints JSON: by cell
-either `losses`, exact floats, and the `STEP_TIMES`, or `problem`, one line. A process of its own, because the threads
-of one that trained already cannot be taken back, and because nothing that it did before may matter.
+either `losses` and `recalls`, exact floats, and the `STEP_TIMES`, or `problem`, one line. A process of its own, because
+the threads of one that trained already cannot be taken back, and because nothing that it did before may matter.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.files.whole_files import write_json
 from vsetune.nightly.measures import STEP_TIME, STEP_TIMES, STEP_WALL_TIME
 from vsetune.plugins.plugin_loading import load_installed, load_plugins
+from vsetune.scoring.evaluation import recalls, score_split
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.calibration import step_timer, working_clock
 from vsetune.training.random_state import RandomState
@@ -56,20 +58,23 @@ _NOT_TIMED = 3
 @dataclass(frozen=True)
 class FirstSteps:
     """Of one night, by cell. losses: one float per step. problems: one line each. times: by name of `STEP_TIMES`, of a
-    step in calibration steps, the median over those of a round, in the fastest round."""
+    step in calibration steps, the median over those of a round, in the fastest round. recalls: by name, after the
+    steps; none of a cell whose pairs another network proposes."""
 
     losses: Mapping[str, Sequence[float]]
     problems: Mapping[str, str]
     times: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    recalls: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Steps:
     """Of one trial. losses: float32 as exact floats. times: by name of `STEP_TIMES`, of steps in calibration steps, the
-    first few left out."""
+    first few left out. recalls: of the validation split after the steps, by name."""
 
     losses: list[float]
     times: dict[str, list[float]]
+    recalls: dict[str, float]
 
     def medians(self) -> dict[str, float]:
         """Of the times."""
@@ -91,11 +96,12 @@ def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, see
         {name: found["losses"] for name, found in taken.items()},
         {name: found["problem"] for name, found in told.items() if "problem" in found},
         {name: {each: found[each] for each in STEP_TIMES} for name, found in taken.items()},
+        {name: found["recalls"] for name, found in taken.items()},
     )
 
 
 def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
-    """The first steps of a trial on the CPU; fewer where the trial is shorter.
+    """The first steps of a trial on the CPU; fewer where the trial is shorter. None, and no recalls, where steps is 0.
 
     The steps are those of an attempt: the same start, batches, schedule and random numbers. timed: how many are taken
     for their time, 0 for none; a calibration step is timed between any two, and a step divided by the mean of those
@@ -134,9 +140,18 @@ def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
                 if step < steps:
                     losses.append(loss)
                 pairs_seen += batch.pairs
+            found = _recalls(learner, dataset, trial) if steps else {}
     finally:
         batches.close()
-    return Steps(losses, times)
+    return Steps(losses, times, found)
+
+
+def _recalls(learner: Learner, dataset: Dataset, trial: TrialSpec) -> dict[str, float]:
+    if trial.evaluation.rerank is not None:
+        return {}
+    split, images = trial.data.validation_split, trial.evaluation.validation_images
+    scores = score_split(learner.network, dataset, split, trial=trial, device=torch.device("cpu"), images=images)
+    return recalls(scores)
 
 
 def _run(file: Path) -> dict[str, dict[str, Any]] | str:
@@ -160,7 +175,7 @@ def _run(file: Path) -> dict[str, dict[str, Any]] | str:
 def _taken(plain: dict[str, Any], steps: int) -> dict[str, Any]:
     try:
         taken = first_steps(TrialSpec.model_validate(plain), steps, timed=TIMED)
-        return {"losses": taken.losses, **taken.medians()}
+        return {"losses": taken.losses, "recalls": taken.recalls, **taken.medians()}
     except Exception as error:  # whatever it is, it concerns this cell alone, and is told
         return {"problem": f"{type(error).__name__}: {one_line(error)}"[:_LONGEST_PROBLEM]}
 

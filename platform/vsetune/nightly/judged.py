@@ -114,7 +114,7 @@ def _row(
         tonight=values[-1], centre=judgement.centre, low=stream.measure.possible(judgement.low),
         high=stream.measure.possible(judgement.high), change=judgement.change, since=since,
         found_by=judgement.found_by, suspects=[*(conditions if is_change else []), *commits.lines],
-        suspects_note=commits.note,
+        suspects_note=commits.note, autocorrelation=judgement.autocorrelation,
     )
     return sentence(row, trouble=None if cell is None else cell.trouble)
 

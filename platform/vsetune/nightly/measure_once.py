@@ -47,11 +47,15 @@ def measured_values(file: Path, cell: str, seeds: Sequence[int]) -> dict[str, fl
 
 
 def measured_first_losses(file: Path, cell: str | None) -> dict[str, dict[str, Any]]:
-    """The first losses of every cell, or of one: `losses` and the times of a step, or `problem` in one line."""
+    """The first losses of every cell, or of one: `losses`, `recalls` and the times of a step, or
+    `problem` in one line."""
     spec, prepared = _prepared(file, [0])
     cells = prepared.cells if cell is None else [_cell(prepared, cell)]
     found = take_first_steps(prepared.spec, cells, steps=spec.first_steps.steps, seed=spec.first_steps.seed)
-    losses = {name: {"losses": list(each), **found.times[name]} for name, each in found.losses.items()}
+    losses = {
+        name: {"losses": list(each), "recalls": dict(found.recalls[name]), **found.times[name]}
+        for name, each in found.losses.items()
+    }
     return losses | {name: {"problem": each} for name, each in found.problems.items()}
 
 

@@ -54,7 +54,8 @@ pair_rate: by the clock on the wall, waiting included. epochs_to_target: a seed 
 target counts with the last epoch seen (restricted mean)."""
 
 FIRST_LOSSES = "first_losses"
-"""The losses of the first 20 steps at a fixed seed: equal bit for bit, or changed. No band, no tolerance."""
+"""The losses of the first 20 steps at a fixed seed, and the recalls after them: equal bit for bit, or changed. No band,
+no tolerance."""
 
 ALL_CELLS = "all cells"
 """Stands for a cell in rows about the mean over all cells of a measure."""

@@ -94,7 +94,9 @@ def _cell_night(
             values[measure.name] = statistics.fmean(found)
     times = first.times.get(name, {})
     values |= {each: times[each] for each in STEP_TIMES if math.isfinite(times.get(each, math.nan))}
-    return CellNight(values, tuple(first.losses.get(name, ())), _trouble(trials, len(finished), seeds))
+    return CellNight(
+        values, tuple(first.losses.get(name, ())), _trouble(trials, len(finished), seeds), first.recalls.get(name, {})
+    )
 
 
 def _trouble(trials: Sequence[AttemptRecord], finished: int, seeds: int) -> str | None:

@@ -17,12 +17,14 @@ class CellNight:
 
     values: by name of `MEASURES`, means over the night's seeds; a measure that could not be taken is absent.
     first_losses: of the first steps at the fixed seed, float32 losses as exact floats; empty where not taken.
+    first_recalls: of the validation split after them, by name; empty where not taken.
     trouble: why the cell is incomplete, in one line; None where every trial finished.
     """
 
     values: Mapping[str, float]
     first_losses: Sequence[float] = ()
     trouble: str | None = None
+    first_recalls: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,7 @@ def more_pairs(
 
     take: measures the pair of a round, 0 for the first. pairs: grows.
     """
+    least = min(max(least, FEWEST_PAIRS), MOST_PAIRS)
     looks = [least, *(look for look in LOOKS if look > least)]
     for look in looks:
         while len(pairs) < look:

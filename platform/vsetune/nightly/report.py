@@ -9,8 +9,9 @@ from typing import Literal
 from vsetune.nightly.measures import Measure
 
 Verdict = Literal["baseline", "quiet", "regression", "improvement", "changed", "missing"]
-"""baseline: too few nights yet. quiet: within its band. regression, improvement: by more than what matters, against
-noise. changed: first losses differ from the line's. missing: not measured tonight."""
+"""baseline: too few nights yet, or so few that they say nothing about their noise. quiet: within its band. regression,
+improvement: by more than what matters, against noise. changed: first losses differ from the line's. missing: not
+measured tonight."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class ReportRow:
     baseline. centre: the line's location. change: tonight's (or the drift's) distance to the centre, in the unit where
     linear, as a fraction where ratio, positive is higher. since: date of the first night that belongs to the change.
     found_by: `band`, `drift`, `bits`, or empty. suspects: commits or conditions, most likely first, one line each.
-    suspects_note: how many commits are left out, and why. text: the verdict in one sentence.
+    suspects_note: how many commits are left out, and why. autocorrelation: of successive quiet nights of the
+    measure. text: the verdict in one sentence.
     """
 
     cell: str
@@ -39,6 +41,7 @@ class ReportRow:
     found_by: str = ""
     suspects: Sequence[str] = ()
     suspects_note: str = ""
+    autocorrelation: float = 0.0
     text: str = ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -19,6 +20,10 @@ from vsetune.nightly.report import NightReport, ReportRow
 from vsetune.nightly.sentences import headline
 
 _log = logging.getLogger(__name__)
+_ALIKE = 0.2
+"""Autocorrelation at which limits of drifts are 1.2 times as far as those of independent nights."""
+_SURE = 1.5
+"""Standard errors of it, beside the doubt that is taken off already: one independent measure in 100 has so much."""
 
 
 def report_of(
@@ -43,7 +48,7 @@ def report_of(
     line = headline(rows, needed=spec.tolerances.baseline_nights)
     if tonight.state == "partial":
         line = f"the night is not complete; {line}"
-    told += [*history.problems, *(row.suspects_note for row in rows if row.suspects_note)]
+    told += [*history.problems, *(row.suspects_note for row in rows if row.suspects_note), *_alike(rows)]
     return _report(spec, tonight, line, told, rows, count, _exit_code(tonight, rows))
 
 
@@ -81,6 +86,20 @@ def _new_line(earlier: Sequence[Night], tonight: Night) -> list[str]:
     before = line_of(earlier, tonight)
     begins = f"goes on with the line of {before[-1].date}" if before else "a new line begins"
     return [f"conditions changed, {begins}: {'; '.join(changes)}"]
+
+
+def _alike(rows: Sequence[ReportRow]) -> list[str]:
+    """A line where nights are so much like those before them that limits are clearly wider for it."""
+    found: dict[str, float] = {}
+    for row in rows:
+        nights = sum(value is not None for value in row.values)
+        if row.measure is not None and row.autocorrelation >= max(_ALIKE, _SURE / math.sqrt(max(nights, 1))):
+            found[row.measure.text] = max(row.autocorrelation, found.get(row.measure.text, 0.0))
+    if not found:
+        return []
+    measures = ", ".join(f"{text} ({value:.2f})" for text, value in found.items())
+    return [f"quiet nights are like those before them, by the autocorrelation of {measures}: limits are wider for it, "
+            "and slow changes are found later"]
 
 
 def _tolerance(spec: NightlySpec) -> Tolerance:

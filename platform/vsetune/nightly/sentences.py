@@ -24,7 +24,9 @@ def sentence(row: ReportRow, *, trouble: str | None) -> ReportRow:
     now = value_words(row.measure, row.tonight)
     if row.verdict == "baseline":
         known = sum(value is not None for value in row.values)
-        return replace(row, text=f"{name}: {now}, night {known} of the baseline")
+        if row.centre is None:
+            return replace(row, text=f"{name}: {now}, night {known} of the baseline")
+        return replace(row, text=f"{name}: {now}, not judged yet: {known - 1} nights do not tell how much it varies")
     assert row.centre is not None
     usual = value_words(row.measure, row.centre)
     if row.verdict == "quiet":
@@ -63,9 +65,12 @@ def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
     better = f", {_count(counts['improvement'], 'improvement')}" if counts["improvement"] else ""
     if counts["baseline"] and not counts["quiet"] - _quiet_bits(rows) and not better:
         nights = max((sum(v is not None for v in row.values) for row in rows if row.verdict == "baseline"), default=0)
+        if nights > needed:
+            unknown = f"{nights - 1} nights do not tell how much they vary"
+            return f"nothing is judged yet: {_count(cells, 'cell')}, {_count(measured, 'measure')}{missing}; {unknown}"
         return f"baseline night {nights} of {needed}: {_count(cells, 'cell')}, {_count(measured, 'measure')}{missing}"
     quiet = counts["quiet"] - _quiet_bits(rows)
-    building = f", {counts['baseline']} still building a baseline" if counts["baseline"] else ""
+    building = f", {counts['baseline']} not judged yet" if counts["baseline"] else ""
     quiet_or_not = "nothing got worse" if better else "nothing changed"
     return f"{quiet_or_not}: {_count(cells, 'cell')}, {_count(quiet, 'measure')} quiet{better}{building}{missing}"
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
+from pydantic import ValidationError
+
 from vsetune.config.spec.base import Choices, Domain, Range, Spec, conditions, kinds_of, tunables
 from vsetune.errors import ConfigError
 from vsetune.quality.checks import Verdict, first_problem, not_applicable
@@ -18,7 +20,7 @@ from vsetune.quality.loss_runs import LossSubject, in_one_line, infinite, run_st
 _FEW, _MANY = 4, 300
 """Steps after which two settings must differ: at once, or with all that takes time at its quickest."""
 _INSIDE, _DRAWS = 8, 32
-"""Values tried between the ends of a range, and configurations drawn from all ranges together."""
+"""Values tried between the ends of a range, and configurations sampled from all ranges together."""
 
 
 def has_sound_ranges(loss: LossSubject) -> Verdict:
@@ -38,21 +40,21 @@ def takes_every_choice(loss: LossSubject) -> Verdict:
 
 def refused_values(spec: type[Spec], resolved: Callable[..., Spec]) -> Iterator[str]:
     """Which values of its own ranges a spec does not take: of one setting, the others at their defaults, and of
-    configurations drawn from all ranges. resolved: makes the spec of some settings."""
+    configurations sampled from all ranges. resolved: makes the spec of some settings."""
     searched, needed = dict(tunables(spec)), conditions(spec)
     for name, domain in searched.items():
         for value in (*_ends(domain), *values_inside(domain)):
             if (refusal := _refusal(resolved, {**needed.get(name, {}), name: value})) is not None:
-                yield f"{name}: its own range holds {value}, which the spec refuses ({refusal})"
+                yield f"{name}: its own range holds {_shown(value)}, which the spec refuses ({refusal})"
                 break
     chance = random.Random(0)
     drawn = [{name: _value_at(domain, chance.random()) for name, domain in searched.items()} for _ in range(_DRAWS)]
     refusals = [(each, refusal) for each in drawn if (refusal := _refusal(resolved, each)) is not None]
     if len(refusals) > _DRAWS // 2:
-        values = ", ".join(f"{name} {value}" for name, value in refusals[0][0].items())
+        values = ", ".join(f"{name} {_shown(value)}" for name, value in refusals[0][0].items())
         yield (
-            f"{len(refusals)} of {_DRAWS} configurations drawn from all ranges together are refused, such as {values} "
-            f"({refusals[0][1]}); narrow the ranges until their values fit each other"
+            f"{len(refusals)} of {_DRAWS} configurations sampled from all ranges together are refused, such as "
+            f"{values} ({refusals[0][1]}); narrow the ranges until their values fit each other"
         )
 
 
@@ -128,9 +130,15 @@ def _eager(loss: LossSubject, first: dict[str, Any], second: dict[str, Any]) -> 
 def _refusal(resolved: Callable[..., Spec], settings: Mapping[str, Any]) -> str | None:
     try:
         resolved(**settings)
+    except ValidationError as error:
+        return "; ".join(dict.fromkeys(each["msg"].removeprefix("Value error, ") for each in error.errors()))
     except ValueError as error:
         return in_one_line(error)
     return None
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _choices(loss: LossSubject) -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from mlflow import MlflowClient
 from mlflow.entities import Run
@@ -22,8 +22,8 @@ from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import DataError, UsageError
 from vsetune.files.hashes import sha256_of_file
 from vsetune.files.whole_files import write_json
-from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
-from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated, attempt_id
+from vsetune.records.attempts import AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
+from vsetune.records.events import Begun, Closed, Ended, Event, Opened, StudyStatus, Validated, attempt_id
 from vsetune.records.log import LOG_FILE, LogWriter
 from vsetune.records.mlflow_client import PIECE, in_one_line, open_client
 from vsetune.records.moved_study import FILES, FORMAT, HEADER, import_study
@@ -95,8 +95,8 @@ def _write_log(folder: Path, parent: Run, runs: list[Run]) -> None:
             for event in _events_of(run):
                 log.append(event)
         status = parent.data.tags.get("status")
-        if status in ("finished", "failed", "killed"):
-            log.append(Closed(status, (), (parent.info.end_time or parent.info.start_time) / 1000))
+        if status in get_args(StudyStatus):
+            log.append(Closed(cast(StudyStatus, status), (), (parent.info.end_time or parent.info.start_time) / 1000))
         log.settle()
     finally:
         log.close()
@@ -111,8 +111,8 @@ def _events_of(run: Run) -> Iterator[Event]:
     points = {point.step: point for block in _blocks(tags) for point in _points_of(block)}
     if points:
         yield Validated(name, tuple(points[step] for step in sorted(points)), began)
-    status = tags.get("status")
-    if status in ("finished", "pruned", "failed", "killed"):
+    status = cast(AttemptStatus, tags.get("status"))
+    if status in get_args(AttemptStatus) and status != "running":
         summary = json.loads(_joined("vsetune.summary", tags) or "{}")
         files = (f"trials/{start.trial}/{_WEIGHTS}",) if status in ("finished", "pruned") else ()
         yield Ended(name, status, summary, files, tags.get("error") or None, (run.info.end_time or 0) / 1000 or began)

@@ -188,7 +188,7 @@ class Attempt:
         return summarise(self._progress, self._execution, pairs=self._batches.pairs)
 
     def finish(self) -> dict[str, float]:
-        """Summary of the trial so far; of a finished one also what its best checkpoint reaches.
+        """Summary of the trial so far; of a finished one also what its best weights reach, which its network then has.
 
         `test_*`: on the test split. Without one, and only when `evaluation` asks for more than recalls, `best_*`: on
         the validation split. A trial stopped before its budget is not scored: the scheduler may continue it later.
@@ -318,20 +318,17 @@ class Attempt:
         )
 
     def _score_best(self, split: str, images: int | None) -> dict[str, float]:
-        """All numbers of the best checkpoint; the network keeps its own parameters. images: of the split; None: all."""
+        """All numbers of the best weights, which replace the last ones: the device holds them once. images: of the
+        split; None: all."""
         begin = time.perf_counter()
         network = self._learner.network
-        current = {name: value.clone() for name, value in network.state_dict().items()}
         network.load_state_dict(self._checkpoints.load_best())
-        try:
-            watched = scoring(split, where=self._where, step=self._progress.step, on_progress=self._mark)
-            with self._random.active(), watched as report:
-                scores = evaluate(
-                    network, self.dataset, split, trial=self.trial, device=self.device, report=report,
-                    on_batch=self._mark, images=images, first=self._first,
-                )
-        finally:
-            network.load_state_dict(current)
+        watched = scoring(split, where=self._where, step=self._progress.step, on_progress=self._mark)
+        with self._random.active(), watched as report:
+            scores = evaluate(
+                network, self.dataset, split, trial=self.trial, device=self.device, report=report,
+                on_batch=self._mark, images=images, first=self._first,
+            )
         return scores | {"seconds": time.perf_counter() - begin}
 
     def _save(self, point: ValidationPoint) -> None:

@@ -146,8 +146,9 @@ def test_before_the_baseline_is_built_nothing_is_judged() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_fewer_nights_than_tell_any_noise_are_no_trouble(count: int) -> None:
     nights = quiet_nights([TIME], count)
-    assert verdicts(judge(nights, np.array([100.0]), [TIME], Tolerance(baseline_nights=2))) == [
-        "quiet" if count == 2 else "baseline"]
+    (found,) = judge(nights, np.array([100.0]), [TIME], Tolerance(baseline_nights=2))
+    assert (found.verdict, found.low, found.high) == ("baseline", None, None)
+    assert (found.centre is None) == (count < 2)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0, -3.0, 1e200])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,9 +14,17 @@ from scipy import stats
 from vsetune.errors import UsageError
 from vsetune.nightly.judging import cusum
 from vsetune.nightly.judging.all_cells import all_cells
-from vsetune.nightly.judging.arrays import Streams
+from vsetune.nightly.judging.arrays import Floats, Streams, of_all_cells
 from vsetune.nightly.judging.judge import judge
-from vsetune.nightly.judging.noise import CLIP, SMALLEST_SHARE, WINSORISED_VARIANCE, noise
+from vsetune.nightly.judging.noise import (
+    CLIP,
+    DOUBT,
+    IMAGINED_NIGHTS,
+    SMALLEST_SHARE,
+    WINSORISED_VARIANCE,
+    autocorrelation,
+    noise,
+)
 from vsetune.nightly.judging.scores import Tail, normal_score, students_t
 from vsetune.nightly.judging.tolerance import Tolerance
 from vsetune.nightly.judging.watch import Watch
@@ -112,18 +122,67 @@ def test_a_little_slower_everywhere_is_found_in_the_mean_of_all_cells_first() ->
     assert found[-1].verdict == "regression"
 
 
-def test_the_promise_holds_over_a_whole_report() -> None:
-    rng = np.random.default_rng(5)
+def quiet_noise(kind: str, rng: np.random.Generator) -> Floats:
+    """(nights, histories, streams), 60 nights of 40 histories of six cells; half of the variance is common to cells.
+    alike: autocorrelation 0.6. clusters: one night in 20 begins three on average with three slower measures."""
+    common, own = (rng.normal(size=(60, 40, len(MEASURES) * share)) for share in (1, 6))
+    normal = common.repeat(6, axis=2) + own
+    if kind == "alike":
+        for night in range(1, 60):
+            normal[night] = 0.6 * normal[night - 1] + 0.8 * normal[night]
+    if kind == "clusters":
+        slow = np.zeros(40)
+        is_slowed = np.repeat([measure.name in ("step_time", "epoch_time", "pair_rate") for measure in MEASURES], 6)
+        for night in range(60):
+            chance = rng.random(40)
+            slow = np.where(slow > 0, slow * (chance < 2 / 3), (chance < 1 / 20) * rng.uniform(2, 5, size=40))
+            normal[night] += slow[:, None] * is_slowed
+    return normal
+
+
+@pytest.mark.parametrize("kind", ["white", "alike", "clusters"])
+def test_the_promise_holds_over_a_whole_report(kind: str) -> None:
     measures = [measure for measure in MEASURES for _ in range(6)]
+    measures += [replace(measure, name=of_all_cells(measure.name)) for measure in MEASURES]
     streams = Streams.of(measures, [Tolerance().change_that_matters(measure) for measure in measures])
     watch = Watch(streams, 40, false_alarms=1 / 30, baseline_nights=7)
     before, alarms = np.zeros((40, len(measures))), 0
-    for _ in range(60):
-        common = rng.normal(size=(40, len(MEASURES))).repeat(6, axis=1)
-        side = watch.night(streams.smallest * 0.6 * (common + rng.normal(size=common.shape))).side
+    for normal in quiet_noise(kind, np.random.default_rng(5)):
+        means = normal.reshape(40, len(MEASURES), 6).mean(axis=2)
+        side = watch.night(streams.smallest * 0.6 * np.hstack([normal, means])).side
         alarms += ((side > 0) & (before <= 0)).any(axis=1).sum()
         before = side
     assert alarms <= 40 * 53 / 30
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.4, 0.7])
+def test_autocorrelation_is_that_of_a_plain_loop_and_grows_with_the_true_one(alike: float) -> None:
+    rng = np.random.default_rng(7)
+    away = rng.normal(size=(1, 3, 200))
+    for night in range(1, 200):
+        away[..., night] = alike * away[..., night - 1] + math.sqrt(1 - alike**2) * away[..., night]
+    away[0, 1, 50] = np.nan
+    pairs = [(one, other) for stream in away[0] for one, other in pairwise(stream) if one == one and other == other]
+    known = [value for value in away.ravel() if not math.isnan(value)]
+    seen = statistics.mean(one * other for one, other in pairs) / statistics.mean(value**2 for value in known)
+    count = len(pairs) / 3
+    expected = (count * seen + 1) / (count - 3) * count / (count + IMAGINED_NIGHTS) - DOUBT / math.sqrt(count)
+    assert autocorrelation(away, np.ones((3, 1))) == pytest.approx(max(expected, 0.0))
+    assert max(expected, 0.0) == pytest.approx(alike, abs=0.12)
+
+
+def test_what_is_told_of_all_cells_is_not_told_again_of_cells_that_drift_with_it() -> None:
+    rng = np.random.default_rng(8)
+    nights = 10 * np.exp(0.02 * rng.normal(size=(34, 6)))
+    nights[28:] *= 1.06
+    told: list[int] = []
+    for night in range(28, 34):
+        together = all_cells(nights[:night], nights[night], [TIME] * 6, Tolerance())
+        found = judge(np.hstack([nights[:night], together.past]), np.append(nights[night], together.tonight),
+                      [TIME] * 6 + together.measures, Tolerance())
+        told.append([one.verdict for one in found[:6]].count("regression"))
+    assert found[-1].verdict == "regression"
+    assert max(told) <= 1
 
 
 @pytest.mark.parametrize(

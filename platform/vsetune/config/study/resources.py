@@ -5,16 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from vsetune.config.sources.reading import Reading, ReadingSource
 from vsetune.config.spec.base import Spec
 
-_MOST_CPUS, _MOST_GPUS, _MOST_GIB = 4096, 1024, 1_000_000
+_MOST_CPUS, _MOST_GIB = 4096, 1_000_000
 _SHARE_OF_GPU = 0.4
 """Of the memory of the GPU, or fraction of one, that a trial occupies: what its arrays may take there."""
 _ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+
+def _of_one_gpu(gpus: float) -> float:
+    if gpus > 1:
+        raise ValueError(f"got {gpus:g}, need 0, a fraction of a GPU or 1: a trial trains on one GPU")
+    return gpus
+
+
+Gpus = Annotated[float, Field(ge=0, json_schema_extra={"maximum": 1}), AfterValidator(_of_one_gpu)]
 
 
 @dataclass(frozen=True, order=True)
@@ -37,7 +47,7 @@ class CellResources(Spec):
     """What trials of one network or cell occupy instead; what is left out stays as `resources` has it."""
 
     cpus: int | None = Field(None, ge=1, le=_MOST_CPUS, description="cores, and threads of a trial")
-    gpus: float | None = Field(None, ge=0, le=_MOST_GPUS, description="GPUs or a fraction of one")
+    gpus: Gpus | None = Field(None, description="0, a fraction of a GPU, or 1")
     memory_gib: float | None = Field(None, gt=0, le=_MOST_GIB, description="memory of a trial")
     accelerator: str | None = Field(None, pattern=_ACCELERATOR, max_length=60, description="type of GPU, e.g. H100")
 
@@ -46,7 +56,7 @@ class ResourceSpec(Spec):
     """What one trial occupies."""
 
     cpus: int = Field(1, ge=1, le=_MOST_CPUS, description="cores, and threads of the trial")
-    gpus: float = Field(0.0, ge=0, le=_MOST_GPUS, description="GPUs or a fraction of one")
+    gpus: Gpus = Field(0.0, description="0, a fraction of a GPU, or 1")
     memory_gib: float | None = Field(
         None, gt=0, le=_MOST_GIB, description="memory of a trial, counted when trials are placed; null: not counted",
     )
@@ -92,7 +102,7 @@ class ResourceSpec(Spec):
 
     def reading_of(self, needs: Needs) -> Reading:
         """Where a trial with these needs reads its batches from."""
-        return Reading(self.reading, round(self.bank_gib * 2**30), _SHARE_OF_GPU * min(1.0, needs.gpus))
+        return Reading(self.reading, round(self.bank_gib * 2**30), _SHARE_OF_GPU * needs.gpus)
 
     def unknown_cells(self, networks: Iterable[str], losses: Iterable[str]) -> list[str]:
         """Names under `cells` that are neither a network nor a cell of the study."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vsetune.nightly.judging.arrays import Floats, Streams
+from vsetune.nightly.judging.arrays import Floats, Streams, of_all_cells
 from vsetune.nightly.judging.noise import median
 from vsetune.nightly.judging.tolerance import Tolerance
 from vsetune.nightly.measures import Measure
@@ -49,7 +49,7 @@ def all_cells(past: Floats, tonight: Floats, measures: Sequence[Measure], tolera
         column = np.where(known.sum(axis=1) >= FEWEST, mean, np.nan) * streams.sign[cells[0]]
         columns.append(np.exp(np.clip(column, -700, 700)) if of.scale == "ratio" else column)
         smallest = tolerance.smallest_change.get(of.name, of.smallest_change)
-        named.append(replace(of, name=f"{of.name} of all cells", smallest_change=smallest))
+        named.append(replace(of, name=of_all_cells(of.name), smallest_change=smallest))
         found.append(of)
     together = np.array(columns).T if columns else np.empty((len(nights), 0))
     return AllCells(together[:-1], together[-1], named, found)

@@ -18,24 +18,33 @@ LARGEST = 1e100
 """Anything further from 0 is no value: its square would not be a number."""
 
 
+def of_all_cells(name: str) -> str:
+    """What the mean over all cells of a measure is called."""
+    return f"{name} of all cells"
+
+
 @dataclass(frozen=True)
 class Streams:
     """What is watched, one entry per stream: sign (+1 where higher is worse), whether it is judged in logarithms, its
-    smallest change that matters (as judged, > 0) and the number of its measure, 0 to measures - 1."""
+    smallest change that matters (as judged, > 0), the number of its measure, 0 to measures - 1, and which stream is the
+    mean over all cells of its measure, -1 for none."""
 
     sign: Floats
     is_ratio: Bools
     smallest: Floats
     measure: Integers
+    whole: Integers
 
     @classmethod
     def of(cls, measures: Sequence[Measure], smallest: Sequence[float]) -> Streams:
-        names = sorted({measure.name for measure in measures})
+        each = [measure.name for measure in measures]
+        names = sorted(set(each))
         return cls(
             sign=np.array([1.0 if measure.worse == "higher" else -1.0 for measure in measures], dtype=np.float64),
             is_ratio=np.array([measure.scale == "ratio" for measure in measures], dtype=np.bool_),
             smallest=np.array(smallest, dtype=np.float64),
-            measure=np.array([names.index(measure.name) for measure in measures], dtype=np.int64),
+            measure=np.array([names.index(name) for name in each], dtype=np.int64),
+            whole=np.array([each.index(name) if name in each else -1 for name in map(of_all_cells, each)], np.int64),
         )
 
     @property

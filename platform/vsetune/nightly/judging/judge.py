@@ -20,11 +20,12 @@ class Judgement:
     """Of one stream tonight.
 
     centre, low, high: where quiet nights are and the band they stay in, in the unit of the measure; None before
-    `baseline_nights` nights. change: distance to the centre, of tonight or, after a drift or a longer change, of the
-    mean of its nights; in the unit where linear, a fraction where ratio, positive is higher. since: index into the
-    nights, past first, of the first one of the change; None where there is none. found_by: `band` where tonight alone
-    is outside, `drift` where the sum of many nights tells. score: how unusual tonight is, in standard normal
-    deviations, positive is worse.
+    `baseline_nights` nights, and low and high also while so few nights say nothing about their noise. change: distance
+    to the centre, of tonight or, after a drift or a longer change, of the mean of its nights; in the unit where linear,
+    a fraction where ratio, positive is higher. since: index into the nights, past first, of the first one of the
+    change; None where there is none. found_by: `band` where tonight alone is outside, `drift` where the sum of many
+    nights tells. score: how unusual tonight is, in standard normal deviations, positive is worse. autocorrelation: of
+    successive quiet nights of the measure, 0 to 1, for which limits are wider.
     """
 
     verdict: Literal["baseline", "quiet", "regression", "improvement", "missing"]
@@ -35,6 +36,7 @@ class Judgement:
     since: int | None
     found_by: Literal["", "band", "drift"]
     score: float | None
+    autocorrelation: float = 0.0
 
 
 def judge(
@@ -88,11 +90,15 @@ def judgements(seen: Seen, streams: Streams, history: int = 0) -> list[Judgement
             found.append(Judgement("missing", *band, None, None, "", None))
             continue
         distance, score = float(change[stream]), float(seen.score[history, stream])
+        alike = float(seen.autocorrelation[history, stream])
+        if not side and seen.is_unknown[history, stream]:
+            found.append(Judgement("baseline", band[0], None, None, None, None, "", score, alike))
+            continue
         if not side:
-            found.append(Judgement("quiet", *band, distance, None, "", score))
+            found.append(Judgement("quiet", *band, distance, None, "", score, alike))
             continue
         found.append(Judgement(
             "regression" if side > 0 else "improvement", *band, distance, int(seen.since[history, stream]),
-            "band" if seen.is_outside[history, stream] else "drift", score,
+            "band" if seen.is_outside[history, stream] else "drift", score, alike,
         ))
     return found

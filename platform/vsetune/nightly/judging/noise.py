@@ -5,6 +5,9 @@ Scale: the winsorised standard deviation, made consistent for normal noise, then
 cells of the same measure share (Smyth 2004, "Linear models and empirical Bayes methods", section 6.2): the fewer the
 nights and the more alike the cells, the more it is theirs. Never below `SMALLEST_SHARE` of the smallest change that
 matters, so that a history without any noise says nothing about changes that do not matter.
+
+Where successive nights are alike, few nights show too little of the scale and of the error of their mean: both are made
+larger by the autocorrelation that the streams of the measure show together.
 """
 
 from __future__ import annotations
@@ -23,27 +26,39 @@ MOST_SHARED_FREEDOM = 12.0
 """Cells are never taken to be more alike than so many nights of their own would outweigh."""
 FEWEST_CELLS = 3
 """Fewer cells than these share no scale."""
+IMAGINED_NIGHTS, DOUBT = 7.0, 0.5
+"""Autocorrelation is shrunk by so many nights without any, and so many standard errors of it are not believed."""
+MOST_ALIKE = 0.8
+"""Largest autocorrelation that is believed."""
+LEAST_LEFT = 0.4
+"""Share of its variance that a few nights show at least, however alike they are."""
 
 
 @dataclass(frozen=True)
 class Noise:
     """Of quiet nights, as judged, (..., streams): centre (NaN without nights), scale (> 0), degrees of freedom of the
-    scale (>= 0), nights it was learnt from."""
+    scale (>= 0), nights it was learnt from. autocorrelation: of successive nights, 0 to `MOST_ALIKE`."""
 
     centre: Floats
     scale: Floats
     freedom: Floats
     nights: Floats
+    autocorrelation: Floats
 
     @property
     def of_a_night(self) -> Floats:
         """Scale of one more night around the centre: its own noise and the error of the centre."""
-        return self.scale * np.sqrt(1 + 1 / np.maximum(self.nights, 1))
+        return self.scale * np.sqrt(1 + self.inflation / np.maximum(self.nights, 1))
+
+    @property
+    def inflation(self) -> Floats:
+        """Variance of a mean of many nights, divided by that of as many independent ones (Bayley & Hammersley 1946)."""
+        return (1 + self.autocorrelation) / (1 - self.autocorrelation)
 
 
-def noise(quiet: Floats, smallest: Floats, members: Floats) -> Noise:
+def noise(quiet: Floats, smallest: Floats, members: Floats, remembered: Floats | None = None) -> Noise:
     """quiet: (..., streams, nights), NaN where a night does not count. smallest: (streams,). members: (streams,
-    measures)."""
+    measures). remembered: as quiet, the nights from which autocorrelation is learnt; None: nights are independent."""
     nights = np.isfinite(quiet).sum(axis=-1).astype(np.float64)
     middle = median(quiet)
     spread = 1.4826 * (1 + 1 / np.maximum(nights, 1)) * median(np.abs(quiet - middle[..., None]))
@@ -54,9 +69,34 @@ def noise(quiet: Floats, smallest: Floats, members: Floats) -> Noise:
     squares = np.nansum((inside - centre[..., None]) ** 2, axis=-1)
     variance = squares / np.maximum(nights - 1, 1) / WINSORISED_VARIANCE
     least = (SMALLEST_SHARE * smallest) ** 2
-    freedom = np.maximum(nights - 1, 0)
+    alike = np.zeros_like(variance)
+    if remembered is not None:
+        scale = np.sqrt(np.maximum(variance, least))[..., None]
+        alike = autocorrelation(np.clip((remembered - centre[..., None]) / scale, -CLIP, CLIP), members)
+    variance = variance / np.maximum(1 - 2 * alike / (1 - alike) / np.maximum(nights - 1, 1), LEAST_LEFT)
+    freedom = np.maximum(nights - 1, 0) * (1 - alike**2) / (1 + alike**2)
     moderated, freedom = _moderated(np.maximum(variance, least), freedom, members)
-    return Noise(centre, np.sqrt(np.maximum(moderated, least)), freedom, nights)
+    return Noise(centre, np.sqrt(np.maximum(moderated, least)), freedom, nights, alike)
+
+
+def autocorrelation(away: Floats, members: Floats) -> Floats:
+    """(..., streams), of successive nights, one for all streams of a measure, 0 to `MOST_ALIKE`.
+
+    away: (..., streams, nights) from the centre, in scales, NaN where a night does not count. The bias of few nights is
+    taken out (Marriott & Pope 1954). What is left over after doubt widens limits, so white noise costs little.
+    """
+    known = np.isfinite(away)
+    are_pairs = known[..., 1:] & known[..., :-1]
+    values = np.where(known, away, 0.0)
+    products = (values[..., 1:] * values[..., :-1] * are_pairs).sum(axis=-1) @ members
+    squares = (values**2).sum(axis=-1) @ members
+    pairs, nights = (each.sum(axis=-1).astype(np.float64) @ members for each in (are_pairs, known))
+    seen = products / np.maximum(pairs, 1) / np.maximum(squares / np.maximum(nights, 1), 1e-300)
+    count = pairs / np.maximum(are_pairs.any(axis=-1) @ members, 1)
+    unbiased = (count * seen + 1) / np.maximum(count - 3, 1)
+    believed = unbiased * count / (count + IMAGINED_NIGHTS) - DOUBT / np.sqrt(np.maximum(count, 1))
+    alike: Floats = np.clip(believed, 0.0, MOST_ALIKE) @ members.T
+    return alike
 
 
 def median(values: Floats) -> Floats:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
+from scipy.special import ndtri
 
 from vsetune.nightly.judging import cusum
 from vsetune.nightly.judging.arrays import Bools, Floats, Integers, Streams
 from vsetune.nightly.judging.noise import Noise, noise
-from vsetune.nightly.judging.scores import Tail, normal_score
+from vsetune.nightly.judging.scores import Tail, normal_score, students_t
 
 SPENT = 0.08
 """Of the false alarms promised. The rest is kept for what the limits do not know: tails that nobody has seen yet,
@@ -29,13 +30,20 @@ COARSE = (0.2, 1.25, 2.5)
 SUSPECT = 0.7
 """A sum above this part of its limit: its nights do not teach the baseline until it has fallen, so that a change is not
 taken for quiet before it is found."""
+MOST_UNKNOWN = 3.0
+"""Times the limit of known noise: a limit that is further away, because few nights know little of their noise, is none
+where it also reaches half of what is usual, or double."""
+FAR = 3.0
+"""Times the smallest change that matters: nearer limits are useful in any case."""
 BENEFIT = 2.0
 """A drift is told while its size may, within so many standard errors, be the smallest change that matters."""
 BEYOND = 1.2
 """Times the furthest single night that was noise: tonight alone is told only beyond."""
-SOON, MORE_PATIENCE = 2, 1.3
-"""A change that people were told of on no more nights may have been noise; a drift's limit is then so many times what
-it was."""
+SOON = 2
+"""A single night that people were told of on no more nights may have been noise."""
+LONGEST_CLUSTER, MORE_PATIENCE, REMEMBERED = 7, 1.6, 0.985
+"""So may a change that was over after no more nights: a cluster of slow nights. A drift's limit is then so many times
+what it was, for that stream, or for all cells where it was told of all; each night so much of that is left."""
 REPAIRED = 2.0
 """Log-likelihood ratio, cumulated, of `back to the centre` against `still changed`, at which a change is over."""
 
@@ -90,14 +98,15 @@ class Sum:
     def has_drifted(self, night: Night, smallest: Floats, chance: Floats) -> Bools:
         """Adds tonight. smallest: change that matters. chance: of a false alarm per night. True where the sum is above
         its limit and may be a change that matters."""
-        step = np.maximum(cusum.allowance(smallest, night.quiet.scale), self.least)
-        scores = np.clip(self.towards * night.score, -self.most, self.most)
-        self.add(night.is_free, night.values, scores - step, night.index)
+        alike = np.sqrt(night.quiet.inflation)
+        step = np.maximum(cusum.allowance(smallest, night.quiet.scale * alike), self.least)
+        scores = np.clip(self.towards * night.score / alike, -self.most, self.most)
+        self.add(night.adds_up, night.values, scores - step, night.index)
         limit = cusum.limit(step, 1 / (self.share * chance)) * self.patience
         self.is_suspect = self.total > SUSPECT * limit
         drift = self.drift(night.quiet)
-        may_matter = drift + BENEFIT * night.quiet.scale / np.sqrt(np.maximum(self.nights, 1)) >= smallest
-        return night.is_free & (self.total >= limit) & may_matter & (drift > 0)
+        may_matter = drift + BENEFIT * night.quiet.scale * alike / np.sqrt(np.maximum(self.nights, 1)) >= smallest
+        return night.adds_up & (self.total >= limit) & may_matter & (drift > 0)
 
 
 @dataclass
@@ -120,12 +129,13 @@ class Side:
 @dataclass(frozen=True)
 class Night:
     """What is to be judged. index: of the night. is_judged: has a value and a baseline; is_free: and nothing told that
-    goes on. distance: to the centre, 0 where not judged. score: normal."""
+    goes on. adds_up: and nothing told of all cells. distance: to the centre, 0 where not judged. score: normal."""
 
     index: int
     values: Floats
     is_judged: Bools
     is_free: Bools
+    adds_up: Bools
     quiet: Noise
     distance: Floats
     score: Floats
@@ -158,7 +168,8 @@ class Told:
 class Seen:
     """One night of all streams, as judged. known: has a value. is_baseline: too few nights before. side: +1 regression,
     -1 improvement, 0 neither. low, high: the band. change: tonight's distance to the centre, or that of the nights
-    since the change. since: its first night. is_outside: of the band, tonight. score: normal, positive is worse."""
+    since the change. since: its first night. is_outside: of the band, tonight. is_unknown: the band is too wide to say
+    anything. autocorrelation: of successive quiet nights. score: normal, positive is worse."""
 
     known: Bools
     is_baseline: Bools
@@ -169,6 +180,8 @@ class Seen:
     change: Floats
     since: Integers
     is_outside: Bools
+    is_unknown: Bools
+    autocorrelation: Floats
     score: Floats
 
 
@@ -184,6 +197,7 @@ class Watch:
         self.false_alarms, self.baseline_nights = false_alarms, baseline_nights
         self.values: Floats = np.empty((*shape, 0))
         self.teaches: Bools = np.empty((*shape, 0), dtype=np.bool_)
+        self.is_noise: Bools = np.empty((*shape, 0), dtype=np.bool_)
         shares = ((-1.0, 1 - REGRESSION_SHARE), (1.0, REGRESSION_SHARE))
         self.better, self.worse = (Side.at_rest(*one, shape, self.members.shape[1]) for one in shares)
         self.told = Told.nobody(shape)
@@ -193,15 +207,17 @@ class Watch:
         what is seen here is what they are told. Returns what was seen of the night, before it taught anything."""
         index = self.values.shape[-1]
         known = np.isfinite(values)
-        quiet = noise(self._quiet(), self.streams.smallest, self.members)
+        quiet = noise(self._quiet(), self.streams.smallest, self.members, self._remembered())
         self.values = np.concatenate([self.values, values[..., None]], axis=-1)
         self.teaches = np.concatenate([self.teaches, known[..., None]], axis=-1)
+        self.is_noise = np.concatenate([self.is_noise, known[..., None]], axis=-1)
         is_baseline = quiet.nights < self.baseline_nights
         judged = known & ~is_baseline
         distance = np.where(judged, values - np.where(judged, quiet.centre, 0.0), 0.0)
         self._end_what_is_over(judged, distance, quiet)
         score = normal_score(distance / quiet.of_a_night, quiet.freedom)
-        night = Night(index, values, judged, judged & (self.told.side == 0), quiet, distance, score)
+        is_free = judged & (self.told.side == 0)
+        night = Night(index, values, judged, is_free, is_free & ~self._is_common(), quiet, distance, score)
         seen = self._see(night, known, is_baseline)
         side = seen.side
         if alarmed is not None:
@@ -212,28 +228,48 @@ class Watch:
 
     def _quiet(self) -> Floats:
         """(histories, streams, nights), NaN where a night does not teach, or not before its suspicion has passed."""
-        nights = np.arange(self.values.shape[-1])
-        teaches = self.teaches
+        return np.where(self.teaches & ~self._is_suspected(), self.values, np.nan)
+
+    def _is_suspected(self) -> Bools:
+        """(histories, streams, nights): in a sum that is close to its limit."""
+        nights, suspected = np.arange(self.values.shape[-1]), np.zeros(self.values.shape, np.bool_)
         for one in (*self.better.sums, *self.worse.sums):
-            teaches = teaches & ~(one.is_suspect[..., None] & (nights >= one.since[..., None]))
-        return np.where(teaches, self.values, np.nan)
+            suspected |= one.is_suspect[..., None] & (nights >= one.since[..., None])
+        return suspected
+
+    def _is_common(self) -> Bools:
+        """(histories, streams): whether a change of its measure is told of all cells. What a cell adds is then known
+        already: it is told where it alone is out of its band, and its nights teach nothing."""
+        whole = self.streams.whole
+        common: Bools = (whole >= 0) & (self.told.side[:, whole] != 0)
+        return common
+
+    def _remembered(self) -> Floats:
+        """As `_quiet`, and with nights of a change that was over soon: autocorrelation is learnt from them."""
+        nights, told = np.arange(self.values.shape[-1]), self.told
+        out = (told.side != 0)[..., None] & (nights >= told.since[..., None])
+        return np.where(self.is_noise & ~out & ~self._is_suspected(), self.values, np.nan)
 
     def _end_what_is_over(self, judged: Bools, distance: Floats, quiet: Noise) -> None:
         """A change is over when the nights speak for the centre and against the level that they had been at. One that
-        was over soon may have been noise, so its like is told less easily of this stream: a single night becomes a part
-        of the tail and needs company the next time, a drift needs a higher sum."""
+        was over soon may have been noise, so its like is told less easily: a single night becomes a part of the tail
+        and needs company the next time, a longer change needs a higher sum."""
         told = self.told
         is_told = judged & (told.side != 0)
         level = told.values / np.maximum(told.nights, 1) - np.where(judged, quiet.centre, 0.0)
         level = np.where(is_told, level, 0.0) / quiet.scale
-        evidence = told.over + level**2 / 2 - level * distance / quiet.scale
+        evidence = told.over + (level**2 / 2 - level * distance / quiet.scale) / quiet.inflation
         told.over = np.where(is_told, np.maximum(evidence, 0.0), told.over)
         over = is_told & (told.over >= REPAIRED)
+        was_long = over & (told.nights > LONGEST_CLUSTER)
+        self.is_noise &= ~(was_long[..., None] & (np.arange(self.values.shape[-1]) >= told.since[..., None]))
         for one in (self.better, self.worse):
-            soon = over & (told.side == one.towards) & (told.times <= SOON)
-            spike = soon & (told.nights == 1)
+            mine = over & (told.side == one.towards) & ~was_long
+            spike = mine & (told.nights == 1) & (told.times <= SOON)
+            soon = mine & ~spike
+            soon |= (self.streams.whole >= 0) & soon[:, self.streams.whole]
             for each in one.sums:
-                each.patience = np.where(soon & ~spike, each.patience * MORE_PATIENCE, each.patience)
+                each.patience = 1 + (each.patience * np.where(soon, MORE_PATIENCE, 1) - 1) * REMEMBERED
             distance_told = one.towards * level * quiet.scale
             one.furthest = np.where(spike, np.maximum(one.furthest, distance_told), one.furthest)
             if spike.any():
@@ -278,8 +314,17 @@ class Watch:
         return Seen(
             known, is_baseline, np.where(goes_on, told.side, side), quiet.centre, quiet.centre - reaches[0],
             quiet.centre + reaches[1], np.where(goes_on, mean, change), np.where(goes_on, told.since, since),
-            is_outside, np.where(night.is_judged, night.score, np.nan),
+            is_outside, self._is_unknown(quiet, parts, reaches[1]), quiet.autocorrelation,
+            np.where(night.is_judged, night.score, np.nan),
         )
+
+    def _is_unknown(self, quiet: Noise, parts: Floats, reach: Floats) -> Bools:
+        """Whether so few nights know so little of their noise that the band says nothing. reach: towards worse."""
+        usual = -ndtri(BAND_SHARE * self.worse.share * SPENT * self.false_alarms * parts) @ self.members.T
+        is_ignorant = students_t(usual, quiet.freedom) > MOST_UNKNOWN * usual
+        half_or_double = np.where(self.streams.is_ratio, np.log(2), np.abs(quiet.centre) / 2)
+        unknown: Bools = is_ignorant & (reach > np.fmax(half_or_double, FAR * self.streams.smallest))
+        return unknown
 
     def _tell(self, side: Floats, seen: Seen, index: int) -> None:
         """People are told; what they are told of does not teach. side: (histories, streams), of each stream."""
@@ -300,6 +345,7 @@ class Watch:
         told.values = told.values + np.where(counts, values, 0.0)
         nights = np.arange(index + 1)
         self.teaches &= ~((side != 0)[..., None] & (nights >= told.since[..., None]))
+        self.teaches &= ~(self._is_common()[..., None] & (nights >= told.since[:, self.streams.whole][..., None]))
 
     def _learn_tails(self, judged: Bools, score: Floats) -> None:
         scores = np.where(judged & (self.told.side == 0), score, np.nan)
