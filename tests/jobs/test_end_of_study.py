@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,24 +12,21 @@ import yaml
 from mlflow import MlflowClient
 from rich.console import Console
 from trials_here import without_ray
+from vsetune.cli.tracking_moving import export as export_study
+from vsetune.cli.tracking_moving import import_ as import_study
+from vsetune.tracking.doctor import doctor_of
+from vsetune.tracking.mlflow_importing import MOVED_FROM
 from written_fields import ENVIRONMENT, POINT, PROTOCOL, RESOLVED, SUMMARY
 
 from vsetune.cli.leaderboard_export import export
-from vsetune.cli.tracking_moving import export as export_study
-from vsetune.cli.tracking_moving import import_ as import_study
 from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
+from vsetune.jobs.preparation import prepare_study
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.findings import headline
-from vsetune.tracking.doctor import doctor_of
-from vsetune.tracking.mlflow_importing import MOVED_FROM
 from vsetune.records.attempts import SYSTEM, AttemptRecord
-from vsetune.tracking.study_state import open_states
+from vsetune.records.studies import Studies
 
-pytestmark = [
-    pytest.mark.filterwarnings("default"),  # Ray and MLflow warn about themselves
-    pytest.mark.usefixtures("schema_made_once"),
-]
+pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 PAGE = Path("runs") / "tiny" / "leaderboard.html"
 
 
@@ -59,7 +55,7 @@ def write_study(folder: Path, changes: dict[str, Any]) -> Path:
 
 def run(path: Path, *, resume: bool = False) -> tuple[StudyOutcome, str]:
     """The tracking database is made before, which may take longer than a tiny study waits for it at its end."""
-    tracking_store(TrackingSpec())
+    Studies()
     console = Console(file=io.StringIO(), width=200)
     prepared = prepare_study(path, console)
     outcome = run_study(prepared, resume=resume, retry_failed=False, address=None, console=console)
@@ -67,15 +63,14 @@ def run(path: Path, *, resume: bool = False) -> tuple[StudyOutcome, str]:
 
 
 def attempts() -> list[AttemptRecord]:
-    return tracking_store(TrackingSpec()).attempts("tiny")
+    return Studies().attempts("tiny")
 
 
 @pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[Path], None]) -> Finished:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     home = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VSETUNE_HOME", str(home))
-        patch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
         without_ray(patch)
         path = write_study(home, {"tracking": {"system_metrics": True}})
         return Finished(home, path, run(path)[1])
@@ -152,7 +147,7 @@ def test_use_of_the_machine_is_drawn_by_mlflow_and_by_no_board(finished: Finishe
 
 
 def test_attempts_have_the_fields_that_those_made_by_hand_may_have(finished: Finished) -> None:
-    store = tracking_store(TrackingSpec())
+    store = Studies()
     for each in store.attempts("tiny"):
         assert set(each.summary) == SUMMARY
         assert set(each.start.protocol) == PROTOCOL

@@ -14,11 +14,11 @@ import pytest
 import yaml
 from rich.console import Console
 
-from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import StudyConflict
-from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.jobs.preparation import prepare_study
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.building import build
+from vsetune.records.studies import Studies
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 
@@ -97,7 +97,7 @@ def test_a_killed_study_resumes_to_exactly_the_promised_trials(study_file: Path)
     with pytest.raises(StudyConflict, match="--resume"):
         run(study_file, resume=False)
     assert run(study_file, resume=True).ending == "finished"
-    board = build(tracking_store(TrackingSpec()).attempts("killed"), baseline="lmh")
+    board = build(Studies().attempts("killed"), baseline="lmh")
     assert {row.loss: row.trials for row in board.rows} == {"lmh": 2, "lseh": 2}
     assert all(row.counts["finished"] == 2 for row in board.rows)
     assert finished_in_store(home) == len(PROMISED)

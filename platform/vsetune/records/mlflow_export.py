@@ -193,7 +193,7 @@ class MlflowExport:
         step = round(event.summary.get("steps", 0)) or self._last_step(run_id)
         log_in_batches(self._client, run_id, metrics=[
             Metric(_REFUSED.sub("_", name), float(value), at, step) for name, value in event.summary.items()
-            if name not in _OF_THE_CURVE
+            if self._series == "m_recall" or name not in _OF_THE_CURVE
         ])
         for name in event.files:
             path = self._file(name)
@@ -274,7 +274,10 @@ class MlflowExport:
         write_json(self._folder / EXPORT_FILE, vars(self._noted), durable=False)
 
 
-_OF_THE_CURVE = frozenset({"m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds"})
+_OF_THE_CURVE = frozenset({
+    "m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds", "load_seconds", "validation_seconds",
+})
+"""Have a series, whose last value is the total: a second value at the same step would double it."""
 
 
 def _numbers(point: Any, series: str) -> Iterator[tuple[str, float]]:
