@@ -153,6 +153,20 @@ def test_a_slim_export_has_m_recall_alone_as_a_series(
     assert set(runs_of(uri)[ATTEMPT].data.metrics) == {"m_recall"}
 
 
+def test_a_line_that_does_not_count_yet_is_not_exported(uri: str, folder: Path) -> None:
+    """With a home on object storage: until its server has it, another driver may go on without it."""
+    write(folder, OPENED)
+    counts = (folder / "study.log").stat().st_size
+    write(folder, BEGUN)
+    ends = [counts]
+    made = MlflowExport(uri, folder, series="all", file=lambda name: folder / name, until=lambda: ends[-1])
+    all_of(made)
+    assert (made.number, runs_of(uri).keys()) == (0, {"tiny"})
+    ends.append((folder / "study.log").stat().st_size)
+    all_of(made)
+    assert (made.number, runs_of(uri).keys()) == (1, {"tiny", ATTEMPT})
+
+
 @pytest.mark.parametrize(("kind", "steps"), [("all", [5, 10]), ("m_recall", [10])])
 def test_the_total_of_a_series_is_there_once(
     uri: str, folder: Path, export: Callable[..., MlflowExport], kind: str, steps: list[int]
