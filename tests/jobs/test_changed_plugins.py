@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from logged_studies import begun
 from plugin_folders import NEGATIVES, write_loss, write_network
 
 from vsetune.config.study.cells import build_trial, resolve_cells
@@ -16,12 +17,14 @@ from vsetune.errors import StudyConflict
 from vsetune.jobs.changed_plugins import HeldBack, held_back, not_begun, require_own_code
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.study_file import load_study, used_plugins
+from vsetune.jobs.study_records import logged_search
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.search_budgets import recorded_budget
 from vsetune.leaderboard.wording import notes
 from vsetune.plugins.plugin_loading import forget_plugins
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.records.attempts import NO_CONFIGURATION, AttemptRecord, AttemptStart
+from vsetune.records.writer import StudyWriter
+from vsetune.search.configurations import ConfigurationSearch
 
 
 @pytest.fixture(autouse=True)
@@ -130,20 +133,21 @@ def test_the_refusal_names_every_cell_and_the_option_where_it_would_help() -> No
         require_own_code("mine", held, cells=2)
 
 
-def test_a_cell_that_begins_anew_draws_as_if_it_had_drawn_nothing(study: PreparedStudy, tmp_path: Path) -> None:
-    def search(storage: str | None) -> ConfigurationSearch:
-        return ConfigurationSearch("mine", study.cells, study.spec.search, storage=storage)
+def test_a_cell_that_begins_anew_draws_as_if_it_had_drawn_nothing(study: PreparedStudy) -> None:
+    writer = begun(StudyWriter(), study.spec)
 
-    for storage in (None, f"sqlite:///{tmp_path / 'search.db'}"):
-        begun = search(storage)
-        first = [begun.ask("vsepp.half_hinge") for _ in range(2)]
-        kept = begun.ask("bag.lmh")
-        begun.forget("vsepp.half_hinge")
-        assert begun.suggestions("vsepp.half_hinge") == []
-        assert [begun.ask("vsepp.half_hinge") for _ in range(2)] == first
-        assert [each.number for each in begun.suggestions("bag.lmh")] == [kept.number]
-        if storage is not None:
-            assert len(search(storage).suggestions("vsepp.half_hinge")) == 2
+    def search() -> ConfigurationSearch:
+        return logged_search(writer, study.cells, study.spec.search)
+
+    drawing = search()
+    first = [drawing.ask("vsepp.half_hinge") for _ in range(2)]
+    kept = drawing.ask("bag.lmh")
+    writer.restart("vsepp.half_hinge")
+    anew = search()
+    assert anew.suggestions("vsepp.half_hinge") == []
+    assert [anew.ask("vsepp.half_hinge") for _ in range(2)] == first
+    assert [each.number for each in anew.suggestions("bag.lmh")] == [kept.number]
+    assert len(search().suggestions("vsepp.half_hinge")) == 2
 
 
 def test_the_board_says_which_cell_ran_with_which_code_and_compares_no_two_versions(
