@@ -11,6 +11,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from vsetune.records.attempts import AttemptStart
 from vsetune.records.events import Begun, Closed, Ended, Opened, Validated, attempt_id
 from vsetune.records.log import LOG_FILE, lines_of
 
@@ -24,11 +25,17 @@ _SHOWN = 5
 class LoggedAttempt:
     """An attempt as its events tell it. ends: how often it was ended as other than killed."""
 
-    trial: str
+    start: AttemptStart
     status: str = "running"
     ends: int = 0
     steps: list[int] = field(default_factory=list)
     series: Series = field(default_factory=dict)
+    repeated: list[str] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def trial(self) -> str:
+        return self.start.trial
 
 
 @dataclass
@@ -53,7 +60,7 @@ def read_log(folder: Path) -> Logged:
                 for each in found.attempts.values():
                     each.status = "killed" if each.status == "running" else each.status
             case Begun():
-                attempt = found.attempts.setdefault(attempt_id(event.start), LoggedAttempt(event.start.trial))
+                attempt = found.attempts.setdefault(attempt_id(event.start), LoggedAttempt(event.start))
                 if attempt.status not in ("running", "killed"):
                     found.problems.append(f"line {line.number}: {attempt_id(event.start)} begins after it has ended")
                 attempt.status = "running"
@@ -62,6 +69,7 @@ def read_log(folder: Path) -> Logged:
             case Ended():
                 attempt = found.attempts[event.attempt]
                 attempt.status, attempt.ends = event.status, attempt.ends + (event.status != "killed")
+                attempt.error = event.error or ""
                 step = round(event.summary.get("steps", 0)) or max(attempt.steps, default=0)
                 for name, value in event.summary.items():
                     if name not in _OF_POINTS:
@@ -113,6 +121,7 @@ def _validated(found: Logged, event: Validated, line: int) -> list[str]:
     for point in event.points:
         if attempt.steps and point.step <= attempt.steps[-1]:
             problems.append(f"line {line}: {event.attempt} has step {point.step} after {attempt.steps[-1]}")
+            attempt.repeated.append(f"step {point.step}")
         attempt.steps.append(point.step)
         values = {"m_recall": point.m_recall, "epoch": point.epoch, "pairs_seen": point.pairs_seen,
                   **point.metrics, "train_seconds": point.train_seconds}
