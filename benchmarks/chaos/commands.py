@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos.logged import export_problems, read_log, twice
 from chaos.processes import Processes
 from chaos.recorded import Recorded, read, read_board
 from chaos.sweeps import Sweep
@@ -23,15 +24,15 @@ class CommandFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where one sweep runs. home: VSETUNE_HOME. logs: one file of output per round. tracking_uri: None for the SQLite
-    file under `home`; database: what holds the records in either case.
+    """Where one sweep runs. home: VSETUNE_HOME. logs: one file of output per round. tracking_uri: of the MLflow that it
+    is exported to. database: its SQLite file.
     """
 
     home: Path
     logs: Path
     study_file: Path
     env: Mapping[str, str]
-    tracking_uri: str | None
+    tracking_uri: str
     database: Path
 
     def stderr(self, number: int) -> Path:
@@ -71,4 +72,10 @@ def run_quick(env: Mapping[str, str], *words: str) -> str:
 def recorded(place: Place, sweep: Sweep) -> Recorded:
     """What the sweep left. CommandFailed when there is no leaderboard."""
     board = read_board(run_quick(place.env, "leaderboard", "show", sweep.study_name, "--json"))
-    return read(place.database, sweep.study_name, board)
+    return read(place.home / "runs" / sweep.study_name, board)
+
+
+def record_problems(place: Place, sweep: Sweep) -> list[str]:
+    """What is wrong in the log of a sweep that has ended, and where MLflow says something else."""
+    logged = read_log(place.home / "runs" / sweep.study_name)
+    return logged.problems + twice(logged) + export_problems(place.tracking_uri, sweep.study_name, logged)

@@ -19,7 +19,7 @@ from chaos.processes import named
 from chaos.servers import Server
 
 Needs = Literal["nothing", "file", "server", "small_disk"]
-"""`file`: a sweep that records in a SQLite file. `server`: in an MLflow server. `small_disk`: home is a tmpfs."""
+"""`file`: a sweep that is exported to a SQLite file. `server`: to an MLflow server. `small_disk`: home is a tmpfs."""
 
 
 class NothingToHit(Exception):
@@ -34,7 +34,6 @@ class Scene:
     ours: list[psutil.Process]
     home: Path
     database: Path
-    search_database: Path
     s3: Server
     tracking: Server | None
     random: Random
@@ -90,31 +89,33 @@ def _s3_down(scene: Scene) -> Iterator[None]:
 
 
 @contextmanager
-def _tracking_down(scene: Scene) -> Iterator[None]:
+def _mlflow_down(scene: Scene) -> Iterator[None]:
     assert scene.tracking is not None, "dealt to a sweep without a server"
     with scene.tracking.down():
         yield
 
 
-def _locked(database: Callable[[Scene], Path]) -> Strike:
-    """Another process, we, holds the one write lock of a SQLite file."""
+@contextmanager
+def _mlflow_hangs(scene: Scene) -> Iterator[None]:
+    assert scene.tracking is not None, "dealt to a sweep without a server"
+    with scene.tracking.frozen():
+        yield
 
-    @contextmanager
-    def strike(scene: Scene) -> Iterator[None]:
-        path = database(scene)
-        if not path.exists():
-            raise NothingToHit
-        with closing(sqlite3.connect(path, timeout=10.0, isolation_level=None)) as connection:
-            try:
-                connection.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError as error:
-                raise NothingToHit from error
-            try:
-                yield
-            finally:
-                connection.execute("ROLLBACK")
 
-    return strike
+@contextmanager
+def _mlflow_locked(scene: Scene) -> Iterator[None]:
+    """Another process, we, holds the one write lock of MLflow's SQLite file."""
+    if not scene.database.exists():
+        raise NothingToHit
+    with closing(sqlite3.connect(scene.database, timeout=10.0, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            raise NothingToHit from error
+        try:
+            yield
+        finally:
+            connection.execute("ROLLBACK")
 
 
 @contextmanager
@@ -155,8 +156,8 @@ KINDS: dict[str, Kind] = {
     "worker_killed": Kind(_killed("trial"), must_go_on=True, hits_worker=True),
     "worker_stopped": Kind(_killed("trial", signal.SIGSTOP), must_go_on=True, hits_worker=True),
     "s3_down": Kind(_s3_down, lasts_s=(10, 10)),
-    "tracking_down": Kind(_tracking_down, lasts_s=(10, 20), needs="server", must_go_on=True),
-    "tracking_locked": Kind(_locked(lambda scene: scene.database), lasts_s=(20, 60), needs="file", must_go_on=True),
-    "search_locked": Kind(_locked(lambda scene: scene.search_database), lasts_s=(20, 60)),
+    "mlflow_down": Kind(_mlflow_down, lasts_s=(10, 20), needs="server", must_go_on=True),
+    "mlflow_hangs": Kind(_mlflow_hangs, lasts_s=(10, 40), needs="server", must_go_on=True),
+    "mlflow_locked": Kind(_mlflow_locked, lasts_s=(20, 60), needs="file", must_go_on=True),
     "disk_full": Kind(_disk_full, lasts_s=(10, 15), needs="small_disk"),
 }

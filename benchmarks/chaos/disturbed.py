@@ -74,7 +74,7 @@ class DisturbedSweep:
         self._s3, self._tracking = s3, tracking
         self._processes, self._report = processes, report
         self._random = Random(f"{sweep.name}/{sweep.seed}")
-        self._watch = Watch(place.database, place.home)
+        self._watch = Watch(place.home, sweep.study_name)
         self._began = time.monotonic()
         self._wound: _Wound | None = None
         self._armed: tuple[Card, Sight, float | None] | None = None  # card, seen when armed, when it became due
@@ -112,7 +112,7 @@ class DisturbedSweep:
         self._wound = None
 
     def _settle(self) -> None:
-        """After the last round: outages end, and what waits in the journal is delivered, as the study asked."""
+        """After the last round: outages end, and what waits in the log is exported, as the study asked."""
         self._heal()
         if _FLUSH in self._place.stderr(self.rounds - 1).read_text(errors="replace"):
             try:
@@ -184,8 +184,7 @@ class DisturbedSweep:
     def _strike(self, card: Card, this: _Round, sight: Sight) -> None:
         scene = Scene(
             driver=this.driver, ours=self._ours(), home=self._place.home, database=self._place.database,
-            search_database=self._place.home / "runs" / self._sweep.study_name / "search.db", s3=self._s3,
-            tracking=self._tracking, random=self._random,
+            s3=self._s3, tracking=self._tracking, random=self._random,
         )
         offset, block, now = self._said(this), ExitStack(), time.monotonic()
         try:

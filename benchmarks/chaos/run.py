@@ -24,7 +24,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chaos.commands import CommandFailed, Place, environment, recorded, run_quick, start_study
+from chaos.commands import CommandFailed, Place, environment, record_problems, recorded, run_quick, start_study
 from chaos.comparison import compare, doubts
 from chaos.disturbances import KINDS
 from chaos.disturbed import DisturbedSweep
@@ -139,6 +139,7 @@ class Chaos:
     def _compare(self, each: Sweep, place: Place, undisturbed: Recorded, result: SweepResult) -> None:
         try:
             result.findings = compare(undisturbed, recorded(place, each))
+            result.problems += record_problems(place, each)
         except CommandFailed as error:
             result.problems.append(str(error))
         self.report.finish_sweep(result)
@@ -147,7 +148,10 @@ class Chaos:
         home = folder / "home"
         home.mkdir(exist_ok=True)
         study_file = each.write(folder, has_silence_timeout=self._has_silence_timeout)
-        return Place(home, folder / "logs", study_file, self._environment(home, tracking_uri), tracking_uri, database)
+        return Place(
+            home, folder / "logs", study_file, self._environment(home, tracking_uri),
+            tracking_uri or f"sqlite:///{database}", database,
+        )
 
     def _environment(self, home: Path, tracking_uri: str | None) -> dict[str, str]:
         return environment(home, self._s3_env, tracking_uri, self._folder / "ray")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -67,6 +68,16 @@ class Server:
             yield
         finally:
             self.stop()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Takes connections and answers none, until the end of the block."""
+        assert self._process is not None, "a server that runs"
+        os.killpg(self._process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self._process.pid, signal.SIGCONT)
 
     @contextmanager
     def down(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from vsetune.training.calibration import Calibration
 
 def attempt(trial: str, number: int = 1, status: str = "finished", **changes: Any) -> RecordedAttempt:
     plain = RecordedAttempt(
-        trial=trial, number=number, status=status, run_status="FINISHED", params={"loss.margin": "0.2"},
+        trial=trial, number=number, status=status, params={"loss.margin": "0.2"},
         metrics={("m_recall", 25): (20.0,), ("m_recall", 50): (30.0,)}, repeated=(), error="",
     )
     return replace(plain, **changes)
@@ -39,7 +39,7 @@ def kinds(*attempts: RecordedAttempt, board_of: dict[str, Any] | None = None) ->
 
 
 def test_a_sweep_that_was_interrupted_and_went_on_equals_the_undisturbed_one() -> None:
-    killed = attempt("c000", status="killed", run_status="KILLED", metrics={("m_recall", 25): (20.0,)})
+    killed = attempt("c000", status="killed", metrics={("m_recall", 25): (20.0,)})
     slower = board(seconds_per_epoch=9.0, attempts=3, cost={"epochs": 5.0})
     assert kinds(killed, attempt("c000", 2), attempt("c001", status="pruned"), board_of=slower) == []
 
@@ -109,7 +109,7 @@ def test_innards_are_seen_and_plain_lines_are_not() -> None:
         ("driver_killed", -9, "", 0),
         ("driver_sigterm", -15, "", 1),
         ("worker_killed", 130, "interrupted", 1),
-        ("tracking_down", 0, "", 0),
+        ("mlflow_down", 0, "", 0),
         ("s3_down", 3, "", 1),
     ],
 )

@@ -17,9 +17,10 @@ import pytest
 import yaml
 from ray_heads import end_all, environment_of, ray_command, running_head
 from short_folders import place
-from vsetune.tracking.opening import open_store
 
 from vsetune.records.attempts import AttemptRecord
+from vsetune.records.history import StudyHistory
+from vsetune.records.log import LOG_FILE, lines_of
 
 __all__ = ["place"]
 
@@ -65,9 +66,10 @@ def run(*words: str, environment: Mapping[str, str]) -> str:
 
 def attempts(home: Path) -> list[AttemptRecord]:
     """None before the study is there."""
-    database = home / "mlflow.db"
-    store = open_store(f"sqlite:///{database}", None) if database.exists() else None
-    return store.attempts("drained") if store and store.studies() else []
+    history = StudyHistory()
+    for line in lines_of(home / "runs" / "drained" / LOG_FILE):
+        history.read(line)
+    return history.attempts()
 
 
 def curves(home: Path) -> dict[str, tuple[tuple[float, float], ...]]:

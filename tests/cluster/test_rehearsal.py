@@ -21,7 +21,6 @@ import psutil
 import pytest
 import yaml
 from ray_heads import end_all, environment_of, ray_command, running_head
-from real_servers import postgres
 from short_folders import place
 
 from chaos.comparison import compare, doubts
@@ -183,7 +182,7 @@ def test_a_study_on_nodes_that_come_go_and_die_is_the_undisturbed_one(place: Pat
     }
     command(alone, "study", "run", study)
     board = read_board(command(alone, "leaderboard", "show", "rehearsal", "--json"))
-    undisturbed = read(place / "alone" / "mlflow.db", "rehearsal", board)
+    undisturbed = read(place / "alone" / "runs" / "rehearsal", board)
     assert doubts(undisturbed, fewest=TRIALS) == []
 
     with ExitStack() as stack:
@@ -192,10 +191,9 @@ def test_a_study_on_nodes_that_come_go_and_die_is_the_undisturbed_one(place: Pat
         stack.enter_context(s3.running())  # before the next server looks for free ports
         tracking, tracking_uri, tracking_database = tracking_server(place, processes)
         stack.enter_context(tracking.running())
-        search = stack.enter_context(postgres(place))("search")
         environment = environment_of(place, dashboard_port=DASHBOARD) | reaches_s3 | {
             "VSETUNE_HOME": f"s3://{BUCKET}/home", "VSETUNE_NODE_FOLDER": str(place / "head"),
-            "MLFLOW_TRACKING_URI": tracking_uri, "VSETUNE_SEARCH_STORAGE": search, "VSETUNE_CLUSTER": str(types),
+            "MLFLOW_TRACKING_URI": tracking_uri, "VSETUNE_CLUSTER": str(types),
             "RAY_BACKEND_LOG_LEVEL": "error", "RAY_health_check_period_ms": "1000",
         }
         there = stack.enter_context(cluster(place, environment, tracking_database))
@@ -234,7 +232,7 @@ def test_a_study_on_nodes_that_come_go_and_die_is_the_undisturbed_one(place: Pat
             "leaderboard", "show", "rehearsal", "--json",
         )
         there.say(f"(nodes, trials at once): {there.concurrency}")
-    disturbed = read(tracking_database, "rehearsal", read_board(shown))
+    disturbed = read(place / "reader" / "runs" / "rehearsal", read_board(shown))
     assert compare(undisturbed, disturbed) == []
     assert len(disturbed.last()) == TRIALS
     assert max(ran for nodes, ran in there.concurrency if nodes == MOST_NODES) == MOST_NODES

@@ -14,8 +14,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from vsetune.config.study.cells import build_trial
-from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs.preparation import PreparedStudy, prepare_study, tracking_store
+from vsetune.jobs.preparation import PreparedStudy, prepare_study
 from vsetune.jobs.run import run_study
 from vsetune.leaderboard.building import build
 from vsetune.plugins.plugin_loading import forget_plugins
@@ -25,6 +24,7 @@ from vsetune.quality.loss_checks import LOSS_CHECKS
 from vsetune.quality.loss_runs import LossSubject
 from vsetune.quality.network_checks import NETWORK_CHECKS
 from vsetune.quality.quality_subjects import loss_at, network_at
+from vsetune.records.studies import Studies
 from vsetune.training.attempt import Attempt
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
@@ -101,11 +101,11 @@ def test_a_study_with_both_runs_on_ray_fills_the_board_and_resumes_to_nothing(tm
     prepared = small_study(tmp_path)
     outcome = run_study(prepared, resume=False, retry_failed=False, address=None, console=console)
     assert dict(outcome.counts) == {"finished": 8}
-    board = build(tracking_store(TrackingSpec()).attempts("plugins"), baseline="lmh")
+    board = build(Studies().attempts("plugins"), baseline="lmh")
     assert {(row.network, row.loss) for row in board.rows} == {
         (network, loss) for network in ("vsepp", "word_cnn") for loss in ("lmh", "siglip")
     }
     forget_plugins()
     again = run_study(small_study(tmp_path), resume=True, retry_failed=False, address=None, console=console)
     assert dict(again.counts) == {"finished": 8}
-    assert len(tracking_store(TrackingSpec()).attempts("plugins")) == 8
+    assert len(Studies().attempts("plugins")) == 8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,24 +12,20 @@ import yaml
 from mlflow import MlflowClient
 from rich.console import Console
 from trials_here import without_ray
-from vsetune.cli.tracking_moving import export as export_study
-from vsetune.cli.tracking_moving import import_ as import_study
-from vsetune.tracking.doctor import doctor_of
-from vsetune.tracking.mlflow_importing import MOVED_FROM
-from vsetune.tracking.study_state import open_states
 from written_fields import ENVIRONMENT, POINT, PROTOCOL, RESOLVED, SUMMARY
 
+from chaos.logged import export_problems, read_log, twice
 from vsetune.cli.leaderboard_export import export
-from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
+from vsetune.cli.tracking import export as export_study
+from vsetune.cli.tracking import import_ as import_study
+from vsetune.jobs.doctor import examine
+from vsetune.jobs.preparation import prepare_study
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.findings import headline
 from vsetune.records.attempts import SYSTEM, AttemptRecord
+from vsetune.records.studies import Studies
 
-pytestmark = [
-    pytest.mark.filterwarnings("default"),  # Ray and MLflow warn about themselves
-    pytest.mark.usefixtures("schema_made_once"),
-]
+pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 PAGE = Path("runs") / "tiny" / "leaderboard.html"
 
 
@@ -58,8 +53,6 @@ def write_study(folder: Path, changes: dict[str, Any]) -> Path:
 
 
 def run(path: Path, *, resume: bool = False) -> tuple[StudyOutcome, str]:
-    """The tracking database is made before, which may take longer than a tiny study waits for it at its end."""
-    tracking_store(TrackingSpec())
     console = Console(file=io.StringIO(), width=200)
     prepared = prepare_study(path, console)
     outcome = run_study(prepared, resume=resume, retry_failed=False, address=None, console=console)
@@ -67,15 +60,16 @@ def run(path: Path, *, resume: bool = False) -> tuple[StudyOutcome, str]:
 
 
 def attempts() -> list[AttemptRecord]:
-    return tracking_store(TrackingSpec()).attempts("tiny")
+    return Studies().attempts("tiny")
 
 
 @pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[Path], None]) -> Finished:
+def once(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Finished:
     home = tmp_path_factory.mktemp("finished")
+    shutil.copy(empty_store, home / "mlflow.db")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VSETUNE_HOME", str(home))
-        patch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         without_ray(patch)
         path = write_study(home, {"tracking": {"system_metrics": True}})
         return Finished(home, path, run(path)[1])
@@ -85,6 +79,7 @@ def once(tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[Path
 def finished(once: Finished, monkeypatch: pytest.MonkeyPatch) -> Finished:
     """That study, at home where it was run."""
     monkeypatch.setenv("VSETUNE_HOME", str(once.home))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
     without_ray(monkeypatch)
     return once
 
@@ -119,17 +114,15 @@ def test_a_finished_study_resumes_to_nothing_left_to_do_and_logs_nothing_twice(f
 
 
 def test_a_study_whose_trials_all_failed_is_recorded_as_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mlflow_here: str
 ) -> None:
-    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
     without_ray(monkeypatch)
     training = {"epochs": 1, "batch_size": 40, "learning_rate": 1e38}
     file = write_study(tmp_path, {"losses": [{"name": "lmh"}], "training": training, "search": {"configurations": 1}})
     outcome, _ = run(file)
     assert (dict(outcome.counts), outcome.ending) == ({"failed": 1}, "failed")
-    uri = tracking_uri(TrackingSpec())
-    assert open_states(uri).state("tiny").status == "failed"
-    client = MlflowClient(uri)
+    assert Studies().state("tiny").status == "failed"
+    client = MlflowClient(mlflow_here)
     experiment = client.get_experiment_by_name("tiny")
     assert experiment is not None
     statuses = {each.info.run_name: each.info.status for each in client.search_runs([experiment.experiment_id])}
@@ -137,22 +130,23 @@ def test_a_study_whose_trials_all_failed_is_recorded_as_failed(
     assert outcome.board is not None
     assert headline(outcome.board) == ["vsepp on scenes: no result, every trial failed."]
     run(file, resume=True)
-    assert open_states(uri).state("tiny").status == "failed"
+    assert Studies().state("tiny").status == "failed"
 
 
 def test_use_of_the_machine_is_drawn_by_mlflow_and_by_no_board(finished: Finished) -> None:
-    client, first = MlflowClient(f"sqlite:///{finished.home / 'mlflow.db'}"), attempts()[0]
-    drawn = {name for name in client.get_run(first.attempt_id).data.metrics if name.startswith("system/")}
+    client = MlflowClient(f"sqlite:///{finished.home / 'mlflow.db'}")
+    first = Studies().in_mlflow("tiny")[1][attempts()[0].attempt_id]
+    drawn = {name for name in client.get_run(first).data.metrics if name.startswith("system/")}
     assert {"system/process_memory_usage_megabytes", "system/system_memory_usage_megabytes"} < drawn
-    history = client.get_metric_history(first.attempt_id, "system/process_memory_usage_megabytes")
-    recalls = client.get_metric_history(first.attempt_id, "m_recall")
+    history = client.get_metric_history(first, "system/process_memory_usage_megabytes")
+    recalls = client.get_metric_history(first, "m_recall")
     assert [each.step for each in history] == [each.step for each in recalls]
     assert all(each.value > 10 for each in history)
     assert "system/" not in (finished.home / PAGE).read_text(encoding="utf-8")
 
 
 def test_attempts_have_the_fields_that_those_made_by_hand_may_have(finished: Finished) -> None:
-    store = tracking_store(TrackingSpec())
+    store = Studies()
     for each in store.attempts("tiny"):
         assert set(each.summary) == SUMMARY
         assert set(each.start.protocol) == PROTOCOL
@@ -168,12 +162,12 @@ def test_the_page_of_a_study_is_the_one_that_can_be_exported_later(finished: Fin
     page = (finished.home / PAGE).read_text(encoding="utf-8")
     assert page == (tmp_path / "board.html").read_text(encoding="utf-8")
     assert 'id="runs"' in page
-    assert attempts()[0].attempt_id in page, "links need the ids of the store, not those of the journal"
+    assert Studies().in_mlflow("tiny")[1][attempts()[0].attempt_id] in page, "links need the ids of MLflow"
 
 
 @pytest.mark.parametrize("place", ["here", pytest.param("on Ray", marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
-def test_a_study_that_moved_to_another_store_and_home_goes_on_there_with_nothing_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+def test_a_study_that_moved_to_another_home_goes_on_there_with_nothing_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_store: Path, place: str
 ) -> None:
     """Interrupted in its first home, where storage refuses one trial; the search of that cell is not over either."""
     if place == "here":
@@ -181,54 +175,63 @@ def test_a_study_that_moved_to_another_store_and_home_goes_on_there_with_nothing
     first, second = (tmp_path / name for name in ("first", "second"))
     path = write_study(tmp_path, {})
     monkeypatch.setenv("VSETUNE_HOME", str(first))
-    blocked = first / "runs" / "tiny" / "trials" / "vsepp.lseh-c000-s0"
-    blocked.parent.mkdir(parents=True)
-    blocked.write_text("a file stands where the trial wants its folder")
+    blocked = refused_trial(first)
     assert run(path)[0].ending == "interrupted"
     before = {each.start.trial: each for each in attempts()}
     assert {each.status for each in before.values() if each.start.loss == "lmh"} == {"finished"}
     assert blocked.name not in before
-    export_study("tiny", tmp_path / "tiny.zip", None)
+    export_study("tiny", tmp_path / "tiny.zip")
 
+    second.mkdir()
+    shutil.copy(empty_store, second / "mlflow.db")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
     monkeypatch.setenv("VSETUNE_HOME", str(second))
-    import_study(tmp_path / "tiny.zip", None)
+    import_study(str(tmp_path / "tiny.zip"), None)
     outcome, shown = run(path, resume=True)
     assert (dict(outcome.counts), outcome.ending) == ({"finished": 4}, "finished")
     after = {each.start.trial: each for each in attempts()}
     assert len(attempts()) == len(after) == 4
     assert len({(each.start.cell, str(each.start.configuration)) for each in after.values()}) == 4
     for trial, was in before.items():
-        now = after[trial]
-        assert (now.start, now.status, now.curve, now.summary) == (was.start, was.status, was.curve, was.summary)
-        assert not (second / "runs" / "tiny" / "trials" / trial).exists(), "trained again"
-    client = MlflowClient(f"sqlite:///{second / 'mlflow.db'}")
-    moved = {trial for trial, each in after.items() if MOVED_FROM in client.get_run(each.attempt_id).data.tags}
-    assert moved == before.keys()
+        assert after[trial] == was
+        assert not (second / "runs" / "tiny" / "trials" / trial / "progress.json").exists(), "trained again"
     assert "2 winners logged as MLflow models" in shown
     assert "tiny: goes on; 2 of 4 trials have ended" in shown
+    logged = read_log(second / "runs" / "tiny")
+    assert logged.problems + twice(logged) + export_problems(f"sqlite:///{second / 'mlflow.db'}", "tiny", logged) == []
 
 
-@pytest.mark.parametrize("lost", ["runs/tiny/search.db*", "runs/tiny"])
-def test_a_study_whose_search_or_whole_folder_is_lost_goes_on_from_its_record(
+def refused_trial(home: Path) -> Path:
+    """A file stands where one trial wants its folder."""
+    blocked = home / "runs" / "tiny" / "trials" / "vsepp.lseh-c000-s0"
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("in the way")
+    return blocked
+
+
+@pytest.mark.parametrize("lost", ["trials", "all but the log"])
+def test_a_study_whose_files_are_lost_goes_on_from_its_log_and_trains_nothing_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     without_ray(monkeypatch)
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
-    path = write_study(tmp_path, {})
-    blocked = tmp_path / "runs" / "tiny" / "trials" / "vsepp.lseh-c000-s0"
-    blocked.parent.mkdir(parents=True)
-    blocked.write_text("a file stands where the trial wants its folder")
+    path, folder = write_study(tmp_path, {}), tmp_path / "runs" / "tiny"
+    blocked = refused_trial(tmp_path)
     assert run(path)[0].ending == "interrupted"
     blocked.unlink()
     before = attempts()
-    for lacking in (2, 4):  # half finished, then finished
-        for file in tmp_path.glob(lost):
-            (shutil.rmtree if file.is_dir() else Path.unlink)(file)
-        outcome, shown = run(path, resume=True)
+    for _ in ("half finished", "finished"):
+        for file in [folder / "trials"] if lost == "trials" else [*folder.iterdir()]:
+            if file.is_dir():
+                shutil.rmtree(file)
+            elif file.name != "study.log":
+                file.unlink()
+        outcome, _shown = run(path, resume=True)
         assert (dict(outcome.counts), outcome.ending) == ({"finished": 4}, "finished")
-        assert f"tiny: its search lacked {lacking} configurations of the record" in shown
         assert attempts()[: len(before)] == before
         assert [each.start.number for each in attempts()] == [1] * 4
         assert len({(each.start.cell, str(each.start.configuration)) for each in attempts()}) == 4
-    found = doctor_of(f"sqlite:///{tmp_path / 'mlflow.db'}").examine("tiny", weights=lambda start: None)
-    assert [finding.line for finding in found] == []
+    logged = read_log(folder)
+    assert logged.problems + twice(logged) == []
+    shutil.rmtree(folder / "trials", ignore_errors=True)
+    assert len(examine(Studies(), "tiny")) == 4, "the weights of four trials are gone"

@@ -1,4 +1,4 @@
-"""What a study leaves when it ends, in PostgreSQL: its winner as a model, use of the machine, its page."""
+"""What a study exports to PostgreSQL: every number of its log, its winner as a model, its page and its log."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import yaml
 from mlflow import MlflowClient
 from real_servers import mlflow_on_postgres
 from short_folders import place
+
+from chaos.logged import export_problems, read_log, twice
 
 __all__ = ["place"]
 pytestmark = [
@@ -52,12 +54,15 @@ def vsetune(*words: str | Path) -> str:
     return done.stderr
 
 
-def test_a_study_leaves_its_winner_as_a_model_the_use_of_the_machine_and_its_page(uri: str, tmp_path: Path) -> None:
+def test_a_study_is_exported_whole_with_its_winner_as_a_model_and_its_page(uri: str, tmp_path: Path) -> None:
     file = tmp_path / "tiny.yaml"
     file.write_text(yaml.safe_dump(STUDY))
     assert "1 winner logged as MLflow models" in vsetune("study", "run", file)
     assert "MLflow models" not in vsetune("study", "run", file, "--resume"), "logged twice"
 
+    logged = read_log(Path(os.environ["VSETUNE_HOME"]) / "runs" / "tiny")
+    assert len(logged.attempts) == 2
+    assert logged.problems + twice(logged) + export_problems(uri, "tiny", logged) == []
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name("tiny")
     assert experiment is not None
@@ -73,7 +78,8 @@ def test_a_study_leaves_its_winner_as_a_model_the_use_of_the_machine_and_its_pag
         assert [each.step for each in measured] == [each.step for each in recalls] != []
         assert all(each.value > 10 for each in measured)
 
-    assert {"leaderboard.html", "leaderboard.csv"} <= {each.path for each in client.list_artifacts(parent.info.run_id)}
+    kept_files = {each.path for each in client.list_artifacts(parent.info.run_id)}
+    assert {"leaderboard.html", "leaderboard.csv", "study.log"} <= kept_files
     kept = Path(client.download_artifacts(parent.info.run_id, "leaderboard.html", str(tmp_path))).read_text("utf-8")
     page = Path(os.environ["VSETUNE_HOME"]) / "runs" / "tiny" / "leaderboard.html"
     assert kept == page.read_text("utf-8")

@@ -12,11 +12,6 @@ import torch
 import yaml
 from rich.console import Console
 from s3_server import endpoint, machine, prefix
-from vsetune.cli.tracking_doctor import _weights
-from vsetune.tracking.journaled_store import JournaledStore
-from vsetune.tracking.memory_store import MemoryStore
-from vsetune.tracking.store import TrackingStore
-from vsetune.tracking.study_files import waiting_records
 
 from vsetune.config.spec.paths import home, remote_home, remote_place, under_home
 from vsetune.config.study.cells import build_trial, resolve_cells
@@ -26,7 +21,7 @@ from vsetune.data.stored.banks import forget_banks
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, StorageError, StudyConflict
 from vsetune.jobs import study_home
-from vsetune.jobs.preparation import make_scenes, prepare_study, require_home, require_scenes, search_storage
+from vsetune.jobs.preparation import make_scenes, prepare_study, require_home, require_scenes
 from vsetune.jobs.study_file import load_study
 from vsetune.jobs.study_home import held_home
 from vsetune.jobs.trainable import AttemptTrainable
@@ -34,6 +29,9 @@ from vsetune.object_storage import lease, node_cache
 from vsetune.object_storage.mirror_contents import fetch, read_contents
 from vsetune.object_storage.s3 import delete, find, listing, put_bytes
 from vsetune.records.attempts import AttemptStart, StudyRecord
+from vsetune.records.events import Closed
+from vsetune.records.log import LogWriter
+from vsetune.records.writer import StudyWriter
 
 __all__ = ["endpoint", "machine", "prefix"]
 pytestmark = [
@@ -169,7 +167,7 @@ def test_a_trial_that_was_stopped_leaves_its_best_weights_and_writes_no_checkpoi
     for _ in range(3):
         list(reports(at_work, until="point"))
     with study_home.held_home(tmp_path / "local/runs/tiny") as held:
-        held.forget_checkpoint(folder)
+        held.forget_checkpoint(folder, LogWriter(tmp_path / "local/runs/tiny"))
     if goes == "over to another trial":
         at_work.reset_config(at_work._wanted | {"folder": str(tmp_path / "another")})
     at_work.cleanup()
@@ -251,96 +249,40 @@ def sent_by_a_worker(folder: Path, files: dict[str, bytes]) -> None:
     mirror.close(0)
 
 
-class Away(MemoryStore):
-    """A tracking store that is not there yet, and then keeps what it is given in a folder."""
-
-    is_there = False
-
-
-def opened(folder: Path, inner: MemoryStore, held: study_home.StudyHome) -> JournaledStore:
-    def opening() -> TrackingStore:
-        if not Away.is_there:
-            raise StorageError("tracking store: away")
-        return inner
-
-    return JournaledStore(opening, folder, answer_within_s=0.05, bring=held.bring)
-
-
-def test_a_driver_on_another_machine_delivers_what_the_first_had_only_in_its_journal(
-    machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_driver_on_another_machine_goes_on_from_the_log_and_takes_ended_checkpoints_off_the_server(
+    machine: Callable[[str], None]
 ) -> None:
-    inner = Away(tmp_path / "artifacts")
-    monkeypatch.setattr(Away, "is_there", False)
-    record = StudyRecord("tiny", "f00d", {"study": "tiny"}, {})
     folder = home() / "runs" / "tiny"
-    trial_folder = folder / "trials" / TRIAL
     with held_home(folder) as held:
-        store = opened(folder, inner, held)
-        store.open_study(record, resume=False)
-        sent_by_a_worker(trial_folder, {name: name.encode() * 1000 for name in ("best.safetensors", "checkpoint.pt")})
-        (trial_folder / "best.safetensors").unlink()  # as on a driver that trains nothing itself
-        attempt = store.start_attempt(START)
-        page = folder / "leaderboard.html"
-        page.write_text("a page " * 1000)
-        store.finish_attempt(attempt, "finished", {"epochs": 2.0}, [trial_folder / "best.safetensors"], None)
-        store.finish_study("tiny", "finished", [page])
-        store.close(0.0)  # and died before it could take the checkpoint off the server
+        log = LogWriter(folder, remote_place(folder), on_overtaken=held.on_lost)
+        writer = StudyWriter(log)
+        writer.open_study(StudyRecord("tiny", "f00d", {"study": "tiny"}, {}), resume=False)
+        sent_by_a_worker(folder / "trials" / TRIAL,
+                         {name: name.encode() * 1000 for name in ("best.safetensors", "checkpoint.pt")})
+        name = f"trials/{TRIAL}/best.safetensors"
+        attempt = writer.start_attempt(START)
+        writer.finish_attempt(attempt, "finished", summary={"epochs": 2.0}, files=[name], error=None)
+        log.close()  # and died before it could take the checkpoint off the server
 
     machine("second")
-    monkeypatch.setattr(Away, "is_there", True)
     folder = home() / "runs" / "tiny"
     with held_home(folder) as held:
-        store = opened(folder, inner, held)
-        held.forget_ended([folder / "trials" / TRIAL])
-        assert store.flush(30) == 0
-        store.close(0.0)
+        log = LogWriter(folder, remote_place(folder), on_overtaken=held.on_lost)
+        (known,) = StudyWriter(log).attempts()
+        assert known.status == "finished"
+        held.forget_ended([folder / "trials" / TRIAL], log)
+        log.append(Closed("finished", (), 1.0))
+        log.close()
+        best = held.file(name)
+        assert best is not None
+        assert best.read_bytes() == b"best.safetensors" * 1000
     assert set(read_contents(f"{remote_home()}/runs/tiny/trials/{TRIAL}").files) == {"best.safetensors"}
-    (delivered,) = inner.attempts("tiny")
-    assert delivered.status == "finished"
-    kept = {path.name: path.read_bytes() for path in (tmp_path / "artifacts").rglob("*") if path.is_file()}
-    assert kept == {"best.safetensors": b"best.safetensors" * 1000, "leaderboard.html": b"a page " * 1000}
-
-
-def test_the_doctor_finds_weights_that_another_machine_has_sent(machine: Callable[[str], None]) -> None:
-    sent_by_a_worker(home() / "runs" / "tiny" / "trials" / TRIAL, {"best.safetensors": b"weights" * 1000})
-    machine("second")
-    found = _weights([StudyRecord("tiny", "f00d", {"study": "tiny"}, {})])(START)
-    assert found == home() / "runs" / "tiny" / "trials" / TRIAL / "best.safetensors"
-    assert found.read_bytes() == b"weights" * 1000
-
-
-def test_records_that_wait_are_counted_on_every_machine(
-    machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inner = Away(tmp_path / "artifacts")
-    monkeypatch.setattr(Away, "is_there", False)
-    with held_home(home() / "runs" / "tiny") as held:
-        store = opened(home() / "runs" / "tiny", inner, held)
-        store.open_study(StudyRecord("tiny", "f00d", {"study": "tiny"}, {}), resume=False)
-        store.close(0.0)
-        held.keep()
-        (held._mirror or pytest.fail("the home is not remote")).settle(30)
-        machine("second")
-        assert waiting_records(home() / "runs" / "tiny") is None, "its driver lives"
-        machine("first")
-    for name in ("second", "first"):
-        machine(name)
-        assert waiting_records(home() / "runs" / "tiny") == 1
-    machine("second")
-    monkeypatch.setattr(Away, "is_there", True)
-    with held_home(home() / "runs" / "tiny") as held:
-        store = opened(home() / "runs" / "tiny", inner, held)
-        assert store.flush(30) == 0
-        store.close(0.0)
-    for name in ("second", "first"):
-        machine(name)
-        assert waiting_records(home() / "runs" / "tiny") == 0
 
 
 def test_what_one_machine_trains_to_look_at_and_keeps_aside_stays_there(
     machine: Callable[[str], None], tmp_path: Path
 ) -> None:
-    own = [Path("journal.log.superseded-1"), Path("train/vsepp.lmh-defaults-s0/checkpoint.pt")]
+    own = [Path("study.log.superseded-1"), Path("train/vsepp.lmh-defaults-s0/checkpoint.pt")]
     folder = home() / "runs" / "tiny"
     for name in own:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -374,15 +316,10 @@ def test_two_drivers_on_two_machines_exclude_each_other_and_the_loser_stops(
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({}, r"^tracking\.uri: got nothing, and VSETUNE_HOME is s3://home/.*set MLFLOW_TRACKING_URI or tracking\.uri"),
         ({"MLFLOW_TRACKING_URI": "sqlite:////tmp/x.db"}, r"^tracking\.uri: got a SQLite file, and VSETUNE_HOME is s3"),
-        ({"MLFLOW_TRACKING_URI": "memory:"}, r"^search\.storage: got nothing, .* set VSETUNE_SEARCH_STORAGE or search"),
-        ({"MLFLOW_TRACKING_URI": "memory:", "VSETUNE_SEARCH_STORAGE": "sqlite:///x"}, r"^search\.storage: got a SQL"),
-        ({"MLFLOW_TRACKING_URI": "memory:", "VSETUNE_SEARCH_STORAGE": "postgresql://h/d", "VSETUNE_HOME": "s3://no-such"},
-         r"^VSETUNE_HOME: s3://no-such/probe-\w+: no such bucket; make it"),
-        ({"MLFLOW_TRACKING_URI": "memory:", "VSETUNE_SEARCH_STORAGE": "p:x y"}, r"^VSETUNE_SEARCH_STORAGE: need a URI"),
+        ({"VSETUNE_HOME": "s3://no-such"}, r"^VSETUNE_HOME: s3://no-such/probe-\w+: no such bucket; make it"),
     ],
-    ids=["no tracking", "sqlite tracking", "no search", "sqlite search", "no bucket", "no uri"],
+    ids=["sqlite tracking", "no bucket"],
 )
 def test_a_home_that_does_not_fit_is_refused_before_anything_is_made(
     machine: Callable[[str], None], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -397,14 +334,10 @@ def test_a_home_that_does_not_fit_is_refused_before_anything_is_made(
 
 
 def test_a_home_that_fits_leaves_nothing_of_its_trial(
-    machine: Callable[[str], None], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Callable[[str], None], prefix: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "memory:")
-    monkeypatch.setenv("VSETUNE_SEARCH_STORAGE", "postgresql://user:${PW}@host/db")
-    study = load_study(study_file(tmp_path))
-    require_home(study)
+    require_home(load_study(study_file(tmp_path)))
     assert list(listing(prefix)) == []
-    assert search_storage(study) == "postgresql://user:${PW}@host/db"
 
 
 @pytest.mark.parametrize("variable", ["VSETUNE_NODE_FOLDER", "VSETUNE_HOME"])

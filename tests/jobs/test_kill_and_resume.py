@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -14,11 +13,12 @@ import pytest
 import yaml
 from rich.console import Console
 
-from vsetune.config.study.study_spec import TrackingSpec
+from chaos.logged import export_problems, read_log, twice
 from vsetune.errors import StudyConflict
-from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.jobs.preparation import prepare_study
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.building import build
+from vsetune.records.studies import Studies
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 
@@ -54,54 +54,37 @@ def run(study_file: Path, *, resume: bool) -> StudyOutcome:
     return run_study(prepare_study(study_file, quiet), resume=resume, retry_failed=False, address=None, console=quiet)
 
 
-def finished_in_store(home: Path) -> int:
-    """Attempts the tracking store holds as finished, read beside the running study."""
-    database = home / "mlflow.db"
-    if not database.exists():
-        return 0
-    try:
-        with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=5) as connection:
-            found = connection.execute(
-                "SELECT COUNT(*) FROM tags s JOIN tags a ON a.run_uuid = s.run_uuid AND a.key = 'attempt' "
-                "WHERE s.key = 'status' AND s.value = 'finished'"
-            )
-            return int(found.fetchone()[0])
-    except sqlite3.OperationalError:  # the tables are not there yet
-        return 0
+def ended_in_log(home: Path) -> int:
+    """Trials that the log holds as ended, read beside the running study."""
+    logged = read_log(home / "runs" / "killed")
+    return sum(attempt.ends for attempt in logged.attempts.values())
 
 
-def duplicated_points(home: Path) -> list[tuple[str, int, int]]:
-    with sqlite3.connect(f"file:{home / 'mlflow.db'}?mode=ro", uri=True) as connection:
-        return connection.execute(
-            "SELECT run_uuid, step, COUNT(*) FROM metrics WHERE key = 'm_recall' "
-            "GROUP BY run_uuid, step HAVING COUNT(*) > 1"
-        ).fetchall()
-
-
-def test_a_killed_study_resumes_to_exactly_the_promised_trials(study_file: Path) -> None:
+def test_a_killed_study_resumes_to_exactly_the_promised_trials(study_file: Path, mlflow_here: str) -> None:
     home = Path(os.environ["VSETUNE_HOME"])
     process = subprocess.Popen(
         command("study", "run", str(study_file)), env=environment(), start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )
     deadline = time.monotonic() + 200
-    while finished_in_store(home) < 1:
+    while ended_in_log(home) < 1:
         assert process.poll() is None, process.stderr.read() if process.stderr else ""
         assert time.monotonic() < deadline, "no trial finished in time"
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    before = finished_in_store(home)
+    before = ended_in_log(home)
     assert before < len(PROMISED), "the study was over before it could be killed"
 
     with pytest.raises(StudyConflict, match="--resume"):
         run(study_file, resume=False)
     assert run(study_file, resume=True).ending == "finished"
-    board = build(tracking_store(TrackingSpec()).attempts("killed"), baseline="lmh")
+    board = build(Studies().attempts("killed"), baseline="lmh")
     assert {row.loss: row.trials for row in board.rows} == {"lmh": 2, "lseh": 2}
     assert all(row.counts["finished"] == 2 for row in board.rows)
-    assert finished_in_store(home) == len(PROMISED)
-    assert duplicated_points(home) == []
+    assert ended_in_log(home) == len(PROMISED)
+    logged = read_log(home / "runs" / "killed")
+    assert logged.problems + twice(logged) + export_problems(mlflow_here, "killed", logged) == []
     for row in board.rows:
         for seed in row.seeds:
             epochs = [epoch for epoch, _ in seed.curve]

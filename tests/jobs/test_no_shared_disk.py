@@ -15,8 +15,10 @@ from typing import Any
 import boto3
 import pytest
 import yaml
-from real_servers import postgres, s3_server
+from real_servers import s3_server
 from short_folders import place
+
+from chaos.logged import read_log, twice
 
 __all__ = ["place"]
 
@@ -68,11 +70,8 @@ def test_a_study_killed_on_one_machine_ends_on_another_as_if_undisturbed(place: 
     alone.run("study", "run", file)
     expected = results(alone.run("leaderboard", "show", "moved", "--json"))
 
-    with s3_server(place) as s3, postgres(place) as database:
-        common = s3 | {
-            "VSETUNE_HOME": "s3://home/study", "MLFLOW_TRACKING_URI": database("tracking"),
-            "VSETUNE_SEARCH_STORAGE": database("search"),
-        }
+    with s3_server(place) as s3:
+        common = s3 | {"VSETUNE_HOME": "s3://home/study"}
         first, second, third = (
             Machine(place / name, VSETUNE_NODE_FOLDER=str(place / name / "node"), **common) for name in "abc"
         )
@@ -102,9 +101,11 @@ def test_a_study_killed_on_one_machine_ends_on_another_as_if_undisturbed(place: 
         keys = {each["Key"] for each in client.list_objects_v2(Bucket="home", Prefix="study/")["Contents"]}
         assert "study/data/scenes/manifest.json" in keys
         assert any(key.startswith("study/galleries/moved/") for key in keys)
-        assert any(key.startswith("study/artifacts/moved/") for key in keys)
+        assert any(key.startswith("study/runs/moved/log/") for key in keys)
         assert any(key.startswith("study/cache/semantics-train-") for key in keys)
         assert not any("probe" in key for key in keys)
+        logged = read_log(place / "c" / "node" / "runs" / "moved")
+        assert logged.problems + twice(logged) == []
     assert not (place / "b" / "node" / "mlflow.db").exists()
 
 

@@ -20,11 +20,11 @@ from ray.cluster_utils import Cluster
 from ray_heads import end_all, ray_command
 from rich.console import Console
 
-from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs import shortage
-from vsetune.jobs.preparation import prepare_study, tracking_store
+from vsetune.jobs.preparation import prepare_study
 from vsetune.jobs.run import run_study
 from vsetune.records.attempts import AttemptRecord
+from vsetune.records.studies import Studies
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 STUDY = {
@@ -106,7 +106,7 @@ def test_other_trials_go_on_and_what_is_waited_for_is_told(
     assert shown.getvalue().count("waiting for a node: a trial of vsepp.lseh asks for 1 CPUs, 0 GPUs, 2 GiB memory; "
                                   "the nodes of the cluster have: 1 CPUs, 0 GPUs, 1 GiB memory; it goes on") == 1
     assert shown.getvalue().count("a node has room again for trials with 1 CPUs, 0 GPUs, 2 GiB memory") == 1
-    attempts = tracking_store(TrackingSpec()).attempts("tiny")
+    attempts = Studies().attempts("tiny")
     assert [trained_twice(each) for each in by_trial(attempts).values()] == [False] * 6
     assert {each.status for each in attempts} == {"finished", "killed"}
 

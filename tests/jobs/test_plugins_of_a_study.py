@@ -24,6 +24,8 @@ from vsetune.jobs.study_file import load_study, used_plugins
 from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.plugins.plugin_loading import forget_plugins, known_plugins
 from vsetune.records.attempts import AttemptStart
+from vsetune.records.run_descriptions import attempt_tags
+from vsetune.records.writer import StudyWriter
 
 ENTRY = {"name": "half_hinge"}
 
@@ -139,10 +141,10 @@ def test_changed_code_is_another_trial_and_another_study(tmp_path: Path) -> None
     second = prepared(path)
     assert trials_of(second.spec)["half_hinge"].fingerprint() != trial.fingerprint()
     assert second.record().fingerprint != first.record().fingerprint
-    store = MemoryStore()
-    store.open_study(first.record(), resume=False)
+    writer = StudyWriter()
+    writer.open_study(first.record(), resume=False)
     with pytest.raises(StudyConflict, match=r"the code of loss.half_hinge: \w{12} -> \w{12}"):
-        store.open_study(second.record(), resume=True)
+        writer.open_study(second.record(), resume=True)
     with pytest.raises(ValueError, match="the trial is of .*; load its own code"):
         TrialSpec.model_validate(trial.to_plain())
 

@@ -8,7 +8,7 @@ import platform
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,13 +19,12 @@ import torch
 import yaml
 from plugin_folders import NEGATIVES, SPEC, write_loss, write_network
 from rich.console import Console
-from vsetune.tracking.study_state import open_states
 
-from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.errors import ConfigError, StorageError, StudyConflict, UsageError
+from chaos.logged import export_problems, read_log, twice
+from vsetune.errors import ConfigError, StudyConflict, UnusableStore, UsageError
 from vsetune.jobs.confirmations import confirming_again
 from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.preparation import prepare_study, tracking_store, tracking_uri
+from vsetune.jobs.preparation import prepare_study
 from vsetune.jobs.recorded import find_attempt, load_recorded
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.jobs.stopping import StopRequest
@@ -33,11 +32,9 @@ from vsetune.leaderboard.building import build
 from vsetune.leaderboard.wording import notes
 from vsetune.plugins.plugin_loading import forget_plugins
 from vsetune.records.attempts import AttemptRecord
+from vsetune.records.studies import Studies
 
-pytestmark = [
-    pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves
-    pytest.mark.usefixtures("schema_made_once"),
-]
+pytestmark = pytest.mark.filterwarnings("default")  # Ray and its dependencies warn about themselves
 
 ONE_WORKER = {"cpus": 2}
 """For studies that do not need two at once: each worker process imports torch first."""
@@ -82,7 +79,7 @@ def run_to_its_end(
 
 
 def attempts() -> list[AttemptRecord]:
-    return tracking_store(TrackingSpec()).attempts("tiny")
+    return Studies().attempts("tiny")
 
 
 @ray.remote
@@ -102,12 +99,13 @@ class Finished(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[Path], None]) -> Finished:
-    """A study that was run to its end: its home, its file, the counts and what was shown."""
+def finished(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Finished:
+    """A study that was run to its end and exported: its home, its file, the counts and what was shown."""
     home = tmp_path_factory.mktemp("finished")
+    shutil.copy(empty_store, home / "mlflow.db")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VSETUNE_HOME", str(home))
-        patch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         path = write_study(home, {})
         return Finished(home, path, *run(path))
 
@@ -116,6 +114,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[
 def study_file(finished: Finished, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of that study, at home where it was run."""
     monkeypatch.setenv("VSETUNE_HOME", str(finished.home))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
     return finished.path
 
 
@@ -144,6 +143,14 @@ def test_a_finished_study_resumes_to_nothing_left_to_do(study_file: Path) -> Non
     counts, _ = run(study_file, resume=True)
     assert counts == {"finished": 6}
     assert attempts() == before
+
+
+@pytest.mark.usefixtures("study_file")
+def test_mlflow_has_every_number_of_every_attempt(finished: Finished) -> None:
+    logged = read_log(finished.home / "runs" / "tiny")
+    assert logged.problems + twice(logged) == []
+    assert len(logged.attempts) == 6
+    assert export_problems(f"sqlite:///{finished.home / 'mlflow.db'}", "tiny", logged) == []
 
 
 def test_a_worker_killed_in_the_middle_costs_an_attempt_and_no_trial(tmp_path: Path) -> None:
@@ -175,20 +182,19 @@ def kill_worker_after_first_checkpoint(home: Path) -> None:
             process.kill()
 
 
-def test_a_search_that_cannot_be_opened_leaves_no_study_behind_so_that_the_mended_file_is_a_new_one(
+def test_a_tracking_store_that_cannot_be_used_leaves_no_study_behind_so_that_the_corrected_file_is_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
-    with pytest.raises(StorageError, match="cannot open sqlite"):
-        run(write_study(tmp_path, {"search": {"configurations": 2, "storage": f"sqlite:///{tmp_path}"}}))
-    assert tracking_store(TrackingSpec()).studies() == []
-    assert not (tmp_path / "runs").exists()
+    with pytest.raises(UnusableStore, match="options of SQLite files are not taken"):
+        run(write_study(tmp_path, {"tracking": {"uri": f"sqlite:///{tmp_path / 'mlflow.db'}?mode=ro"}}))
+    assert Studies().studies() == []
 
 
 ONE_TRIAL = {"losses": [{"name": "lmh"}], "search": {"configurations": 1}, "seeds": [0]}
 
 
-def test_a_study_that_the_cluster_has_no_room_for_leaves_nothing_behind_so_that_the_mended_file_is_a_new_one(
+def test_a_study_that_the_cluster_has_no_room_for_leaves_nothing_behind_so_that_the_corrected_file_is_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
@@ -198,10 +204,12 @@ def test_a_study_that_the_cluster_has_no_room_for_leaves_nothing_behind_so_that_
     with pytest.raises(ConfigError, match=r"one trial asks for 64 CPUs.*; the nodes of the cluster have: 2 CPUs"):
         run(write_study(tmp_path, ONE_TRIAL | too_large))
     forget_plugins()
-    assert tracking_store(TrackingSpec()).studies() == []
-    assert not (tmp_path / "runs").exists()
-    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".making")]
+    assert Studies().studies() == []
+    assert not [path for path in (tmp_path / "runs" / "tiny").iterdir() if path.name in NAMES_OF_A_BEGUN_STUDY]
     assert run(write_study(tmp_path, ONE_TRIAL))[0] == {"finished": 1}
+
+
+NAMES_OF_A_BEGUN_STUDY = {"study.yaml", "study.log", "plugins", "warm_start.json"}
 
 
 def unreachable(*_: object, **__: object) -> None:
@@ -211,14 +219,15 @@ def unreachable(*_: object, **__: object) -> None:
 def test_what_a_study_learns_from_is_not_kept_where_its_cluster_cannot_be_reached(
     finished: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or the mended file would go on with what the first one named."""
+    """Or the corrected file would go on with what the first one named."""
     monkeypatch.setenv("VSETUNE_HOME", shutil.copytree(finished.home, tmp_path / "home").as_posix())
     monkeypatch.setattr("vsetune.jobs.run.ray_cluster", unreachable)
     learning = {"study": "second", "search": {"configurations": 2, "warm_start": ["tiny"]}}
     with pytest.raises(UsageError, match="cannot reach it"):
         run(write_study(tmp_path, learning))
-    assert [study.name for study in tracking_store(TrackingSpec()).studies()] == ["tiny"]
-    assert [path.name for path in (tmp_path / "home" / "runs").iterdir()] == ["tiny"]
+    assert [study.name for study in Studies().studies()] == ["tiny"]
+    folder = tmp_path / "home" / "runs" / "second"
+    assert not [path for path in folder.iterdir() if path.name in NAMES_OF_A_BEGUN_STUDY]
 
 
 def test_a_study_that_was_begun_and_whose_cluster_cannot_be_reached_is_not_shown_as_running(
@@ -232,8 +241,8 @@ def test_a_study_that_was_begun_and_whose_cluster_cannot_be_reached_is_not_shown
     monkeypatch.setattr("vsetune.jobs.run.ray_cluster", unreachable)
     with pytest.raises(UsageError, match="cannot reach it"):
         run(path, resume=True)
-    assert open_states(tracking_uri(TrackingSpec())).state("tiny").status == "killed"
-    assert (tmp_path / "runs" / "tiny" / "search.db").exists()
+    assert Studies().state("tiny").status == "killed"
+    assert (tmp_path / "runs" / "tiny" / "study.log").exists()
 
 
 @pytest.mark.parametrize("place", ["keep_plugins", "ray_cluster", "require_places"])
@@ -244,8 +253,7 @@ def test_a_study_that_is_broken_off_before_it_is_begun_leaves_nothing_behind(
     monkeypatch.setattr(f"vsetune.jobs.run.{place}", broken_off)
     with pytest.raises(KeyboardInterrupt):
         run(write_study(tmp_path, ONE_TRIAL))
-    assert tracking_store(TrackingSpec()).studies() == []
-    assert not (tmp_path / "runs").exists()
+    assert Studies().studies() == []
 
 
 def broken_off(*_: object, **__: object) -> None:
@@ -263,7 +271,7 @@ def test_a_study_that_is_broken_off_before_trials_run_or_after_is_not_shown_as_r
     monkeypatch.setattr(f"vsetune.jobs.run.{place}", broken_off)
     with pytest.raises(KeyboardInterrupt):
         run(path, resume=True)
-    assert open_states(tracking_uri(TrackingSpec())).state("tiny").status == "killed"
+    assert Studies().state("tiny").status == "killed"
 
 
 def test_a_request_to_stop_is_heard_while_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +279,7 @@ def test_a_request_to_stop_is_heard_while_ray_starts(tmp_path: Path, monkeypatch
     monkeypatch.setattr("vsetune.jobs.run.place_trials", lambda *_, **__: None)
     path = write_study(tmp_path, ONE_TRIAL)
     run(path)
-    states, heard = open_states(tracking_uri(TrackingSpec())), []
+    states, heard = Studies(), []
 
     def starting(address: str | None, stop: StopRequest, **_: object) -> None:
         assert states.state("tiny").status == "running"
@@ -286,7 +294,7 @@ def test_a_request_to_stop_is_heard_while_ray_starts(tmp_path: Path, monkeypatch
     monkeypatch.setattr("vsetune.jobs.run.ray_cluster", starting)
     with pytest.raises(KeyboardInterrupt):
         run(path, resume=True)
-    assert heard == ["a request in the tracking store (now by somebody)"]
+    assert heard == ["a request in its folder (now by somebody)"]
 
 
 def test_a_study_that_has_finished_stays_so_when_its_confirming_cannot_reach_a_cluster(
@@ -301,7 +309,7 @@ def test_a_study_that_has_finished_stays_so_when_its_confirming_cannot_reach_a_c
     with pytest.raises(UsageError, match="cannot reach it"):
         run_study(prepared, resume=True, retry_failed=False, address=None, console=console,
                   confirming=confirming_again(prepared.spec, 1))
-    assert open_states(tracking_uri(TrackingSpec())).state("tiny").status == "finished"
+    assert Studies().state("tiny").status == "finished"
 
 
 def test_successive_halving_stops_trials_and_counts_them_as_pruned(tmp_path: Path) -> None:
@@ -335,14 +343,12 @@ TROUBLED = {
 
 
 @pytest.fixture(scope="module")
-def troubled(
-    tmp_path_factory: pytest.TempPathFactory, copied_schema: Callable[[Path], None]
-) -> tuple[Path, Path, StudyOutcome, str]:
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, StudyOutcome, str]:
     """A study in which trials meet trouble, each its own: its home, its file, how it ended and what was shown."""
     home = tmp_path_factory.mktemp("troubled")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VSETUNE_HOME", str(home))
-        patch.setattr("vsetune.tracking.mlflow_sqlite.create_schema", copied_schema)
+        patch.setenv("MLFLOW_TRACKING_URI", "none")
         path = write_study(home, TROUBLED)
         trial_folder(home, "lseh").mkdir(parents=True)
         (trial_folder(home, "lseh") / "checkpoint.pt").write_bytes(b"torn")
@@ -480,7 +486,7 @@ def test_cells_that_have_not_begun_go_on_with_changed_plugins_where_that_is_aske
         forget_plugins()
         with pytest.raises(StudyConflict, match=rf"^study tiny: cell second.half_hinge: has run .*{new}.*--changed"):
             run(path, resume=True)
-        assert open_states(tracking_uri(TrackingSpec())).state("tiny").status != "running"
+        assert Studies().state("tiny").status != "running"
     finally:
         forget_plugins()
 
@@ -505,7 +511,7 @@ def test_a_study_of_plugins_runs_resumes_and_is_read_from_its_own_copy(tmp_path:
         forget_plugins()
         assert run(path, resume=True)[0] == {"finished": 2}
         forget_plugins()
-        store = tracking_store(TrackingSpec())
+        store = Studies()
         attempt = find_attempt(store, "tiny/bag.half_hinge-c000-s0", finished=True)
         trained = load_recorded(store, attempt, device=torch.device("cpu"), into=tmp_path)
         assert type(trained.network).__name__ == "Bag"

@@ -40,13 +40,13 @@ TINY = {
     "search": {"configurations": 2}, "scheduler": {"kind": "none"}, "seeds": [0],
 }
 # Each is found nowhere else by chance. Those of URLs hold what must be quoted there.
-OF_TRACKING, OF_SEARCH, OF_VARIABLE = "trAck/pl4nted@one", "seArch pl4nted+two", "variAble?pl4nted#three"
+OF_TRACKING, OF_VARIABLE = "trAck/pl4nted@one", "variAble?pl4nted#three"
 OF_ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "AKIAPL4NTEDFOUR", "AWS_SECRET_ACCESS_KEY": "aWs/pl4nted+five",
     "AWS_SESSION_TOKEN": "aWs/pl4nted=six", "AWS_SECURITY_TOKEN": "aWs/pl4nted=seven",
     "RAY_AUTH_TOKEN": "rAy0pl4nted0eight0" * 3, "HF_TOKEN": "hf_pl4nted_nine", "PLANTED_PASSWORD": OF_VARIABLE,
 }
-PLANTED = (OF_TRACKING, OF_SEARCH, *OF_ENVIRONMENT.values())
+PLANTED = (OF_TRACKING, *OF_ENVIRONMENT.values())
 
 
 @dataclass(frozen=True)
@@ -201,12 +201,8 @@ def wait_for(url: str) -> None:
 
 @pytest.mark.slow
 def test_a_study_uses_its_secrets_and_leaves_none_of_them(place: Place, server: str, endpoint: str) -> None:
-    """Tracking behind a password in the URL, search state under one too; workers need the keys of the environment."""
-    database = f"sqlite:///file:{place.folder / 'home' / 'search.db'}?uri=true&password={quote_plus(OF_SEARCH)}"
-    file = place.study(
-        data={"path": "s3://data/scenes"}, tracking={"uri": server},
-        search={"configurations": 2, "storage": database},
-    )
+    """Tracking behind a password in the URL; workers need the keys of the environment."""
+    file = place.study(data={"path": "s3://data/scenes"}, tracking={"uri": server}, search={"configurations": 2})
     done = [
         place.run("study", "run", file, AWS_ENDPOINT_URL=endpoint),
         place.run("study", "run", file, "--resume", AWS_ENDPOINT_URL=endpoint),
@@ -214,7 +210,7 @@ def test_a_study_uses_its_secrets_and_leaves_none_of_them(place: Place, server: 
     assert [run.returncode for run in done] == [0, 0], done[0].stderr + done[1].stderr
     assert "2 finished" in done[0].stderr
     done.append(place.run("study", "run", file, "--dry-run"))
-    done.append(place.run("leaderboard", "show", "tiny", "--tracking-uri", server))
+    done.append(place.run("leaderboard", "show", "tiny"))
     assert done[-1].returncode == 0, done[-1].stderr
     assert list(place.folder.glob("ray/*/session_latest/logs/*raylet*")), "nothing of Ray was searched"
     found = leaks(place, done, without=[file])

@@ -13,8 +13,7 @@ import pytest
 import yaml
 from plugin_folders import LOSS, write_loss
 
-from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs.preparation import tracking_store
+from vsetune.records.studies import Studies
 
 pytestmark = pytest.mark.slow
 PLATFORM = Path(__file__).parents[2] / "platform"
@@ -88,7 +87,7 @@ def test_what_a_loss_raises_twice_fails_its_trials_and_no_others(fault: str, tmp
     }))
     done = run(study, PYTHONPATH=str(PLATFORM))
     assert done.returncode == 3, done.stderr
-    recorded = tracking_store(TrackingSpec()).attempts("tiny")
+    recorded = Studies().attempts("tiny")
     ends = {(each.start.loss, each.start.number): (each.status, each.error) for each in recorded}
     assert ends.pop(("lmh", 1)) == ("finished", None)
     (first, error), (second, again) = (ends[("half_hinge", number)] for number in (1, 2))
@@ -104,7 +103,7 @@ def test_a_device_error_replaces_the_worker_and_fails_no_trial(tmp_path: Path) -
     done = run(study, PYTHONPATH=f"{tmp_path}:{PLATFORM}", SPOILT_PROCESS=str(mark))
     assert done.returncode == 0, done.stderr
     assert "device: CUDA error: unspecified launch failure; goes on" in done.stderr
-    recorded = tracking_store(TrackingSpec()).attempts("tiny")
+    recorded = Studies().attempts("tiny")
     assert sorted(each.status for each in recorded) == ["finished"] * 3 + ["killed"]
     assert done.stderr.count("CUDA error") == 1
     assert "Traceback" not in done.stderr

@@ -26,7 +26,7 @@ def prepared_in(folder: Path) -> Any:
 
 def test_a_study_without_a_validation_says_once_that_it_is_about_the_leaderboard() -> None:
     prepared: Any = SimpleNamespace(spec=SimpleNamespace(baseline="lmh"))
-    found = write_results(prepared, [], None)
+    found = write_results(prepared, [])
     assert found.board is None
     assert found.remark == "this study has no attempts yet; wait for its first validation"
 
@@ -37,8 +37,8 @@ def test_a_page_that_cannot_be_drawn_is_told_and_fails_neither_the_study_nor_oth
     def broken(*_: object, **__: object) -> str:
         raise AttributeError("module 'vl_convert' has no attribute\n'javascript_bundle'")
 
-    monkeypatch.setattr(study_results, "to_html", broken)
-    found = write_results(prepared_in(tmp_path), [ATTEMPT], None)
+    monkeypatch.setattr(study_results, "study_page", broken)
+    found = write_results(prepared_in(tmp_path), [ATTEMPT])
     assert found.board is not None
     assert [(row.network, row.loss) for row in found.board.rows] == [("vsepp", "lmh")]
     assert found.page is None
@@ -50,7 +50,7 @@ def test_a_page_that_cannot_be_drawn_is_told_and_fails_neither_the_study_nor_oth
 
 def test_a_folder_that_takes_nothing_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    found = write_results(prepared_in(tmp_path / "file"), [ATTEMPT], None)
+    found = write_results(prepared_in(tmp_path / "file"), [ATTEMPT])
     assert found.files == []
     assert found.remark.count("cannot write") == 1
     assert found.remark.startswith(str(tmp_path / "file" / "leaderboard.html"))

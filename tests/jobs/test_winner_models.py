@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.config.study.training import TrialSpec
@@ -21,7 +21,10 @@ from vsetune.jobs.winner_models import log_winners, winners_of
 from vsetune.networks.importing.stored import StoredNetwork
 from vsetune.networks.importing.weight_notes import WeightNotes
 from vsetune.networks.network_building import build_network
-from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.log import LogWriter
+from vsetune.records.studies import folder_of_study
+from vsetune.records.writer import StudyWriter
 
 
 class Models:
@@ -41,7 +44,7 @@ class Models:
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> Models:
     made = Models()
-    monkeypatch.setattr(winner_models, "logged_models", lambda uri: made)
+    monkeypatch.setattr(winner_models, "logged_models", lambda uri, studies: made)
     return made
 
 
@@ -64,75 +67,82 @@ def write_weights(path: Path, trial: TrialSpec, *, seed: int) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> MemoryStore:
+def attempts() -> Iterator[list[AttemptRecord]]:
     """Two cells of two configurations with weights, and one that has not finished."""
-    store = MemoryStore(tmp_path / "artifacts")
-    store.open_study(StudyRecord("demo", "beef", {}, {}), resume=False)
+    log = LogWriter(folder_of_study("demo"))
+    writer = StudyWriter(log)
+    writer.open_study(StudyRecord("demo", "beef", {}, {}), resume=False)
     for number, (loss, recall, status) in enumerate([
         ("lmh", 40.0, "finished"), ("lmh", 50.0, "finished"), ("lseh", 60.0, "finished"), ("lseh", 30.0, "finished"),
         ("top_f", 70.0, "killed"),
     ]):
         trial = trial_named(f"vsepp.{loss}-c{number:03d}-s0", loss)
-        run = store.start_attempt(AttemptStart(
+        run = writer.start_attempt(AttemptStart(
             "demo", trial.trial, trial.cell, "vsepp", loss, 1, 0, "search", {"loss.margin": 0.1 * number},
             trial.to_plain(),
         ))
-        store.record_points(run, [ValidationPoint(10, 1.0, 10, recall, 1.0)])
-        weights = tmp_path / str(number) / "best.safetensors"
-        weights.parent.mkdir()
-        write_weights(weights, trial, seed=number)
-        store.finish_attempt(run, status, {}, [weights] if number < 3 else [], None)  # type: ignore[arg-type]
-    return store
+        writer.record_points(run, [ValidationPoint(10, 1.0, 10, recall, 1.0)])
+        if number < 3:
+            weights_of(trial.trial).parent.mkdir(parents=True)
+            write_weights(weights_of(trial.trial), trial, seed=number)
+        writer.finish_attempt(run, status, summary={}, error=None)  # type: ignore[arg-type]
+    yield writer.attempts()
+    log.close()
+
+
+def weights_of(trial: str) -> Path:
+    return folder_of_study("demo") / "trials" / trial / "best.safetensors"
 
 
 def prepared(tmp_path: Path, **tracking: Any) -> Any:
     tracked = TrackingSpec(**{"uri": f"sqlite:///{tmp_path / 'mlflow.db'}", **tracking})
     spec = SimpleNamespace(study="demo", tracking=tracked)
-    return SimpleNamespace(spec=spec, trial_folder=lambda trial: tmp_path / "trials" / trial)
+    return SimpleNamespace(spec=spec, trial_folder=lambda trial: weights_of(trial).parent)
+
+
+def logged(tmp_path: Path, attempts: list[AttemptRecord], *, is_exported: bool = True, **tracking: Any) -> list[str]:
+    return log_winners(prepared(tmp_path, **tracking), attempts, is_exported=is_exported)
+
+
+WINNERS = ("vsepp.lmh-c001-s0", "vsepp.lseh-c002-s0")
 
 
 def test_the_best_finished_trial_of_every_cell_is_logged_once(
-    store: MemoryStore, models: Models, tmp_path: Path
+    attempts: list[AttemptRecord], models: Models, tmp_path: Path
 ) -> None:
-    assert log_winners(prepared(tmp_path), store) == ["2 winners logged as MLflow models"]
-    weights = {trial: tmp_path / number / "best.safetensors" for trial, number in (
-        ("vsepp.lmh-c001-s0", "1"), ("vsepp.lseh-c002-s0", "2"),
-    )}
-    assert set(models.logged) == {(trial, sha256_of_file(file)) for trial, file in weights.items()}
-    assert log_winners(prepared(tmp_path), store) == []
+    assert logged(tmp_path, attempts) == ["2 winners logged as MLflow models"]
+    assert set(models.logged) == {(trial, sha256_of_file(weights_of(trial))) for trial in WINNERS}
+    assert logged(tmp_path, attempts) == []
     assert len(models.logged) == 2
-    assert "vsepp.top_f-c004-s0" not in {winner.start.trial for winner in winners_of(store.attempts("demo"))}
+    assert "vsepp.top_f-c004-s0" not in {winner.start.trial for winner in winners_of(attempts)}
 
 
-def test_weights_that_are_gone_are_a_line(
-    store: MemoryStore, models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "fetch_artifact", lambda attempt_id, name, into: None)
-    assert log_winners(prepared(tmp_path), store) == [
+def test_weights_that_are_gone_are_a_line(attempts: list[AttemptRecord], models: Models, tmp_path: Path) -> None:
+    for trial in WINNERS:
+        weights_of(trial).unlink()
+    assert logged(tmp_path, attempts) == [
         "no checkpoint is left of vsepp.lmh-c001-s0, vsepp.lseh-c002-s0: not logged as MLflow models"
     ]
-    folder = tmp_path / "trials" / "vsepp.lseh-c002-s0"
-    folder.mkdir(parents=True)
-    write_weights(folder / "best.safetensors", trial_named("vsepp.lseh-c002-s0", "lseh"), seed=2)
-    assert log_winners(prepared(tmp_path), store)[0] == "1 winner logged as MLflow models"
+    write_weights(weights_of(WINNERS[1]), trial_named(WINNERS[1], "lseh"), seed=2)
+    assert logged(tmp_path, attempts)[0] == "1 winner logged as MLflow models"
 
 
-def test_a_store_that_is_away_or_full_is_a_line_that_says_what_to_do(
-    store: MemoryStore, models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_mlflow_that_is_away_or_full_is_a_line_that_says_what_to_do(
+    attempts: list[AttemptRecord], models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise StorageError("tracking store x: no space left")
 
-    (line,) = log_winners(prepared(tmp_path), None)
-    assert "the tracking store has not got them yet; log one later with: vsetune trial model STUDY/TRIAL" in line
+    (line,) = logged(tmp_path, attempts, is_exported=False)
+    assert "MLflow does not have them yet; log one later with: vsetune trial model STUDY/TRIAL" in line
     monkeypatch.setattr(models, "log", full)
-    (line,) = log_winners(prepared(tmp_path), store)
+    (line,) = logged(tmp_path, attempts)
     assert line.startswith("winners are not all logged as MLflow models: tracking store x: no space left; ")
 
 
-def test_nothing_is_logged_where_it_is_turned_off_or_the_store_is_in_memory(
-    store: MemoryStore, models: Models, tmp_path: Path
+def test_nothing_is_logged_where_it_is_turned_off_or_nothing_is_exported(
+    attempts: list[AttemptRecord], models: Models, tmp_path: Path
 ) -> None:
-    assert log_winners(prepared(tmp_path, models="none"), store) == []
-    assert log_winners(prepared(tmp_path, uri="memory:"), store) == []
+    assert logged(tmp_path, attempts, models="none") == []
+    assert logged(tmp_path, attempts, uri="none") == []
     assert not models.logged

@@ -12,42 +12,56 @@ from urllib.parse import quote
 
 import headless_browser
 import pytest
-from vsetune.tracking import AttemptStart, StudyRecord, ValidationPoint, open_store
 
 from vsetune.errors import StorageError, UsageError
 from vsetune.leaderboard import live_board
 from vsetune.leaderboard.serving import BoardServer
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.log import LogWriter
+from vsetune.records.studies import Studies, folder_of_study
+from vsetune.records.writer import StudyWriter
 
-NAME = "scenes/first"
-PLACE = "/studies/scenes%2Ffirst"
+NAME = "first"
+PLACE = f"/studies/{NAME}"
 
 
 class RunningStudy:
-    """A study that is being recorded, of two losses with a seed each."""
+    """A study that is being recorded, of two losses with a seed each. store: what is served of the home."""
 
-    def __init__(self, folder) -> None:
-        self.store = open_store("memory:", folder)
-        self.store.open_study(StudyRecord(NAME, "f", {"baseline": "lmh"}), resume=False)
-        self.runs = {}
+    def __init__(self) -> None:
+        self.store, self.runs, self._logs = Studies(), {}, []
+        self.writer = self.begin(NAME)
+
+    def begin(self, name: str) -> StudyWriter:
+        """Another study of the home."""
+        self._logs.append(LogWriter(folder_of_study(name)))
+        writer = StudyWriter(self._logs[-1])
+        writer.open_study(StudyRecord(name, "f", {"baseline": "lmh"}), resume=False)
+        return writer
 
     def start(self, loss: str) -> str:
-        self.runs[loss] = self.store.start_attempt(AttemptStart(
+        self.runs[loss] = self.writer.start_attempt(AttemptStart(
             study=NAME, trial=f"{loss}-c0-s0", cell=f"vsepp.{loss}", network="vsepp", loss=loss, number=1, seed=0,
             phase="search", configuration={}, resolved={"data": {"path": "data/scenes"}},
         ))
         return self.runs[loss]
 
     def validate(self, loss: str, step: int, m_recall: float) -> None:
-        self.store.record_points(self.runs[loss], [ValidationPoint(step, step / 2, step, m_recall, 1.0 * step)])
+        self.writer.record_points(self.runs[loss], [ValidationPoint(step, step / 2, step, m_recall, 1.0 * step)])
+
+    def close(self) -> None:
+        for log in self._logs:
+            log.close()
 
 
 @pytest.fixture
-def study(tmp_path):
-    study = RunningStudy(tmp_path / "artifacts")
+def study():
+    study = RunningStudy()
     for loss, m_recall in (("lmh", 20.0), ("lseh", 30.0)):
         study.start(loss)
         study.validate(loss, 1, m_recall)
-    return study
+    yield study
+    study.close()
 
 
 @pytest.fixture
@@ -74,7 +88,7 @@ def get(server, path, **headers):
 def test_one_study_is_shown_at_once_and_several_are_listed(server, study):
     answer, _ = get(server, "/")
     assert (answer.status, answer.headers["Location"]) == (302, PLACE)
-    study.store.open_study(StudyRecord("<b>", "f", {"baseline": "lmh"}), resume=False)
+    study.begin("<b>")
     answer, content = get(server, "/")
     assert answer.status == 200
     assert b'<a href="/studies/%3Cb%3E">&lt;b&gt;</a>' in content
@@ -82,30 +96,30 @@ def test_one_study_is_shown_at_once_and_several_are_listed(server, study):
 
 
 def test_studies_stand_side_by_side_by_data_set(server, study):
-    study.store.open_study(StudyRecord("second", "f", {"baseline": "lmh"}), resume=False)
-    run = study.store.start_attempt(AttemptStart(
+    second = study.begin("second")
+    run = second.start_attempt(AttemptStart(
         study="second", trial="top_f-c0-s0", cell="vsepp.top_f", network="vsepp", loss="top_f", number=1, seed=0,
         phase="search", configuration={}, resolved={"data": {"path": "data/scenes"}},
     ))
-    study.store.record_points(run, [ValidationPoint(1, 0.5, 1, 33.0, 1.0)])
+    second.record_points(run, [ValidationPoint(1, 0.5, 1, 33.0, 1.0)])
     assert b'<a href="/all">all studies side by side, by data set</a>' in get(server, "/")[1]
-    assert b"<h1>scenes/first + second</h1>" in get(server, "/all")[1]
+    assert b"<h1>first + second</h1>" in get(server, "/all")[1]
     first, content = get(server, "/all/board.json")
     update = json.loads(content)["data"]
     assert [{row["loss"] for row in each["board"]["rows"]} for each in update["boards"]] == [{"lmh", "lseh", "top_f"}]
     assert update["runs"]["studies"] == [NAME, "second"]
     tag = {"If-None-Match": first.headers["ETag"]}
     assert get(server, "/all/board.json", **tag)[0].status == 304
-    study.store.open_study(StudyRecord("third", "f", {"baseline": "lmh"}), resume=False)
+    study.begin("third")
     answer, content = get(server, "/all/board.json", **tag)
     assert answer.status == 200
     assert "third: has no attempts yet" in json.loads(content)["parts"]["across"]
 
 
-def test_of_a_store_without_any_attempt_the_page_waits(tmp_path):
-    store = open_store("memory:", tmp_path)
-    store.open_study(StudyRecord("first", "f", {"baseline": "lmh"}), resume=False)
-    with BoardServer(store, [], host="127.0.0.1", port=0) as server:
+def test_of_a_home_without_any_attempt_the_page_waits():
+    study = RunningStudy()
+    study.close()
+    with BoardServer(study.store, [], host="127.0.0.1", port=0) as server:
         answer = server.answer("/all", host="127.0.0.1", tag=None)
         assert b"no study has attempts yet" in answer.content
         assert server.answer("/all/board.json", host="127.0.0.1", tag=None).status == 503
@@ -126,15 +140,15 @@ def test_a_board_is_sent_again_only_when_it_has_changed(server, study):
     assert ">44.0</td>" in update["parts"]["table 0"]
 
 
-def test_a_store_that_is_away_is_told_and_the_server_goes_on(server, study, monkeypatch):
+def test_a_home_that_is_away_is_told_and_the_server_goes_on(server, study, monkeypatch):
     def away():
-        raise StorageError("tracking store x: away")
+        raise StorageError("home x: away")
 
     with monkeypatch.context() as outage:
         outage.setattr(study.store, "studies", away)
         for path in ("/", "/all", "/all/board.json", PLACE):
             answer, content = get(server, path)
-            assert (answer.status, content) == (503, b"tracking store x: away")
+            assert (answer.status, content) == (503, b"home x: away")
     assert get(server, PLACE)[0].status == 200
 
 
@@ -165,7 +179,7 @@ def test_served_profiles_ask_for_the_stated_share_of_seeds(study):
     for loss in ("lmh", "lseh"):
         for step, m_recall in ((2, 31.0), (3, 25.0)):
             study.validate(loss, step, m_recall)
-        study.store.finish_attempt(study.runs[loss], "finished", {}, [], None)
+        study.writer.finish_attempt(study.runs[loss], "finished", summary={}, error=None)
     with BoardServer(study.store, [], host="127.0.0.1", port=0, hit_share=0.75) as server:
         for path in (PLACE, "/all"):
             answer = server.answer(f"{path}/board.json", host="127.0.0.1", tag=None)
@@ -179,12 +193,14 @@ def test_a_page_whose_name_was_pointed_here_gets_nothing(server):
 
 
 def test_galleries_are_served_in_a_sandbox_and_no_other_file(server, study, tmp_path):
-    page, secret = tmp_path / "test.html", tmp_path / "best.safetensors"
+    page, secret = tmp_path / "test.html", folder_of_study(NAME) / "trials" / "lmh-c0-s0" / "best.safetensors"
+    secret.parent.mkdir(parents=True)
     for file in (page, secret):
         file.write_text(f"<p>{file.name}</p>")
     run = study.runs["lmh"]
     study.store.keep_artifacts(run, [page], folder="gallery")
-    study.store.finish_attempt(run, "finished", {}, [secret], None)
+    name = secret.relative_to(folder_of_study(NAME)).as_posix()
+    study.writer.finish_attempt(run, "finished", summary={}, files=[name], error=None)
     place = f"{PLACE}/artifacts/{quote(run, safe='')}"
     answer, content = get(server, f"{place}/gallery/test.html")
     assert (answer.status, content) == (200, b"<p>test.html</p>")

@@ -96,6 +96,21 @@ def test_a_killed_driver_s_unsent_events_go_on_where_nobody_added_anything_and_a
     assert there(prefix, tmp_path) == [OPENED, BEGUN, Validated(attempt_of(BEGUN), POINTS, 5.0)]
 
 
+def test_the_settled_end_is_behind_what_the_server_has(
+    writer: Callable[..., LogWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_SEND_EVERY_S", 3600.0)
+    log = writer("first")
+    log.append(OPENED)
+    log.settle()
+    sent = log.settled_end
+    assert sent == log.path.stat().st_size
+    log.append(BEGUN)  # not sent
+    assert log.settled_end == sent < log.path.stat().st_size
+    log.close()
+    assert log.settled_end == log.path.stat().st_size
+
+
 def test_a_server_that_is_away_for_a_while_gets_everything_afterwards_and_files_are_forgotten_only_then(
     writer: Callable[..., LogWriter], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,6 +153,31 @@ def test_a_slim_export_has_m_recall_alone_as_a_series(
     assert set(runs_of(uri)[ATTEMPT].data.metrics) == {"m_recall"}
 
 
+def test_a_line_that_does_not_count_yet_is_not_exported(uri: str, folder: Path) -> None:
+    """With a home on object storage: until its server has it, another driver may go on without it."""
+    write(folder, OPENED)
+    counts = (folder / "study.log").stat().st_size
+    write(folder, BEGUN)
+    ends = [counts]
+    made = MlflowExport(uri, folder, series="all", file=lambda name: folder / name, until=lambda: ends[-1])
+    all_of(made)
+    assert (made.number, runs_of(uri).keys()) == (0, {"tiny"})
+    ends.append((folder / "study.log").stat().st_size)
+    all_of(made)
+    assert (made.number, runs_of(uri).keys()) == (1, {"tiny", ATTEMPT})
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("all", [5, 10]), ("m_recall", [10])])
+def test_the_total_of_a_series_is_there_once(
+    uri: str, folder: Path, export: Callable[..., MlflowExport], kind: str, steps: list[int]
+) -> None:
+    curve = tuple(point(step, metrics={"load_seconds": 0.5 * step}) for step in (5, 10))
+    write(folder, OPENED, BEGUN, Validated(ATTEMPT, curve, 4.0),
+          Ended(ATTEMPT, "finished", {"load_seconds": 5.0, "steps": 10.0}, (), None, 10.0))
+    all_of(export(kind))
+    assert [step for step, _ in series(uri, runs_of(uri)[ATTEMPT], "load_seconds")] == steps
+
+
 @pytest.mark.parametrize("kind", ["all", "m_recall"])
 def test_every_chart_of_the_view_has_a_metric_that_is_there(
     uri: str, folder: Path, export: Callable[..., MlflowExport], kind: str

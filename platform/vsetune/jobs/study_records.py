@@ -49,7 +49,7 @@ def _opened(folder: Path, held: StudyHome, uri: str | None, series: str) -> Iter
         from vsetune.records.mlflow_export import MlflowExport
 
         assert uri is not None, "else nothing is exported"
-        return MlflowExport(uri, folder, series=series, file=held.file)
+        return MlflowExport(uri, folder, series=series, file=held.file, until=lambda: log.settled_end)
 
     exporter = Exporter(None if uri is None else open_export, log)
     try:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from vsetune.errors import StorageError, UnusableStore, VsetuneError
-from vsetune.records.log import LogWriter
+from vsetune.records.log import LogWriter, Overtaken
 
 _log = logging.getLogger(__name__)
 _LOOK_EVERY_S, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 0.5, 30.0
@@ -65,6 +65,14 @@ class Exporter:
 
     def deliver(self, patience_s: float) -> int:
         """Waits as long as events are exported, and so long without any; how many are left."""
+        if self._open is None:
+            return 0
+        try:
+            self._log.settle(patience_s)  # else the rest of the log would be sent within seconds, and exported then
+        except Overtaken:
+            return self.pending()
+        except StorageError:  # what counts is exported all the same
+            pass
         last_change, left = time.monotonic(), self.pending()
         while left and time.monotonic() - last_change < patience_s and self.refusal is None:
             with self._changed:

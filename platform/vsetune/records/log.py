@@ -134,6 +134,11 @@ class LogWriter:
         return self._number
 
     @property
+    def settled_end(self) -> int:
+        """The offset behind the last line that counts: it is in the file and, with a remote home, on its server."""
+        return self._end if self._sender is None else self._sender.sent
+
+    @property
     def unwritten(self) -> int:
         """How many events wait in memory, since the disk does not take them."""
         return len(self._waiting)
@@ -221,6 +226,10 @@ class _Sender:
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="log-sender", daemon=True)
 
+    @property
+    def sent(self) -> int:
+        return self._sent
+
     def start(self, end: int) -> None:
         self._end = end
         self._thread.start()
@@ -295,7 +304,6 @@ class _Sender:
             self._objects, self._sent, self._trouble = self._objects + 1, end, None
             write_json(self._path.with_name(_NOTE_FILE), {"objects": self._objects, "bytes": end}, durable=False)
             self._changed.notify_all()
-
 
     def _do_afterwards(self) -> None:
         while self._afterwards and self._afterwards[0][0] <= self._sent:

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +72,15 @@ class MlflowExport:
     """The export of one study's log. Every method raises StorageError while the store is away: call it again then.
 
     folder: of the study. series: `all` numbers of every validation, or `m_recall` alone. file: brings a file that the
-    log names to this machine; None where it is gone.
+    log names to this machine; None where it is gone. until: the offset up to which the log counts; None for all of it.
     """
 
-    def __init__(self, uri: str, folder: Path, *, series: str, file: Callable[[str], Path | None]) -> None:
+    def __init__(
+        self, uri: str, folder: Path, *, series: str, file: Callable[[str], Path | None],
+        until: Callable[[], int] | None = None,
+    ) -> None:
         """UnusableStore where waiting does not help."""
-        self._uri, self._folder, self._series, self._file = uri, folder, series, file
+        self._uri, self._folder, self._series, self._file, self._until = uri, folder, series, file, until
         self._client = open_client(uri)
         self._noted = self._read_note()
         self._starts: dict[str, AttemptStart] = {}
@@ -90,7 +94,9 @@ class MlflowExport:
 
     def advance(self) -> bool:
         """Exports the next lines of the log; whether there were any."""
-        lines = list(islice(lines_of(self._folder / LOG_FILE, self._noted.offset), _LINES))
+        end = math.inf if self._until is None else self._until()
+        counting = takewhile(lambda line: line.end <= end, lines_of(self._folder / LOG_FILE, self._noted.offset))
+        lines = list(islice(counting, _LINES))
         if not lines:
             return False
         with in_one_line(f"tracking store {shown_url(self._uri)}: cannot export", then="repeat"):
@@ -193,7 +199,7 @@ class MlflowExport:
         step = round(event.summary.get("steps", 0)) or self._last_step(run_id)
         log_in_batches(self._client, run_id, metrics=[
             Metric(_REFUSED.sub("_", name), float(value), at, step) for name, value in event.summary.items()
-            if name not in _OF_THE_CURVE
+            if self._series == "m_recall" or name not in _OF_THE_CURVE
         ])
         for name in event.files:
             path = self._file(name)
@@ -275,7 +281,10 @@ class MlflowExport:
         write_json(self._folder / EXPORT_FILE, vars(self._noted), durable=False)
 
 
-_OF_THE_CURVE = frozenset({"m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds"})
+_OF_THE_CURVE = frozenset({
+    "m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds", "load_seconds", "validation_seconds",
+})
+"""Have a series, whose last value is the total: a second value at the same step would double it."""
 
 
 def _numbers(point: Any, series: str) -> Iterator[tuple[str, float]]:
