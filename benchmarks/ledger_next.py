@@ -20,7 +20,6 @@ from dataclasses import replace
 
 from recounting.recounted_tally import RecountedTally
 from recounting.recounted_trials import RecountedTrials
-from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -29,6 +28,7 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.study_tally import StudyTally
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
 
 EPOCHS, AT_ONCE = 6, 8
@@ -70,10 +70,10 @@ def begun(*, cells: int, trials: int, budget: Mapping[str, float] | None = None)
     study = parse_spec(plain, StudySpec, where="benchmark")
     (cell,) = resolve_cells(study, where="benchmark")
     made = [replace(cell, name=f"{cell.name}{number}") for number in range(cells)]
-    store = MemoryStore()
-    store.open_study(StudyRecord(study.study, study.fingerprint(), plain), resume=False)
-    search = ConfigurationSearch(study.study, made, study.search, storage=None)
-    ledger = StudyLedger(study, made, store, search)
+    writer = StudyWriter()
+    writer.open_study(StudyRecord(study.study, study.fingerprint(), plain), resume=False)
+    search = ConfigurationSearch(made, study.search)
+    ledger = StudyLedger(study, made, writer, search)
     run_until(ledger, running=AT_ONCE * cells, trials=cells * trials)
     return ledger
 
