@@ -14,8 +14,8 @@ from vsetune.records.writer import StudyWriter
 
 @pytest.fixture
 def recorded(opened: Callable[[StudyRecord], StudyWriter]) -> Callable[[str, str, dict[str, float]], None]:
-    """recorded(study, network, bests): a study of one network, a seed of each loss. bests: M-Recall by loss, in
-    its second of three validations."""
+    """recorded(study, network, bests): a study of one network, a seed of each loss; bests: M-Recall by loss, at its
+    second of three validations."""
 
     def record(study: str, network: str, bests: dict[str, float]) -> None:
         writer = opened(StudyRecord(study, study, {"baseline": "lmh"}))

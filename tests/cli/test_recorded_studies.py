@@ -121,8 +121,8 @@ def test_the_environment_names_the_home_for_running_and_for_showing(
 ) -> None:
     attempts("lmh", [1, 2])
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "other"))
-    shown = vsetune("leaderboard", "show", "tiny")
-    assert_one_line(shown, 2, f"study tiny: not in {tmp_path / 'other'}, which has: none")
+    said = vsetune("leaderboard", "show", "tiny")
+    assert_one_line(said, 2, f"study tiny: not in {tmp_path / 'other'}, which has: none")
     assert not (tmp_path / "other").exists()
     monkeypatch.setenv("VSETUNE_HOME", str(home))
     assert vsetune("leaderboard", "show", "tiny").code == 0

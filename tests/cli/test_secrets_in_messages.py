@@ -12,11 +12,9 @@ from rich.console import Console
 
 from vsetune.cli.main import run as vsetune_command
 from vsetune.cli.output import mlflow_server
-from vsetune.config.study.study_spec import SearchSpec, StudySpec
-from vsetune.errors import StorageError
+from vsetune.config.study.study_spec import StudySpec
 from vsetune.files.hashes import fingerprint_of
 from vsetune.jobs.preparation import PreparedStudy, prepare_study
-from vsetune.search.configurations import ConfigurationSearch
 
 SECRET = "pl4nted-w0rd"
 CLOSED = "127.0.0.1:9"  # the port of `discard`, where nothing listens
@@ -33,26 +31,10 @@ CLOSED = "127.0.0.1:9"  # the port of `discard`, where nothing listens
 def test_a_tracking_store_that_fails_is_told_in_one_line_without_its_password(
     vsetune: Callable[..., Any], uri: str, told: str
 ) -> None:
-    said = vsetune("leaderboard", "show", "tiny", "--tracking-uri", uri)
+    said = vsetune("trial", "model", "tiny/x", "--tracking-uri", uri)
     assert said.code == 2
     assert told in said.lines[-1]
     assert SECRET not in said.out + said.err
-
-
-@pytest.mark.parametrize(("url", "told"), [
-    (f"postgresql://ann:{SECRET}@{CLOSED}/db", "cannot open postgresql://ann:***@127.0.0.1:9/db ("),
-    (f"sqlite://ann:{SECRET}@/x.db", "cannot open sqlite://ann:***@/x.db (not a URL of a database"),
-    (f"sqlite:///x.db?password={SECRET}", "cannot open sqlite:///x.db ("),
-])
-def test_a_search_storage_that_fails_is_told_in_one_line_without_its_password(
-    url: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # where SQLite makes the file before it finds fault with the rest
-    with pytest.raises(StorageError) as refused:
-        ConfigurationSearch("tiny", [], SearchSpec(), storage=url)
-    assert str(refused.value).startswith(f"search.storage: {told}")
-    assert "\n" not in str(refused.value)
-    assert SECRET not in str(refused.value)
 
 
 @pytest.mark.parametrize("changes", [
@@ -73,10 +55,10 @@ def test_a_study_file_with_a_password_in_the_wrong_place_is_told_without_it(
 def test_the_resolved_study_is_printed_with_variables_and_without_passwords(
     vsetune: Callable[..., Any], study: Callable[..., Path]
 ) -> None:
-    file = study(tracking={"uri": f"http://ann:{SECRET}@host"}, search={"storage": "mysql://ann:${PW}@host/db"})
-    printed = yaml.safe_load(vsetune("study", "run", str(file), "--dry-run").out)
-    assert printed["tracking"]["uri"] == "http://ann:***@host"
-    assert printed["search"]["storage"] == "mysql://ann:${PW}@host/db"
+    for word, shown in ((SECRET, "***"), ("${PW}", "${PW}")):
+        file = study(tracking={"uri": f"http://ann:{word}@host"})
+        printed = yaml.safe_load(vsetune("study", "run", str(file), "--dry-run").out)
+        assert printed["tracking"]["uri"] == f"http://ann:{shown}@host"
 
 
 def test_a_fault_of_ours_is_told_without_passwords(
@@ -123,23 +105,20 @@ def record_of(study: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Ca
 
 def test_a_study_is_the_same_study_with_another_password(record_of: Callable[[dict[str, Any]], Any]) -> None:
     words = (SECRET, "0ther-pl4nted", "${PG_PASSWORD}")
-    records = [record_of({"search": {"storage": f"postgresql://ann:{word}@host/db"}}) for word in words]
+    records = [record_of({"tracking": {"uri": f"postgresql://ann:{word}@host/db"}}) for word in words]
     assert len({record.fingerprint for record in records}) == 1
     assert not any(SECRET in str(record) for record in records)
-    assert records[2].config["search"]["storage"] == "postgresql://ann:${PG_PASSWORD}@host/db"
-    assert record_of({"search": {"storage": "postgresql://ann:x@other/db"}}).fingerprint != records[0].fingerprint
+    assert records[2].config["tracking"]["uri"] == "postgresql://ann:${PG_PASSWORD}@host/db"
 
 
-@pytest.mark.parametrize("storage", [None, "sqlite:////some/where/search.db", "postgresql://ann@host/db"])
 def test_the_fingerprint_of_a_study_without_passwords_is_that_of_its_settings(
-    record_of: Callable[[dict[str, Any]], Any], storage: str | None
+    record_of: Callable[[dict[str, Any]], Any]
 ) -> None:
-    record = record_of({"search": {"storage": storage}})
+    record = record_of({})
     left_out = {"description", "resources", "tracking"}
     counted = {key: value for key, value in record.config.items() if key not in left_out}
     assert counted.pop("plugins") == []  # a study without any has the fingerprint of before there were plugins
     counted["data"] = counted["data"] | {"path": None}
-    assert counted["search"]["storage"] == storage
     later = {
         "at_once": None, "objective": "best_m_recall", "target": "baseline", "warm_start": [], "points": [],
         "constraints": {"seconds_per_epoch": None, "peak_memory_gib": None},

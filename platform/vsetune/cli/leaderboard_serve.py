@@ -44,7 +44,7 @@ def serve(
         raise UsageError(f"--port: got {port}, need 0 to 65535")
     uri, store = store_uri(TrackingSpec()), Studies()
     ui = mlflow_url(mlflow, uri)
-    for study in studies or []:
+    for study in studies or [each.name for each in store.studies()]:  # a home that cannot be read is refused here
         store.record(study)
     with BoardServer(
         store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui, told=board_with_ends,

@@ -212,7 +212,8 @@ def _settings(values: Mapping[str, Any]) -> str:
 def _checkpoint(store: Studies, attempt: RecordedAttempt, into: Path) -> str | None:
     """Where the best weights are, here or on object storage, or what is wrong with them; None where they are gone.
 
-    into: a folder that lasts for this call."""
+    into: a folder that lasts for this call.
+    """
     from vsetune.jobs.recorded import best_weights
 
     try:
