@@ -133,6 +133,6 @@ def _name(trial: Any) -> str:
 
 def _mark(trial: Any) -> int | None:
     try:
-        return (home() / trial.config["folder"] / PROGRESS_FILE).stat().st_mtime_ns
+        return (home() / str(trial.config["folder"]) / PROGRESS_FILE).stat().st_mtime_ns
     except OSError:  # not there yet, or its disk is away: no sign
         return None
