@@ -26,9 +26,6 @@ class MemoryTrials:
         """In order."""
         return list(self._trials[study])
 
-    def forget(self, study: str) -> None:
-        self._trials[study] = []
-
     def add(self, study: str, trial: FrozenTrial) -> FrozenTrial:
         """The trial with its number."""
         trials = self._trials[study]

@@ -65,11 +65,6 @@ class SearchStorage:
         """As they are in the database now, in order. Ended ones are read once. Call it in `guarded`."""
         return self.studies[study].get_trials(deepcopy=False)
 
-    def forget(self, study: str) -> None:
-        """Removes all trials of a study. Call it in `guarded`."""
-        optuna.delete_study(study_name=study, storage=self.backend)
-        self.studies[study] = named_study(self.backend, study)
-
     def add(self, study: str, trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
         """Writes a new trial whole, and returns it with its number. Call it in `guarded`."""
         return self._rows.add(self.studies[study]._study_id, trial)
