@@ -137,14 +137,18 @@ def test_a_cell_that_begins_anew_draws_as_if_it_had_drawn_nothing(study: Prepare
 
     for storage in (None, f"sqlite:///{tmp_path / 'search.db'}"):
         begun = search(storage)
-        first = [begun.ask("vsepp.half_hinge") for _ in range(2)]
+        first = [begun.ask("vsepp.half_hinge").configuration for _ in range(2)]
         kept = begun.ask("bag.lmh")
         begun.forget("vsepp.half_hinge")
         assert begun.suggestions("vsepp.half_hinge") == []
-        assert [begun.ask("vsepp.half_hinge") for _ in range(2)] == first
+        begun.forget("vsepp.half_hinge")  # nothing more happens
+        again = [begun.ask("vsepp.half_hinge") for _ in range(2)]
+        assert [each.configuration for each in again] == first
+        assert [each.number for each in again] == [3, 4], "no trial has the name of one before"
+        begun.tell("vsepp.half_hinge", 3, "finished", curve=[(1.0, 30.0)])
         assert [each.number for each in begun.suggestions("bag.lmh")] == [kept.number]
         if storage is not None:
-            assert len(search(storage).suggestions("vsepp.half_hinge")) == 2
+            assert [each.is_open for each in search(storage).suggestions("vsepp.half_hinge")] == [False, True]
 
 
 def test_the_board_says_which_cell_ran_with_which_code_and_compares_no_two_versions(

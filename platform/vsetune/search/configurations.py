@@ -23,7 +23,7 @@ from vsetune.metrics.curves import best_of_curve
 from vsetune.search.drawing import CellDrawing, Value, distributions_of, is_whole
 from vsetune.search.memory_trials import MemoryTrials
 from vsetune.search.sampling.sampler import Draw
-from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT, TrialHistory
+from vsetune.search.trial_history import BEGINS_ANEW, DRAWN_BY, NOTES, REFUSED, TAUGHT, TrialHistory
 from vsetune.search.trial_rows import ended
 from vsetune.search.trial_storage import SearchStorage
 
@@ -142,10 +142,11 @@ class ConfigurationSearch:
                 self._add(cell, lesson.configuration, {TAUGHT: lesson.source}, TrialState.COMPLETE, lesson.value)
 
     def forget(self, cell: str) -> None:
-        """Removes what was asked of a cell, for one that begins anew because none of it has run."""
-        self._histories.pop(cell, None)
-        with self._storage.guarded("{} cannot be written", _REMEDY):
-            self._storage.forget(self._name(cell))
+        """What was asked of a cell counts no more, for one that begins anew because none of it has run. Its numbers
+        go on."""
+        if self._history(cell):
+            self._add(cell, {}, {BEGINS_ANEW: True}, TrialState.FAIL)
+            del self._histories[cell]
 
     def is_exhausted(self, cell: str) -> bool:
         """Whether every configuration of a finite space was drawn, so that there is nothing more to ask for."""
@@ -223,7 +224,9 @@ class ConfigurationSearch:
         if cell not in self._histories:
             with self._storage.guarded("{} cannot be read", _REMEDY):
                 trials = self._storage.trials(self._name(cell))
-                whole = [trial for trial in trials if is_whole(trial, self._cells[cell])]
+                marks = [place for place, trial in enumerate(trials, start=1) if BEGINS_ANEW in trial.user_attrs]
+                counted = trials[max(marks, default=0):]
+                whole = [trial for trial in counted if is_whole(trial, self._cells[cell])]
             for trial in whole[:1]:
                 _require_same_space(cell, trial.distributions, self._distributions[cell])
             self._histories[cell] = TrialHistory(whole, applying=self._cells[cell].applying)

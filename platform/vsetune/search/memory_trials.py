@@ -26,9 +26,6 @@ class MemoryTrials:
         """By number."""
         return [trial for _, trial in sorted(self._trials[study].items())]
 
-    def forget(self, study: str) -> None:
-        self._trials[study] = {}
-
     def add(self, study: str, trial: FrozenTrial, number: int | None = None) -> FrozenTrial:
         """The trial with its number. number: one that no trial has; None: the next."""
         trials = self._trials[study]

@@ -69,11 +69,6 @@ class SearchStorage:
         """As they are in the database now, by number. Ended ones are read once. Call it in `guarded`."""
         return sorted(self.studies[study].get_trials(deepcopy=False), key=lambda trial: trial.number)
 
-    def forget(self, study: str) -> None:
-        """Removes all trials of a study. Call it in `guarded`."""
-        optuna.delete_study(study_name=study, storage=self.backend)
-        self.studies[study] = named_study(self.backend, study)
-
     def add(
         self, study: str, trial: optuna.trial.FrozenTrial, number: int | None = None
     ) -> optuna.trial.FrozenTrial:
