@@ -143,8 +143,11 @@ class ConfigurationSearch:
 
     def forget(self, cell: str) -> None:
         """What was asked of a cell counts no more, for one that begins anew because none of it has run. Its numbers
-        go on."""
-        if self._history(cell):
+        go on, and it may search another space than before."""
+        with self._storage.guarded("{} cannot be read", _REMEDY):
+            trials = self._storage.trials(self._name(cell))
+        self._histories[cell] = TrialHistory(applying=self._cells[cell].applying)
+        if trials and BEGINS_ANEW not in trials[-1].user_attrs:
             self._add(cell, {}, {BEGINS_ANEW: True}, TrialState.FAIL)
             del self._histories[cell]
 
