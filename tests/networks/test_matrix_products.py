@@ -101,6 +101,33 @@ def test_a_weight_is_laid_out_once_where_enough_products_follow(
     assert len(laid_out) == calls
 
 
+def error(found: Tensor, expected: Tensor) -> float:
+    """Root of the mean square, as a share of that of the expected numbers."""
+    return ((found.double() - expected).square().mean() / expected.square().mean()).sqrt().item()
+
+
+@pytest.mark.parametrize("numbers", [1024, 2048, 5000])
+@pytest.mark.parametrize("lies", ["in rows", "in columns", "laid out once"])
+def test_long_sums_are_at_most_twice_as_far_from_float64_as_torchs(numbers: int, lies: str) -> None:
+    rows, weight = drawn(128, numbers), drawn(256, numbers)
+    torchs, expected = rows @ weight.T, rows.double() @ weight.double().T
+    if lies == "laid out once":
+        found = matrix_products.products_with(weight, times=20)(rows)
+    else:
+        right = weight.T if lies == "in columns" else weight.T.contiguous()
+        found = matrix_products.product(rows, right)
+    ours, theirs = error(found, expected), error(torchs, expected)
+    assert ours < 2 * theirs
+
+
+@pytest.mark.parametrize("numbers", [300, 2048])
+def test_a_forward_pass_is_about_as_far_from_float64_as_torchs(numbers: int) -> None:
+    rows, weight = drawn(128, numbers), drawn(256, numbers)
+    expected = rows.double() @ weight.double().T
+    ours, theirs = error(matrix_products.linear(rows, weight), expected), error(rows @ weight.T, expected)
+    assert ours < 1.5 * theirs
+
+
 def test_inputs_without_gradient_get_none() -> None:
     inputs, weight = drawn(128, 128), drawn(128, 128).requires_grad_()
     matrix_products.linear(inputs, weight).sum().backward()

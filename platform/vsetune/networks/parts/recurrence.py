@@ -24,7 +24,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from vsetune.networks.network_base import at_least_float32
 from vsetune.networks.parts.gradients import hand_derived
-from vsetune.networks.parts.matrix_products import product, products_with
+from vsetune.networks.parts.matrix_products import LONGEST_FORWARD_SUM, product, products_with
 from vsetune.networks.parts.packing import Repeated, spelt_out
 from vsetune.networks.parts.shared_states import States, shared_states, states_of_all
 
@@ -87,7 +87,8 @@ class _Gru(torch.autograd.Function):
     ) -> Tensor:
         size = weight.shape[1]
         both = 2 * size  # r and u
-        values = product(inputs, input_weight.T, input_bias)  # of r, u and c, one beside the other
+        # of r, u and c, one beside the other
+        values = product(inputs, input_weight.T, input_bias, longest_sum=LONGEST_FORWARD_SUM)
         if order.elements is not None:
             values = values.index_select(0, order.elements)
         recurrent = inputs.new_empty(len(values), size)  # n
