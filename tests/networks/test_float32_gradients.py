@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from vsetune.networks.cgmn.node_matching import node_matching_scores
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
 
-SEEDS, PAIRS, SIZE = 4, 32, 256
+SEEDS, PAIRS, SIZE = 5, 32, 256
 MOST = 2.0
 ZERO = 1e-9
 """Share of the largest gradient below which one is zero but for rounding, as that of a bias before BatchNorm."""
@@ -163,11 +164,12 @@ def squared_errors(case: Case, seed: int, monkeypatch: pytest.MonkeyPatch) -> di
 def test_gradients_in_float32_are_at_most_twice_as_far_from_float64_as_the_released_ones(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Geometric mean over the parameters of the root of the mean square over seeds; those truly zero by themselves."""
+    """Geometric mean over the parameters of the median over seeds; those truly zero by themselves. The median, because
+    rounding takes a number across the kink of a ReLU in a seed of six or so, on either side, and then decides alone."""
     seeds = [squared_errors(case, seed, monkeypatch) for seed in range(SEEDS)]
     ratios: dict[bool, list[float]] = {False: [], True: []}
     for name, (_, _, is_zero) in seeds[0].items():
-        mine, theirs = (sum(seed[name][side] for seed in seeds) for side in (0, 1))
+        mine, theirs = (median(seed[name][side] for seed in seeds) for side in (0, 1))
         if theirs > 0:
             ratios[is_zero].append((mine / theirs) ** 0.5)
     for found in filter(None, ratios.values()):
