@@ -41,7 +41,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode, mm_flop
+from torch.utils.flop_counter import FlopCounterMode
 
 from vsetune.data.stored.tokens import tokenise
 from vsetune.data.stored.vocabulary import Vocabulary
@@ -167,11 +167,9 @@ def steps_table(names: list[str], repeats: int, threads: int) -> Table:
     for name in names:
         begin(f"step of {name}")
         step = training_step(new_network(name), BATCH)
-        # what torch's table leaves out
-        products = {torch.ops.mkldnn._linear_pointwise: lambda rows, weight, *_, **__: mm_flop(rows, weight[::-1])}
-        # nor is it asked which module computed what, which fails inside a gradient by hand
+        # it is not asked which module computed what, which fails inside a gradient by hand
         with patch("torch.utils.module_tracker.register_multi_grad_hook"), \
-             FlopCounterMode(display=False, custom_mapping=products) as counter:
+             FlopCounterMode(display=False) as counter:
             step()
         work = counter.get_total_flops() / 1e9
         times = medians({"step": step, "product": lambda: left @ right}, repeats)

@@ -93,6 +93,8 @@ OWNERS = {
     "optuna": ["search/"],
     "webdataset": ["data/"],
     "boto3": ["object_storage/s3.py"],
+    "starlette": ["leaderboard/serving.py"],
+    "uvicorn": ["leaderboard/serving.py"],
     "spacy": ["data/captions/spacy_parser.py"],
     "typer": ["cli/"],
     "vl_convert": ["leaderboard/chart_library.py"],

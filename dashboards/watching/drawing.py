@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vsetune.leaderboard.axis_scale import Scale
 from vsetune.leaderboard.charts import PALETTE, Tick, nice_ticks
 from watching.answers import Answer, Span
-from watching.panels import Unit
+from watching.panels import WHY_EMPTY, Unit
 from watching.prometheus_api import Curve
 
 WIDTH, HEIGHT = 460, 190
@@ -19,7 +19,6 @@ MOST_LINES = 14
 """Curves drawn in a panel, those with the largest last values; the caption says how many there are."""
 MOST_NAMES = 6
 ENDED_AFTER_S = 45.0
-_EMPTY = {"": "no data", "gpu": "needs a GPU", "night": "no night collected"}
 _BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 _SCALED: dict[Unit, Sequence[tuple[float, str]]] = {
     "bytes": _BYTES, "bytes/s": [(factor, f"{name}/s") for factor, name in _BYTES],
@@ -70,7 +69,7 @@ def drawing_of(answer: Answer, span: Span) -> Drawing:
     names = sorted({name_of(curve, panel.legend) for curve in curves})
     colours = {name: index for index, name in enumerate(names)}
     lines = [_line(curve, answer, colours, x, y, span) for curve in curves[:MOST_LINES]]
-    shown, empty = lines[:MOST_NAMES], _EMPTY[panel.needs]
+    shown, empty = lines[:MOST_NAMES], WHY_EMPTY[panel.needs]
     return Drawing(
         panel.title, panel.help.replace("`", ""), panel.unit, panel.kind, empty,
         _times(span, x), [Tick(y(value), in_words(value, panel.unit)) for value in ticks], lines, shown,

@@ -11,7 +11,7 @@ from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableRefre
 
 from vsetune.jobs import exported_metrics as ours
 from vsetune.nightly import night_metrics as nights
-from watching.panels import Board, Panel, Unit
+from watching.panels import WHY_EMPTY, Board, Panel, Unit
 
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 UNITS: dict[Unit, str] = {
@@ -66,8 +66,7 @@ def _panel(panel: Panel) -> timeseries.Panel | stat.Panel:
         query = query.range()
     if panel.unit == "share":
         made = made.min(0)
-    empty = "no GPU" if panel.needs == "gpu" else "nothing yet"  # a night that has not been is nothing yet
     return (
         made.title(panel.title).description(panel.help).datasource(DATASOURCE).unit(UNITS[panel.unit])
-        .no_value(empty).with_target(query)
+        .no_value(WHY_EMPTY[panel.needs]).with_target(query)
     )

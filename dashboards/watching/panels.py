@@ -6,7 +6,7 @@ of both stand beside one another for up to 20 s. Counters are summed, since each
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,12 +15,20 @@ from vsetune.jobs.exported_metrics import ExportedMetric
 from vsetune.nightly import night_metrics as nights
 
 Unit = Literal["share", "number", "seconds", "hours", "bytes", "bytes/s", "USD", "USD/h", "pairs/s", "epochs"]
+Needs = Literal["", "gpu", "night", "price", "validation"]
+WHY_EMPTY: Mapping[Needs, str] = {
+    "": "nothing yet",
+    "gpu": "no node has a GPU",
+    "night": "no night collected yet",
+    "price": "no node type has a price",
+    "validation": "no trial trains on after a validation",
+}
+"""What an empty panel says. A trial that ends with its first validation is gone before Prometheus reads that one."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One query. legend: labels in braces, as Grafana has them. needs: what must be there, or it is empty: a GPU, a
-    nightly sweep whose metrics are collected."""
+    """One query. legend: labels in braces, as Grafana has them. needs: what must be there, or it is empty."""
 
     title: str
     expr: str
@@ -28,7 +36,7 @@ class Panel:
     legend: str
     help: str
     kind: Literal["line", "stat"] = "line"
-    needs: Literal["", "gpu", "night"] = ""
+    needs: Needs = ""
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,8 @@ CLUSTER = Board(
         Panel("Nodes", "count(max by (instance) (ray_node_cpu_count))", "number", "nodes",
               "Nodes that Prometheus reads metrics from.", "stat"),
         Panel("Price now", f"sum(max by (node_type) ({ours.CLUSTER_PRICE.in_prometheus}))", "USD/h", "all nodes",
-              "What the living nodes cost per hour, idle or not. Nodes without a price count nothing.", "stat"),
+              "What the living nodes cost per hour, idle or not. Nodes without a price count nothing.", "stat",
+              needs="price"),
         Panel("Trials running", f'sum(max by (study) ({ours.STUDY_TRIALS.in_prometheus}{{state="running"}}))', "number",
               "trials", "Of all studies on the cluster.", "stat"),
         Panel("Metrics endpoints that do not answer", 'count(up{job="ray"} == 0) or vector(0)', "number", "endpoints",
@@ -134,13 +143,14 @@ STUDY = Board(
         Panel("Device-hours", f"{now(ours.CELL_DEVICE_SECONDS, 'study', 'cell')} / 3600", "hours", "{{cell}}",
               "How long the trials of each cell have held their devices."),
         Panel("Cost", f"sum by (study, cell) ({series(ours.CELL_COST)})", "USD", "{{cell}}",
-              "Price of the shares of nodes that trials held. Idle nodes are in the cluster's price, not here."),
+              "Price of the shares of nodes that trials held. Idle nodes are in the cluster's price, not here.",
+              needs="price"),
         Panel("Cost per hour", f"sum by (study) (rate({series(ours.CELL_COST)}[$__rate_interval])) * 3600", "USD/h",
-              "{{study}}", "What the study spends at the moment."),
+              "{{study}}", "What the study spends at the moment.", needs="price"),
         Panel("Trials on nodes without a price", now(ours.STUDY_UNPRICED_TRIALS, "study"), "number", "{{study}}",
               "Their cost is counted nowhere: give the node type a price."),
         Panel("Pairs per second", f"sum by (study) (max by (study, trial) ({series(ours.TRIAL_PAIRS_PER_SECOND)}))",
-              "pairs/s", "{{study}}", "All running trials together."),
+              "pairs/s", "{{study}}", "All running trials together.", needs="validation"),
         Panel("Validations per minute", f"sum by (study) (rate({series(ours.STUDY_VALIDATIONS)}[$__rate_interval])) "
               "* 60", "number", "{{study}}", "All running trials together."),
         Panel("Attempts that ended early", f"sum by (kind, outcome) ({series(ours.STUDY_FAILURES)}) or label_replace("
@@ -155,15 +165,17 @@ TRIAL = Board(
     "trial", "vsetune trial", "What running trials do. A series ends with its trial.", ("study", "cell", "trial"),
     (
         Panel("M-Recall", of_trials(ours.TRIAL_M_RECALL, "trial"), "share", "{{trial}}",
-              "Of the last validation."),
+              "Of the last validation.", needs="validation"),
         Panel("Epoch", of_trials(ours.TRIAL_EPOCHS, "trial"), "epochs", "{{trial}}",
-              "Pairs seen / pairs, at the last validation."),
+              "Pairs seen / pairs, at the last validation.", needs="validation"),
         Panel("Loss", of_trials(ours.TRIAL_LOSS, "trial", "part"), "number", "{{trial}} {{part}}",
-              "Mean over the steps between the last two validations; `total` and the parts of the loss."),
+              "Mean over the steps between the last two validations; `total` and the parts of the loss.",
+              needs="validation"),
         Panel("Pairs per second", of_trials(ours.TRIAL_PAIRS_PER_SECOND, "trial"), "pairs/s", "{{trial}}",
-              "Between the last two validations, waiting for batches included."),
+              "Between the last two validations, waiting for batches included.", needs="validation"),
         Panel("Waiting for data", of_trials(ours.TRIAL_DATA_WAIT, "trial"), "share", "{{trial}}",
-              "Share of the training time that was spent waiting for batches. Above 0.1 reading is the bottleneck."),
+              "Share of the training time that was spent waiting for batches. Above 0.1 reading is the bottleneck.",
+              needs="validation"),
         Panel("Device memory", of_trials(ours.TRIAL_DEVICE_MEMORY, "trial"), "bytes", "{{trial}}",
               "Allocated on its GPU; on the CPU, what its process holds."),
         Panel("Since the last validation", f"time() - {of_trials(ours.TRIAL_LAST_VALIDATION, 'trial')}", "seconds",

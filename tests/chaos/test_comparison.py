@@ -72,7 +72,7 @@ def test_every_way_to_lose_repeat_or_change_a_trial_is_found(
 def test_what_workers_measure_of_a_machine_is_no_difference_between_trials() -> None:
     meter = TrialMeter(torch.device("cpu"), calibrates=False)
     meter.opened()
-    meter.windows = [Window(1.0, 40, 0.5, 1.0, Calibration(0.1, 0.1))]
+    meter.windows = [Window(1.0, 40, 0.5, 0.6, 1.0, Calibration(0.1, 0.1))]
     measured = meter.summary().keys()
     assert {"start_seconds", "peak_memory_bytes", "epoch_products"} <= measured
     assert not [name for name in measured if is_of_the_trial(name)]

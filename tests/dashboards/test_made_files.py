@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from vsetune.jobs import exported_metrics as ours
 from vsetune.jobs.exported_metrics import METRICS
 from vsetune.nightly.night_metrics import NIGHT_METRICS
 from watching.alerts import EVERY_ALERT
 from watching.files import files_of_grafana, files_of_prometheus, table_of_metrics
-from watching.panels import BOARDS, Board, Panel, every_panel, filled
+from watching.panels import BOARDS, WHY_EMPTY, Board, Panel, every_panel, filled
 
 FOLDER = Path(__file__).parents[2] / "dashboards"
 ALL_METRICS = (*METRICS, *NIGHT_METRICS)
@@ -66,6 +67,24 @@ def test_a_panel_asks_for_metrics_that_somebody_exports(panel: Panel) -> None:
     assert "$" not in filled(panel.expr)
     labels = {label for metric in ALL_METRICS for label in metric.labels} | {"instance", "State"}
     assert set(re.findall(r"\{\{(\w+)\}\}", panel.legend)) <= labels
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_an_empty_panel_says_what_its_metrics_need(panel: Panel) -> None:
+    needs = {metric.in_prometheus: "price" for metric in (ours.CELL_COST, ours.CLUSTER_PRICE)}
+    needs |= {metric.in_prometheus: "validation" for metric in (
+        ours.TRIAL_M_RECALL, ours.TRIAL_EPOCHS, ours.TRIAL_LOSS, ours.TRIAL_PAIRS_PER_SECOND, ours.TRIAL_DATA_WAIT)}
+    needs |= {metric.in_prometheus: "night" for metric in NIGHT_METRICS}
+    needs |= {"ray_node_gpus_utilization": "gpu", "ray_node_gram_used": "gpu"}
+    used = ours_in(panel.expr) | set(RAYS_OWN.findall(panel.expr))
+    assert {panel.needs} == {needs.get(metric, "") for metric in used} or not used
+
+
+def test_a_panel_of_grafana_shows_why_it_is_empty() -> None:
+    plain = json.loads((FOLDER / "grafana" / "trial.json").read_text(encoding="utf-8"))
+    shown = {panel["title"]: panel["fieldConfig"]["defaults"]["noValue"] for panel in plain["panels"]}
+    assert shown["M-Recall"] == WHY_EMPTY["validation"]
+    assert shown["Device memory"] == "nothing yet"
 
 
 def test_every_exported_metric_is_shown_or_alerted_on() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import struct
 import threading
-from http.client import HTTPConnection, RemoteDisconnected
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,7 +17,8 @@ import headless_browser
 import pytest
 
 from vsetune.errors import StorageError, UsageError
-from vsetune.leaderboard import live_board
+from vsetune.leaderboard import live_board, serving
+from vsetune.leaderboard.page import to_html
 from vsetune.leaderboard.serving import BoardServer
 from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
@@ -64,20 +68,28 @@ def study():
     study.close()
 
 
+@contextmanager
+def running(study):
+    with BoardServer(study.store, [], host="127.0.0.1", port=0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @pytest.fixture
 def server(study, monkeypatch):
     monkeypatch.setattr(live_board, "PAUSE_S", 0.0)
     monkeypatch.setattr(live_board, "SHARE", 0.0)
-    with BoardServer(study.store, [], host="127.0.0.1", port=0) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with running(study) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def get(server, path, **headers):
-    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
     connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     content = answer.read()
@@ -154,18 +166,60 @@ def test_a_home_that_is_away_is_told_and_the_server_goes_on(server, study, monke
 
 def test_a_browser_that_hangs_up_is_no_news(server, capfd):
     for rest in (b"\r\n", b""):
-        with socket.create_connection(("127.0.0.1", server.server_port)) as browser:
+        with socket.create_connection(("127.0.0.1", server.port)) as browser:
             browser.sendall(f"GET {PLACE} HTTP/1.1\r\nHost: localhost\r\n".encode() + rest)
             browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closed by a reset
     assert get(server, PLACE)[0].status == 200
     assert capfd.readouterr().err == ""
 
 
+def test_connections_that_ask_nothing_take_no_thread_and_are_closed(study, monkeypatch):
+    monkeypatch.setattr(serving, "ASKS_WITHIN_S", 0.5)
+    with running(study) as server:
+        assert get(server, PLACE)[0].status == 200
+        threads = threading.active_count()
+        silent = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(60)]
+        for each in silent[::2]:
+            each.sendall(b"GET / HTTP/1.1\r\nHost: local")
+        assert get(server, PLACE)[0].status == 200
+        assert threading.active_count() <= threads
+        assert [each.recv(1) for each in silent] == [b""] * 60
+        for each in silent:
+            each.close()
+
+
+def test_a_connection_too_many_is_refused_and_the_server_goes_on(study, monkeypatch):
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 5)
+    with running(study) as server:
+        many = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(5)]
+        assert get(server, PLACE)[0].status == 503
+        for each in many:
+            each.close()
+        assert get(server, PLACE)[0].status == 200
+
+
+def test_a_page_that_many_ask_for_at_once_is_made_once(server, monkeypatch):
+    made = []
+    monkeypatch.setattr(live_board, "to_html", lambda *words, **more: made.append(1) or to_html(*words, **more))
+    with ThreadPoolExecutor(30) as browsers:
+        answers = [*browsers.map(lambda _: get(server, PLACE), range(90))]
+    assert {answer.status for answer, _ in answers} == {200}
+    assert len({content for _, content in answers}) == 1
+    assert len(made) == 1
+
+
+def test_boards_that_were_asked_for_long_ago_are_not_kept(server, study, monkeypatch):
+    for number in range(serving.KEPT_BOARDS + 10):
+        study.store.open_study(StudyRecord(f"study{number}", "f", {"baseline": "lmh"}), resume=False)
+        assert get(server, "/all/board.json")[0].status == 200
+    gc.collect()
+    assert sum(type(each) is live_board.LiveBoard for each in gc.get_objects()) <= serving.KEPT_BOARDS
+
+
 def test_a_mistake_in_an_answer_is_one_line_and_the_server_goes_on(server, study, monkeypatch, capfd, caplog):
     with monkeypatch.context() as broken:
         broken.setattr(study.store, "studies", lambda: 1 / 0)
-        with pytest.raises(RemoteDisconnected):
-            get(server, "/")
+        assert get(server, "/")[0].status == 500
         broken.setattr(study.store, "studies", Path("/nowhere/at/all").read_bytes)
         assert get(server, "/")[0].status == 503
     assert get(server, PLACE)[0].status == 200
@@ -226,7 +280,7 @@ def test_a_page_follows_its_study_and_keeps_sort_filter_and_focus(server, study,
     order = "board.shown().map((row) => row.dataset.key.split('\\t')[2]).join()"
     with headless_browser.headless_browser(tmp_path) as browser:
         tab = browser.tab()
-        tab.open(f"http://127.0.0.1:{server.server_port}{PLACE}")
+        tab.open(f"http://127.0.0.1:{server.port}{PLACE}")
         tab.run("document.querySelector('[data-filter=loss][data-value=lseh]').click();"
                 "document.querySelector('[data-filter=loss][data-value=lsh]').click();"
                 "page.sorts[''] = {column: 'best_m_recall', direction: 'descending'}; page.changed();"

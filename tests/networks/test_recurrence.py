@@ -46,7 +46,6 @@ def test_states_and_gradients_equal_those_of_nn_gru(
 
 
 def test_a_large_gru_over_many_elements_equals_nn_gru_in_float64() -> None:
-    """Its weights are laid out once for all steps, where oneDNN multiplies."""
     torch.manual_seed(0)
     lengths = [1, 12, 3, 12, 9, 2]
     plain = nn.GRU(20, 512, batch_first=True, bidirectional=True)

@@ -118,7 +118,7 @@ def test_a_night_whose_records_wait_is_not_complete_and_the_same_command_deliver
     assert found.headline.startswith("the night is not complete; ")
     assert any("records wait for the tracking store" in note for note in found.notes)
     found = run("2026-01-02")
-    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 9 measures"), found.notes
+    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 11 measures"), found.notes
 
 
 def _away(*_: object, **__: object) -> None:

@@ -26,6 +26,7 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vsetune.jobs.run.require_places", lambda _: [])
     monkeypatch.setattr("vsetune.jobs.run.ray_cluster", lambda *_, **__: nullcontext())
     monkeypatch.setattr("vsetune.jobs.run.exported", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("vsetune.jobs.trainable.beat", lambda *_: False)  # nobody asks the study to stop
 
 
 def place_here(
@@ -37,7 +38,8 @@ def place_here(
         name, cell = assignment.trial.trial, assignment.trial.cell
         network, loss = cell.split(".", 1)
         needs = prepared.spec.resources.needs_of(network, loss)
-        worker = AttemptTrainable(_worker_config(prepared, assignment, needs, recorded=ledger.trials[name].number))
+        recorded = ledger.trials[name].number
+        worker = AttemptTrainable(_worker_config(prepared, assignment, needs, signals="none", recorded=recorded))
         report: dict[str, Any] = {}
         while not report.get("done"):
             report = worker.step()

@@ -38,7 +38,8 @@ RESOLVED = frozenset({"study", "trial", "cell", "data", "network", "loss", "trai
 PLACED = frozenset({"node", "node_type", "usd_per_hour"})
 """In the environment of a trial that Ray has placed."""
 ASKED_FOR = frozenset({
-    "calibration_seconds", "epoch_products", "pairs_per_product", "start_products", SEARCH_VALUE, CONSTRAINT_EXCESS,
+    "calibration_seconds", "epoch_products", "epoch_wall_products", "pairs_per_product", "start_products", SEARCH_VALUE,
+    CONSTRAINT_EXCESS,
 })
 """In summaries of a night, and of a study with an objective or constraints of its own."""
 SEMANTIC = "test_srd_"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -53,44 +52,42 @@ class _Made:
 
 
 class LiveBoard:
-    """lock: of the store, which boards share. mlflow_url: of MLflow's UI, None without one. told: a board with what is
-    known of its studies, from their records, beside their attempts.
+    """mlflow_url: of MLflow's UI, None without one. told: adds to a board what the records of its studies say.
 
     Every method raises UsageError while there is nothing to show, or for what is unknown, and StorageError while the
-    store cannot be read. Threads may share it.
+    store cannot be read. One thread at a time may use it.
     """
 
     def __init__(
-        self, store: Studies, source: Source, *, mlflow_url: str | None, lock: threading.Lock,
-        clock: Callable[[], float] = time.monotonic, told: Told = lambda board, _: board,
+        self, store: Studies, source: Source, *, mlflow_url: str | None, told: Told = lambda board, _: board,
     ) -> None:
-        self._store, self._source, self._mlflow_url = store, source, mlflow_url
-        self._lock, self._clock, self._told = lock, clock, told
+        self._store, self._source, self._mlflow_url, self._told = store, source, mlflow_url, told
         self._next_look = float("-inf")
         self._attempts: list[Sequence[AttemptRecord]] = []
         self._made: _Made | None = None
+        self._page: tuple[Live, bytes] | None = None
         self._process, self._number = secrets.token_hex(4), 0
 
     def update(self) -> Update:
         """What a page puts in place, as of now."""
-        with self._lock:
-            return self._current().update
+        return self._current().update
 
     def page(self, updates: str, boards: Sequence[tuple[str, str]]) -> bytes:
-        """The whole page; its addresses are those of `Live`."""
-        with self._lock:
-            made = self._current()
-            live = Live(updates, made.update.tag, boards)
-            return to_html(made.shown, runs=made.runs, live=live).encode()
+        """The whole page, made once until something in it changes; its addresses are those of `Live`."""
+        made = self._current()
+        live = Live(updates, made.update.tag, boards)
+        if self._page is None or self._page[0] != live:
+            self._page = live, to_html(made.shown, runs=made.runs, live=live).encode()
+        return self._page[1]
 
     def _current(self) -> _Made:
-        began = self._clock()
+        began = time.monotonic()
         if self._made is not None and began < self._next_look:
             return self._made
         attempts: list[Sequence[AttemptRecord]] = [self._store.attempts(study) for study in self._source.studies]
         if self._made is None or attempts != self._attempts:
             self._made, self._attempts = self._make(attempts), attempts
-        ended = self._clock()
+        ended = time.monotonic()
         self._next_look = ended + max(PAUSE_S, SHARE * (ended - began))
         return self._made
 

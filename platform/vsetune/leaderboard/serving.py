@@ -5,27 +5,45 @@ from __future__ import annotations
 import errno
 import logging
 import mimetypes
-import sys
-import threading
+import socket
+import time
+from asyncio import Transport, get_running_loop
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
-from typing import Any
+from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from vsetune.errors import StorageError, UsageError
+from vsetune.leaderboard import live_board
 from vsetune.leaderboard.live_board import LiveBoard, Source, Told
 from vsetune.leaderboard.waiting_page import list_page, waiting_page
 from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.studies import Studies
+
+ASKS_WITHIN_S = 10.0
+"""How long a connection may take for its first request."""
+MOST_CONNECTIONS = 500
+"""At once; one more is answered with 503."""
+KEPT_BOARDS = 16
+"""Those that were asked for last stay in memory."""
 
 _log = logging.getLogger(__name__)
 _HEADERS = {
     "Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
+_END_OF_HEAD = b"\r\n\r\n"
 _ALL, _SIDE_BY_SIDE = "/all", "all studies side by side, by data set"
 _SANDBOX = {"Content-Security-Policy": "sandbox allow-scripts"}
 """Files of runs may show themselves and read nothing of the boards beside them."""
@@ -39,37 +57,63 @@ class _Answer:
     headers: Mapping[str, str] | None = None
 
 
-class BoardServer(ThreadingHTTPServer):
+class BoardServer:
     """studies: those to be served; empty for all that the store has, now or later. host, port: to listen on, port 0 for
-    any that is free. told: as of `LiveBoard`, hit_share: of `Source`. UsageError in one line where that cannot be."""
+    any that is free. told: as of `LiveBoard`, hit_share: of `Source`. UsageError in one line where that cannot be.
 
-    daemon_threads = True
+    However many ask, one thread reads the store and makes boards, in the order in which they were asked for.
+    """
 
     def __init__(
         self, store: Studies, studies: Sequence[str], *, host: str, port: int, baseline: str | None = None,
         mlflow_url: str | None = None, told: Told = lambda board, _: board, hit_share: float = HIT_SHARE,
     ) -> None:
-        self._store, self._studies, self._baseline, self._mlflow_url = store, studies, baseline, mlflow_url
-        self._told, self._hit_share = told, hit_share
-        self._lock, self._boards = threading.Lock(), dict[Source, LiveBoard]()
+        self._store, self._studies, self._baseline, self._hit_share = store, studies, baseline, hit_share
+        self._names, self._next_look = list[str](), float("-inf")
+        self._board = lru_cache(KEPT_BOARDS)(partial(LiveBoard, store, mlflow_url=mlflow_url, told=told))
         try:
-            super().__init__((host, port), _Handler)
+            self._socket = socket.create_server((host, port))
         except (OSError, OverflowError) as error:
             raise UsageError(_cannot_listen(host, port, error)) from error
-        self._is_private = ip_address(str(self.server_address[0])).is_loopback
+        self._address, self.port = self._socket.getsockname()
+        self._is_private = ip_address(self._address).is_loopback
+        self._maker = ThreadPoolExecutor(1, thread_name_prefix="boards")
+        app = Starlette(routes=[Route("/{path:path}", self._respond)])
+        self._server = Server(Config(
+            app, http=_Connection, log_config=None, access_log=False, server_header=False, lifespan="off", ws="none",
+            limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=1,
+        ))
 
     @property
     def url(self) -> str:
-        return f"http://{self.server_address[0]!s}:{self.server_port}/"
+        return f"http://{self._address}:{self.port}/"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that hung up is no news; all else is one line, and the server goes on."""
-        error = sys.exception()
-        if isinstance(error, ConnectionError | TimeoutError):
-            _log.debug("%s hung up", client_address[0])
-            return
-        _log.warning("no answer to %s: %s", client_address[0], _told(error))
-        _log.debug("no answer", exc_info=error)
+    def serve_forever(self) -> None:
+        """Until `shutdown` is called or a signal comes; in the main thread a signal then goes to its handler."""
+        self._server.run([self._socket])
+
+    def shutdown(self) -> None:
+        """From another thread."""
+        self._server.should_exit = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._maker.shutdown(cancel_futures=True)
+        self._socket.close()
+
+    async def _respond(self, request: Request) -> Response:
+        """A mistake of ours is one line in the log, and the server goes on."""
+        path, asked = request.scope["raw_path"].decode("latin-1"), request.headers
+        answered = partial(self.answer, path, host=asked.get("host", ""), tag=asked.get("if-none-match"))
+        try:
+            answer = await get_running_loop().run_in_executor(self._maker, answered)
+        except Exception as error:
+            _log.warning("no answer to %s: %s", request.client.host if request.client else "", _told(error))
+            _log.debug("no answer", exc_info=error)
+            answer = _Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"a mistake of vsetune", "text/plain")
+        return Response(answer.content, answer.status, {**_HEADERS, **(answer.headers or {})}, answer.kind)
 
     def answer(self, path: str, *, host: str, tag: str | None) -> _Answer:
         """To a request for a path. host: as the browser believes to have asked; tag: of what it has."""
@@ -98,11 +142,13 @@ class BoardServer(ThreadingHTTPServer):
     def _known(self) -> Sequence[str]:
         if self._studies:
             return self._studies
-        with self._lock:
-            return [record.name for record in self._store.studies()]
+        if time.monotonic() >= self._next_look:
+            self._names = [record.name for record in self._store.studies()]
+            self._next_look = time.monotonic() + live_board.PAUSE_S
+        return self._names
 
     def _serves(self, study: str) -> bool:
-        return self._alone(study) in self._boards or study in self._known()
+        return study in self._known()
 
     def _alone(self, study: str) -> Source:
         return Source((study,), self._baseline, hit_share=self._hit_share)
@@ -117,13 +163,8 @@ class BoardServer(ThreadingHTTPServer):
         return _Answer(HTTPStatus.OK, list_page("Studies", links).encode())
 
     def _of_board(self, source: Source, name: str, address: str, rest: Sequence[str], tag: str | None) -> _Answer:
-        board = self._boards.get(source)
-        if board is None:
-            board = LiveBoard(self._store, source, mlflow_url=self._mlflow_url, lock=self._lock, told=self._told)
-        answer = self._board_json(board, tag) if rest else self._page(board, name, address)
-        if answer.status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED):
-            self._boards[source] = board
-        return answer
+        board = self._board(source)
+        return self._board_json(board, tag) if rest else self._page(board, name, address)
 
     def _page(self, board: LiveBoard, name: str, address: str) -> _Answer:
         others = [(each, _address(each)) for each in self._known()]
@@ -150,9 +191,8 @@ class BoardServer(ThreadingHTTPServer):
         if not name.startswith("gallery/") or ".." in name.split("/"):
             return _Answer(HTTPStatus.NOT_FOUND, b"only galleries are served", "text/plain")
         try:
-            with self._lock:
-                found = self._store.fetch_artifact(attempt, name)
-                content = found.read_bytes() if found is not None else None
+            found = self._store.fetch_artifact(attempt, name)
+            content = found.read_bytes() if found is not None else None
         except StorageError:
             raise
         except UsageError as error:
@@ -164,32 +204,22 @@ class BoardServer(ThreadingHTTPServer):
         return _Answer(HTTPStatus.OK, content, kind, _SANDBOX)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: BoardServer
-    protocol_version = "HTTP/1.1"
-    timeout = 30
+class _Connection(H11Protocol):
+    """Closed where its first request has no whole head in time; uvicorn itself waits for ever."""
 
-    def do_GET(self) -> None:
-        self._send(with_content=True)
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        self._head = b""
+        get_running_loop().call_later(ASKS_WITHIN_S, self._close_unless_asked, transport)
+        super().connection_made(transport)
 
-    def do_HEAD(self) -> None:
-        self._send(with_content=False)
+    def data_received(self, data: bytes) -> None:
+        if _END_OF_HEAD not in self._head:
+            self._head = self._head[-len(_END_OF_HEAD):] + data
+        super().data_received(data)
 
-    def _send(self, *, with_content: bool) -> None:
-        answer = self.server.answer(
-            urlsplit(self.path).path, host=self.headers.get("Host", ""), tag=self.headers.get("If-None-Match"),
-        )
-        self.send_response(answer.status)
-        for name, value in {**_HEADERS, "Content-Type": answer.kind, **(answer.headers or {})}.items():
-            self.send_header(name, value)
-        if answer.status != HTTPStatus.NOT_MODIFIED:
-            self.send_header("Content-Length", str(len(answer.content)))
-        self.end_headers()
-        if with_content:
-            self.wfile.write(answer.content)
-
-    def log_message(self, format: str, *arguments: object) -> None:  # named so by the standard library
-        _log.debug(format, *arguments)
+    def _close_unless_asked(self, transport: Transport) -> None:
+        if _END_OF_HEAD not in self._head:
+            transport.close()
 
 
 def _address(study: str) -> str:

@@ -17,7 +17,6 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.gradients import hand_derived
-from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.parts.unit_vectors import lengths, unit_by_hand
 from vsetune.networks.sentence_writing import SentenceWriting
 
@@ -84,7 +83,7 @@ class Network(nn.Module, ABC):
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
         """(n, m) scores, larger is closer, with gradient; here dot products: cosines of vectors of unit length."""
         with torch.autocast(images.device.type, enabled=False):
-            return linear(at_least_float32(images.vectors), at_least_float32(captions.vectors))
+            return at_least_float32(images.vectors) @ at_least_float32(captions.vectors).T
 
     def scores_of_pairs(self, images: Encoded, captions: Encoded, rows: Tensor, columns: Tensor) -> Tensor:
         """(p,) scores of the images rows (p,) with the captions columns (p,), as `similarity` gives them.

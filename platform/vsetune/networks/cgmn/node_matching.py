@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from vsetune.networks.network_base import unit_length
-from vsetune.networks.parts.matrix_products import linear
 
 _NUMBERS_PER_BLOCK = 2**24  # cosines held at once, 64 MiB of float32; a matter of memory only
 
@@ -33,7 +32,7 @@ def node_matching_scores(
     with torch.autocast(regions.device.type, enabled=False):
         for start in range(0, len(words), held):
             some, are_words = words[start : start + held], is_word[start : start + held]
-            cosines = linear(regions.flatten(0, 1), some.flatten(0, 1)).view(*is_region.shape, *are_words.shape)
+            cosines = (regions.flatten(0, 1) @ some.flatten(0, 1).T).view(*is_region.shape, *are_words.shape)
             found = cosines.masked_fill(~is_region[:, :, None, None], float("-inf")).max(dim=1).values
             scores.append(found.masked_fill(~are_words, 0.0).sum(dim=2))
     return torch.cat(scores, dim=1)

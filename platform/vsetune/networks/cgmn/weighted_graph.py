@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from vsetune.networks.network_base import unit_length
 from vsetune.networks.parts.batch_normalization import normalize_rows
-from vsetune.networks.parts.linear import Linear
 from vsetune.networks.parts.real_parts import RealParts
 from vsetune.networks.parts.unit_vectors import lengths
 
@@ -22,7 +21,7 @@ class WeightedGraph(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.g, self.w = Linear(size, size), Linear(size, size)
+        self.g, self.w = nn.Linear(size, size), nn.Linear(size, size)
         self.norm = nn.BatchNorm1d(size)
         nn.init.zeros_(self.norm.weight)
         nn.init.zeros_(self.norm.bias)

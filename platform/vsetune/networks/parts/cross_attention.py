@@ -15,7 +15,6 @@ from torch.nn.functional import leaky_relu
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import at_least_float32, region_mask, word_mask
-from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.parts.network_devices import beside
 
 WORDS, REGIONS = 1, 3
@@ -87,7 +86,7 @@ def inverse_length(squared: Tensor, *, added: float = 0.0) -> Tensor:
 
 def products_of(words: Tensor, regions: Tensor) -> Tensor:
     """(C, L, N, R) dot products. words: (C, L, D); regions: (N, R, D)."""
-    flat = linear(words.flatten(end_dim=1), regions.flatten(end_dim=1))
+    flat = words.flatten(end_dim=1) @ regions.flatten(end_dim=1).T
     return flat.view(*words.shape[:2], *regions.shape[:2])
 
 

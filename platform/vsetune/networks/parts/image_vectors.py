@@ -11,7 +11,6 @@ from vsetune.networks.inputs import ImageInputs
 from vsetune.networks.network_base import region_mask, unit_length
 from vsetune.networks.parts.backbone import Backbone
 from vsetune.networks.parts.backbone_spec import BackboneSpec
-from vsetune.networks.parts.linear import Linear
 from vsetune.networks.parts.polysemous import mean_of_items
 
 
@@ -24,7 +23,7 @@ class ImageVectors(nn.Module):
     def __init__(self, backbone: BackboneSpec | None, *, width: int, embedding_size: int) -> None:
         super().__init__()
         self.backbone = Backbone(backbone, gives="vector") if backbone is not None else None
-        self.image_map = Linear(self.backbone.width if self.backbone is not None else width, embedding_size)
+        self.image_map = nn.Linear(self.backbone.width if self.backbone is not None else width, embedding_size)
 
     def forward(self, images: ImageInputs) -> Tensor:
         """(n, D), unit length."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.networks.network_base import at_least_float32, unit_length
-from vsetune.networks.parts.linear import Linear, xavier_linear
+from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.packing import packed_mask, spelt_out, unpack
 from vsetune.networks.parts.recurrence import run_gru
 from vsetune.networks.parts.words import Words
@@ -24,7 +24,7 @@ class ItemAttention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         hidden = max(1, width // 2)
-        self.inner = Linear(width, hidden, bias=False)
+        self.inner = nn.Linear(width, hidden, bias=False)
         self.outer = nn.Linear(hidden, heads, bias=False)
         nn.init.xavier_uniform_(self.inner.weight)
         nn.init.xavier_uniform_(self.outer.weight)

@@ -24,7 +24,6 @@ from torch.nn.utils.rnn import PackedSequence
 
 from vsetune.networks.network_base import at_least_float32
 from vsetune.networks.parts.gradients import hand_derived
-from vsetune.networks.parts.matrix_products import product, products_with
 from vsetune.networks.parts.packing import Repeated, spelt_out
 from vsetune.networks.parts.shared_states import States, shared_states, states_of_all
 
@@ -70,11 +69,6 @@ def _parameters(gru: nn.GRU, suffix: str) -> list[Tensor]:
     return [getattr(gru, f"{name}_{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
 
 
-def _wide_steps(order: States) -> int:
-    """Those of more than one row: a single row is multiplied as soon with a weight that is not laid out for it."""
-    return sum(step.rows.stop - step.rows.start > 1 for step in order.steps)
-
-
 class _Gru(torch.autograd.Function):
     """(N, D) states of one direction. inputs: (U, W); parameters as those of nn.GRU, gates in the order r, u, c.
 
@@ -87,16 +81,17 @@ class _Gru(torch.autograd.Function):
     ) -> Tensor:
         size = weight.shape[1]
         both = 2 * size  # r and u
-        values = product(inputs, input_weight.T, input_bias)  # of r, u and c, one beside the other
+        # of r, u and c, one beside the other
+        values = torch.addmm(input_bias, inputs, input_weight.T)
         if order.elements is not None:
             values = values.index_select(0, order.elements)
         recurrent = inputs.new_empty(len(values), size)  # n
         states = torch.empty_like(recurrent)
         befores = torch.zeros_like(recurrent)
-        with_weight = products_with(weight, bias, times=_wide_steps(order))
         for step in order.steps:
             if len(step.before):
-                found = with_weight(torch.index_select(states, 0, step.before, out=befores[step.rows]))
+                before = torch.index_select(states, 0, step.before, out=befores[step.rows])
+                found = torch.addmm(bias, before, weight.T)
                 values[step.rows, :both] += found[:, :both]
                 recurrent[step.rows] = found[:, both:]
             else:
@@ -116,7 +111,6 @@ class _Gru(torch.autograd.Function):
         size, elements = weight.shape[1], ctx.order.elements
         gradient = gradient.clone()
         of_hidden = torch.empty_like(values)  # of W_h h + b_h, gate by gate
-        with_weight = products_with(weight.T, times=_wide_steps(ctx.order))
         for step in reversed(ctx.order.steps):
             reset, update, candidates = values[step.rows].chunk(3, dim=1)
             of_reset, of_update, of_recurrent = of_hidden[step.rows].chunk(3, dim=1)
@@ -130,11 +124,11 @@ class _Gru(torch.autograd.Function):
             torch.mul(before - candidates, torch.addcmul(carried, carried, update, value=-1), out=of_update)
             here.copy_(of_candidates)
             if len(step.before):
-                gradient.index_add_(0, step.before, with_weight(of_hidden[step.rows]).add_(carried))
-        of_weight, of_bias = product(of_hidden.T, befores), of_hidden.sum(dim=0)
+                gradient.index_add_(0, step.before, torch.addmm(carried, of_hidden[step.rows], weight))
+        of_weight, of_bias = of_hidden.T @ befores, of_hidden.sum(dim=0)
         of_hidden[:, 2 * size :] = gradient  # now of W_i x + b_i
         if elements is not None:
             of_hidden = of_hidden.new_zeros(len(inputs), of_hidden.shape[1]).index_add_(0, elements, of_hidden)
-        of_input_weight, of_input_bias = product(of_hidden.T, inputs), of_hidden.sum(dim=0)
-        of_inputs = product(of_hidden, input_weight) if ctx.needs_input_grad[0] else None
+        of_input_weight, of_input_bias = of_hidden.T @ inputs, of_hidden.sum(dim=0)
+        of_inputs = of_hidden @ input_weight if ctx.needs_input_grad[0] else None
         return of_inputs, of_input_weight, of_weight, of_input_bias, of_bias, None

@@ -26,8 +26,7 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, at_least_float32, region_mask
 from vsetune.networks.network_building import register
-from vsetune.networks.parts.linear import Linear, xavier_linear
-from vsetune.networks.parts.matrix_products import linear
+from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.polysemous import ItemAttention, PolysemousHead, end_states, mean_of_items, unpacked
 from vsetune.networks.parts.words import embed_words, word_embedding
 from vsetune.networks.pcme.spec import PcmeNetworkSpec
@@ -60,7 +59,7 @@ def match_log_odds(images: Tensor, captions: Tensor, *, scale: Tensor, shift: Te
 def _block_of_log_odds(images: Tensor, captions: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     (n, drawn, _), (m, other, _) = images.shape, captions.shape
     x, y = images.flatten(0, 1), captions.flatten(0, 1)
-    squares = x.square().sum(dim=1)[:, None] + y.square().sum(dim=1) - 2 * linear(x, y)
+    squares = x.square().sum(dim=1)[:, None] + y.square().sum(dim=1) - 2 * x @ y.T
     distances = (squares.clamp_min(0.0) + _ADDED_SQUARE).sqrt()
     logits = 2 * (shift - scale * distances).view(n, drawn, m, other)
     return logsigmoid(logits).logsumexp(dim=(1, 3)) - logsigmoid(-logits).logsumexp(dim=(1, 3))
@@ -82,10 +81,10 @@ class Pcme(Network):
         super().__init__(spec)
         size = spec.embedding_size
         self._spec = spec
-        self.image_map = Linear(width, size)
+        self.image_map = nn.Linear(width, size)
         self.image_head = PolysemousHead(width, size, heads=1)
         self.image_spread = Spread(width, size)
-        self.image_spread_map = Linear(width, size)
+        self.image_spread_map = nn.Linear(width, size)
         self.words = word_embedding(vocabulary_size, spec.word_size)
         self.gru = nn.GRU(spec.word_size, size // 2, batch_first=True, bidirectional=True)
         self.caption_head = PolysemousHead(spec.word_size, size, heads=1)
@@ -122,12 +121,12 @@ class Pcme(Network):
         with torch.autocast(images.vectors.device.type, enabled=False):
             means, other_means = at_least_float32(images.vectors), at_least_float32(captions.vectors)
             if self._spec.similarity == "mean":
-                return linear(means, other_means)
+                return means @ other_means.T
             scales, other_scales = _log_scales(images), _log_scales(captions)
             noise, other_noise = self._noise(means, self.image_noise), self._noise(other_means, self.caption_noise)
             if self._spec.similarity == "matmul":
                 sums = sums_of_samples(means, scales, noise)
-                return linear(sums, sums_of_samples(other_means, other_scales, other_noise))
+                return sums @ sums_of_samples(other_means, other_scales, other_noise).T
             drawn, scores = samples(means, scales, noise), []
             for start in range(0, len(other_means), _CAPTIONS_PER_BLOCK):
                 block = slice(start, start + _CAPTIONS_PER_BLOCK)

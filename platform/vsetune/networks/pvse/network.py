@@ -15,8 +15,6 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, at_least_float32, region_mask
 from vsetune.networks.network_building import register
-from vsetune.networks.parts.linear import Linear
-from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.parts.polysemous import PolysemousHead, end_states, mean_of_items, unpacked
 from vsetune.networks.parts.words import drop_numbers, embed_words, word_embedding
 from vsetune.networks.pvse.spec import PvseNetworkSpec
@@ -29,7 +27,7 @@ def most_similar_pair(images: Tensor, captions: Tensor) -> Tensor:
     """
     (n, drawn, _), (m, other, _) = images.shape, captions.shape
     with torch.autocast(images.device.type, enabled=False):
-        products = linear(at_least_float32(images).flatten(0, 1), at_least_float32(captions).flatten(0, 1))
+        products = at_least_float32(images).flatten(0, 1) @ at_least_float32(captions).flatten(0, 1).T
     return products.view(n, drawn, m, other).max(dim=3).values.max(dim=1).values
 
 
@@ -44,7 +42,7 @@ class Pvse(Network):
         super().__init__(spec)
         self._spec = spec
         heads, dropout = spec.embeddings, spec.dropout
-        self.image_map = Linear(width, spec.embedding_size)  # default start: the released Xavier one is never called
+        self.image_map = nn.Linear(width, spec.embedding_size)  # default start: the released Xavier one is never called
         self.image_head = PolysemousHead(width, spec.embedding_size, heads=heads, dropout=dropout)
         self.words = word_embedding(vocabulary_size, spec.word_size)
         self.gru = nn.GRU(spec.word_size, spec.embedding_size // 2, batch_first=True, bidirectional=True)

@@ -12,12 +12,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from vsetune.networks.network_base import unit_length
 from vsetune.networks.parts.batch_normalization import count_batch
 from vsetune.networks.parts.linear import xavier_linear
-from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.sgraf.masked_statistics import masked_moments, unbiased
 
 Nodes = tuple[Tensor, Tensor]
@@ -86,7 +86,7 @@ class GraphStep(nn.Module):
         matrix = self.key.weight.T @ self.query.weight
         # b_k at weight 0: it gets the gradient it has, zero, instead of none
         shift = self.key.weight.T @ self.query.bias + 0 * self.key.bias
-        reading = linear(nodes[:, :, :readers], matrix, shift)
+        reading = functional.linear(nodes[:, :, :readers], matrix, shift)
         products = reading.flatten(end_dim=1) @ nodes.flatten(end_dim=1).mT
         by_pair = products.view(*nodes.shape[:2], readers, -1)
         return by_pair.masked_fill(~is_node[:, None], float("-inf")).softmax(dim=-1).view_as(products)

@@ -12,10 +12,10 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from vsetune.networks.network_base import unit_length
-from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.parts.network_devices import numbers_at_once
 
 # of a tile's differences, a matter of memory and speed only: 4 MiB of float32 on a CPU, 512 MiB on a GPU
@@ -55,4 +55,4 @@ def _vectors(
 ) -> Tensor:
     """(n, T, S)."""
     differences = torch.baddbmm(words.expand(len(weights), *words.shape[-2:]), weights, regions, beta=-1)
-    return unit_length(linear(differences.square(), matrix, bias), added=added)
+    return unit_length(functional.linear(differences.square(), matrix, bias), added=added)

@@ -13,8 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vsetune.networks.parts.linear import Linear
-
 _SPREAD, _AT_WIDTH = 0.02, 768
 _SMALL_PRODUCTS = 3
 """Times as long as in one large product, the same arithmetic takes in a small one for every pair."""
@@ -37,7 +35,7 @@ def bert_linear(inputs: int, outputs: int, *, size: int) -> nn.Linear:
 
     Otherwise a narrow network starts with attention that is the same everywhere and layers that add next to nothing.
     """
-    linear = Linear(inputs, outputs)
+    linear = nn.Linear(inputs, outputs)
     nn.init.normal_(linear.weight, std=_SPREAD * max(1.0, _AT_WIDTH / size) ** 0.5)
     nn.init.zeros_(linear.bias)
     return linear

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.tags.joint_encoder import bert_linear
 
 
@@ -36,4 +35,4 @@ class WordHead(nn.Module):
     def forward(self, states: Tensor, words: Tensor) -> Tensor:
         """(..., V). states: (..., D); words: (V, D), weights of the embedding."""
         hidden = self.norm(functional.gelu(self.transform(states)))
-        return linear(hidden, words, self.bias)
+        return functional.linear(hidden, words, self.bias)

@@ -12,7 +12,7 @@ from vsetune.networks.network_building import register
 from vsetune.networks.parts.backbone import Backbone
 from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.image_vectors import mean_of_crops, pixels_of
-from vsetune.networks.parts.linear import Linear, xavier_linear
+from vsetune.networks.parts.linear import xavier_linear
 from vsetune.networks.parts.network_devices import beside
 from vsetune.networks.parts.parameter_groups import backbone_groups, groups_beside
 from vsetune.networks.parts.real_parts import RealParts
@@ -43,7 +43,7 @@ class VseInfinity(Network):
         pieces = spec.reads.word_pieces
         self.transformer = TextTransformer(pieces) if pieces is not None else None
         if self.transformer is not None:
-            self.word_map = Linear(self.transformer.width, spec.embedding_size)
+            self.word_map = nn.Linear(self.transformer.width, spec.embedding_size)
         else:
             self.words = word_embedding(vocabulary_size, spec.word_size)
             self.gru = nn.GRU(spec.word_size, spec.embedding_size, batch_first=True, bidirectional=True)
@@ -110,14 +110,14 @@ class VseInfinity(Network):
 
 
 class RegionMlp(nn.Module):
-    """Linear to half the joint size, BatchNorm, ReLU, linear to the joint size."""
+    """nn.Linear to half the joint size, BatchNorm, ReLU, linear to the joint size."""
 
     def __init__(self, width: int, embedding_size: int) -> None:
         super().__init__()
         hidden = max(1, embedding_size // 2)
-        self.inner = Linear(width, hidden)
+        self.inner = nn.Linear(width, hidden)
         self.norm = nn.BatchNorm1d(hidden)
-        self.outer = Linear(hidden, embedding_size)
+        self.outer = nn.Linear(hidden, embedding_size)
 
     def forward(self, rows: Tensor, *, zeros: int = 0) -> Tensor:
         """(rows, D). rows: (rows, width), the real regions only. zeros: rows of zeros that the statistics count too."""

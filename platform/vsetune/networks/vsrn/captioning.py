@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vsetune.networks.network_base import at_least_float32, word_mask
-from vsetune.networks.parts.linear import Linear
-from vsetune.networks.parts.matrix_products import linear
 from vsetune.networks.parts.network_devices import beside
 from vsetune.networks.parts.packing import pack, unpack
 from vsetune.networks.parts.real_parts import RealParts
@@ -27,14 +25,14 @@ class CaptionGenerator(nn.Module):
         size = spec.captioning_size
         self._longest = spec.captioning_words
         self.dropout = nn.Dropout(spec.captioning_dropout)
-        self.region_map = Linear(spec.embedding_size, size)
+        self.region_map = nn.Linear(spec.embedding_size, size)
         nn.init.xavier_normal_(self.region_map.weight)
         self.encoder = nn.GRU(size, size, batch_first=True)
         self.words = nn.Embedding(vocabulary_size, spec.word_size)
-        self.attention_map = Linear(2 * size, size)
+        self.attention_map = nn.Linear(2 * size, size)
         self.attention_score = nn.Linear(size, 1, bias=False)
         self.decoder = nn.GRUCell(spec.word_size + size, size)
-        self.output = Linear(size, vocabulary_size)
+        self.output = nn.Linear(size, vocabulary_size)
         nn.init.xavier_normal_(self.output.weight)
 
     def forward(self, regions: Tensor, counts: Tensor, tokens: Tensor, lengths: Tensor, caption_rows: Tensor) -> Tensor:
@@ -73,13 +71,13 @@ class CaptionGenerator(nn.Module):
         encoded = unpack(packed_outputs, parts=regions.shape[1])
         size = encoded.shape[-1]
         # A [o; h] = A_o o + A_h h, and the first part is the same at every step
-        keys = linear(encoded, self.attention_map.weight[:, :size])[caption_rows]
+        keys = functional.linear(encoded, self.attention_map.weight[:, :size])[caption_rows]
         encoded, state = encoded[caption_rows], state[-1][caption_rows]
         is_padding = ~beside(word_mask(counts, regions.shape[1]), regions)[caption_rows]
         words = self.words(tokens)
         states = []
         for step in range(tokens.shape[1]):
-            query = linear(state, self.attention_map.weight[:, size:], self.attention_map.bias)
+            query = functional.linear(state, self.attention_map.weight[:, size:], self.attention_map.bias)
             scores = self.attention_score((keys + query[:, None]).tanh()).squeeze(-1)
             weights = scores.masked_fill(is_padding, float("-inf")).softmax(dim=1)
             context = (weights[:, None] @ encoded).squeeze(1)
