@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import yaml
 from plugin_folders import LOSS, NEGATIVES, SPEC, write_files, write_loss, write_network
-from vsetune.tracking.encoding import attempt_tags
-from vsetune.tracking.memory_store import MemoryStore
 
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
