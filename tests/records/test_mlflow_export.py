@@ -153,6 +153,18 @@ def test_a_slim_export_has_m_recall_alone_as_a_series(
     assert set(runs_of(uri)[ATTEMPT].data.metrics) == {"m_recall"}
 
 
+@pytest.mark.parametrize("kind", ["all", "m_recall"])
+def test_the_use_of_the_machine_is_a_series_beside_m_recall_whatever_else_is(
+    uri: str, folder: Path, export: Callable[..., MlflowExport], kind: str
+) -> None:
+    used = {"train_loss": 1.5, "system/cpu_utilization_percentage": 80.0}
+    write(folder, OPENED, BEGUN, Validated(ATTEMPT, (point(3, metrics=used),), 4.0))
+    all_of(export(kind))
+    found = set(runs_of(uri)[ATTEMPT].data.metrics)
+    assert {"m_recall", "system/cpu_utilization_percentage"} <= found
+    assert ("train_loss" in found) == (kind == "all")
+
+
 def test_a_line_that_does_not_count_yet_is_not_exported(uri: str, folder: Path) -> None:
     """With a home on object storage: until its server has it, another driver may go on without it."""
     write(folder, OPENED)

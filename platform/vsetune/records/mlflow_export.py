@@ -29,7 +29,7 @@ from mlflow.entities import LifecycleStage, Metric
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.files.whole_files import read_json, write_json
-from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord
+from vsetune.records.attempts import SYSTEM, AttemptRecord, AttemptStart, StudyRecord
 from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
 from vsetune.records.log import LOG_FILE, Line, lines_of, name_of_log
 from vsetune.records.mlflow_client import PIECE, artifact_location, in_one_line, log_in_batches, one_line, open_client
@@ -290,6 +290,7 @@ _OF_THE_CURVE = frozenset({
 def _numbers(point: Any, series: str) -> Iterator[tuple[str, float]]:
     yield "m_recall", point.m_recall
     if series == "m_recall":
+        yield from ((name, float(value)) for name, value in point.metrics.items() if name.startswith(SYSTEM))
         return
     yield from (
         ("epoch", point.epoch), ("pairs_seen", float(point.pairs_seen)), ("train_seconds", point.train_seconds)
