@@ -24,14 +24,6 @@ ATTEMPT = attempt_of(BEGUN)
 CURVE = tuple(point(step, m_recall=30.0 + step) for step in range(1, 6))
 
 
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database in which MLflow has made its tables, which takes seconds."""
-    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    MlflowClient(f"sqlite:///{path}").search_experiments(max_results=1)
-    return path
-
-
 @pytest.fixture
 def uri(empty_store: Path, tmp_path: Path) -> str:
     shutil.copy(empty_store, tmp_path / "mlflow.db")
