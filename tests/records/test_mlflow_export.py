@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from full_disk import largest_file
 from mlflow import MlflowClient
 from mlflow.entities import Run
 from studied import BEGUN, OPENED, attempt_of, point, start
 
+from vsetune.errors import StorageError
 from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
 from vsetune.records.log import LogWriter
 from vsetune.records.mlflow_export import MlflowExport
@@ -20,14 +22,6 @@ from vsetune.records.mlflow_views import VIEW_TAG, charts_view
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
 ATTEMPT = attempt_of(BEGUN)
 CURVE = tuple(point(step, m_recall=30.0 + step) for step in range(1, 6))
-
-
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database in which MLflow has made its tables, which takes seconds."""
-    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    MlflowClient(f"sqlite:///{path}").search_experiments(max_results=1)
-    return path
 
 
 @pytest.fixture
@@ -153,6 +147,18 @@ def test_a_slim_export_has_m_recall_alone_as_a_series(
     assert set(runs_of(uri)[ATTEMPT].data.metrics) == {"m_recall"}
 
 
+@pytest.mark.parametrize("kind", ["all", "m_recall"])
+def test_the_use_of_the_machine_is_a_series_beside_m_recall_whatever_else_is(
+    uri: str, folder: Path, export: Callable[..., MlflowExport], kind: str
+) -> None:
+    used = {"train_loss": 1.5, "system/cpu_utilization_percentage": 80.0}
+    write(folder, OPENED, BEGUN, Validated(ATTEMPT, (point(3, metrics=used),), 4.0))
+    all_of(export(kind))
+    found = set(runs_of(uri)[ATTEMPT].data.metrics)
+    assert {"m_recall", "system/cpu_utilization_percentage"} <= found
+    assert ("train_loss" in found) == (kind == "all")
+
+
 def test_a_line_that_does_not_count_yet_is_not_exported(uri: str, folder: Path) -> None:
     """With a home on object storage: until its server has it, another driver may go on without it."""
     write(folder, OPENED)
@@ -197,6 +203,40 @@ def test_every_chart_of_the_view_has_a_metric_that_is_there(
     experiment = client.get_experiment_by_name("tiny")
     assert experiment is not None
     assert VIEW_TAG in experiment.tags
+
+
+def test_validations_that_an_outage_kept_out_follow_when_the_store_answers_again(
+    uri: str, folder: Path, export: Callable[..., MlflowExport]
+) -> None:
+    write(folder, OPENED, BEGUN)
+    made = export()
+    all_of(made)
+    write(folder, Validated(ATTEMPT, CURVE, 4.0))
+    with largest_file(0), pytest.raises(StorageError, match="cannot export"):
+        made.advance()
+    all_of(made)
+    assert series(uri, runs_of(uri)[ATTEMPT], "m_recall") == [(each.step, each.m_recall) for each in CURVE]
+
+
+def test_an_attempt_whose_run_was_deleted_in_mlflow_costs_no_other_one_anything(
+    uri: str, folder: Path, export: Callable[..., MlflowExport], caplog: pytest.LogCaptureFixture
+) -> None:
+    other = replace(BEGUN, start=start("vsepp.lmh-c001-s0"))
+    write(folder, OPENED, BEGUN, other)
+    made = export()
+    all_of(made)
+    MlflowClient(uri).delete_run(runs_of(uri)[ATTEMPT].info.run_id)
+    for each in (ATTEMPT, attempt_of(other)):
+        write(folder, Validated(each, CURVE, 4.0))
+    for each in (ATTEMPT, attempt_of(other)):
+        write(folder, Ended(each, "finished", {"best_m_recall": 35.0, "steps": 5.0}, (), None, 10.0))
+    all_of(made)
+    run = runs_of(uri)[attempt_of(other)]
+    assert series(uri, run, "m_recall") == [(each.step, each.m_recall) for each in CURVE]
+    assert run.info.status == "FINISHED"
+    said = [record.getMessage() for record in caplog.records if record.name == "vsetune.records.mlflow_export"]
+    assert len(said) == 2
+    assert all("not in MLflow" in each and "Current state is deleted" in each for each in said), said
 
 
 def test_a_name_that_is_taken_there_holds_the_export_up_and_says_so(

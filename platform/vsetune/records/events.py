@@ -39,7 +39,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A configuration of a cell's search. number: from 0 in its cell, refused and taught ones included.
+    """A configuration of a cell's search. number: counts up from 0 in its cell, also over refused and taught ones.
 
     distributions: of its settings, as Optuna writes them. attributes: which sampler chose it, why it was refused, which
     trial of another study taught it. value: of a taught one.
@@ -57,7 +57,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Restarted:
-    """The search of a cell begins anew: what was sampled for it before counts no more."""
+    """The search of a cell begins anew: what was sampled for it before counts no more. Numbers go on."""
 
     cell: str
     at: float

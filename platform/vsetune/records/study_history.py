@@ -63,6 +63,9 @@ class StudyHistory:
         self.began = self.seen = 0.0
         self.files: tuple[str, ...] = ()
         self.draws: list[Drawn] = []
+        """Those that count, of all cells."""
+        self.first_numbers: dict[str, int] = {}
+        """Of cells that have begun anew: of the first draw that counts."""
         self.read_attempts: dict[str, ReadAttempt] = {}
 
     def read(self, line: Line) -> None:
@@ -87,6 +90,8 @@ class StudyHistory:
             case Drawn():
                 self.draws.append(event)
             case Restarted():
+                number = max((each.number + 1 for each in self.drawn(event.cell)), default=0)
+                self.first_numbers[event.cell] = max(number, self.first_numbers.get(event.cell, 0))
                 self.draws = [each for each in self.draws if each.cell != event.cell]
             case Begun():
                 self._begun(event)

@@ -89,8 +89,9 @@ class StudyWriter:
         self._add(event, durable=True)
 
     def restart(self, cell: str) -> None:
-        """The search of a cell begins anew; none of its trials has begun."""
-        self._add(Restarted(cell, time.time()), durable=True)
+        """The search of a cell begins anew, if it has begun; none of its trials has. Its numbers go on."""
+        if self.drawn(cell):
+            self._add(Restarted(cell, time.time()), durable=True)
 
     def drawn(self, cell: str) -> list[Drawn]:
         """The configurations of a cell, in order."""
