@@ -292,7 +292,7 @@ def test_a_leaderboard_of_an_unknown_study_creates_nothing(vsetune, home) -> Non
 
 
 def test_an_unreachable_tracking_server(vsetune) -> None:
-    said = vsetune("trial", "model", "x/y", "--tracking-uri", "http://127.0.0.1:9")
+    said = vsetune("tracking", "import", "x", "--tracking-uri", "http://127.0.0.1:9")
     assert_refused(said, "127.0.0.1:9")
 
 

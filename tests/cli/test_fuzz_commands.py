@@ -45,8 +45,9 @@ COMMANDS: list[tuple[str, ...]] = [
     ("losses", "list"),
     ("networks", "import", "--from"), ("networks", "evaluate"), ("study", "validate"), ("study", "schema"),
     ("study",), (),
-    ("data", "ingest"), ("leaderboard", "show", "tiny", "--baseline"), ("trial", "show", "tiny/x", "--tracking-uri"),
-    ("data", "show", "data/scenes", "--split"), ("data", "show", "data/scenes", "--count"),
+    ("data", "ingest"), ("leaderboard", "show", "tiny", "--baseline"), ("trial", "model"), ("tracking", "flush"),
+    ("tracking", "import"), ("tracking", "export"), ("tracking", "export", "tiny", "--to"), ("tracking", "doctor"),
+    ("tracking", "import", "tiny", "--tracking-uri"), ("data", "show", "data/scenes", "--split"), ("data", "show", "data/scenes", "--count"),
 ]
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
+import pytest
 from mlflow import MlflowClient
 
 from vsetune.cli.study_report import in_mlflow
 from vsetune.records.mlflow_views import VIEW_TAG
+from vsetune.records.studies import Studies
 
+pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
 CHARTS = (
     "#/experiments/7/runs?workflowType=machine_learning&viewStateShareKey=vsetune&compareRunsMode=CHART"
 )
@@ -32,12 +35,14 @@ def test_a_server_that_answers_is_named_without_its_password() -> None:
 
 
 def test_every_chart_of_the_prepared_view_shows_a_number_that_runs_have_in_mlflow(
-    record: Callable[..., str], home: Path
+    record: Callable[..., str], vsetune: Callable[..., Any], mlflow_here: str
 ) -> None:
-    training = {"epochs": 2, "batch_size": 40, "learning_rate": 1e-3}
-    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
-    run = client.get_run(record(training=training))
-    view = json.loads(client.get_experiment(run.info.experiment_id).tags[VIEW_TAG])
+    attempt = record(training={"epochs": 2, "batch_size": 40, "learning_rate": 1e-3})
+    assert vsetune("tracking", "flush", "tiny").code == 0
+    client = MlflowClient(mlflow_here)
+    experiment, runs = Studies().in_mlflow("tiny")
+    run = client.get_run(runs[attempt])
+    view = json.loads(client.get_experiment(experiment).tags[VIEW_TAG])
     shown = [chart for chart in view["compareRunCharts"] if not chart["deleted"]]
     assert {chart["metricKey"] for chart in shown} <= run.data.metrics.keys()
     columns = [name.removesuffix("`").split(".`") for name in view["selectedColumns"] if "attributes" not in name]

@@ -15,7 +15,7 @@ from mlflow import MlflowClient
 
 from vsetune.errors import DamagedCheckpoint, DataError, UsageError
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:mlflow", "ignore::UserWarning:mlflow")
+pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
 NAME = "tiny/vsepp.lmh-c000-s0"
 
 
@@ -25,6 +25,18 @@ def uri(home, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
     monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
     return os.environ["MLFLOW_TRACKING_URI"]
+
+
+@pytest.fixture
+def record(vsetune, record, uri):
+    """As in other files; the study is exported to MLflow too."""
+
+    def train(*words, **changes):
+        run = record(*words, **changes)
+        assert vsetune("tracking", "flush", run.partition("/")[0]).code == 0
+        return run
+
+    return train
 
 
 @pytest.fixture
@@ -205,7 +217,7 @@ def test_a_model_works_on_another_machine_and_searches_its_index_there(case, rec
 
 def test_a_trial_without_weights_is_told_in_a_line(vsetune, record, home):
     run = record(keep=False)
-    shutil.rmtree(home / "runs" / "tiny")
+    shutil.rmtree(home / "runs" / "tiny" / "trials")
     said = vsetune("trial", "model", run)
     assert (said.code, len(said.lines)) == (2, 1)
     assert "no checkpoint left" in said.err

@@ -154,3 +154,119 @@ def test_an_answer_that_was_lost_is_no_overtaking(
     begun.append(BEGUN)
     begun.close()
     assert there(prefix, tmp_path) == [OPENED, BEGUN]
+
+
+def sent(prefix: str) -> list[str]:
+    """The server's objects of the log."""
+    return sorted(listing(f"{prefix}/runs/tiny/log/"))
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Path:
+    """The log of a study whose home was a folder until now."""
+    log = LogWriter(tmp_path / "moved")
+    for event in (OPENED, BEGUN, Validated(attempt_of(BEGUN), POINTS, 4.0)):
+        log.append(event)
+    log.close()
+    return log.path
+
+
+def test_a_log_from_a_home_on_disk_stays_whole_before_an_empty_server_and_is_sent_by_its_next_driver(
+    on_disk: Path, writer: Callable[..., LogWriter], prefix: str, tmp_path: Path
+) -> None:
+    before = on_disk.read_bytes()
+    for _ in range(2):
+        assert brought(on_disk, f"{prefix}/runs/tiny") == (0, 0)
+        assert on_disk.read_bytes() == before
+    log = writer("moved")
+    assert log.last == 2
+    log.close()
+    assert on_disk.read_bytes() == before
+    assert len(there(prefix, tmp_path)) == 3
+
+
+def test_sending_a_long_log_that_was_interrupted_goes_on_with_the_lines_that_the_server_lacks(
+    on_disk: Path, writer: Callable[..., LogWriter], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_LARGEST_SENT", 10)
+    before = on_disk.read_bytes()
+    put, puts = s3.put_bytes, []
+    with monkeypatch.context() as broken:
+        def break_off(*words: object, **more: object) -> str:
+            puts.append(1)
+            if len(puts) > 1:
+                raise StorageError("the server is away")
+            return put(*words, **more)  # type: ignore[arg-type]
+
+        broken.setattr(logs, "put_bytes", break_off)
+        log = writer("moved")
+        with pytest.raises(StorageError, match="the server is away"):
+            log.settle(within_s=1.0)
+        log.close(within_s=0.1)
+    assert len(sent(prefix)) == 1
+    (on_disk.parent / ".study.log.objects").unlink()  # as a kill leaves it between the object and the note of it
+    again = writer("moved")
+    assert (again.last, again.settled_end) == (2, len(before.splitlines(keepends=True)[0]))
+    again.close()
+    assert on_disk.read_bytes() == before
+    assert len(sent(prefix)) == 3
+    assert b"".join(found[0] for name in sent(prefix) if (found := s3.find(name, most=1 << 20))) == before
+
+
+@pytest.mark.parametrize("left", [1, 0])
+def test_a_server_that_has_lost_objects_gets_their_lines_again(
+    on_disk: Path, writer: Callable[..., LogWriter], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    left: int,
+) -> None:
+    monkeypatch.setattr(logs, "_LARGEST_SENT", 10)
+    writer("moved").close()
+    before = on_disk.read_bytes()
+    s3.delete(sent(prefix)[left:])
+    brought(on_disk, f"{prefix}/runs/tiny")
+    assert on_disk.read_bytes() == before
+    writer("moved").close()
+    assert on_disk.read_bytes() == before
+    assert len(sent(prefix)) == 3
+    assert len(there(prefix, tmp_path)) == 3
+
+
+def test_bringing_that_breaks_off_leaves_the_copy_as_long_as_it_was_and_is_repeated(
+    on_disk: Path, writer: Callable[..., LogWriter], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = writer("other")
+    for event in (OPENED, BEGUN, Validated(attempt_of(BEGUN), POINTS, 4.0), Validated(attempt_of(BEGUN), POINTS, 5.0)):
+        other.append(event)
+        other.settle()
+    other.close()
+    before, there_now = on_disk.read_bytes(), other.path.read_bytes()
+    find, finds = s3.find, []
+    with monkeypatch.context() as broken:
+        def break_off(url: str, *, most: int) -> object:
+            finds.append(url)
+            if url.endswith("2"):
+                raise StorageError("the server is away")
+            return find(url, most=most)
+
+        broken.setattr(logs, "find", break_off)
+        with pytest.raises(StorageError, match="the server is away"):
+            brought(on_disk, f"{prefix}/runs/tiny")
+    assert on_disk.read_bytes() == before
+    brought(on_disk, f"{prefix}/runs/tiny")
+    assert on_disk.read_bytes() == there_now
+    assert list(on_disk.parent.glob("*superseded*")) == []
+
+
+def test_lines_that_the_server_contradicts_are_kept_beside_the_log(
+    on_disk: Path, writer: Callable[..., LogWriter], prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_SEND_EVERY_S", 3600.0)
+    other = writer("other")
+    other.append(OPENED)
+    other.settle()
+    other.append(Validated(attempt_of(BEGUN), POINTS, 9.0))
+    other.close()
+    before = on_disk.read_bytes()
+    brought(on_disk, f"{prefix}/runs/tiny")
+    assert on_disk.read_bytes() == other.path.read_bytes()
+    (kept,) = on_disk.parent.glob("study.log.superseded-*")
+    assert before.splitlines(keepends=True)[0] + kept.read_bytes() == before

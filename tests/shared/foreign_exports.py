@@ -1,83 +1,107 @@
-"""Exports of a small study, to be spoiled as somebody else might have made them, and brought into a home."""
+"""Exports of a small study, to be spoiled as somebody else might have made them: `from foreign_exports import export`.
+"""
 
 from __future__ import annotations
 
 import json
-import shutil
-import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from vsetune.tracking import AttemptStart, StudyRecord, ValidationPoint, moving, open_store
-from vsetune.tracking.exported_study import opened_study, written_study
 
 from vsetune.files.hashes import sha256_of_file
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.events import Drawn
+from vsetune.records.log import LOG_FILE, LogWriter
+from vsetune.records.moved_study import FILES, HEADER, export_study
+from vsetune.records.studies import folder_of_study
+from vsetune.records.writer import StudyWriter
 
 CONFIG = {
     "study": "nightly", "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}], "baseline": "lmh",
-    "tracking": {"folder": "runs", "uri": None, "series": "all"},
+    "tracking": {"uri": "http://sender:5000", "series": "all"},
 }
+RECORD = StudyRecord("nightly", "f00d", CONFIG, {"vsetune.plugin.loss.own": "ab" * 32})
+WEIGHTS, PAGE = "trials/vsepp.lmh-c000-s0/best.safetensors", "kept/vsepp.lmh-c000-s0/gallery/page.html"
+
+
+def trial(seed: int) -> str:
+    return f"vsepp.lmh-c000-s{seed}"
+
+
+def begin(writer: StudyWriter, seed: int) -> str:
+    """An attempt that has begun; its name."""
+    return writer.start_attempt(AttemptStart(
+        "nightly", trial(seed), "vsepp.lmh", "vsepp", "lmh", 1, seed, "search", {"loss.margin": 0.2},
+        {"network": {"name": "vsepp"}, "plugins": {}}, {"device": "cpu"}, {"images": 400},
+    ))
+
+
+def record(folder: Path) -> None:
+    """The study `nightly`: two finished attempts with numbers, weights, a gallery and a sampled configuration."""
+    log = LogWriter(folder)
+    writer = StudyWriter(log)
+    writer.open_study(RECORD, resume=False)
+    for number in range(2):
+        writer.draw(Drawn("vsepp.lmh", number, "running", {"loss.margin": 0.2}, {"loss.margin": "{}"}, {}, 5.0))
+        attempt = begin(writer, number)
+        writer.record_points(attempt, [
+            ValidationPoint(10, 0.5, 640, 50.0, 2.0, {"loss": 0.1}),
+            ValidationPoint(20, 1.0, 1280, 60.0 + number / 7, 4.0, {"device_seconds": 5.0}),
+        ])
+        writer.finish_attempt(attempt, "finished", summary={"best_m_recall": 60.0 + number / 7}, files=[WEIGHTS],
+                              error=None)
+    writer.finish_study("finished", ["leaderboard.html"])
+    log.close()
+    for name, content in {WEIGHTS: b"weights", PAGE: b"<p>gallery</p>", "leaderboard.html": b"<p>board</p>",
+                          "study.yaml": b"study: nightly\n"}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 @pytest.fixture(scope="module")
-def export(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder: a study of two attempts with numbers, files and a search."""
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder."""
     place = tmp_path_factory.mktemp("original")
-    shutil.copy(empty_database, place / "mlflow.db")
-    uri = f"sqlite:///{place / 'mlflow.db'}"
-    store = open_store(uri, None, curve_plots=False)
-    store.open_study(StudyRecord("nightly", "f00d", CONFIG, {}), resume=False)
-    for seed in range(2):
-        start = AttemptStart(
-            "nightly", f"vsepp.lmh-c000-s{seed}", "vsepp.lmh", "vsepp", "lmh", 1, seed, "search", {"loss.margin": 0.2},
-            {"network": {"name": "vsepp"}, "plugins": {}}, {"device": "cpu"}, {"images": 400},
-        )
-        run = store.start_attempt(start)
-        store.record_points(run, [ValidationPoint(10, 0.5, 640, 50.0, 2.0, {"loss": 0.1}),
-                                  ValidationPoint(20, 1.0, 1280, 60.0, 4.0, {"device_seconds": 5.0})])
-        store.finish_attempt(run, "finished", {"best_m_recall": 60.0}, [], None)
-    store.finish_study("nightly", "finished", [])
-    with closing(sqlite3.connect(place / "search.db")) as search, search:
-        search.execute("CREATE TABLE trials (number INTEGER)")
-    with written_study(place / "export") as writer:
-        moving.exporter(uri).export("nightly", writer, search=place / "search.db", on_run=lambda name: None)
+    with pytest.MonkeyPatch.context() as there:
+        there.setenv("VSETUNE_HOME", str(place / "home"))
+        record(folder_of_study("nightly"))
+        export_study("nightly", place / "export")
     return place / "export"
 
 
-def read(folder: Path, name: str = "study.json") -> Any:
-    return json.loads((folder / name).read_text())
+def header(folder: Path) -> Any:
+    return json.loads((folder / HEADER).read_text())
 
 
-def write(folder: Path, name: str, content: Any) -> None:
-    """A file of the export with the right hash, as its sender would write it. content: JSON-able, or bytes."""
-    file = folder / name
+def write_header(folder: Path, plain: Any) -> None:
+    (folder / HEADER).write_bytes(plain if isinstance(plain, bytes) else json.dumps(plain).encode())
+
+
+def write(folder: Path, name: str, content: bytes) -> None:
+    """A file of the export with the right hash, as its sender would write it."""
+    file = folder / FILES / name
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-    if name != "study.json":
-        header = read(folder)
-        header["files"][name] = {"sha256": sha256_of_file(file), "size": file.stat().st_size}
-        write(folder, "study.json", header)
+    file.write_bytes(content)
+    plain = header(folder)
+    plain["files"][name] = {"sha256": sha256_of_file(file), "size": file.stat().st_size}
+    write_header(folder, plain)
 
 
-def run_of(folder: Path, kind: str) -> str:
-    """The file of the run of the study, or of the first attempt."""
-    runs = [f"runs/{run}.json" for run in read(folder)["runs"]]
-    return next(name for name in runs if read(folder, name)["tags"]["vsetune.kind"] == kind)
+def log_lines(folder: Path) -> list[list[bytes]]:
+    """Of the export's log, every line as [kind, head, rest]."""
+    found = []
+    for line in (folder / FILES / LOG_FILE).read_bytes().splitlines():
+        begin, _, rest = line[9:].partition(b"\t")
+        found.append([*begin.split(b" ", 2)[1:], rest])
+    return found
 
 
-def changed(folder: Path, name: str, change: Callable[[Any], object]) -> None:
-    plain = read(folder, name)
-    change(plain)
-    write(folder, name, plain)
-
-
-def everything_below(place: Path) -> set[Path]:
-    return set(place.rglob("*"))
-
-
-def bring(place: Path, home: Path) -> moving.Imported:
-    with opened_study(place) as exported:
-        return moving.importer(f"sqlite:///{home / 'mlflow.db'}", None).bring(exported, on_run=lambda name: None)
+def write_log(folder: Path, lines: list[list[bytes]]) -> None:
+    """The log of the export, with the right numbers and checksums."""
+    content = b""
+    for number, (kind, head, rest) in enumerate(lines):
+        line = b"%d %s %s" % (number, kind, head) + (b"\t" + rest if rest else b"")
+        content += b"%08x %s\n" % (zlib.crc32(line), line)
+    write(folder, LOG_FILE, content)

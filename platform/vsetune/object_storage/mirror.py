@@ -31,7 +31,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 MIRROR_FOLDER = ".mirror"
 _NOTE = "note.json"
 _LOCK_WAIT_S = 60.0
-_SET_ASIDE = "superseded"
+SET_ASIDE = "superseded"
 _COMPARED_BYTES = 1 << 20
 _INLINE_BYTES = 4096
 """Smaller files stand in the list itself."""
@@ -175,7 +175,7 @@ class Mirror:
             path = self._folder / name
             with suppress(FileNotFoundError):
                 if name in self._files.kept_aside and path.stat().st_size > 0:
-                    aside[path] = free_name(path, _SET_ASIDE)
+                    aside[path] = free_name(path, SET_ASIDE)
                     move_in_place(path, aside[path], durable=False)
                 else:
                     path.unlink()
@@ -311,7 +311,7 @@ class Mirror:
 
 def is_set_aside(name: str) -> bool:
     """Whether a file is one that `Mirror.fetch` has renamed: it is of this machine alone."""
-    return f".{_SET_ASIDE}-" in name
+    return f".{SET_ASIDE}-" in name
 
 
 def _begins_with(path: Path, beginning: Path) -> bool:

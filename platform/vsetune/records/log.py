@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import threading
 import time
 import zlib
@@ -22,12 +23,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from vsetune.errors import DataError, StorageError
 from vsetune.files.locks import take_lock
-from vsetune.files.whole_files import make_folder, read_json, write_json
+from vsetune.files.whole_files import free_name, make_folder, read_json, write_json
 from vsetune.object_storage.addresses import join
+from vsetune.object_storage.mirror import SET_ASIDE
 from vsetune.object_storage.s3 import ObjectChanged, find, listing, put_bytes
 from vsetune.records.events import Event, from_texts, to_texts
 
@@ -35,9 +37,9 @@ _log = logging.getLogger(__name__)
 LOG_FILE = "study.log"
 OBJECTS = "log"
 _NOTE_FILE = ".study.log.objects"
-_BLOCK = 1 << 20
 _SEND_EVERY_S, _AGAIN_AT_MOST_S = 5.0, 30.0
-_LARGEST_OBJECT, _AT_ONCE = 1 << 28, 16
+_LARGEST_OBJECT, _LARGEST_SENT, _AT_ONCE = 1 << 28, 1 << 24, 16
+_NOTHING = {"objects": 0, "bytes": 0}
 
 
 class Line(NamedTuple):
@@ -284,11 +286,16 @@ class _Sender:
 
     def _send(self) -> None:
         end = self._end
-        if end <= self._sent:
-            return
+        while self._sent < end:
+            self._send_object(end)
+
+    def _send_object(self, end: int) -> None:
         with self._path.open("rb") as stream:
             stream.seek(self._sent)
-            content = stream.read(end - self._sent)
+            content = stream.read(min(end - self._sent, _LARGEST_SENT))
+            if self._sent + len(content) < end:
+                content += stream.readline()
+        end = self._sent + len(content)
         address = _object(self._url, self._objects)
         try:
             put_bytes(address, content, if_absent=True)
@@ -315,27 +322,46 @@ class _Sender:
 
 
 def brought(path: Path, url: str) -> tuple[int, int]:
-    """Makes the copy of a log what stands under a remote home: (objects, bytes). What a killed driver of this machine
-    has not sent stays behind it only where nobody has added anything since. StorageError."""
+    """Brings the copy of a log up to what stands under a remote home: (objects, bytes of them). StorageError.
+
+    The server counts. Bytes behind its last object stay in the copy and are sent next: a driver of this machine was
+    killed before it sent them, or the home was on this disk before. Where the server has something else instead, they
+    are moved to a file beside the log.
+    """
     names = sorted(name for name in listing(join(url, OBJECTS) + "/"))
-    note = read_json(path.with_name(_NOTE_FILE)) or {"objects": 0, "bytes": 0}
+    note = read_json(path.with_name(_NOTE_FILE)) or _NOTHING
     size = path.stat().st_size if path.exists() else 0
     if note["objects"] > len(names) or note["bytes"] > size:
-        note = {"objects": 0, "bytes": 0}
+        note = _NOTHING
     new = names[note["objects"]:]
-    if not new and note["objects"]:
+    if not new:
         return note["objects"], note["bytes"]
     make_folder(path.parent)
     with ThreadPoolExecutor(_AT_ONCE) as pool, path.open("r+b" if path.exists() else "w+b") as stream:
-        stream.truncate(note["bytes"])
-        stream.seek(note["bytes"])
+        end = note["bytes"]
         for name, found in zip(new, pool.map(lambda each: find(each, most=_LARGEST_OBJECT), new), strict=True):
             if found is None:
                 raise StorageError(f"{name}: was removed while it was read; put it back, or restore the bucket")
-            stream.write(found[0])
-        end = stream.tell()
+            stream.seek(end)
+            here = stream.read(len(found[0]))
+            if here != found[0]:
+                if not found[0].startswith(here):
+                    _keep_rest(stream, end, path)
+                stream.seek(end)
+                stream.write(found[0])
+            end += len(found[0])
     write_json(path.with_name(_NOTE_FILE), {"objects": len(names), "bytes": end}, durable=False)
     return len(names), end
+
+
+def _keep_rest(stream: IO[bytes], begin: int, path: Path) -> None:
+    """Moves what stands in a log from an offset on to a file beside it."""
+    kept = free_name(path, SET_ASIDE)
+    stream.seek(begin)
+    with kept.open("wb") as rest:
+        shutil.copyfileobj(stream, rest)
+    stream.truncate(begin)
+    _log.warning("%s: the home's server has other lines from byte %s on; what stood here is in %s", path, begin, kept)
 
 
 def refreshed(folder: Path, url: str | None, lock_file: Path) -> Path:

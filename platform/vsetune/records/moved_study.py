@@ -1,48 +1,87 @@
 """A study carried to another home: a folder, or one `.zip` file of the same.
 
     export.json   format, study, and of every other file its size and SHA-256
-    files/...     the study's log, its file, copies of plugins, boards, best weights, galleries
+    files/...     the study's log, its file, boards, best weights, galleries
 
-Nothing in such a file is run when it is read, and nothing of it is placed before all of it was checked. Names and
-places are those of the receiving home.
+An export may come from anybody: all of it is checked before any of it is placed, nothing of it is code, and where its
+study was exported to is forgotten.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import shutil
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from vsetune.config.spec.base import Name
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.spec.paths import remote_place
 from vsetune.errors import DataError, StorageError, StudyConflict, UsageError
-from vsetune.files.hashes import sha256_of_file, sha256_of_stream
+from vsetune.files.hashes import sha256_of_file
 from vsetune.files.locks import take_lock
 from vsetune.files.whole_files import make_folder, move_in_place, readable_json, whole_file
 from vsetune.object_storage.home_files import keep_in_home
 from vsetune.records.events import Event, Opened
+from vsetune.records.foreign_log import is_inside, require_sound_log
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.studies import folder_of_study
-from vsetune.records.study_lock import LOCK_FILE
+from vsetune.records.study_lock import LOCK_FILE, is_led
 
 FORMAT = 2
 HEADER, FILES, _ZIP = "export.json", "files", ".zip"
 _CARRIED = re.compile(
-    r"study\.log|study\.yaml|warm_start\.json|[^/]+\.(html|csv|tex)|plugins/.+|kept/.+|trials/[^/]+/best\.safetensors"
+    r"study\.log|study\.yaml|warm_start\.json|[^/]+\.(html|csv|tex)|kept/.+|trials/[^/]+/best\.safetensors"
 )
-"""Files of a study that are carried; not those of trials that have not finished, nor notes of this machine."""
-_LARGEST_HEADER, _MOST_FILES, _LONGEST_LINE = 1 << 26, 100_000, 1 << 26
-_EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
-_NAME: TypeAdapter[str] = TypeAdapter(Name)
+"""Files of a study that are carried; not those of trials that have not finished, copies of plugins, which are code, nor
+notes of this machine."""
+_LARGEST_HEADER, _MOST_FILES, _LARGEST_FILE = 1 << 26, 100_000, 1 << 50
+_MOST_UNPACKED, _MOST_TIMES = 1 << 28, 100
+"""An archive unpacks to at most so many bytes, or so many times its own size."""
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_NOT_READ = (zipfile.BadZipFile, EOFError, KeyError, RuntimeError, zlib.error)
+"""What reading an archive raises, besides OSError."""
+
+
+def _is_carried(name: str) -> bool:
+    return is_inside(name) and _CARRIED.fullmatch(name) is not None
+
+
+def _require_carried(name: str) -> str:
+    if not _is_carried(name):
+        raise ValueError("is no file of a study")
+    return name
+
+
+class _Facts(BaseModel):
+    """Of a file."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    size: Annotated[int, Field(ge=0, lt=_LARGEST_FILE)]
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Header(BaseModel):
+    """`export.json`."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    format: int
+    study: Name
+    files: dict[Annotated[str, AfterValidator(_require_carried)], _Facts]
 
 
 def export_study(study: str, place: Path) -> int:
@@ -55,7 +94,7 @@ def export_study(study: str, place: Path) -> int:
     folder = folder_of_study(study)
     files = sorted(
         path for path in folder.rglob("*")
-        if path.is_file() and not path.is_symlink() and _CARRIED.fullmatch(path.relative_to(folder).as_posix())
+        if path.is_file() and not path.is_symlink() and _is_carried(path.relative_to(folder).as_posix())
     )
     listed: dict[str, dict[str, Any]] = {}
     try:
@@ -81,75 +120,84 @@ def export_study(study: str, place: Path) -> int:
 
 
 def import_study(place: Path) -> tuple[str, int]:
-    """Brings an exported study into this home: (its name, how many files). Importing it again changes nothing.
+    """Brings an exported study into this home: (its name, how many files are new). Importing it again changes nothing.
 
     DataError for what is no sound export, StudyConflict where the home has another study of this name, or one that has
     gone on since; StorageError when the home cannot be written.
     """
     with _opened(place) as export:
-        header = export.header()
-        study, files = header["study"], header["files"]
+        study, files = export.header()
         folder = folder_of_study(study)
         make_folder(folder.parent)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".arriving-") as arriving:
+        wanted, free = sum(facts.size for facts in files.values()), shutil.disk_usage(folder.parent).free
+        if wanted > free:
+            raise StorageError(f"{place}: needs {wanted:,} bytes, {folder.parent} has {free:,} free; free space")
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".arriving-") as made:
+            arriving = Path(made) / FILES  # in a folder of its own, so that nobody takes it for a study
             for name, facts in files.items():
-                export.bring(name, Path(arriving) / name, facts)
-            _require_sound_log(Path(arriving) / LOG_FILE, study, where=str(place))
-            _place(Path(arriving), folder, list(files))
-    return study, len(files)
+                export.bring(name, arriving / name, facts)
+            require_sound_log(arriving / LOG_FILE, study, where=str(place))
+            return study, _place(arriving, folder, list(files))
 
 
-def _place(arriving: Path, folder: Path, names: list[str]) -> None:
-    """The log comes last: without it there is no study."""
+def _place(arriving: Path, folder: Path, names: list[str]) -> int:
+    """How many files are new. The log comes last: without it there is no study."""
     make_folder(folder)
     try:
         lock = take_lock(folder / LOCK_FILE, wait_s=0)
     except BlockingIOError:
-        raise StudyConflict(f"study {folder.name}: runs here; stop it, then import again") from None
+        raise _runs(folder) from None
     with lock:
-        url = remote_place(folder)
-        LogWriter(folder, url).close()
-        there, new = folder / LOG_FILE, arriving / LOG_FILE
-        if not _begins_with(new, there):
-            if _begins_with(there, new):
-                return
-            raise StudyConflict(
-                f"study {folder.name}: this home has another study of this name; move {folder} away, then import again"
-            )
-        for name in names:
-            if name != LOG_FILE:
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                move_in_place(arriving / name, folder / name, durable=False)
-                keep_in_home(folder / name)
-        known = there.stat().st_size
-        writer = LogWriter(folder, url)
-        for line in lines_of(new, known):
-            writer.append(line.event())
-        writer.settle()
-        writer.close()
-
-
-def _require_sound_log(log: Path, study: str, *, where: str) -> None:
-    """DataError, with the line, for a log that this version could not have written."""
-    number = -1
-    for line in lines_of(log, number=0, strict=True):
-        number = line.number
+        if is_led(folder):
+            raise _runs(folder)
+        writer = LogWriter(folder, remote_place(folder))
         try:
-            if len(line.head) + len(line.rest) > _LONGEST_LINE:
-                raise ValueError("is too long")
-            event = _EVENTS.validate_python(line.event(), strict=True)
-        except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(map(str, first["loc"]))
-            at = f"{where}: {LOG_FILE}: line {number}: {key}"
-            raise DataError(f"{at}: {first['msg']}; export the study again") from error
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError(f"{where}: {LOG_FILE}: line {number}: {error}; export the study again") from error
-        named = event.record.name if isinstance(event, Opened) else study
-        if named != study or (number == 0 and not isinstance(event, Opened)):
-            raise DataError(f"{where}: {LOG_FILE}: line {number}: is not of study {study}; export the study again")
-    if number < 0:
-        raise DataError(f"{where}: {LOG_FILE} is empty; export the study again")
+            begin = _first_new(folder, arriving)
+            new = [name for name in names if begin is not None or not (folder / name).exists()]
+            for name in new:
+                if name != LOG_FILE:
+                    make_folder((folder / name).parent)
+                    move_in_place(arriving / name, folder / name, durable=False)
+                    keep_in_home(folder / name)
+            if begin is not None:
+                for line in lines_of(arriving / LOG_FILE, begin):
+                    writer.append(_at_home(line.event()))
+            writer.settle()
+        except OSError as error:
+            raise StorageError(f"{folder}: cannot be written ({error.strerror}); free space, then repeat") from error
+        finally:
+            writer.close()
+    return len(new)
+
+
+def _first_new(folder: Path, arriving: Path) -> int | None:
+    """The offset of the first line of an arriving log that the study's own does not have; None where it has all."""
+    new, begin = lines_of(arriving / LOG_FILE), 0
+    for mine in lines_of(folder / LOG_FILE):
+        other = next(new, None)
+        if other is None:
+            return None
+        if mine[1:4] != other[1:4] and _at_home(mine.event()) != _at_home(other.event()):
+            raise StudyConflict(
+                f"study {folder.name}: this home has another study of this name, or one that has gone on at both "
+                f"places; move {folder} away, then import again"
+            )
+        begin = other.end
+    return None if next(new, None) is None else begin
+
+
+def _at_home(event: Event) -> Event:
+    """As it is, but for where the study's sender exported it to."""
+    if not isinstance(event, Opened):
+        return event
+    config = dict(event.record.config)
+    if config.get("tracking"):
+        config["tracking"] = {key: value for key, value in config["tracking"].items() if key != "uri"}
+    return replace(event, record=replace(event.record, config=config))
+
+
+def _runs(folder: Path) -> StudyConflict:
+    return StudyConflict(f"study {folder.name}: a process runs it; stop it, then import again")
 
 
 class _Export:
@@ -158,75 +206,79 @@ class _Export:
     def __init__(self, place: Path, archive: zipfile.ZipFile | None) -> None:
         self._place, self._archive = place, archive
 
-    def header(self) -> dict[str, Any]:
-        plain = self._read_header()
-        try:
-            if plain["format"] != FORMAT:
-                raise DataError(
-                    f"{self._place}: has format {plain['format']!r}, this vsetune reads {FORMAT}; studies of earlier "
-                    "versions come from their MLflow store (vsetune tracking import --tracking-uri URI STUDY)"
-                )
-            study, files = _NAME.validate_python(plain["study"], strict=True), plain["files"]
-            bad = next((name for name in files if not _is_plain(name)), None)
-            if bad is not None or len(files) > _MOST_FILES or LOG_FILE not in files:
-                raise DataError(f"{self._place}: {HEADER}: {bad or 'its list of files'!r} is no file of a study")
-            for name, facts in files.items():
-                if not isinstance(facts["size"], int) or facts["size"] < 0 or not isinstance(facts["sha256"], str):
-                    raise DataError(f"{self._place}: {HEADER}: files.{name}: need a size and a SHA-256")
-            wanted, free = sum(facts["size"] for facts in files.values()), shutil.disk_usage(self._home()).free
-            if wanted > free:
-                raise StorageError(f"{self._place}: needs {wanted:,} bytes, {free:,} are free; free space")
-            return {"study": study, "files": files}
-        except (KeyError, TypeError, AttributeError, ValidationError) as error:
-            what = f"{self._place}: {HEADER} is no list of a study's files"
-            raise DataError(f"{what}; name an export of vsetune") from error
-
-    def bring(self, name: str, path: Path, facts: Mapping[str, Any]) -> None:
-        """A copy of a file, which must be what the header says."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        left = facts["size"]
-        try:
-            with self._open(f"{FILES}/{name}") as source, path.open("wb") as target:
-                while block := source.read(min(1 << 20, left + 1)):
-                    left -= len(block)
-                    if left < 0:
-                        raise DataError(f"{self._place}: {name} is larger than its header says; export the study again")
-                    target.write(block)
-        except (zipfile.BadZipFile, EOFError, KeyError, RuntimeError) as error:
-            raise DataError(f"{self._place}: {name} cannot be read ({error}); export the study again") from error
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written ({error.strerror}); free space, then repeat") from error
-        with path.open("rb") as stream:
-            if left or sha256_of_stream(stream) != facts["sha256"]:
-                raise DataError(f"{self._place}: {name} is not what was exported (SHA-256); export the study again")
-
-    def _read_header(self) -> Any:
-        import json
-
+    def header(self) -> tuple[str, dict[str, _Facts]]:
+        """(name of the study, its files)."""
         try:
             with self._open(HEADER) as stream:
                 content = stream.read(_LARGEST_HEADER + 1)
             if len(content) > _LARGEST_HEADER:
                 raise ValueError("is too large")
-            return json.loads(content)
-        except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile, RuntimeError) as error:
+            plain = json.loads(content)
+        except (OSError, ValueError, RecursionError, *_NOT_READ) as error:
+            raise self._no_export(f"{HEADER}: {one_line(error)}") from error
+        if isinstance(plain, dict) and plain.get("format") != FORMAT:
             raise DataError(
-                f"{self._place}: no export of a study ({error}); name what `vsetune tracking export` wrote"
-            ) from error
+                f"{self._place}: has format {one_line(plain.get('format'))}, this vsetune reads {FORMAT}; studies of "
+                "earlier versions come from their MLflow store (vsetune tracking import --tracking-uri URI STUDY)"
+            )
+        try:
+            header = _Header.model_validate(plain)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(map(str, first["loc"]))
+            raise self._no_export(f"{HEADER}: {one_line(key)}: {first['msg']}") from error
+        if len(header.files) > _MOST_FILES or LOG_FILE not in header.files:
+            raise self._no_export(f"{HEADER}: files: need at most {_MOST_FILES:,}, and {LOG_FILE} among them")
+        size, unpacked = self._place.stat().st_size, sum(facts.size for facts in header.files.values())
+        if self._archive is not None and unpacked > max(_MOST_UNPACKED, _MOST_TIMES * size):
+            raise self._wrong(f"has {size:,} bytes and unpacks to {unpacked:,}")
+        return header.study, header.files
+
+    def bring(self, name: str, path: Path, facts: _Facts) -> None:
+        """A copy of a file, which must be what the header says."""
+        left, digest = facts.size, hashlib.sha256()
+        try:
+            source = self._open(f"{FILES}/{name}")
+        except (OSError, *_NOT_READ) as error:
+            raise self._wrong(f"{name} cannot be read ({one_line(error)})") from error
+        try:
+            with source, _made(path) as target:
+                while block := source.read(min(1 << 20, left + 1)):
+                    left -= len(block)
+                    if left < 0:
+                        raise self._wrong(f"{name} is larger than its header says")
+                    digest.update(block)
+                    target.write(block)
+        except _NOT_READ as error:
+            raise self._wrong(f"{name} cannot be read ({one_line(error)})") from error
+        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            raise self._wrong(f"{name} or what it is in is a file and a folder") from error
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written ({error.strerror}); free space, then repeat") from error
+        if left or digest.hexdigest() != facts.sha256:
+            raise self._wrong(f"{name} is not what was exported (SHA-256)")
 
     def _open(self, name: str) -> IO[bytes]:
+        """OSError and what archives raise."""
         if self._archive is not None:
+            if self._archive.getinfo(name).compress_type not in _PACKED:
+                raise zipfile.BadZipFile("packed in a way that exports are not")
             return self._archive.open(name)
-        path = self._place / name
-        about = os.lstat(path)
-        if not stat.S_ISREG(about.st_mode):
-            raise DataError(f"{path}: is no plain file; copy the export as it was written")
+        path = Path(os.path.realpath(self._place)) / name
+        if not stat.S_ISREG(os.lstat(path).st_mode) or os.path.realpath(path) != str(path):
+            raise OSError("need a regular file, and no link")
         return path.open("rb")
 
-    @staticmethod
-    def _home() -> Path:
-        folder = folder_of_study("any").parent
-        return folder if folder.exists() else Path("/")
+    def _no_export(self, why: str) -> DataError:
+        return DataError(f"{self._place}: no export of a study ({why}); name what `vsetune tracking export` wrote")
+
+    def _wrong(self, what: str) -> DataError:
+        return DataError(f"{self._place}: {what}; export the study again")
+
+
+def _made(path: Path) -> IO[bytes]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("wb")
 
 
 @contextmanager
@@ -236,36 +288,14 @@ def _opened(place: Path) -> Iterator[_Export]:
         return
     try:
         if not stat.S_ISREG(os.stat(place).st_mode):
-            raise DataError(f"{place}: is no file; name what `vsetune tracking export` wrote")
+            raise OSError("is no file")
         archive = zipfile.ZipFile(place)
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, *_NOT_READ) as error:
+        reason = one_line(getattr(error, "strerror", None) or error)
         raise DataError(
-            f"{place}: no export of a study ({getattr(error, 'strerror', None) or error}); name what "
-            "`vsetune tracking export` wrote"
+            f"{place}: no export of a study ({reason}); name what `vsetune tracking export` wrote"
         ) from error
     with archive:
         if len(archive.namelist()) != len(set(archive.namelist())):
             raise DataError(f"{place}: names a file twice; export the study again")
         yield _Export(place, archive)
-
-
-def _is_plain(name: Any) -> bool:
-    """A file that a study has, and no way out of its folder."""
-    if not isinstance(name, str) or "\\" in name or "\0" in name or not _CARRIED.fullmatch(name):
-        return False
-    parts = PurePosixPath(name).parts
-    return not name.startswith("/") and ".." not in parts and str(PurePosixPath(name)) == name
-
-
-def _begins_with(file: Path, beginning: Path) -> bool:
-    """Whether a file goes on from another one."""
-    if not beginning.exists():
-        return True
-    size = beginning.stat().st_size
-    if file.stat().st_size < size:
-        return False
-    with file.open("rb") as whole, beginning.open("rb") as part:
-        while block := part.read(1 << 20):
-            if whole.read(len(block)) != block:
-                return False
-    return True

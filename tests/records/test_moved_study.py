@@ -1,0 +1,270 @@
+"""A study carried to another home is the same study there, however often and with whatever interruptions."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from foreign_exports import CONFIG, PAGE, RECORD, WEIGHTS, begin, record
+from full_disk import largest_file
+from s3_server import endpoint, machine, prefix
+
+from vsetune.errors import DataError, StorageError, StudyConflict, UsageError
+from vsetune.files.locks import take_lock
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.export import curves_to_csv, to_csv
+from vsetune.records import moved_study
+from vsetune.records.log import LOG_FILE, LogWriter, lines_of
+from vsetune.records.moved_study import export_study, import_study
+from vsetune.records.studies import Studies, folder_of_study
+from vsetune.records.study_lock import LOCK_FILE, locked_study
+from vsetune.records.writer import StudyWriter
+
+__all__ = ["endpoint", "machine", "prefix"]
+Moves = Callable[[str], Path]
+
+
+@pytest.fixture
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moves:
+    """at(name): this process goes on with the home of that name; the folder of the study there."""
+
+    def go(name: str) -> Path:
+        monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / name))
+        return folder_of_study("nightly")
+
+    return go
+
+
+@pytest.fixture
+def file(at: Moves, tmp_path: Path) -> Path:
+    """An export; this process stays where it was made."""
+    record(at("here"))
+    export_study("nightly", tmp_path / "study.zip")
+    return tmp_path / "study.zip"
+
+
+def boards() -> tuple[str, str]:
+    board = build(Studies().attempts("nightly"), baseline="lmh")
+    return to_csv(board), curves_to_csv(board)
+
+
+def goes_on(folder: Path, seed: int) -> None:
+    """The study is resumed and trains one more attempt."""
+    log = LogWriter(folder)
+    writer = StudyWriter(log)
+    writer.open_study(RECORD, resume=True)
+    writer.finish_attempt(begin(writer, seed), "pruned", summary={"best_m_recall": 50.0}, error=None)
+    log.close()
+
+
+@pytest.mark.parametrize("name", ["another.zip", "folder"])
+def test_attempts_numbers_search_and_files_of_a_moved_study_equal_those_of_the_original(
+    file: Path, at: Moves, tmp_path: Path, name: str
+) -> None:
+    here, before = at("here"), boards()
+    assert export_study("nightly", tmp_path / name) == 5
+    there = at("elsewhere")
+    assert import_study(tmp_path / name) == ("nightly", 5)
+    assert boards() == before
+    lines, moved = (list(lines_of(folder / LOG_FILE)) for folder in (here, there))
+    assert [line.event() for line in moved[1:]] == [line.event() for line in lines[1:]]
+    for kept in (WEIGHTS, PAGE, "leaderboard.html", "study.yaml"):
+        assert (there / kept).read_bytes() == (here / kept).read_bytes()
+    assert Studies().state("nightly").status == "finished"
+
+
+def test_where_the_sender_exported_to_is_forgotten_and_all_else_of_its_settings_stays(file: Path, at: Moves) -> None:
+    at("elsewhere")
+    import_study(file)
+    found = Studies().record("nightly")
+    assert found.config == CONFIG | {"tracking": {"series": "all"}}
+    assert (found.fingerprint, found.tags) == (RECORD.fingerprint, RECORD.tags)
+
+
+def test_an_import_that_is_repeated_changes_nothing_but_brings_lost_files_back(file: Path, at: Moves) -> None:
+    for name in ("here", "elsewhere"):
+        folder = at(name)
+        import_study(file)
+        before = (folder / LOG_FILE).read_bytes()
+        (folder / PAGE).write_text("a newer gallery")
+        assert import_study(file) == ("nightly", 0)
+        (folder / WEIGHTS).unlink()
+        assert import_study(file) == ("nightly", 1)
+        assert (folder / WEIGHTS).read_bytes() == b"weights"
+        assert (folder / PAGE).read_text() == "a newer gallery"
+        assert (folder / LOG_FILE).read_bytes() == before
+
+
+def test_a_newer_export_brings_what_is_new_and_comes_back_the_same_way(file: Path, at: Moves, tmp_path: Path) -> None:
+    there = at("elsewhere")
+    import_study(file)
+    goes_on(there, 2)
+    after = boards()
+    export_study("nightly", tmp_path / "back.zip")
+    here = at("here")
+    assert import_study(tmp_path / "back.zip") == ("nightly", 5)
+    assert boards() == after
+    assert Studies().record("nightly").config == CONFIG | {"tracking": {"series": "all"}}
+    assert [line.number for line in lines_of(here / LOG_FILE, strict=True)] == list(range(13))
+    assert import_study(file) == ("nightly", 0)
+    assert boards() == after
+
+
+def test_a_study_that_went_on_at_both_places_or_is_another_one_is_refused_and_stays(
+    file: Path, at: Moves, tmp_path: Path
+) -> None:
+    there = at("elsewhere")
+    import_study(file)
+    goes_on(there, 2)
+    export_study("nightly", tmp_path / "there.zip")
+    here = at("here")
+    goes_on(here, 3)
+    before = (here / LOG_FILE).read_bytes()
+    with pytest.raises(StudyConflict, match=f"another study of this name, or one that has gone on.*move {here} away"):
+        import_study(tmp_path / "there.zip")
+    assert (here / LOG_FILE).read_bytes() == before
+
+
+def test_an_import_that_breaks_off_is_no_study_until_its_log_is_there_and_goes_on(
+    file: Path, at: Moves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, there = boards(), at("elsewhere")
+    moved: list[Path] = []
+
+    def break_off(*words: object, **more: object) -> None:
+        moved.append(there)
+        if len(moved) == 3:
+            raise KeyboardInterrupt
+        move(*words, **more)  # type: ignore[arg-type]
+
+    move = moved_study.move_in_place
+    with monkeypatch.context() as broken:
+        broken.setattr(moved_study, "move_in_place", break_off)
+        with pytest.raises(KeyboardInterrupt):
+            import_study(file)
+    assert Studies().studies() == []
+    with pytest.raises(UsageError, match="study nightly: not in"):
+        Studies().attempts("nightly")
+    assert import_study(file) == ("nightly", 5)
+    assert boards() == before
+
+
+def test_an_import_onto_a_full_disk_is_one_line_and_goes_on_when_there_is_room(file: Path, at: Moves) -> None:
+    before = boards()
+    at("elsewhere")
+    with largest_file(1000), pytest.raises(StorageError, match=r"cannot be written \(File too large\); free space"):
+        import_study(file)
+    assert Studies().studies() == []
+    assert import_study(file) == ("nightly", 5)
+    assert boards() == before
+
+
+def test_an_export_that_arrives_is_no_study_to_others(
+    file: Path, at: Moves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at("elsewhere")
+    seen: list[str] = []
+    check = moved_study.require_sound_log
+
+    def look_around(*words: object, **more: object) -> None:
+        with pytest.raises(UsageError) as unknown:
+            Studies().attempts("nightly")
+        seen.append(str(unknown.value))
+        check(*words, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(moved_study, "require_sound_log", look_around)
+    import_study(file)
+    assert len(seen) == 1
+    assert "which has: none" in seen[0]
+
+
+def test_nothing_is_imported_into_a_study_that_runs(file: Path, at: Moves) -> None:
+    with take_lock(at("here") / LOCK_FILE, wait_s=0), pytest.raises(StudyConflict, match="a process runs it"):
+        import_study(file)
+
+
+def test_a_study_that_runs_is_exported_as_it_is_and_its_torn_line_is_left_out(
+    at: Moves, tmp_path: Path
+) -> None:
+    record(at("here"))
+    with (at("here") / LOG_FILE).open("ab") as log:
+        log.write(b"0123abcd 99 begun {")
+    export_study("nightly", tmp_path / "study.zip")
+    there = at("elsewhere")
+    import_study(tmp_path / "study.zip")
+    assert (there / LOG_FILE).read_bytes().count(b"\n") == 10
+    goes_on(there, 2)
+    assert len(Studies().attempts("nightly")) == 3
+
+
+def test_checkpoints_copies_of_plugins_and_links_stay_behind(at: Moves, tmp_path: Path) -> None:
+    folder = at("here")
+    record(folder)
+    (tmp_path / "secret").write_text("secret")
+    (folder / "secret.html").symlink_to(tmp_path / "secret")
+    for name in ("plugins/own-abc/plugin.json", "trials/vsepp.lmh-c000-s0/checkpoint.pt", "mlflow.json", "stop"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("{}")
+    export_study("nightly", tmp_path / "folder")
+    plain = json.loads((tmp_path / "folder" / "export.json").read_text())
+    assert sorted(plain["files"]) == sorted([LOG_FILE, WEIGHTS, PAGE, "leaderboard.html", "study.yaml"])
+
+
+def test_a_changed_byte_and_a_missing_file_are_refused_before_anything_is_placed(
+    file: Path, at: Moves, tmp_path: Path
+) -> None:
+    export_study("nightly", tmp_path / "folder")
+    at("elsewhere")
+    weights = tmp_path / "folder" / "files" / WEIGHTS
+    weights.write_bytes(b"weighty")
+    with pytest.raises(DataError, match=r"best\.safetensors is not what was exported \(SHA-256\)"):
+        import_study(tmp_path / "folder")
+    weights.unlink()
+    with pytest.raises(DataError, match=r"best\.safetensors cannot be read \(.*No such file"):
+        import_study(tmp_path / "folder")
+    assert list((tmp_path / "elsewhere" / "runs").iterdir()) == []
+
+
+def test_what_is_no_export_and_a_place_that_is_taken_are_one_line(file: Path, at: Moves, tmp_path: Path) -> None:
+    (tmp_path / "text.zip").write_text("no archive")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("a.txt", "a")
+    (tmp_path / "empty").mkdir()
+    for name in ("text.zip", "other.zip", "nowhere.zip", "empty"):
+        with pytest.raises(DataError, match="no export of a study") as caught:
+            import_study(tmp_path / name)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match="exists already"):
+        export_study("nightly", tmp_path / "text.zip")
+
+
+def test_an_export_of_a_version_before_the_log_names_the_way_over_mlflow(file: Path, tmp_path: Path) -> None:
+    export_study("nightly", tmp_path / "folder")
+    (tmp_path / "folder" / "export.json").write_text('{"format": 1}')
+    with pytest.raises(DataError, match="has format 1, this vsetune reads 2; .*vsetune tracking import --tracking-uri"):
+        import_study(tmp_path / "folder")
+
+
+def test_a_study_comes_to_a_home_on_object_storage_and_is_there_for_every_machine(
+    at: Moves, machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    record(at("here"))
+    before = boards()
+    export_study("nightly", tmp_path / "study.zip")
+    monkeypatch.setenv("VSETUNE_HOME", prefix)
+    machine("first")
+    import_study(tmp_path / "study.zip")
+    machine("second")
+    assert boards() == before
+    attempt = Studies().attempts("nightly")[0].attempt_id
+    for name, content in ((PAGE.partition("s0/")[2], b"<p>gallery</p>"), ("best.safetensors", b"weights")):
+        found = Studies().fetch_artifact(attempt, name)
+        assert found is not None
+        assert found.read_bytes() == content
+    with locked_study(folder_of_study("nightly")):
+        machine("first")
+        with pytest.raises(StudyConflict, match="a process runs it"):
+            import_study(tmp_path / "study.zip")
