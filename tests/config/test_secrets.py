@@ -110,7 +110,7 @@ def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) ->
     "postgresql://ann:s3cr3t@host/db", "https://a-token@host/", "mysql://host/db?password=s3cr3t&charset=utf8",
 ])
 def test_what_was_masked_is_refused_as_an_address(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"^search\.storage: got .*\*\*\*.* masked when it was stored; use the study"):
+    with pytest.raises(ConfigError, match=r"^tracking\.uri: got .*\*\*\*.* masked when it was stored; use the study"):
         usable_url(shown_url(url), where="tracking.uri")
 
 
