@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ from mlflow.entities import Run
 from studied import BEGUN, OPENED, attempt_of, point, start
 
 from vsetune.errors import StorageError
+from vsetune.records.attempts import AttemptStart
 from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
 from vsetune.records.log import LogWriter
 from vsetune.records.mlflow_export import MlflowExport
@@ -257,3 +259,26 @@ def test_another_log_of_the_same_name_is_exported_from_its_beginning(
     write(folder, Opened(OPENED.record, 50.0), Begun(start("vsepp.lmh-c009-s0"), 51.0))
     all_of(export())
     assert "tiny/vsepp.lmh-c009-s0/1" in runs_of(uri)
+
+
+def test_nothing_is_kept_in_memory_of_attempts_that_have_ended(
+    folder: Path, export: Callable[..., MlflowExport]
+) -> None:
+    def starts() -> int:
+        return sum(type(each) is AttemptStart and each.study == "kept" for each in gc.get_objects())
+
+    def begun(number: int) -> Begun:
+        return Begun(start(f"vsepp.lmh-c{number:03}-s0", study="kept"), 3.0)
+
+    write(folder, OPENED)
+    for number in range(4):
+        write(folder, begun(number))
+    made = export()
+    all_of(made)
+    assert starts() == 4
+    write(folder, *(Ended(attempt_of(begun(number)), "finished", {}, (), None, 9.0) for number in range(3)))
+    all_of(made)
+    assert starts() == 1
+    again = export()
+    assert starts() == 2
+    assert (made.number, again.number) == (7, 7)

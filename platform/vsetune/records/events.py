@@ -21,6 +21,7 @@ FORMAT = 1
 StudyStatus = Literal["finished", "failed", "killed"]
 """finished: nothing is left to do. failed: the same, and every trial has failed. killed: work is left."""
 _ENCODE = json.JSONEncoder(separators=(",", ":"), default=str, ensure_ascii=False).encode
+_DECODE = json.JSONDecoder().raw_decode
 
 
 def attempt_id(start: AttemptStart) -> str:
@@ -131,7 +132,7 @@ def from_texts(kind: str, head: str | bytes, rest: str | bytes) -> Event:
 def curve_of(head: bytes) -> tuple[str, float, list[list[Any]]]:
     """Of a `validated` event without its rest: attempt, time, and of each point (step, epoch, M-Recall,
     train_seconds, device_seconds or None)."""
-    attempt, at, fields = json.loads(head)
+    attempt, at, fields = _DECODE(head.decode())[0]
     return attempt, at, fields
 
 

@@ -265,7 +265,7 @@ class MlflowExport:
             return
         for line in lines_of(self._folder / LOG_FILE):
             if line.end > self._noted.offset:
-                return
+                break
             if line.kind == "opened":
                 event = line.event()
                 assert isinstance(event, Opened)
@@ -274,6 +274,13 @@ class MlflowExport:
                 event = line.event()
                 assert isinstance(event, Begun)
                 self._starts[_name_of(event.start)] = event.start
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        """The starts that no further line needs. Until they are noted, lines may be exported again."""
+        self._starts = {
+            name: start for name, start in self._starts.items() if self._noted.ended.get(name, "running") == "running"
+        }
 
     def _read_note(self) -> _Noted:
         """A note of another log or another store counts for nothing."""
@@ -285,6 +292,7 @@ class MlflowExport:
 
     def _note(self, line: Line) -> None:
         self._noted.offset, self._noted.number = line.end, line.number
+        self._forget_ended()
         write_json(self._folder / EXPORT_FILE, vars(self._noted), durable=False)
 
 

@@ -77,7 +77,7 @@ class StudyWriter:
     ) -> None:
         """Ends an attempt. files: kept with it, below the study's folder. UsageError for one that has not begun."""
         with self._lock:
-            self.history.attempt(attempt)
+            self.history.last_step(attempt)
             self._add(Ended(attempt, status, dict(summary), tuple(files), error, time.time()), durable=True)
 
     def finish_study(self, status: StudyStatus, files: Sequence[str] = ()) -> None:
