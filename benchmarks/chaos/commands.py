@@ -24,8 +24,8 @@ class CommandFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where one sweep runs. home: VSETUNE_HOME. logs: one file of output per round. tracking_uri: of the MLflow that it
-    is exported to. database: its SQLite file.
+    """Where one sweep runs. home: VSETUNE_HOME, or the node's folder where that is on S3. logs: one file of output per
+    round. tracking_uri: of the MLflow that it is exported to. database: its SQLite file.
     """
 
     home: Path
@@ -39,10 +39,14 @@ class Place:
         return self.logs / f"round-{number:02d}.stderr"
 
 
-def environment(home: Path, s3: Mapping[str, str], tracking_uri: str | None, ray_folder: Path) -> dict[str, str]:
-    """What every command of ours is started with."""
+def environment(
+    home: Path, s3: Mapping[str, str], tracking_uri: str | None, ray_folder: Path, *, remote: str | None
+) -> dict[str, str]:
+    """What every command of ours is started with. remote: the home on S3, of which `home` is the folder of this node;
+    None: `home` is the home."""
     env = os.environ | dict(s3) | {
-        "VSETUNE_HOME": str(home), "OMP_NUM_THREADS": "1", "COLUMNS": "200", "RAY_TMPDIR": str(ray_folder),
+        "VSETUNE_HOME": remote or str(home), "VSETUNE_NODE_FOLDER": str(home),
+        "OMP_NUM_THREADS": "1", "COLUMNS": "200", "RAY_TMPDIR": str(ray_folder),
         "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost",
     }
     for name in ("MLFLOW_TRACKING_URI", "RAY_ADDRESS"):

@@ -3,6 +3,7 @@
     make chaos                                         (60 disturbances, about 25 minutes on two cores)
     CHAOS_SEED=1 CHAOS_COUNT=12 make chaos             other and fewer ones
     CHAOS_KINDS=driver_killed,s3_down make chaos       some kinds only
+    CHAOS_HOME=s3 make chaos                           disturbed sweeps with their home on S3, on MLflow servers alone
 
 Needs Linux, `pip install 'vsetune[chaos]'`, and the right to mount a tmpfs for full disks (left out without). Every
 server listens on 127.0.0.1. Exit code 0: every check passed; 1: some failed, and the folder with all homes, outputs and
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 
 from rich.console import Console
@@ -32,7 +34,7 @@ from chaos.processes import Processes
 from chaos.recorded import Recorded
 from chaos.report import Report, SweepResult
 from chaos.schedule import Card, deal, deck
-from chaos.servers import Server, ServerDown, can_mount, s3_server, small_disk, tracking_server
+from chaos.servers import BUCKET, Server, ServerDown, can_mount, s3_server, small_disk, tracking_server
 from chaos.sweeps import Sweep, sweep, write_recipe
 
 _SWEEPS = 4
@@ -50,8 +52,8 @@ def after_sweep(unused: Sequence[Card], hand: Sequence[Card], left: Sequence[Car
 class Chaos:
     """One run: servers, data, sweeps one after another."""
 
-    def __init__(self, folder: Path, kinds: Sequence[str], *, count: int, seed: int) -> None:
-        self._folder, self._seed = folder, seed
+    def __init__(self, folder: Path, kinds: Sequence[str], *, count: int, seed: int, is_on_s3: bool) -> None:
+        self._folder, self._seed, self._is_on_s3 = folder, seed, is_on_s3
         self._processes = Processes()
         self._has_mounts = can_mount(folder)
         self._has_silence_timeout = "worker_stopped" in kinds
@@ -60,6 +62,8 @@ class Chaos:
         if not self._has_mounts:
             kinds = [kind for kind in kinds if KINDS[kind].needs != "small_disk"]
             self.report.say("no right to mount a tmpfs: no disk_full, the other kinds come more often instead")
+        if is_on_s3:
+            kinds = [kind for kind in kinds if KINDS[kind].needs != "file"]
         self._cards = deck(kinds, count, seed=seed)
         self._references: dict[str, Recorded] = {}
         self._s3, self._s3_env = s3_server(folder, self._processes)
@@ -68,20 +72,24 @@ class Chaos:
         with self._s3.running():
             recipe = write_recipe(self._folder)
             run_quick(self._environment(self._folder / "data-home", None), "data", "ingest", str(recipe))
-            sweeps = [sweep(number, seed=self._seed) for number in range(_SWEEPS)]
+            sweeps = self._sweeps(0, _SWEEPS)
             hands = deal(self._cards, sweeps)
             unused: list[Card] = []
             for each in sweeps:
                 unused += self._one_sweep(each, hands[each.number])
-            for number in range(_SWEEPS, _MOST_SWEEPS):  # what the sweeps were too short for
+            for further, following in pairwise(self._sweeps(_SWEEPS, _MOST_SWEEPS)):  # what those were too short for
                 if not unused:
                     break
-                further = sweep(number, seed=self._seed)
-                hand = deal(unused, [further, sweep(number + 1, seed=self._seed)])[number]
+                hand = deal(unused, [further, following])[further.number]
                 left = self._one_sweep(further, hand) if hand else []
                 unused = after_sweep(unused, hand, left)
         self.report.show()
         self.report.write()
+
+    def _sweeps(self, first: int, end: int) -> list[Sweep]:
+        """Those with these numbers; with a home on S3, which takes no SQLite file, those on servers."""
+        found = [sweep(number, seed=self._seed) for number in range(first, end)]
+        return [each for each in found if each.store == "server" or not self._is_on_s3]
 
     def _one_sweep(self, each: Sweep, hand: list[Card]) -> list[Card]:
         """Undisturbed, then disturbed, then compared. Returns the cards that were not played."""
@@ -99,7 +107,8 @@ class Chaos:
             if self._has_mounts:
                 stack.enter_context(small_disk(folder / "home", megabytes=_DISK_MB))
                 stack.callback(_keep, folder / "home", folder / "home-kept")
-            place = self._place(each, folder, tracking_uri, database)
+            remote = f"s3://{BUCKET}/homes/{each.name}" if self._is_on_s3 else None
+            place = self._place(each, folder, tracking_uri, database, remote=remote)
             disturbed = DisturbedSweep(
                 each, place, hand, trials=trials, s3=self._s3, tracking=tracking, processes=self._processes,
                 report=self.report,
@@ -112,7 +121,7 @@ class Chaos:
         return disturbed.unused
 
     def _undisturbed(self, each: Sweep) -> Recorded:
-        """The study as it should be, on a SQLite file; run once. CommandFailed if even that does not work."""
+        """The study as it should be, in a folder, on a SQLite file; run once. CommandFailed if that fails."""
         if each.study_name not in self._references:
             self._references[each.study_name] = self._reference(each)
         return self._references[each.study_name]
@@ -144,17 +153,19 @@ class Chaos:
             result.problems.append(str(error))
         self.report.finish_sweep(result)
 
-    def _place(self, each: Sweep, folder: Path, tracking_uri: str | None, database: Path) -> Place:
+    def _place(
+        self, each: Sweep, folder: Path, tracking_uri: str | None, database: Path, *, remote: str | None = None
+    ) -> Place:
         home = folder / "home"
         home.mkdir(exist_ok=True)
         study_file = each.write(folder, has_silence_timeout=self._has_silence_timeout)
         return Place(
-            home, folder / "logs", study_file, self._environment(home, tracking_uri),
+            home, folder / "logs", study_file, self._environment(home, tracking_uri, remote=remote),
             tracking_uri or f"sqlite:///{database}", database,
         )
 
-    def _environment(self, home: Path, tracking_uri: str | None) -> dict[str, str]:
-        return environment(home, self._s3_env, tracking_uri, self._folder / "ray")
+    def _environment(self, home: Path, tracking_uri: str | None, *, remote: str | None = None) -> dict[str, str]:
+        return environment(home, self._s3_env, tracking_uri, self._folder / "ray", remote=remote)
 
 
 def main() -> int:
@@ -164,10 +175,14 @@ def main() -> int:
     if unknown:
         print(f"CHAOS_KINDS: {', '.join(unknown)} unknown, need some of {', '.join(KINDS)}", file=sys.stderr)
         return 2
+    home = os.environ.get("CHAOS_HOME", "folder")
+    if home not in ("folder", "s3"):
+        print(f"CHAOS_HOME: got {home}, need folder or s3", file=sys.stderr)
+        return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers, mounts and drivers go with us
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     print(f"{count} disturbances, seed {seed}; working in {folder}", flush=True)
-    chaos = Chaos(folder, kinds, count=count, seed=seed)
+    chaos = Chaos(folder, kinds, count=count, seed=seed, is_on_s3=home == "s3")
     try:
         chaos.run()
     except (CommandFailed, ServerDown) as error:  # not what was to be tested: nothing can be said

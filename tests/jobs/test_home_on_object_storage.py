@@ -30,7 +30,7 @@ from vsetune.object_storage.mirror_contents import fetch, read_contents
 from vsetune.object_storage.s3 import delete, find, listing, put_bytes
 from vsetune.records.attempts import AttemptStart, StudyRecord
 from vsetune.records.events import Closed
-from vsetune.records.log import LogWriter
+from vsetune.records.log import LogWriter, Overtaken
 from vsetune.records.writer import StudyWriter
 
 __all__ = ["endpoint", "machine", "prefix"]
@@ -298,7 +298,12 @@ def test_what_one_machine_trains_to_look_at_and_keeps_aside_stays_there(
 def test_two_drivers_on_two_machines_exclude_each_other_and_the_loser_stops(
     machine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with held_home(home() / "runs" / "tiny") as first:
+    def log_of(held: study_home.StudyHome) -> LogWriter:
+        return LogWriter(held.folder, remote_place(held.folder), on_overtaken=held.on_lost)
+
+    lost: list[str] = []
+    with held_home(home() / "runs" / "tiny", on_lost=lost.append) as first:
+        log = log_of(first)
         machine("second")
         with (
             pytest.raises(StudyConflict, match=r"^study tiny: runs on \S+ as process \d+, last heartbeat \d s ago"),
@@ -307,10 +312,17 @@ def test_two_drivers_on_two_machines_exclude_each_other_and_the_loser_stops(
             pass
         monkeypatch.setattr(lease.Holder, "is_gone", lambda holder: True)
         with held_home(home() / "runs" / "tiny") as second:
-            monkeypatch.setattr(lease, "_clock", lambda: 1e12)  # as after a pause
-            with pytest.raises(lease.LeaseLost, match="has taken it over; this process stops"):
-                first.check()
-            second.check()
+            others = log_of(second)
+            others.append(Closed("killed", (), 1.0))
+            others.settle()
+            log.append(Closed("finished", (), 1.0))
+            with pytest.raises(Overtaken, match="another driver has added to the log of this study; this process st"):
+                log.settle()
+            log.close()
+            others.append(Closed("killed", (), 2.0))
+            others.settle()
+            others.close()
+    assert len(lost) == 1
 
 
 @pytest.mark.parametrize(

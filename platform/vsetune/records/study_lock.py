@@ -21,12 +21,11 @@ _LOOK_S = 0.3
 
 
 @contextmanager
-def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -> Iterator[Callable[[], None]]:
+def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -> Iterator[None]:
     """Hold a study's folder, which is made if need be. The lock goes with its process, however that ends.
 
-    Yields what is to be called before each write that only the holder may make: it raises StorageError once another
-    machine has taken the study over, or while it may have. on_lost: called from a thread when that has happened.
-    StudyConflict when another process holds it, StorageError when the folder or the home cannot be written.
+    on_lost: called from a thread when another machine has taken the study over. StudyConflict when another process
+    holds it, StorageError when the folder or the home cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -40,11 +39,11 @@ def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -
     with lock:
         place = remote_place(folder)
         if place is None:
-            yield _held
+            yield
             return
         lease = Lease(join(place, LEASE_FILE), f"study {folder.name}", on_lost=on_lost)
         try:
-            yield lease.check
+            yield
         finally:
             lease.release()
 
@@ -54,7 +53,3 @@ def is_led(folder: Path) -> bool:
     place = remote_place(folder)
     found = None if place is None else holder_of(join(place, LEASE_FILE))
     return found is not None and found[0].may_live(found[1])
-
-
-def _held() -> None:
-    """The lock of a folder is held as long as its process lives."""
