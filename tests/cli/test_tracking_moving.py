@@ -55,6 +55,25 @@ def test_a_moved_study_has_the_same_board(
     assert not (tmp_path / "unknown.zip").exists()
 
 
+def test_a_study_comes_home_from_the_mlflow_that_it_was_exported_to(
+    vsetune: Any, recorded: Path, mlflow_here: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert vsetune("tracking", "flush", "tiny").code == 0
+    before = vsetune("leaderboard", "show", "tiny")
+    assert before.code == 0
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "elsewhere"))
+    brought = vsetune("tracking", "import", "tiny", "--tracking-uri", mlflow_here)
+    assert (brought.code, brought.out, brought.err) == (0, "tiny: 1 file brought\n", "")
+    assert vsetune("leaderboard", "show", "tiny").out == before.out
+    again = vsetune("tracking", "import", "tiny", "--tracking-uri", mlflow_here)
+    assert (again.code, again.out) == (0, "tiny: 0 files brought\n")
+    unknown = vsetune("tracking", "import", "tiyn", "--tracking-uri", mlflow_here)
+    assert (unknown.code, len(unknown.lines)) == (2, 1)
+    assert "study tiyn: is not in sqlite:///" in unknown.err
+    none = vsetune("tracking", "import", "tiny", "--tracking-uri", "none")
+    assert (none.code, none.lines) == (2, ["error --tracking-uri: got none, need the address of an MLflow"])
+
+
 def test_a_study_that_runs_is_exported_with_a_warning(vsetune: Any, recorded: Path, tmp_path: Path) -> None:
     text = (recorded / LOG_FILE).read_bytes()
     (recorded / LOG_FILE).write_bytes(text[: text.rindex(b"\n", 0, -1) + 1])  # before its driver has left
