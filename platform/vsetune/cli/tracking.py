@@ -43,8 +43,8 @@ def export(
     study: Annotated[str, typer.Argument(help="name of a study", show_default=False)],
     to: Annotated[Path, place_to_write("--to", help="a .zip file, or a new folder", show_default=False)],
 ) -> None:
-    """Write a study into one file or folder, for `tracking import`: its log, file, boards, plugins, best weights and
-    galleries. Not written: checkpoints of trials that have not finished."""
+    """Write a study into one file or folder, for `tracking import`: its log, file, boards, best weights and galleries,
+    as far as they are on this machine. Not written: checkpoints of trials that have not finished, own components."""
     from vsetune.records.moved_study import export_study
     from vsetune.records.studies import Studies
 
